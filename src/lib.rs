@@ -11,9 +11,10 @@
 //!    [`sobench_core::verdict::Verdict`].
 //! 6. [`sobench_results::metrics`] counts and times; [`sobench_report`] makes pages of it, which [`sobench_render`] writes.
 //!
-//! [`sobench_preflight`] tests whether a server enforces constraints. [`sobench_engine`] and [`sobench_embedded`] are the embedded
-//! server: real constrained-decoding libraries that mask a synthetic model. [`sobench_mask`] measures and proves those libraries in
-//! process. `ARCHITECTURE.md` has the map.
+//! [`sobench_preflight`] tests whether a server enforces constraints. [`sobench_engine`] and
+//! [`sobench_embedded`] are the embedded server: real constrained-decoding libraries that mask a
+//! synthetic model. [`sobench_mask`] measures and proves those libraries in process.
+//! `ARCHITECTURE.md` has the map.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

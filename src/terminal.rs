@@ -1,4 +1,5 @@
-//! What a person sees on stderr while a run goes on: a bar on a terminal, plain lines elsewhere. Knows no results.
+//! What a person sees on stderr while a run goes on: a bar on a terminal, plain lines elsewhere.
+//! Knows no results.
 
 #![expect(clippy::disallowed_methods, reason = "here the program prints")]
 
@@ -73,26 +74,42 @@ impl Progress {
                 None => "{pos} ended{msg}  [{elapsed}, {per_sec}]",
             };
             let style = ProgressStyle::with_template(template).expect("the template is a constant");
-            let bar = ProgressBar::with_draw_target(total.map(|it| it as u64), target).with_style(style);
+            let bar =
+                ProgressBar::with_draw_target(total.map(|it| it as u64), target).with_style(style);
             bar.tick();
             bar
         });
-        Self { words, bar, lines: mode == Mode::Lines, total, ended: AtomicUsize::new(0), failed: AtomicUsize::new(0) }
+        Self {
+            words,
+            bar,
+            lines: mode == Mode::Lines,
+            total,
+            ended: AtomicUsize::new(0),
+            failed: AtomicUsize::new(0),
+        }
     }
 
     /// One of them ended, well or not.
     pub fn ended(&self, well: bool) {
-        let Words { unit, failed: failed_words } = self.words;
+        let Words {
+            unit,
+            failed: failed_words,
+        } = self.words;
         let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
-        let failed = self.failed.fetch_add(usize::from(!well), Ordering::Relaxed) + usize::from(!well);
+        let failed =
+            self.failed.fetch_add(usize::from(!well), Ordering::Relaxed) + usize::from(!well);
         if let Some(bar) = &self.bar {
             if !well {
                 bar.set_message(format!(", {failed} {failed_words}"));
             }
             bar.inc(1);
         } else if self.lines && is_step(ended, self.total) {
-            let of = self.total.map_or_else(String::new, |total| format!("/{total}"));
-            say(&format!("{ended}{of} {unit} ended, {failed} {failed_words}"));
+            let of = self
+                .total
+                .map_or_else(String::new, |total| format!("/{total}"));
+            say(&format!(
+                "{ended}{of} {unit} ended, {failed} {failed_words}"
+            ));
         }
     }
 
@@ -104,7 +121,8 @@ impl Progress {
     }
 }
 
-/// Whether the `ended`-th of `total` requests completes another tenth of the way, or another thousand on a way without an end.
+/// Whether the `ended`-th of `total` requests completes another tenth of the way, or another
+/// thousand on a way without an end.
 fn is_step(ended: usize, total: Option<usize>) -> bool {
     let steps = |ended: usize| match total {
         Some(total) => ended * LINE_STEPS / total.max(1),
@@ -124,14 +142,17 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints what came of a command: its report to stdout, then its lines to stderr. A broken pipe (`| head`) is success.
+/// Prints what came of a command: its report to stdout, then its lines to stderr. A broken pipe (`|
+/// head`) is success.
 pub fn print(output: &CommandOutput) -> ExitCode {
     let printed = std::io::stdout().write_all(output.stdout.as_bytes());
     for line in &output.lines {
         say(line);
     }
     match printed {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => not_printed(&error, output.file_flags),
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            not_printed(&error, output.file_flags)
+        }
         _ => ExitCode::from(output.exit_code),
     }
 }
@@ -142,10 +163,17 @@ pub fn fail(error: &Error) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
-/// Says that stdout cannot be written to. `file_flags` write the same to a file; empty where there are none.
+/// Says that stdout cannot be written to. `file_flags` write the same to a file; empty where there
+/// are none.
 pub(crate) fn not_printed(error: &std::io::Error, file_flags: &str) -> ExitCode {
-    let with = if file_flags.is_empty() { "a redirection" } else { file_flags };
-    say(&format!("error: what was asked for could not be printed: {error}\nhint: keep it with {with}"));
+    let with = if file_flags.is_empty() {
+        "a redirection"
+    } else {
+        file_flags
+    };
+    say(&format!(
+        "error: what was asked for could not be printed: {error}\nhint: keep it with {with}"
+    ));
     ExitCode::from(COULD_NOT)
 }
 
@@ -155,10 +183,19 @@ mod tests {
 
     #[test]
     fn lines_come_at_even_steps_and_at_the_end() {
-        let steps = |total: usize| (1..=total).filter(|ended| is_step(*ended, Some(total))).collect::<Vec<_>>();
+        let steps = |total: usize| {
+            (1..=total)
+                .filter(|ended| is_step(*ended, Some(total)))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(steps(20), vec![2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
         assert_eq!(steps(3), vec![1, 2, 3]);
         assert_eq!(steps(1000).len(), 10);
-        assert_eq!((1..=2500).filter(|ended| is_step(*ended, None)).collect::<Vec<_>>(), [1000, 2000]);
+        assert_eq!(
+            (1..=2500)
+                .filter(|ended| is_step(*ended, None))
+                .collect::<Vec<_>>(),
+            [1000, 2000]
+        );
     }
 }

@@ -1,11 +1,17 @@
-//! What the client's own parts cost: answers as streams of every server's format, the schedule, percentiles.
+//! What the client's own parts cost: answers as streams of every server's format, the schedule,
+//! percentiles.
 //!
-//! `cargo bench --bench client`. Streams are the fixtures of `fixtures/streams`, with the events that brought content repeated in
-//! turn, and come in pieces of one event, as from a server that writes token by token. criterion prints MB/s; tokens per second follow
-//! below it, a token being a chunk with content.
+//! `cargo bench --bench client`. Streams are the fixtures of `fixtures/streams`, with the events
+//! that brought content repeated in turn, and come in pieces of one event, as from a server that
+//! writes token by token. criterion prints MB/s; tokens per second follow below it, a token being a
+//! chunk with content.
 
 #![allow(clippy::disallowed_methods)]
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and one that cannot go on stops")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints, and one that cannot go on stops"
+)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -51,15 +57,43 @@ struct Stream {
 
 impl Stream {
     fn of(file: &str, rows: &[Row]) -> Self {
-        let kind: ServerKind = rows.iter().find(|row| row.file == file).unwrap().backend.parse().unwrap();
-        let bytes = std::fs::read(format!("{}/fixtures/streams/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
-        let mut pieces = events(&bytes, if file.ends_with(".sse") { b"\n\n" } else { b"\n" });
+        let kind: ServerKind = rows
+            .iter()
+            .find(|row| row.file == file)
+            .unwrap()
+            .backend
+            .parse()
+            .unwrap();
+        let bytes = std::fs::read(format!(
+            "{}/fixtures/streams/{file}",
+            env!("CARGO_MANIFEST_DIR")
+        ))
+        .unwrap();
+        let mut pieces = events(
+            &bytes,
+            if file.ends_with(".sse") {
+                b"\n\n"
+            } else {
+                b"\n"
+            },
+        );
         let mut decoder = adapter(kind).decoder(true, DEFAULT_MAX_EVENT_BYTES);
-        let brings_one: Vec<bool> = pieces.iter().map(|piece| decoder.push(piece).content_chunks == 1).collect();
-        let with_content: Vec<Vec<u8>> =
-            pieces.iter().zip(&brings_one).filter(|(_, one)| **one).map(|(piece, _)| piece.clone()).collect();
+        let brings_one: Vec<bool> = pieces
+            .iter()
+            .map(|piece| decoder.push(piece).content_chunks == 1)
+            .collect();
+        let with_content: Vec<Vec<u8>> = pieces
+            .iter()
+            .zip(&brings_one)
+            .filter(|(_, one)| **one)
+            .map(|(piece, _)| piece.clone())
+            .collect();
         let last = brings_one.iter().rposition(|one| *one).unwrap();
-        let more = with_content.iter().cycle().take(TOKENS - with_content.len()).cloned();
+        let more = with_content
+            .iter()
+            .cycle()
+            .take(TOKENS - with_content.len())
+            .cloned();
         pieces.splice(last..last, more);
         Self { kind, pieces }
     }
@@ -70,7 +104,11 @@ impl Stream {
 
     fn decode(&self) -> usize {
         let mut decoder = adapter(self.kind).decoder(true, DEFAULT_MAX_EVENT_BYTES);
-        let tokens = self.pieces.iter().map(|piece| decoder.push(black_box(piece)).content_chunks).sum();
+        let tokens = self
+            .pieces
+            .iter()
+            .map(|piece| decoder.push(black_box(piece)).content_chunks)
+            .sum();
         black_box(decoder.into_decoded());
         tokens
     }
@@ -78,7 +116,10 @@ impl Stream {
 
 fn events(bytes: &[u8], end: &[u8]) -> Vec<Vec<u8>> {
     let (mut events, mut begin) = (vec![], 0);
-    while let Some(at) = bytes[begin..].windows(end.len()).position(|window| window == end) {
+    while let Some(at) = bytes[begin..]
+        .windows(end.len())
+        .position(|window| window == end)
+    {
         events.push(bytes[begin..begin + at + end.len()].to_vec());
         begin += at + end.len();
     }
@@ -87,12 +128,20 @@ fn events(bytes: &[u8], end: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn streams(criterion: &mut Criterion) {
-    let rows = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/streams/expected.json")).unwrap();
+    let rows = std::fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/fixtures/streams/expected.json"
+    ))
+    .unwrap();
     let rows: Vec<Row> = serde_json::from_slice(&rows).unwrap();
     let mut group = criterion.benchmark_group("stream");
     for file in FORMATS {
         let stream = Stream::of(file, &rows);
-        assert_eq!(stream.decode(), TOKENS, "{file}: a repeated event is a token each time");
+        assert_eq!(
+            stream.decode(),
+            TOKENS,
+            "{file}: a repeated event is a token each time"
+        );
         group.throughput(Throughput::Bytes(stream.len() as u64));
         group.bench_function(file, |bencher| bencher.iter(|| stream.decode()));
         let begin = Instant::now();
@@ -100,7 +149,10 @@ fn streams(criterion: &mut Criterion) {
             black_box(stream.decode());
         }
         let per_token = begin.elapsed() / u32::try_from(PASSES * TOKENS).unwrap();
-        println!("stream/{file}: {:.2} million tokens/s", 1e3 / per_token.as_nanos() as f64);
+        println!(
+            "stream/{file}: {:.2} million tokens/s",
+            1e3 / per_token.as_nanos() as f64
+        );
     }
     group.finish();
 }
@@ -121,7 +173,9 @@ fn percentiles(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("percentiles");
     for count in [1_000_u32, 1_000_000] {
         // Spread by the golden ratio: no order, no repetition.
-        let values: Vec<f64> = (0..count).map(|index| (f64::from(index) * 0.618_033_988_749_895).fract() * 100.0).collect();
+        let values: Vec<f64> = (0..count)
+            .map(|index| (f64::from(index) * 0.618_033_988_749_895).fract() * 100.0)
+            .collect();
         group.throughput(Throughput::Elements(u64::from(count)));
         group.bench_function(format!("p50, p90, p99 of {count}"), |bencher| {
             bencher.iter(|| Summary::of(black_box(values.clone()), &[50.0, 90.0, 99.0]));

@@ -35,25 +35,40 @@ impl TokenizerEnv for Tokenizer {
         &self.trie
     }
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        self.trie.tokenize_with_greedy_fallback(bytes, |text| self.vocabulary.encode(text))
+        self.trie
+            .tokenize_with_greedy_fallback(bytes, |text| self.vocabulary.encode(text))
     }
 }
 
 fn llguidance(vocabulary: &Arc<Vocabulary>) -> Library {
-    let mut words: Vec<Vec<u8>> = (0..).take(vocabulary.len()).map(|id| vocabulary.bytes(id).to_vec()).collect();
+    let mut words: Vec<Vec<u8>> = (0..)
+        .take(vocabulary.len())
+        .map(|id| vocabulary.bytes(id).to_vec())
+        .collect();
     for (id, name) in vocabulary.special() {
         words[*id as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
     }
-    let trie = TokTrie::from(&TokRxInfo::new(words.len() as u32, vocabulary.eos()), &words);
-    let env: TokEnv = Arc::new(Tokenizer { trie, vocabulary: Arc::clone(vocabulary) });
+    let trie = TokTrie::from(
+        &TokRxInfo::new(words.len() as u32, vocabulary.eos()),
+        &words,
+    );
+    let env: TokEnv = Arc::new(Tokenizer {
+        trie,
+        vocabulary: Arc::clone(vocabulary),
+    });
     let mut factory = ParserFactory::new_simple(&env).unwrap();
     factory.quiet();
     Box::new(move |constraint| {
         let grammar = match constraint {
             Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema((**schema).clone()),
-            Constraint::JsonObject(_) => TopLevelGrammar::from_json_schema(json!({"type": "object"})),
+            Constraint::JsonObject(_) => {
+                TopLevelGrammar::from_json_schema(json!({"type": "object"}))
+            }
             Constraint::Regex(regex) => TopLevelGrammar::from_regex(regex),
-            Constraint::Grammar { dialect: GrammarDialect::Lark, text } => TopLevelGrammar::from_lark(text.to_string()),
+            Constraint::Grammar {
+                dialect: GrammarDialect::Lark,
+                text,
+            } => TopLevelGrammar::from_lark(text.to_string()),
             _ => return None,
         };
         let matcher = LlMatcher::new(factory.create_parser(grammar));
@@ -74,13 +89,27 @@ impl Stepper for Guidance {
 }
 
 fn xgrammar(vocabulary: &Arc<Vocabulary>) -> Library {
-    let words: Vec<Vec<u8>> = (0..).take(vocabulary.len()).map(|id| vocabulary.bytes(id).to_vec()).collect();
+    let words: Vec<Vec<u8>> = (0..)
+        .take(vocabulary.len())
+        .map(|id| vocabulary.bytes(id).to_vec())
+        .collect();
     let stop = Some(vec![vocabulary.eos() as i32]);
-    let info = TokenizerInfo::new_from_bytes(&words, VocabType::Raw, Some(words.len() as i32), stop, false).unwrap();
+    let info = TokenizerInfo::new_from_bytes(
+        &words,
+        VocabType::Raw,
+        Some(words.len() as i32),
+        stop,
+        false,
+    )
+    .unwrap();
     let compiler = GrammarCompiler::new(info, 1, false, -1);
     let mask_words = vocabulary.len().div_ceil(32);
     Box::new(move |constraint| {
-        let schema = |text: &str| compiler.compile_json_schema(text, true, None, None, true, None).ok();
+        let schema = |text: &str| {
+            compiler
+                .compile_json_schema(text, true, None, None, true, None)
+                .ok()
+        };
         let compiled = match constraint {
             Constraint::JsonSchema(value) => schema(&value.to_string())?,
             Constraint::JsonObject(_) => schema(r#"{"type": "object"}"#)?,
@@ -89,7 +118,10 @@ fn xgrammar(vocabulary: &Arc<Vocabulary>) -> Library {
         };
         Some(Box::new(move || {
             let matcher = GrammarMatcher::from_compiled_grammar(&compiled, false);
-            Box::new(Xgrammar { matcher, row: vec![0; mask_words] })
+            Box::new(Xgrammar {
+                matcher,
+                row: vec![0; mask_words],
+            })
         }))
     })
 }
@@ -102,7 +134,9 @@ struct Xgrammar {
 impl Stepper for Xgrammar {
     fn mask(&mut self) {
         let shape = [self.row.len() as i64];
-        self.matcher.fill_next_token_bitmask(&mut self.row, &shape, 0).unwrap();
+        self.matcher
+            .fill_next_token_bitmask(&mut self.row, &shape, 0)
+            .unwrap();
         std::hint::black_box(&self.row);
     }
     fn commit(&mut self, token: TokenId) {
@@ -112,20 +146,29 @@ impl Stepper for Xgrammar {
 
 fn outlines(vocabulary: &Arc<Vocabulary>) -> Library {
     let mut words = outlines_core::vocabulary::Vocabulary::new(vocabulary.eos());
-    for id in (0..).take(vocabulary.len()).filter(|&id| !vocabulary.bytes(id).is_empty()) {
+    for id in (0..)
+        .take(vocabulary.len())
+        .filter(|&id| !vocabulary.bytes(id).is_empty())
+    {
         words.try_insert(vocabulary.bytes(id).to_vec(), id).unwrap();
     }
     let mask_words = vocabulary.len().div_ceil(32);
     Box::new(move |constraint| {
         let regex = match constraint {
-            Constraint::JsonSchema(schema) => outlines_core::json_schema::regex_from_value(schema, None, None).ok()?,
+            Constraint::JsonSchema(schema) => {
+                outlines_core::json_schema::regex_from_value(schema, None, None).ok()?
+            }
             Constraint::Regex(regex) => regex.to_string(),
             _ => return None,
         };
         let index = Arc::new(Index::new(&regex, &words).ok()?);
         Some(Box::new(move || {
             let index = Arc::clone(&index);
-            Box::new(Outlines { state: index.initial_state(), index, row: vec![0; mask_words] })
+            Box::new(Outlines {
+                state: index.initial_state(),
+                index,
+                row: vec![0; mask_words],
+            })
         }))
     })
 }
@@ -139,7 +182,12 @@ struct Outlines {
 impl Stepper for Outlines {
     fn mask(&mut self) {
         self.row.fill(0);
-        for &token in self.index.allowed_tokens_iter(&self.state).into_iter().flatten() {
+        for &token in self
+            .index
+            .allowed_tokens_iter(&self.state)
+            .into_iter()
+            .flatten()
+        {
             self.row[token as usize / 32] |= 1 << (token % 32);
         }
         std::hint::black_box(&self.row);

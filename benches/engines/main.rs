@@ -1,10 +1,15 @@
-//! What the adapters of `crates/engine/src` cost over the libraries that they wrap: the same masks of the same documents, through
-//! `engine::open` and by calling the library, in turns in one run. Prints the ratio of both, then criterion's own figures.
+//! What the adapters of `crates/engine/src` cost over the libraries that they wrap: the same masks
+//! of the same documents, through `engine::open` and by calling the library, in turns in one run.
+//! Prints the ratio of both, then criterion's own figures.
 //!
 //! `cargo bench --bench engines`; a ratio of 1.03 is the most that is promised.
 
 #![allow(clippy::disallowed_methods)]
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, and one that cannot go on stops")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints, and one that cannot go on stops"
+)]
 
 mod direct;
 
@@ -14,7 +19,9 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use serde::Deserialize;
 use sobench_core::constraint::Constraint;
-use sobench_engine::{self as engine, EngineName, EnginePolicy, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
+use sobench_engine::{
+    self as engine, EngineName, EnginePolicy, Grammar, Matcher, TokenId, TokenMask, Vocabulary,
+};
 
 /// Pairs of passes.
 const ROUNDS: usize = 201;
@@ -23,8 +30,15 @@ const ROUNDS: usize = 201;
 const WARM_UP: usize = 20;
 
 /// The shipped workloads that are stepped through, with the constraint kinds of the benchmarks.
-const WORKLOADS: [&str; 7] =
-    ["brief profile", "nested profile", "any object", "recursive tree", "e-mail regex", "sentiment choice", "sql in lark"];
+const WORKLOADS: [&str; 7] = [
+    "brief profile",
+    "nested profile",
+    "any object",
+    "recursive tree",
+    "e-mail regex",
+    "sentiment choice",
+    "sql in lark",
+];
 
 /// One answer, stepped through in one of the two ways.
 trait Stepper {
@@ -67,7 +81,12 @@ impl Stepper for Adapter {
 }
 
 fn adapter(grammar: Arc<dyn Grammar>, tokens: usize) -> Start {
-    Box::new(move || Box::new(Adapter { matcher: grammar.matcher().unwrap(), mask: TokenMask::new(tokens) }))
+    Box::new(move || {
+        Box::new(Adapter {
+            matcher: grammar.matcher().unwrap(),
+            mask: TokenMask::new(tokens),
+        })
+    })
 }
 
 /// Steps through the documents; the times are those of the masks alone, one after the other.
@@ -95,7 +114,8 @@ struct Paired {
     tested: Duration,
 }
 
-/// Both sides in turns, the first of a round being the second of the next, so that a machine that gets slower slows down both.
+/// Both sides in turns, the first of a round being the second of the next, so that a machine that
+/// gets slower slows down both.
 fn paired(base: &Start, tested: &Start, documents: &[Vec<TokenId>]) -> Paired {
     for _ in 0..WARM_UP {
         pass(base, documents);
@@ -117,7 +137,12 @@ fn paired(base: &Start, tested: &Start, documents: &[Vec<TokenId>]) -> Paired {
     ratios.sort_by(f64::total_cmp);
     let (base, tested) = (least(&bases), least(&testeds));
     let ratios = [ROUNDS / 4, ROUNDS / 2, 3 * ROUNDS / 4].map(|index| ratios[index]);
-    Paired { ratios, least: tested.as_secs_f64() / base.as_secs_f64(), base, tested }
+    Paired {
+        ratios,
+        least: tested.as_secs_f64() / base.as_secs_f64(),
+        base,
+        tested,
+    }
 }
 
 fn total(times: &[Duration]) -> Duration {
@@ -126,7 +151,9 @@ fn total(times: &[Duration]) -> Duration {
 
 /// The sum over all masks of the shortest time that a round took for it.
 fn least(rounds: &[Vec<Duration>]) -> Duration {
-    (0..rounds[0].len()).filter_map(|mask| rounds.iter().map(|round| round[mask]).min()).sum()
+    (0..rounds[0].len())
+        .filter_map(|mask| rounds.iter().map(|round| round[mask]).min())
+        .sum()
 }
 
 fn print_row(engine: &str, workload: &str, documents: &[Vec<TokenId>], paired: &Paired) {
@@ -142,7 +169,9 @@ fn print_row(engine: &str, workload: &str, documents: &[Vec<TokenId>], paired: &
 }
 
 fn print_head(what: &str, base: &str, tested: &str) {
-    println!("\n{what}; {ROUNDS} alternating rounds; ns a mask and the first ratio of each mask's shortest time");
+    println!(
+        "\n{what}; {ROUNDS} alternating rounds; ns a mask and the first ratio of each mask's shortest time"
+    );
     println!(
         "{:<14} {:<18} {:>5} {base:>12} {tested:>12} {:>8} {:>8} {:>8} {:>8}",
         "engine", "workload", "masks", "ratio", "median", "p25", "p75"
@@ -157,27 +186,52 @@ struct World {
 impl World {
     fn load() -> Self {
         let lines = include_str!("../../fixtures/mask/workloads.jsonl").lines();
-        let workloads = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-        Self { vocabulary: Arc::new(Vocabulary::cl100k().unwrap()), workloads }
+        let workloads = lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        Self {
+            vocabulary: Arc::new(Vocabulary::cl100k().unwrap()),
+            workloads,
+        }
     }
 
     fn constraint(&self, name: &str) -> &Constraint {
-        &self.workloads.iter().find(|workload| workload.name == name).unwrap().constraint
+        &self
+            .workloads
+            .iter()
+            .find(|workload| workload.name == name)
+            .unwrap()
+            .constraint
     }
 
     /// The valid documents of a workload that the engine takes.
     fn documents(&self, name: &str, grammar: &dyn Grammar) -> Vec<Vec<TokenId>> {
-        let workload = self.workloads.iter().find(|workload| workload.name == name).unwrap();
+        let workload = self
+            .workloads
+            .iter()
+            .find(|workload| workload.name == name)
+            .unwrap();
         let takes = |tokens: &Vec<TokenId>| {
             let mut matcher = grammar.matcher().unwrap();
             tokens.iter().all(|&token| matcher.commit(token).is_ok())
         };
         let valid = workload.instances.iter().filter(|instance| instance.valid);
-        valid.map(|instance| self.vocabulary.encode(&instance.text)).filter(takes).collect()
+        valid
+            .map(|instance| self.vocabulary.encode(&instance.text))
+            .filter(takes)
+            .collect()
     }
 
-    fn compile(&self, name: EngineName, policy: &EnginePolicy, workload: &str) -> Option<Arc<dyn Grammar>> {
-        engine::open(name, &self.vocabulary, policy).ok()?.compile(self.constraint(workload)).ok()
+    fn compile(
+        &self,
+        name: EngineName,
+        policy: &EnginePolicy,
+        workload: &str,
+    ) -> Option<Arc<dyn Grammar>> {
+        engine::open(name, &self.vocabulary, policy)
+            .ok()?
+            .compile(self.constraint(workload))
+            .ok()
     }
 
     fn adapter(&self, grammar: &Arc<dyn Grammar>) -> Start {
@@ -195,20 +249,38 @@ fn adapter_against_library(world: &World, criterion: &mut Criterion) {
             continue;
         }
         for workload in WORKLOADS {
-            // A library is asked for what it has an own call for; the rest is its adapter's translation.
-            let Some(base) = direct(world.constraint(workload)) else { continue };
-            let Some(grammar) = world.compile(name, &policy, workload) else { continue };
-            let (tested, documents) = (world.adapter(&grammar), world.documents(workload, &*grammar));
-            print_row(name.name(), workload, &documents, &paired(&base, &tested, &documents));
+            // A library is asked for what it has an own call for; the rest is its adapter's
+            // translation.
+            let Some(base) = direct(world.constraint(workload)) else {
+                continue;
+            };
+            let Some(grammar) = world.compile(name, &policy, workload) else {
+                continue;
+            };
+            let (tested, documents) = (
+                world.adapter(&grammar),
+                world.documents(workload, &*grammar),
+            );
+            print_row(
+                name.name(),
+                workload,
+                &documents,
+                &paired(&base, &tested, &documents),
+            );
             sides.push((name, workload, base, tested, documents));
         }
     }
     for (name, workload, base, tested, documents) in sides {
         let mut group = criterion.benchmark_group(format!("masks of {workload}, {}", name.name()));
-        group.sample_size(10).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_secs(1));
+        group
+            .sample_size(10)
+            .warm_up_time(Duration::from_millis(200))
+            .measurement_time(Duration::from_secs(1));
         for (side, start) in [("library", &base), ("adapter", &tested)] {
             group.bench_function(side, |bencher| {
-                bencher.iter_custom(|passes| (0..passes).map(|_| total(&pass(start, &documents))).sum());
+                bencher.iter_custom(|passes| {
+                    (0..passes).map(|_| total(&pass(start, &documents))).sum()
+                });
             });
         }
         group.finish();
@@ -216,12 +288,31 @@ fn adapter_against_library(world: &World, criterion: &mut Criterion) {
 }
 
 fn slicer_against_none(world: &World) {
-    print_head("guidance without slices over with them", "slicer", "no slicer");
-    let (with, without) = (EnginePolicy::default(), EnginePolicy { guidance_slicer: false, ..EnginePolicy::default() });
+    print_head(
+        "guidance without slices over with them",
+        "slicer",
+        "no slicer",
+    );
+    let (with, without) = (
+        EnginePolicy::default(),
+        EnginePolicy {
+            guidance_slicer: false,
+            ..EnginePolicy::default()
+        },
+    );
     for workload in WORKLOADS {
-        let [with, without] = [&with, &without].map(|policy| world.compile(EngineName::Guidance, policy, workload).unwrap());
+        let [with, without] = [&with, &without].map(|policy| {
+            world
+                .compile(EngineName::Guidance, policy, workload)
+                .unwrap()
+        });
         let documents = world.documents(workload, &*with);
-        print_row("guidance", workload, &documents, &paired(&world.adapter(&with), &world.adapter(&without), &documents));
+        print_row(
+            "guidance",
+            workload,
+            &documents,
+            &paired(&world.adapter(&with), &world.adapter(&without), &documents),
+        );
     }
 }
 

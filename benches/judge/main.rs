@@ -1,5 +1,6 @@
-//! What it costs that validation is counted: one document held against one schema by the library as it is, and by our judge, which counts
-//! every look at a value, and reads the text first. `parse` is that reading alone, so that judge less parse stands beside the library.
+//! What it costs that validation is counted: one document held against one schema by the library as
+//! it is, and by our judge, which counts every look at a value, and reads the text first. `parse`
+//! is that reading alone, so that judge less parse stands beside the library.
 //!
 //! `cargo bench --bench judge`
 
@@ -14,7 +15,8 @@ use serde_json::{Value, json};
 use sobench_core::constraint::Constraint;
 use sobench_judge::{EvaluateOptions, Evaluator};
 
-/// Members of the array: an answer as they mostly are, a long one, and about as much as is judged at all.
+/// Members of the array: an answer as they mostly are, a long one, and about as much as is judged
+/// at all.
 const SIZES: [usize; 3] = [5, 500, 20_000];
 
 fn schema() -> Value {
@@ -34,13 +36,21 @@ fn document(size: usize) -> String {
     let mut text = String::from("[");
     for index in 0..size {
         let comma = if index == 0 { "" } else { "," };
-        write!(text, "{comma}{{\"a\":{},\"b\":\"x\",\"c\":true}}", index % 1000).expect("text can be written");
+        write!(
+            text,
+            "{comma}{{\"a\":{},\"b\":\"x\",\"c\":true}}",
+            index % 1000
+        )
+        .expect("text can be written");
     }
     text + "]"
 }
 
 fn judging(criterion: &mut Criterion) {
-    let library = jsonschema::options().should_validate_formats(true).build(&schema()).expect("the schema is one");
+    let library = jsonschema::options()
+        .should_validate_formats(true)
+        .build(&schema())
+        .expect("the schema is one");
     let constraint = Constraint::JsonSchema(Arc::new(schema()));
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut group = criterion.benchmark_group("judge");
@@ -48,9 +58,13 @@ fn judging(criterion: &mut Criterion) {
         let text = document(size);
         let value: Value = serde_json::from_str(&text).expect("the document is JSON");
         group.throughput(Throughput::Bytes(text.len() as u64));
-        group.bench_with_input(BenchmarkId::new("library", size), &value, |bencher, value| {
-            bencher.iter(|| assert_eq!(library.iter_errors(black_box(value)).count(), 0));
-        });
+        group.bench_with_input(
+            BenchmarkId::new("library", size),
+            &value,
+            |bencher, value| {
+                bencher.iter(|| assert_eq!(library.iter_errors(black_box(value)).count(), 0));
+            },
+        );
         group.bench_with_input(BenchmarkId::new("parse", size), &text, |bencher, text| {
             bencher.iter(|| serde_json::from_str::<Value>(black_box(text)).expect("it is JSON"));
         });

@@ -1,6 +1,8 @@
-//! Answers of every server kind: the same answer however its bytes are cut, and never more text than bytes.
+//! Answers of every server kind: the same answer however its bytes are cut, and never more text
+//! than bytes.
 //!
-//! Bytes: the server kind, whether it streams, how many sizes of pieces follow, the sizes, the body.
+//! Bytes: the server kind, whether it streams, how many sizes of pieces follow, the sizes, the
+//! body.
 
 use sobench_backend::{DEFAULT_MAX_EVENT_BYTES, Decoded, Fed, ServerKind, adapter};
 
@@ -19,8 +21,14 @@ pub(crate) fn check(bytes: &[u8]) {
     let (cut, in_pieces) = decoded(kind, stream, &pieces(body, &sizes));
     assert_eq!(cut, whole, "{kind:?} cut {sizes:?}");
     assert_eq!(in_pieces.ended, at_once.ended, "{kind:?} cut {sizes:?}");
-    assert_eq!(in_pieces.content_chunks, at_once.content_chunks, "{kind:?} cut {sizes:?}");
-    assert!(whole.answer.len() <= MAX_GROWTH * body.len(), "{kind:?} made text up: {whole:?}");
+    assert_eq!(
+        in_pieces.content_chunks, at_once.content_chunks,
+        "{kind:?} cut {sizes:?}"
+    );
+    assert!(
+        whole.answer.len() <= MAX_GROWTH * body.len(),
+        "{kind:?} made text up: {whole:?}"
+    );
     // That it has one, and no panic, is all that is asked.
     let _ = whole.outcome();
 }

@@ -1,6 +1,7 @@
 //! Choices out of bytes: what a fuzzer changes is what a check decides by. Knows no check.
 
-/// Reads choices from the front; when the bytes are used up every choice is the first one, so that all that is made of them ends.
+/// Reads choices from the front; when the bytes are used up every choice is the first one, so that
+/// all that is made of them ends.
 pub(crate) struct Draw<'a>(&'a [u8]);
 
 impl<'a> Draw<'a> {
@@ -10,7 +11,9 @@ impl<'a> Draw<'a> {
 
     /// A number below `count`, which is not 0 and at most 256.
     pub(crate) fn below(&mut self, count: usize) -> usize {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        let Some((first, rest)) = self.0.split_first() else {
+            return 0;
+        };
         self.0 = rest;
         usize::from(*first) % count
     }
@@ -20,10 +23,17 @@ impl<'a> Draw<'a> {
         self.0
     }
 
-    /// The rest as text up to the first NUL, and the text behind it; broken UTF-8 becomes replacement characters.
+    /// The rest as text up to the first NUL, and the text behind it; broken UTF-8 becomes
+    /// replacement characters.
     pub(crate) fn two_texts(self) -> (String, String) {
-        let mut parts = self.0.splitn(2, |byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
-        (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+        let mut parts = self
+            .0
+            .splitn(2, |byte| *byte == 0)
+            .map(|part| String::from_utf8_lossy(part).into_owned());
+        (
+            parts.next().unwrap_or_default(),
+            parts.next().unwrap_or_default(),
+        )
     }
 }
 
@@ -32,7 +42,10 @@ pub(crate) fn pieces<'a>(mut bytes: &'a [u8], sizes: &[u8]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     let mut sizes = sizes.iter().cycle();
     while !bytes.is_empty() {
-        let size = sizes.next().map_or(bytes.len(), |size| usize::from(*size)).min(bytes.len());
+        let size = sizes
+            .next()
+            .map_or(bytes.len(), |size| usize::from(*size))
+            .min(bytes.len());
         let (piece, rest) = bytes.split_at(size.max(1));
         pieces.push(piece);
         bytes = rest;

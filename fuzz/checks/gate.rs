@@ -1,5 +1,5 @@
-//! The rules of the gate: what was read is shown as it reads, a worse change never passes where a lesser one failed, and any result
-//! is ruled upon or refused.
+//! The rules of the gate: what was read is shown as it reads, a worse change never passes where a
+//! lesser one failed, and any result is ruled upon or refused.
 //!
 //! Bytes: rules, one a line; a NUL; a result.
 
@@ -9,7 +9,17 @@ use sobench_results::compare::{Side, gate, read};
 use super::draw::Draw;
 
 /// Sizes of changes, in their order.
-const SIZES: [f64; 9] = [-f64::INFINITY, -100.0, -1.0, -0.0, 0.0, 0.5, 1.0, 100.0, f64::INFINITY];
+const SIZES: [f64; 9] = [
+    -f64::INFINITY,
+    -100.0,
+    -1.0,
+    -0.0,
+    0.0,
+    0.5,
+    1.0,
+    100.0,
+    f64::INFINITY,
+];
 
 pub(crate) fn check(bytes: &[u8]) {
     let (rules, result) = Draw::new(bytes).two_texts();
@@ -19,8 +29,15 @@ pub(crate) fn check(bytes: &[u8]) {
             reads_back(&change);
         }
         if let Ok(limit) = Limit::parse(rule) {
-            assert_eq!(Limit::parse(&limit.to_string()).as_ref(), Ok(&limit), "{rule:?}");
-            assert!(!limit.is_met(f64::NAN), "a figure that is none meets {limit}");
+            assert_eq!(
+                Limit::parse(&limit.to_string()).as_ref(),
+                Ok(&limit),
+                "{rule:?}"
+            );
+            assert!(
+                !limit.is_met(f64::NAN),
+                "a figure that is none meets {limit}"
+            );
             limits.push(limit);
         }
     }
@@ -28,16 +45,29 @@ pub(crate) fn check(bytes: &[u8]) {
         Ok(runs) => runs,
         Err(error) => {
             // A file that cannot be read is refused in words.
-            assert!(!error.what.is_empty() && error.hint.is_some(), "an error without advice: {error}");
+            assert!(
+                !error.what.is_empty() && error.hint.is_some(),
+                "an error without advice: {error}"
+            );
             return;
         }
     };
     for run in runs {
-        let rulings = gate::limits(&limits, &Side { name: String::new(), runs: vec![run] });
+        let rulings = gate::limits(
+            &limits,
+            &Side {
+                name: String::new(),
+                runs: vec![run],
+            },
+        );
         assert_eq!(rulings.len(), limits.len());
         let is_kept = |ruling: &gate::LimitRuling| matches!(ruling.ruling, gate::Ruling::Kept);
         for ruling in rulings.iter().filter(|ruling| is_kept(ruling)) {
-            assert!(ruling.value.is_some_and(|value| ruling.rule.is_met(value)), "{} passed without its value", ruling.rule);
+            assert!(
+                ruling.value.is_some_and(|value| ruling.rule.is_met(value)),
+                "{} passed without its value",
+                ruling.rule
+            );
         }
     }
 }
@@ -46,6 +76,10 @@ fn reads_back(change: &Change) {
     assert_eq!(Change::parse(&change.to_string()).as_ref(), Ok(change));
     let past: Vec<bool> = SIZES.iter().map(|size| change.is_past(*size)).collect();
     let worse_later = change.way == Way::Up;
-    assert!(past.windows(2).all(|pair| pair[0] == pair[1] || pair[1] == worse_later), "{change}: {past:?}");
+    assert!(
+        past.windows(2)
+            .all(|pair| pair[0] == pair[1] || pair[1] == worse_later),
+        "{change}: {past:?}"
+    );
     assert!(!change.is_past(0.0), "{change} fails without a change");
 }

@@ -1,7 +1,9 @@
-//! What must hold of any bytes whatever, one file a reader: each check takes the bytes and panics where a promise is broken.
+//! What must hold of any bytes whatever, one file a reader: each check takes the bytes and panics
+//! where a promise is broken.
 //!
-//! The targets of `cargo fuzz` call these, and so does the test suite, on every input that was ever found to break one and on a
-//! few that did not (`fixtures/fuzz`). Knows the library's public face alone.
+//! The targets of `cargo fuzz` call these, and so does the test suite, on every input that was ever
+//! found to break one and on a few that did not (`fixtures/fuzz`). Knows the library's public face
+//! alone.
 
 mod answer;
 mod delta;
@@ -36,6 +38,9 @@ pub(crate) const CHECKS: [(&str, Check); 10] = [
 
 /// Runs the check of this name.
 pub(crate) fn run(name: &str, bytes: &[u8]) {
-    let (_, check) = CHECKS.iter().find(|(known, _)| *known == name).expect("a target is named as its check is");
+    let (_, check) = CHECKS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .expect("a target is named as its check is");
     check(bytes);
 }

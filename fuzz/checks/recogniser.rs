@@ -1,6 +1,8 @@
-//! The recogniser against brute force: on small grammars it knows every short sentence and every beginning of one, and no other.
+//! The recogniser against brute force: on small grammars it knows every short sentence and every
+//! beginning of one, and no other.
 //!
-//! Bytes: the choices of a grammar of up to four rules over `a` and `b`, with every operator of the notation.
+//! Bytes: the choices of a grammar of up to four rules over `a` and `b`, with every operator of the
+//! notation.
 
 use std::collections::BTreeSet;
 
@@ -34,27 +36,43 @@ pub(crate) fn check(bytes: &[u8]) {
     let count = 1 + draw.below(MAX_RULES);
     let rules: Vec<Node> = (0..count).map(|_| node(&mut draw, count, 0)).collect();
     let (sentences, beginnings) = languages(&rules);
-    for (dialect, text) in
-        [(GrammarDialect::Lark, written(&rules, "start", ":")), (GrammarDialect::Ebnf, written(&rules, "root", "::="))]
-    {
+    for (dialect, text) in [
+        (GrammarDialect::Lark, written(&rules, "start", ":")),
+        (GrammarDialect::Ebnf, written(&rules, "root", "::=")),
+    ] {
         let recogniser = match compile(dialect, &text) {
             Ok(recogniser) => recogniser,
             // A grammar without any sentence may be refused; one that has some may not.
             Err(error) => {
-                assert!(sentences.is_empty() && beginnings.is_empty(), "refused with sentences: {error}\n{text}");
+                assert!(
+                    sentences.is_empty() && beginnings.is_empty(),
+                    "refused with sentences: {error}\n{text}"
+                );
                 continue;
             }
         };
         for tried in texts(&['a', 'b'], MAX_LENGTH) {
             let membership = recogniser.recognise(&tried);
-            assert_eq!(membership == Membership::Member, sentences.contains(&tried), "{tried:?}: {membership:?}\n{text}");
-            assert_eq!(recogniser.is_prefix(&tried), beginnings.contains(&tried), "beginning {tried:?}\n{text}");
+            assert_eq!(
+                membership == Membership::Member,
+                sentences.contains(&tried),
+                "{tried:?}: {membership:?}\n{text}"
+            );
+            assert_eq!(
+                recogniser.is_prefix(&tried),
+                beginnings.contains(&tried),
+                "beginning {tried:?}\n{text}"
+            );
         }
     }
 }
 
 fn node(draw: &mut Draw<'_>, rules: usize, depth: usize) -> Node {
-    let parts = |draw: &mut Draw<'_>| (0..1 + draw.below(3)).map(|_| node(draw, rules, depth + 1)).collect();
+    let parts = |draw: &mut Draw<'_>| {
+        (0..1 + draw.below(3))
+            .map(|_| node(draw, rules, depth + 1))
+            .collect()
+    };
     let part = |draw: &mut Draw<'_>| Box::new(node(draw, rules, depth + 1));
     match draw.below(if depth < MAX_DEPTH { 9 } else { 4 }) {
         0 => Node::Text("a"),
@@ -70,13 +88,28 @@ fn node(draw: &mut Draw<'_>, rules: usize, depth: usize) -> Node {
 }
 
 fn written(rules: &[Node], start: &str, defines: &str) -> String {
-    let name = |index: usize| if index == 0 { start.to_owned() } else { format!("rule{index}") };
-    let lines = rules.iter().enumerate().map(|(index, rule)| format!("{} {defines} {}\n", name(index), spelt(rule, &name)));
+    let name = |index: usize| {
+        if index == 0 {
+            start.to_owned()
+        } else {
+            format!("rule{index}")
+        }
+    };
+    let lines = rules
+        .iter()
+        .enumerate()
+        .map(|(index, rule)| format!("{} {defines} {}\n", name(index), spelt(rule, &name)));
     lines.collect()
 }
 
 fn spelt(node: &Node, name: &dyn Fn(usize) -> String) -> String {
-    let joined = |parts: &[Node], by: &str| parts.iter().map(|part| spelt(part, name)).collect::<Vec<_>>().join(by);
+    let joined = |parts: &[Node], by: &str| {
+        parts
+            .iter()
+            .map(|part| spelt(part, name))
+            .collect::<Vec<_>>()
+            .join(by)
+    };
     match node {
         Node::Text(text) => format!("\"{text}\""),
         Node::Rule(index) => name(*index),
@@ -90,15 +123,25 @@ fn spelt(node: &Node, name: &dyn Fn(usize) -> String) -> String {
 
 /// The short sentences of the first rule, and the short beginnings of its sentences of any length.
 ///
-/// A short sentence is made of short sentences, so that the sets grow to a fixed point. A beginning of a sequence ends in one of its
-/// parts, of which all before are whole and all after have some sentence, of whatever length.
+/// A short sentence is made of short sentences, so that the sets grow to a fixed point. A beginning
+/// of a sequence ends in one of its parts, of which all before are whole and all after have some
+/// sentence, of whatever length.
 fn languages(rules: &[Node]) -> (Texts, Texts) {
     let mut whole = vec![Texts::new(); rules.len()];
-    fixed_point(&mut whole, |known| rules.iter().map(|rule| sentences(rule, known)).collect());
+    fixed_point(&mut whole, |known| {
+        rules.iter().map(|rule| sentences(rule, known)).collect()
+    });
     let mut fruitful = vec![false; rules.len()];
-    fixed_point(&mut fruitful, |known| rules.iter().map(|rule| is_fruitful(rule, known)).collect());
+    fixed_point(&mut fruitful, |known| {
+        rules.iter().map(|rule| is_fruitful(rule, known)).collect()
+    });
     let mut begun = vec![Texts::new(); rules.len()];
-    fixed_point(&mut begun, |known| rules.iter().map(|rule| beginnings(rule, known, &whole, &fruitful)).collect());
+    fixed_point(&mut begun, |known| {
+        rules
+            .iter()
+            .map(|rule| beginnings(rule, known, &whole, &fruitful))
+            .collect()
+    });
     (whole.swap_remove(0), begun.swap_remove(0))
 }
 
@@ -116,8 +159,13 @@ fn sentences(node: &Node, known: &[Texts]) -> Texts {
     match node {
         Node::Text(text) => [(*text).to_owned()].into(),
         Node::Rule(index) => known[*index].clone(),
-        Node::Sequence(parts) => parts.iter().fold(empty(), |before, part| joined(&before, &sentences(part, known))),
-        Node::Choice(parts) => parts.iter().flat_map(|part| sentences(part, known)).collect(),
+        Node::Sequence(parts) => parts.iter().fold(empty(), |before, part| {
+            joined(&before, &sentences(part, known))
+        }),
+        Node::Choice(parts) => parts
+            .iter()
+            .flat_map(|part| sentences(part, known))
+            .collect(),
         Node::Optional(part) => &sentences(part, known) | &empty(),
         Node::Star(part) => repeated(&sentences(part, known)),
         Node::Plus(part) => {
@@ -167,7 +215,9 @@ fn empty() -> Texts {
 }
 
 fn joined(left: &Texts, right: &Texts) -> Texts {
-    let pairs = left.iter().flat_map(|left| right.iter().map(move |right| left.clone() + right));
+    let pairs = left
+        .iter()
+        .flat_map(|left| right.iter().map(move |right| left.clone() + right));
     pairs.filter(|text| text.len() <= MAX_LENGTH).collect()
 }
 

@@ -1,7 +1,8 @@
-//! Regular expressions: on patterns made of the common operators the verdict is that of a matcher that tries every way; and any
-//! pattern at all is read or refused.
+//! Regular expressions: on patterns made of the common operators the verdict is that of a matcher
+//! that tries every way; and any pattern at all is read or refused.
 //!
-//! Bytes: 0 modulo 4 for a pattern and a text as they stand, with a NUL between; else the choices of a pattern.
+//! Bytes: 0 modulo 4 for a pattern and a text as they stand, with a NUL between; else the choices
+//! of a pattern.
 
 use std::collections::BTreeSet;
 
@@ -63,23 +64,37 @@ pub(crate) fn check(bytes: &[u8]) {
         let expected = ends(&node, &letters, 0).contains(&letters.len());
         match evaluator.judge_text(&constraint, None, &text) {
             Verdict::NotScored { why } => panic!("{pattern:?} is plain, and not scored: {why:?}"),
-            verdict => assert_eq!(verdict == Verdict::Valid, expected, "{pattern:?} on {text:?}: {verdict:?}"),
+            verdict => assert_eq!(
+                verdict == Verdict::Valid,
+                expected,
+                "{pattern:?} on {text:?}: {verdict:?}"
+            ),
         }
     }
 }
 
 fn node(draw: &mut Draw<'_>, depth: usize) -> Node {
-    let parts = |draw: &mut Draw<'_>| (0..1 + draw.below(3)).map(|_| node(draw, depth + 1)).collect();
+    let parts = |draw: &mut Draw<'_>| {
+        (0..1 + draw.below(3))
+            .map(|_| node(draw, depth + 1))
+            .collect()
+    };
     match draw.below(if depth < MAX_DEPTH { 12 } else { 5 }) {
         0 => Node::Letter('a'),
         1 => Node::Letter(LETTERS[draw.below(LETTERS.len())]),
         2 => Node::Any,
-        3 => Node::Class { negated: draw.below(2) == 1, letters: ["a", "aB", "a-c", "\\n", "^a", "a^", "-a"][draw.below(7)] },
+        3 => Node::Class {
+            negated: draw.below(2) == 1,
+            letters: ["a", "aB", "a-c", "\\n", "^a", "a^", "-a"][draw.below(7)],
+        },
         4 => Node::Escape(['w', 'W', 's', 'S', 'd', 'D'][draw.below(6)]),
         5 | 6 => Node::Sequence(parts(draw)),
         7 => Node::Choice(parts(draw)),
         8 | 9 => repeat(draw, depth),
-        10 => Node::Ahead { part: Box::new(node(draw, depth + 1)), negated: draw.below(2) == 1 },
+        10 => Node::Ahead {
+            part: Box::new(node(draw, depth + 1)),
+            negated: draw.below(2) == 1,
+        },
         _ => Node::Anchor(["\\A", "\\Z", "^", "$"][draw.below(4)]),
     }
 }
@@ -95,7 +110,13 @@ fn repeat(draw: &mut Draw<'_>, depth: usize) -> Node {
         (2, Some(2), "{2}"),
     ][draw.below(7)];
     let lazy = draw.below(2) == 1;
-    Node::Repeat { part: Box::new(node(draw, depth + 1)), least, most, spelling, lazy }
+    Node::Repeat {
+        part: Box::new(node(draw, depth + 1)),
+        least,
+        most,
+        spelling,
+        lazy,
+    }
 }
 
 fn spelt(node: &Node) -> String {
@@ -104,30 +125,61 @@ fn spelt(node: &Node) -> String {
         Node::Letter(letter) => letter.to_string(),
         Node::Any => ".".to_owned(),
         // A caret in front would negate.
-        Node::Class { negated: false, letters: "^a" } => "[\\^a]".to_owned(),
-        Node::Class { negated, letters } => format!("[{}{letters}]", if *negated { "^" } else { "" }),
+        Node::Class {
+            negated: false,
+            letters: "^a",
+        } => "[\\^a]".to_owned(),
+        Node::Class { negated, letters } => {
+            format!("[{}{letters}]", if *negated { "^" } else { "" })
+        }
         Node::Escape(letter) => format!("\\{letter}"),
         Node::Sequence(parts) => parts.iter().map(spelt).collect(),
-        Node::Choice(parts) => format!("(?:{})", parts.iter().map(spelt).collect::<Vec<_>>().join("|")),
-        Node::Repeat { part, spelling, lazy, .. } => format!("(?:{}){spelling}{}", spelt(part), if *lazy { "?" } else { "" }),
-        Node::Ahead { part, negated } => format!("(?{}{})", if *negated { '!' } else { '=' }, spelt(part)),
+        Node::Choice(parts) => format!(
+            "(?:{})",
+            parts.iter().map(spelt).collect::<Vec<_>>().join("|")
+        ),
+        Node::Repeat {
+            part,
+            spelling,
+            lazy,
+            ..
+        } => format!(
+            "(?:{}){spelling}{}",
+            spelt(part),
+            if *lazy { "?" } else { "" }
+        ),
+        Node::Ahead { part, negated } => {
+            format!("(?{}{})", if *negated { '!' } else { '=' }, spelt(part))
+        }
         Node::Anchor(anchor) => (*anchor).to_owned(),
     }
 }
 
 /// Every place where a match that begins at `at` can end.
 fn ends(node: &Node, text: &[char], at: usize) -> BTreeSet<usize> {
-    let one = |fits: bool| if fits { [at + 1].into() } else { BTreeSet::new() };
+    let one = |fits: bool| {
+        if fits {
+            [at + 1].into()
+        } else {
+            BTreeSet::new()
+        }
+    };
     let here = |holds: bool| if holds { [at].into() } else { BTreeSet::new() };
     let next = text.get(at).copied();
     match node {
         Node::Letter(letter) => one(next == Some(*letter)),
         Node::Any => one(next.is_some_and(|it| it != '\n')),
-        Node::Class { negated, letters } => one(next.is_some_and(|it| is_in(letters, it) != *negated)),
+        Node::Class { negated, letters } => {
+            one(next.is_some_and(|it| is_in(letters, it) != *negated))
+        }
         Node::Escape(letter) => one(next.is_some_and(|it| is_of(*letter, it))),
-        Node::Sequence(parts) => parts.iter().fold([at].into(), |from, part| all_ends(part, text, &from)),
+        Node::Sequence(parts) => parts
+            .iter()
+            .fold([at].into(), |from, part| all_ends(part, text, &from)),
         Node::Choice(parts) => parts.iter().flat_map(|part| ends(part, text, at)).collect(),
-        Node::Repeat { part, least, most, .. } => repeated(part, (*least, *most), text, at),
+        Node::Repeat {
+            part, least, most, ..
+        } => repeated(part, (*least, *most), text, at),
         Node::Ahead { part, negated } => here(ends(part, text, at).is_empty() == *negated),
         Node::Anchor("\\A" | "^") => here(at == 0),
         Node::Anchor("$") => here(at == text.len() || (at + 1 == text.len() && next == Some('\n'))),
@@ -139,7 +191,12 @@ fn all_ends(part: &Node, text: &[char], from: &BTreeSet<usize>) -> BTreeSet<usiz
     from.iter().flat_map(|at| ends(part, text, *at)).collect()
 }
 
-fn repeated(part: &Node, (least, most): (usize, Option<usize>), text: &[char], at: usize) -> BTreeSet<usize> {
+fn repeated(
+    part: &Node,
+    (least, most): (usize, Option<usize>),
+    text: &[char],
+    at: usize,
+) -> BTreeSet<usize> {
     let mut now: BTreeSet<usize> = [at].into();
     for _ in 0..least {
         now = all_ends(part, text, &now);

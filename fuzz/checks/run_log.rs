@@ -20,7 +20,10 @@ pub(crate) fn check(bytes: &[u8]) {
     let counts = read.map(|read| match read {
         Ok(log) => Ok(log.requests.samples().len()),
         Err(error) => {
-            assert!(!error.what.is_empty() && error.hint.is_some(), "an error without advice: {error}");
+            assert!(
+                !error.what.is_empty() && error.hint.is_some(),
+                "an error without advice: {error}"
+            );
             Err(error.what)
         }
     });
@@ -29,8 +32,16 @@ pub(crate) fn check(bytes: &[u8]) {
         return;
     }
     for format in FORMATS {
-        let rendering = RenderingArgs { format, junit_per: JunitPer::default(), plot: true };
-        let flags = ReportArgs { log: log.clone().into(), output: None, rendering };
+        let rendering = RenderingArgs {
+            format,
+            junit_per: JunitPer::default(),
+            plot: true,
+        };
+        let flags = ReportArgs {
+            log: log.clone().into(),
+            output: None,
+            rendering,
+        };
         // Terms that make no sense are an error; that there is no panic is all that is asked.
         let _ = report::report_of(&flags);
     }

@@ -1,4 +1,5 @@
-//! Server-sent events: the decoder says the same however the bytes are cut, and the same as a plain reading of the standard.
+//! Server-sent events: the decoder says the same however the bytes are cut, and the same as a plain
+//! reading of the standard.
 //!
 //! Bytes: how many sizes of pieces follow, the sizes, the stream.
 
@@ -17,7 +18,11 @@ pub(crate) fn check(bytes: &[u8]) {
     let stream = draw.rest();
     for limit in [LIMIT_BYTES, usize::MAX / 2] {
         let whole = decoded(&[stream], limit);
-        assert_eq!(decoded(&pieces(stream, &sizes), limit), whole, "cut {sizes:?} under a limit of {limit}");
+        assert_eq!(
+            decoded(&pieces(stream, &sizes), limit),
+            whole,
+            "cut {sizes:?} under a limit of {limit}"
+        );
     }
     let (events, is_within) = decoded(&[stream], usize::MAX / 2);
     assert!(is_within, "no stream is so large");
@@ -29,19 +34,25 @@ fn decoded(pieces: &[&[u8]], limit: usize) -> (Events, bool) {
     let mut events = Events::new();
     let mut decoder = SseDecoder::new(limit);
     let mut keep = |event: Event<'_>| events.push((event.name.to_vec(), event.data.to_vec()));
-    let is_within = pieces.iter().all(|piece| decoder.push(piece, &mut keep).is_ok());
+    let is_within = pieces
+        .iter()
+        .all(|piece| decoder.push(piece, &mut keep).is_ok());
     if is_within {
         decoder.finish(&mut keep);
     }
     (events, is_within)
 }
 
-/// The standard's interpretation, line by line over the whole stream; an event that the end of the stream cuts counts.
+/// The standard's interpretation, line by line over the whole stream; an event that the end of the
+/// stream cuts counts.
 fn read_plainly(stream: &[u8]) -> Events {
     let mut events = Events::new();
     let (mut name, mut data) = (Vec::new(), Vec::new());
     for line in lines(stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream)) {
-        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let colon = line
+            .iter()
+            .position(|byte| *byte == b':')
+            .unwrap_or(line.len());
         let value = line.get(colon + 1..).unwrap_or_default();
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match &line[..colon] {
@@ -65,7 +76,9 @@ fn lines(mut rest: &[u8]) -> Vec<&[u8]> {
     let mut lines = Vec::new();
     while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
         lines.push(&rest[..end]);
-        rest = rest[end..].strip_prefix(b"\r\n").unwrap_or(&rest[end + 1..]);
+        rest = rest[end..]
+            .strip_prefix(b"\r\n")
+            .unwrap_or(&rest[end + 1..]);
     }
     lines.extend([rest, b""]);
     lines

@@ -7,7 +7,10 @@ pub(crate) fn texts(letters: &[char], max_length: usize) -> Vec<String> {
     for _ in 0..max_length {
         let to = all.len();
         for index in from..to {
-            let longer: Vec<String> = letters.iter().map(|letter| format!("{}{letter}", all[index])).collect();
+            let longer: Vec<String> = letters
+                .iter()
+                .map(|letter| format!("{}{letter}", all[index]))
+                .collect();
             all.extend(longer);
         }
         from = to;

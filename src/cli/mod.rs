@@ -1,4 +1,5 @@
-//! The list of commands, as clap parses them. The flags of each command are in its folder under `commands`.
+//! The list of commands, as clap parses them. The flags of each command are in its folder under
+//! `commands`.
 
 pub mod config;
 pub mod overwrites;
@@ -22,18 +23,26 @@ use crate::commands::preflight::args::PreflightArgs;
 use crate::commands::report::args::ReportArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
-use crate::commands::{self, calibrate, compare, completions, man, mask, merge, preflight, report, score, serve};
+use crate::commands::{
+    self, calibrate, compare, completions, man, mask, merge, preflight, report, score, serve,
+};
 use crate::terminal;
 use sobench_core::error::Error;
 use sobench_core::exit_codes::{DONE, USAGE};
 use sobench_shutdown::Shutdown;
 
-/// sobench measures structured output (guided decoding) from language-model servers: does the constraint bite, is the answer
-/// right, what does it cost.
+/// sobench measures structured output (guided decoding) from language-model servers: does the
+/// constraint bite, is the answer right, what does it cost.
 ///
-/// With no server named it runs against its own embedded engine: a real constrained-decoding library masking a synthetic model.
+/// With no server named it runs against its own embedded engine: a real constrained-decoding
+/// library masking a synthetic model.
 #[derive(Debug, Parser)]
-#[command(name = "sobench", version, args_conflicts_with_subcommands = true, max_term_width = 110)]
+#[command(
+    name = "sobench",
+    version,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 110
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -46,15 +55,18 @@ pub struct Cli {
 pub enum Command {
     /// Run a benchmark (the default command).
     Bench(Box<BenchArgs>),
-    /// Measure the client itself against a server of known timing, beside another client if you name one
+    /// Measure the client itself against a server of known timing, beside another client if you
+    /// name one
     Calibrate(Box<CalibrateArgs>),
-    /// Hold runs against each other: what changed, by more than chance, and whether a gate lets it pass
+    /// Hold runs against each other: what changed, by more than chance, and whether a gate lets it
+    /// pass
     Compare(Box<CompareArgs>),
     /// Print what a shell needs to complete commands, flags and their values
     Completions(CompletionsArgs),
     /// Print the manual page of sobench or of one of its commands, or write them all
     Man(ManArgs),
-    /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and mask times, memory
+    /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and
+    /// mask times, memory
     Mask(Box<MaskArgs>),
     /// Make one run of the logs of its shards (`--shard I/N`), and its report
     Merge(Box<MergeArgs>),
@@ -78,7 +90,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Runs the command. How it ends at a shutdown signal is each command's own; child processes end with their parent.
+    /// Runs the command. How it ends at a shutdown signal is each command's own; child processes
+    /// end with their parent.
     ///
     /// # Errors
     /// Those of the command.
@@ -120,9 +133,12 @@ pub fn parser() -> clap::Command {
 /// # Errors
 /// [`Stopped`].
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Stopped> {
-    let matches = Cli::matches(config::expand(arguments).map_err(Stopped::Refused)?).map_err(Stopped::Clap)?;
+    let matches = Cli::matches(config::expand(arguments).map_err(Stopped::Refused)?)
+        .map_err(Stopped::Clap)?;
     overwrites::refuse(&matches).map_err(Stopped::Refused)?;
-    Cli::from_arg_matches(&matches).map(Cli::into_command).map_err(Stopped::Clap)
+    Cli::from_arg_matches(&matches)
+        .map(Cli::into_command)
+        .map_err(Stopped::Clap)
 }
 
 impl Stopped {
@@ -134,7 +150,9 @@ impl Stopped {
         };
         let code = u8::try_from(error.exit_code()).unwrap_or(USAGE);
         match error.print() {
-            Err(error) if code == DONE && error.kind() != ErrorKind::BrokenPipe => terminal::not_printed(&error, ""),
+            Err(error) if code == DONE && error.kind() != ErrorKind::BrokenPipe => {
+                terminal::not_printed(&error, "")
+            }
             // A closed stdout or stderr is success.
             _ => ExitCode::from(code),
         }
@@ -142,11 +160,14 @@ impl Stopped {
 }
 
 impl Cli {
-    /// Parses arguments as typed, program name first; long names may be spelt with `_` for `-`, as vLLM's parser allows.
+    /// Parses arguments as typed, program name first; long names may be spelt with `_` for `-`, as
+    /// vLLM's parser allows.
     ///
     /// # Errors
     /// Clap's own error, which also carries `--help` and `--version`.
-    pub fn parse_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    pub fn parse_arguments(
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<Self, clap::Error> {
         Self::from_arg_matches(&Self::matches(arguments)?)
     }
 
@@ -154,33 +175,57 @@ impl Cli {
     ///
     /// # Errors
     /// As [`Cli::parse_arguments`].
-    pub fn matches(arguments: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, clap::Error> {
+    pub fn matches(
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Result<ArgMatches, clap::Error> {
         let command = Self::command();
         let known = long_names(&command);
-        command.try_get_matches_from(arguments.into_iter().map(|argument| dashes_for_underscores(argument, &known)))
+        command.try_get_matches_from(
+            arguments
+                .into_iter()
+                .map(|argument| dashes_for_underscores(argument, &known)),
+        )
     }
 
     /// What is to be done; a benchmark where no command was typed.
     pub fn into_command(self) -> Command {
-        self.command.unwrap_or_else(|| Command::Bench(Box::new(self.bench)))
+        self.command
+            .unwrap_or_else(|| Command::Bench(Box::new(self.bench)))
     }
 }
 
 fn long_names(command: &clap::Command) -> Vec<String> {
     let names = |argument: &clap::Arg| -> Vec<String> {
-        argument.get_long_and_visible_aliases().into_iter().flatten().map(str::to_owned).collect()
+        argument
+            .get_long_and_visible_aliases()
+            .into_iter()
+            .flatten()
+            .map(str::to_owned)
+            .collect()
     };
     let of_subcommands = command.get_subcommands().flat_map(long_names);
-    command.get_arguments().flat_map(names).chain(of_subcommands).collect()
+    command
+        .get_arguments()
+        .flat_map(names)
+        .chain(of_subcommands)
+        .collect()
 }
 
 /// Only a known flag's own name is respelt: values, and what follows `=`, stay as typed.
 fn dashes_for_underscores(argument: OsString, known: &[String]) -> OsString {
-    let Some((name, rest)) = argument.to_str().and_then(|text| text.strip_prefix("--")).map(split_at_equals) else {
+    let Some((name, rest)) = argument
+        .to_str()
+        .and_then(|text| text.strip_prefix("--"))
+        .map(split_at_equals)
+    else {
         return argument;
     };
     let respelt = name.replace('_', "-");
-    if name != respelt && known.contains(&respelt) { format!("--{respelt}{rest}").into() } else { argument }
+    if name != respelt && known.contains(&respelt) {
+        format!("--{respelt}{rest}").into()
+    } else {
+        argument
+    }
 }
 
 fn split_at_equals(text: &str) -> (&str, &str) {
@@ -194,7 +239,9 @@ mod tests {
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<BenchArgs, clap::Error> {
-        let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
+        let arguments = std::iter::once("sobench")
+            .chain(arguments.iter().copied())
+            .map(OsString::from);
         Cli::parse_arguments(arguments).map(|cli| match cli.into_command() {
             Command::Bench(arguments) => *arguments,
             other => panic!("{other:?}"),
@@ -208,9 +255,19 @@ mod tests {
 
     #[test]
     fn underscores_serve_for_dashes_in_names_only() {
-        let arguments = parse(&["--num_prompts", "7", "--result_filename=a_b.json", "--dataset_name", "xgrammar_bench"]).unwrap();
+        let arguments = parse(&[
+            "--num_prompts",
+            "7",
+            "--result_filename=a_b.json",
+            "--dataset_name",
+            "xgrammar_bench",
+        ])
+        .unwrap();
         assert_eq!(arguments.traffic.num_prompts, Some(7));
-        assert_eq!(arguments.output.result_filename.as_deref(), Some("a_b.json"));
+        assert_eq!(
+            arguments.output.result_filename.as_deref(),
+            Some("a_b.json")
+        );
         assert_eq!(arguments.dataset.dataset, ["xgrammar_bench"]);
     }
 
@@ -222,18 +279,32 @@ mod tests {
 
     #[test]
     fn every_alias_of_the_script_is_known() {
-        let arguments = parse(&["--structured-output-ratio", "0.5", "--save-results", "--structured-output-backend", "guidance"]);
+        let arguments = parse(&[
+            "--structured-output-ratio",
+            "0.5",
+            "--save-results",
+            "--structured-output-backend",
+            "guidance",
+        ]);
         let arguments = arguments.unwrap();
         assert_eq!(arguments.constraint.guided_decoding_ratio, Some(0.5));
         assert!(arguments.output.save_result);
         assert_eq!(arguments.constraint.engine(), Some("guidance"));
-        assert!(parse(&["--no-structured-output"]).unwrap().constraint.no_guided_decoding);
+        assert!(
+            parse(&["--no-structured-output"])
+                .unwrap()
+                .constraint
+                .no_guided_decoding
+        );
     }
 
     #[test]
     fn an_unknown_value_names_the_allowed_ones_and_a_typo_gets_a_suggestion() {
         let message = parse(&["--dataset", "jsom"]).unwrap_err().to_string();
-        assert!(message.contains("json-unique") && message.contains("xgrammar_bench"), "{message}");
+        assert!(
+            message.contains("json-unique") && message.contains("xgrammar_bench"),
+            "{message}"
+        );
         let message = parse(&["--num-promts", "3"]).unwrap_err().to_string();
         assert!(message.contains("--num-prompts"), "{message}");
     }
@@ -242,7 +313,10 @@ mod tests {
 
     #[test]
     fn arguments_that_name_files_have_a_type_that_says_so() {
-        let text = [std::any::TypeId::of::<InputNames>(), std::any::TypeId::of::<OutputName>()];
+        let text = [
+            std::any::TypeId::of::<InputNames>(),
+            std::any::TypeId::of::<OutputName>(),
+        ];
         let program = Cli::command();
         let mut seen = 0;
         for command in std::iter::once(&program).chain(program.get_subcommands()) {
@@ -250,11 +324,18 @@ mod tests {
                 let id = argument.get_id().as_str();
                 let parsed = argument.get_value_parser().type_id();
                 let names = argument.get_value_names().unwrap_or_default();
-                let mut words = names.iter().flat_map(|name| name.split(|character: char| !character.is_alphabetic()));
-                let is_named = words.any(|word| ["PATH", "FILE", "FOLDER", "DIR", "JSONL"].contains(&word));
+                let mut words = names
+                    .iter()
+                    .flat_map(|name| name.split(|character: char| !character.is_alphabetic()));
+                let is_named =
+                    words.any(|word| ["PATH", "FILE", "FOLDER", "DIR", "JSONL"].contains(&word));
                 let is_typed = is_path(argument) || text.iter().any(|kind| parsed == *kind);
                 seen += usize::from(is_typed);
-                assert!(is_typed || !is_named || NO_FILES.contains(&id), "{}: {id}", command.get_name());
+                assert!(
+                    is_typed || !is_named || NO_FILES.contains(&id),
+                    "{}: {id}",
+                    command.get_name()
+                );
                 assert!(
                     parsed != std::any::TypeId::of::<std::path::PathBuf>(),
                     "{}: {id} says neither that it is read nor that it is written",

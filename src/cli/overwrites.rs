@@ -1,5 +1,5 @@
-//! Refuses a command that would write over a file that it reads, or two of its outputs into one file. The types of the arguments say
-//! which files are read and which are written.
+//! Refuses a command that would write over a file that it reads, or two of its outputs into one
+//! file. The types of the arguments say which files are read and which are written.
 
 use std::any::Any;
 use std::fs;
@@ -22,7 +22,9 @@ struct Named {
 /// # Errors
 /// Usage: an output that is an input, or another output.
 pub fn refuse(matches: &ArgMatches) -> Result<()> {
-    let matches = matches.subcommand().map_or(matches, |(_, of_command)| of_command);
+    let matches = matches
+        .subcommand()
+        .map_or(matches, |(_, of_command)| of_command);
     let written = written(matches);
     let paths = typed::<InputPath>(matches).map(|(_, path)| path.to_path_buf());
     let named = typed::<InputNames>(matches).flat_map(|(_, names)| names.candidates());
@@ -30,12 +32,21 @@ pub fn refuse(matches: &ArgMatches) -> Result<()> {
     let read: Vec<PathBuf> = paths.chain(named).filter(|path| path.is_file()).collect();
     for (place, Named { flag, path }) in written.iter().enumerate() {
         if let Some(read) = read.iter().find(|read| is_same(path, read)) {
-            return Err(Error::usage(format!("{flag} would be written over what is read: {}", read.display()))
-                .hint(format!("give {flag} another file")));
+            return Err(Error::usage(format!(
+                "{flag} would be written over what is read: {}",
+                read.display()
+            ))
+            .hint(format!("give {flag} another file")));
         }
-        if let Some(Named { flag: other, .. }) = written[..place].iter().find(|other| is_same(path, &other.path)) {
-            return Err(Error::usage(format!("{other} and {flag} name the same file: {}", path.display()))
-                .hint("the later one would replace the other; name a file for each"));
+        if let Some(Named { flag: other, .. }) = written[..place]
+            .iter()
+            .find(|other| is_same(path, &other.path))
+        {
+            return Err(Error::usage(format!(
+                "{other} and {flag} name the same file: {}",
+                path.display()
+            ))
+            .hint("the later one would replace the other; name a file for each"));
         }
     }
     Ok(())
@@ -43,20 +54,37 @@ pub fn refuse(matches: &ArgMatches) -> Result<()> {
 
 /// The files that would be written; a name alone is in the folder that the command writes to.
 fn written(matches: &ArgMatches) -> Vec<Named> {
-    let folder = typed::<OutputFolder>(matches).next().map_or(Path::new(""), |(_, folder)| folder);
+    let folder = typed::<OutputFolder>(matches)
+        .next()
+        .map_or(Path::new(""), |(_, folder)| folder);
     let paths = typed::<OutputPath>(matches).map(|(id, path)| (id, path.to_path_buf()));
     let names = typed::<OutputName>(matches).map(|(id, name)| (id, folder.join(&**name)));
-    paths.chain(names).map(|(id, path)| Named { flag: format!("--{}", id.replace('_', "-")), path }).collect()
+    paths
+        .chain(names)
+        .map(|(id, path)| Named {
+            flag: format!("--{}", id.replace('_', "-")),
+            path,
+        })
+        .collect()
 }
 
 /// The values of a type that were typed, in that order, each with the id of its argument.
 fn typed<T: Any + Clone + Send + Sync>(matches: &ArgMatches) -> impl Iterator<Item = (&str, &T)> {
     let ids = matches.ids().map(Id::as_str);
     let ids = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
-    ids.flat_map(|id| matches.try_get_many::<T>(id).ok().flatten().into_iter().flatten().map(move |value| (id, value)))
+    ids.flat_map(|id| {
+        matches
+            .try_get_many::<T>(id)
+            .ok()
+            .flatten()
+            .into_iter()
+            .flatten()
+            .map(move |value| (id, value))
+    })
 }
 
-/// Whether both names are of one file, by whatever links. What is no file, as a terminal, can be written to more than once.
+/// Whether both names are of one file, by whatever links. What is no file, as a terminal, can be
+/// written to more than once.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (fs::metadata(one), fs::metadata(other)) {
         (Ok(a), Ok(b)) => a.is_file() && b.is_file() && is_same_file((one, &a), (other, &b)),
@@ -86,7 +114,9 @@ mod tests {
     use crate::cli::Cli;
 
     fn refused(typed: &[&str]) -> Option<String> {
-        let matches = Cli::command().try_get_matches_from(std::iter::once(&"sobench").chain(typed)).unwrap();
+        let matches = Cli::command()
+            .try_get_matches_from(std::iter::once(&"sobench").chain(typed))
+            .unwrap();
         refuse(&matches).err().map(|error| {
             assert!(error.hint.is_some() && error.exit_code() == 2, "{error}");
             error.what
@@ -100,13 +130,40 @@ mod tests {
         let (file, link, new) = (path("a.jsonl"), path("b.jsonl"), path("new"));
         fs::write(&file, "").unwrap();
         fs::hard_link(&file, &link).unwrap();
-        let (custom, mix, both) = (format!("custom:{file}"), format!("custom={file}:0.5,json:0.5"), format!("{new},{file}"));
+        let (custom, mix, both) = (
+            format!("custom:{file}"),
+            format!("custom={file}:0.5,json:0.5"),
+            format!("{new},{file}"),
+        );
         let folder = folder.path().to_str().unwrap();
         for typed in [
-            &["--dataset", "custom", "--dataset-path", &file, "--run-log", &file][..],
-            &["bench", "--dataset", "custom", "--dataset-path", &file, "--csv", &link],
+            &[
+                "--dataset",
+                "custom",
+                "--dataset-path",
+                &file,
+                "--run-log",
+                &file,
+            ][..],
+            &[
+                "bench",
+                "--dataset",
+                "custom",
+                "--dataset-path",
+                &file,
+                "--csv",
+                &link,
+            ],
             &["--mix", &mix, "--html", &file],
-            &["--json-schema-path", &file, "--save-result", "--result-dir", folder, "--result-filename", "a.jsonl"],
+            &[
+                "--json-schema-path",
+                &file,
+                "--save-result",
+                "--result-dir",
+                folder,
+                "--result-filename",
+                "a.jsonl",
+            ],
             &["mask", "--corpus", &custom, "--json", &file],
             &["mask", "--replay", &file, "--json", &file],
             &["compare", &both, &new, "--write-baseline", &file],
@@ -114,10 +171,20 @@ mod tests {
             &["merge", &new, &file, "--report", &file],
         ] {
             let said = refused(typed).unwrap_or_else(|| panic!("{typed:?} is let pass"));
-            assert!(said.contains("over what is read") && said.contains(&file), "{typed:?}: {said}");
+            assert!(
+                said.contains("over what is read") && said.contains(&file),
+                "{typed:?}: {said}"
+            );
         }
         for typed in [
-            &["--dataset", "custom", "--dataset-path", &file, "--run-log", &new][..],
+            &[
+                "--dataset",
+                "custom",
+                "--dataset-path",
+                &file,
+                "--run-log",
+                &new,
+            ][..],
             &["mask", "--rows", &file, "--resume"],
             &["--csv", "/dev/null", "--html", "/dev/null"],
             &["--label", &file, "--run-log", &file],
@@ -130,8 +197,14 @@ mod tests {
 
     #[test]
     fn two_outputs_are_two_files() {
-        for typed in [&["--csv", "x", "--run-log", "./x"][..], &["mask", "--json", "x", "--csv", "x"]] {
-            assert!(refused(typed).unwrap().contains("name the same file"), "{typed:?}");
+        for typed in [
+            &["--csv", "x", "--run-log", "./x"][..],
+            &["mask", "--json", "x", "--csv", "x"],
+        ] {
+            assert!(
+                refused(typed).unwrap().contains("name the same file"),
+                "{typed:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `sobench completions`: what a shell has to know to complete flags, from the parser itself. Knows no meaning of any flag.
+//! `sobench completions`: what a shell has to know to complete flags, from the parser itself. Knows
+//! no meaning of any flag.
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
@@ -18,7 +19,8 @@ pub struct CompletionsArgs {
 const FISH_PARSES: &str = "argparse -s (__fish_sobench_global_optspecs)";
 
 /// Where the script for fish takes a line for one without a place for flags.
-const FISH_GIVES_UP: &str = "argparse -s (__fish_sobench_global_optspecs) -- $cmd 2>/dev/null\n    or return";
+const FISH_GIVES_UP: &str =
+    "argparse -s (__fish_sobench_global_optspecs) -- $cmd 2>/dev/null\n    or return";
 
 /// The script for the shell, on stdout. `parser` is that of the whole program.
 ///
@@ -35,21 +37,38 @@ fn script(arguments: &CompletionsArgs, parser: &Command) -> CommandOutput {
     if arguments.shell == Shell::Fish {
         script = mend_fish(&script);
     }
-    CommandOutput { stdout: script, ..CommandOutput::default() }
+    CommandOutput {
+        stdout: script,
+        ..CommandOutput::default()
+    }
 }
 
-/// Tells fish two things that clap_complete's script leaves out: that a flag whose value is still to come (`sobench --dataset <TAB>`) is no
-/// command, which `argparse` cannot say because it refuses the line; and the values of the only argument without a flag that has any.
+/// Tells fish two things that clap_complete's script leaves out: that a flag whose value is still
+/// to come (`sobench --dataset <TAB>`) is no command, which `argparse` cannot say because it
+/// refuses the line; and the values of the only argument without a flag that has any.
 fn mend_fish(script: &str) -> String {
     let without_last = format!("{FISH_PARSES} -- $cmd[1..-2] 2>/dev/null\n    or return");
-    let mended = script.replacen(FISH_GIVES_UP, &format!("{FISH_PARSES} -- $cmd 2>/dev/null\n    or {without_last}"), 1);
-    let shells: Vec<String> = Shell::value_variants().iter().map(ToString::to_string).collect();
-    format!("{mended}complete -c sobench -n \"__fish_sobench_using_subcommand completions\" -f -a \"{}\"\n", shells.join(" "))
+    let mended = script.replacen(
+        FISH_GIVES_UP,
+        &format!("{FISH_PARSES} -- $cmd 2>/dev/null\n    or {without_last}"),
+        1,
+    );
+    let shells: Vec<String> = Shell::value_variants()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    format!(
+        "{mended}complete -c sobench -n \"__fish_sobench_using_subcommand completions\" -f -a \"{}\"\n",
+        shells.join(" ")
+    )
 }
 
-/// The parser without the commands that are the program's own affair; the generators would offer them.
+/// The parser without the commands that are the program's own affair; the generators would offer
+/// them.
 fn shown(whole: &Command) -> Command {
-    let commands = whole.get_subcommands().filter(|command| !command.is_hide_set());
+    let commands = whole
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
     Command::new("sobench")
         .version(env!("CARGO_PKG_VERSION"))
         .args(whole.get_arguments())
@@ -80,8 +99,14 @@ mod tests {
     #[test]
     fn fish_completes_the_value_of_a_flag_before_any_command() {
         let script = script(&CompletionsArgs { shell: Shell::Fish }, &Cli::command()).stdout;
-        assert!(!script.contains(FISH_GIVES_UP), "clap_complete's line is not the one that is mended:\n{script}");
+        assert!(
+            !script.contains(FISH_GIVES_UP),
+            "clap_complete's line is not the one that is mended:\n{script}"
+        );
         assert_eq!(script.matches("-- $cmd[1..-2]").count(), 1, "{script}");
-        assert!(script.ends_with("-a \"bash elvish fish powershell zsh\"\n"), "{script}");
+        assert!(
+            script.ends_with("-a \"bash elvish fish powershell zsh\"\n"),
+            "{script}"
+        );
     }
 }

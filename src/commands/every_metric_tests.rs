@@ -1,4 +1,5 @@
-//! Every metric is in every output: a run in which each has a value is shown, written, compared and held to bounds.
+//! Every metric is in every output: a run in which each has a value is shown, written, compared and
+//! held to bounds.
 
 use sobench_report::view::View;
 use sobench_report::{Report, csv, html, json, junit, markdown, text};
@@ -22,7 +23,12 @@ fn with_run<T>(check: impl FnOnce(&View<'_>) -> T) -> T {
     with_samples(&eventful_run(), |samples| {
         let report = Report::new(record(), summarise(samples, 2_000_000_000, &options()));
         let answer = |place: usize| Ok(samples[place].text().to_owned());
-        check(&View { report: &report, samples, answer: &answer, resend: None })
+        check(&View {
+            report: &report,
+            samples,
+            answer: &answer,
+            resend: None,
+        })
     })
 }
 
@@ -33,8 +39,13 @@ fn metrics() -> Metrics {
 /// The metrics of which `text` has neither name nor label.
 fn missing(text: &str) -> Vec<&'static Metric> {
     let text = text.to_lowercase();
-    let has = |metric: &Metric| text.contains(metric.name) || text.contains(&metric.label.to_lowercase());
-    Metric::ALL.iter().copied().filter(|metric| !has(metric)).collect()
+    let has =
+        |metric: &Metric| text.contains(metric.name) || text.contains(&metric.label.to_lowercase());
+    Metric::ALL
+        .iter()
+        .copied()
+        .filter(|metric| !has(metric))
+        .collect()
 }
 
 #[test]
@@ -66,8 +77,12 @@ fn tables_of_requests_have_every_metric_of_requests() {
     let header = table.lines().next().unwrap().replace("_mean_ms", "_ms");
     let columns: Vec<&str> = header.split(',').collect();
     let of_requests = |metric: &&Metric| metric.is_rate() || metric.is_distribution();
-    let missing: Vec<_> =
-        Metric::ALL.iter().copied().filter(of_requests).filter(|metric| !columns.contains(&metric.name)).collect();
+    let missing: Vec<_> = Metric::ALL
+        .iter()
+        .copied()
+        .filter(of_requests)
+        .filter(|metric| !columns.contains(&metric.name))
+        .collect();
     assert_eq!(missing, Vec::<&Metric>::new());
 }
 
@@ -76,22 +91,50 @@ fn comparisons_and_baselines_have_every_metric() {
     let run = read::of_metrics("run", &record(), &metrics());
     let baseline = read::write_baseline(std::slice::from_ref(&run)).unwrap();
     assert_eq!(missing(&baseline), Vec::<&Metric>::new());
-    let back = read::runs("baseline", baseline.as_bytes()).unwrap().remove(0);
+    let back = read::runs("baseline", baseline.as_bytes())
+        .unwrap()
+        .remove(0);
     assert!(run.counts == back.counts && run.means == back.means);
-    let sides = ["a", "b"].map(|name| Side { name: name.to_owned(), runs: vec![run.clone()] });
-    let options = Options { level: 0.95, resamples: None, seed: 0, run_spread: 5.0, allowed: Vec::new(), changed: 0, gate: None };
+    let sides = ["a", "b"].map(|name| Side {
+        name: name.to_owned(),
+        runs: vec![run.clone()],
+    });
+    let options = Options {
+        level: 0.95,
+        resamples: None,
+        seed: 0,
+        run_spread: 5.0,
+        allowed: Vec::new(),
+        changed: 0,
+        gate: None,
+    };
     let comparison = compare(sides.to_vec(), &options);
-    let rows: Vec<&Metric> = comparison.against[0].rows.iter().map(|row| row.measured.metric.metric).collect();
-    let missing: Vec<_> = Metric::ALL.iter().copied().filter(|metric| !rows.contains(metric)).collect();
+    let rows: Vec<&Metric> = comparison.against[0]
+        .rows
+        .iter()
+        .map(|row| row.measured.metric.metric)
+        .collect();
+    let missing: Vec<_> = Metric::ALL
+        .iter()
+        .copied()
+        .filter(|metric| !rows.contains(metric))
+        .collect();
     assert_eq!(missing, Vec::<&Metric>::new());
 }
 
 #[test]
 fn bounds_can_be_set_on_every_metric() {
     for metric in Metric::ALL {
-        let name = Figure::shown().into_iter().find(|figure| figure.metric == *metric).unwrap().to_string();
+        let name = Figure::shown()
+            .into_iter()
+            .find(|figure| figure.metric == *metric)
+            .unwrap()
+            .to_string();
         let limit = Limit::parse(&format!("{name}>=0")).unwrap();
         let ruling = &bounds(&record(), &metrics(), &[limit])[0];
-        assert!(ruling.ruling != sobench_results::compare::gate::Ruling::Absent, "{ruling}");
+        assert!(
+            ruling.ruling != sobench_results::compare::gate::Ruling::Absent,
+            "{ruling}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `sobench man`: manual pages, from the parser itself and from the table of exit codes. Knows no meaning of any flag.
+//! `sobench man`: manual pages, from the parser itself and from the table of exit codes. Knows no
+//! meaning of any flag.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -36,8 +37,14 @@ fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
     let commands = documented(parser);
     let Some(folder) = &arguments.output_dir else {
         let wanted = arguments.command.as_deref().unwrap_or("sobench");
-        let command = commands.iter().find(|it| it.get_name() == wanted).ok_or_else(|| unknown(wanted, &commands))?;
-        return Ok(CommandOutput { stdout: page(command)?, ..CommandOutput::default() });
+        let command = commands
+            .iter()
+            .find(|it| it.get_name() == wanted)
+            .ok_or_else(|| unknown(wanted, &commands))?;
+        return Ok(CommandOutput {
+            stdout: page(command)?,
+            ..CommandOutput::default()
+        });
     };
     std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     let mut output = CommandOutput::default();
@@ -53,24 +60,36 @@ fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
 fn documented(parser: Command) -> Vec<Command> {
     let mut program = parser.disable_help_subcommand(true);
     program.build();
-    let commands: Vec<Command> = program.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    let commands: Vec<Command> = program
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .cloned()
+        .collect();
     std::iter::once(program).chain(commands).collect()
 }
 
 fn full_name(command: &Command) -> &str {
-    command.get_display_name().unwrap_or_else(|| command.get_name())
+    command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name())
 }
 
 fn page(command: &Command) -> Result<String> {
     let mut bytes = Vec::new();
-    render(command, &mut bytes).map_err(|error| Error::internal(format!("a manual page cannot be made: {error}")))?;
+    render(command, &mut bytes)
+        .map_err(|error| Error::internal(format!("a manual page cannot be made: {error}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn render(command: &Command, bytes: &mut Vec<u8>) -> io::Result<()> {
     let man = Man::new(command.clone());
     // A page without a date: `Man` would leave its place out, and what follows would move up.
-    writeln!(bytes, ".TH \"{}\" \"1\" \"\" \"sobench {}\" \"User Commands\"", full_name(command), env!("CARGO_PKG_VERSION"))?;
+    writeln!(
+        bytes,
+        ".TH \"{}\" \"1\" \"\" \"sobench {}\" \"User Commands\"",
+        full_name(command),
+        env!("CARGO_PKG_VERSION")
+    )?;
     man.render_name_section(bytes)?;
     synopsis(command).to_writer(bytes)?;
     man.render_description_section(bytes)?;
@@ -82,7 +101,8 @@ fn render(command: &Command, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut roff = Roff::new();
     exit_status(command, &mut roff);
     if !has_commands {
-        roff.control("SH", ["SEE ALSO"]).text([bold("sobench"), roman("(1)")]);
+        roff.control("SH", ["SEE ALSO"])
+            .text([bold("sobench"), roman("(1)")]);
     }
     roff.to_writer(bytes)
 }
@@ -100,21 +120,34 @@ fn synopsis(command: &Command) -> Roff {
 
 /// What the command's exit codes say; of the program itself, what those of a run say.
 fn exit_status(command: &Command, roff: &mut Roff) {
-    let name = if command.get_name() == "sobench" { "bench" } else { command.get_name() };
+    let name = if command.get_name() == "sobench" {
+        "bench"
+    } else {
+        command.get_name()
+    };
     roff.control("SH", ["EXIT STATUS"]);
-    for meaning in exit_codes::TABLE.iter().filter(|it| it.command.is_none_or(|command| command == name)) {
-        roff.control("TP", []).text([bold(meaning.code.to_string())]).text([roman(meaning.means.replace('`', ""))]);
+    for meaning in exit_codes::TABLE
+        .iter()
+        .filter(|it| it.command.is_none_or(|command| command == name))
+    {
+        roff.control("TP", [])
+            .text([bold(meaning.code.to_string())])
+            .text([roman(meaning.means.replace('`', ""))]);
     }
 }
 
 fn unknown(wanted: &str, commands: &[Command]) -> Error {
     let names: Vec<&str> = commands.iter().skip(1).map(Command::get_name).collect();
-    Error::usage(format!("no such command: {wanted}")).hint(format!("there are {}", names.join(", ")))
+    Error::usage(format!("no such command: {wanted}"))
+        .hint(format!("there are {}", names.join(", ")))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Error {
-    Error::environment(format!("cannot write manual pages ({error}): {}", path.display()))
-        .hint("name a folder that may be written to")
+    Error::environment(format!(
+        "cannot write manual pages ({error}): {}",
+        path.display()
+    ))
+    .hint("name a folder that may be written to")
 }
 
 #[cfg(test)]
@@ -125,7 +158,15 @@ mod tests {
     use crate::cli::Cli;
 
     fn printed(command: &str) -> String {
-        write_pages(&ManArgs { command: Some(command.to_owned()), output_dir: None }, Cli::command()).unwrap().stdout
+        write_pages(
+            &ManArgs {
+                command: Some(command.to_owned()),
+                output_dir: None,
+            },
+            Cli::command(),
+        )
+        .unwrap()
+        .stdout
     }
 
     #[test]
@@ -141,17 +182,29 @@ mod tests {
         ] {
             assert!(page.contains(words), "{words} is not in:\n{page}");
         }
-        assert!(!page.contains("gave up on the server"), "what only a run ends with:\n{page}");
+        assert!(
+            !page.contains("gave up on the server"),
+            "what only a run ends with:\n{page}"
+        );
         let program = printed("sobench");
-        assert!(program.contains("gave up on the server") && program.contains("sobench\\-compare(1)"), "{program}");
+        assert!(
+            program.contains("gave up on the server") && program.contains("sobench\\-compare(1)"),
+            "{program}"
+        );
         assert!(!program.contains("mask\\-worker"), "{program}");
     }
 
     #[test]
     fn every_command_in_the_table_of_exit_codes_has_a_page() {
         let commands = documented(Cli::command());
-        for name in exit_codes::TABLE.iter().filter_map(|meaning| meaning.command) {
-            assert!(commands.iter().any(|command| command.get_name() == name), "{name}");
+        for name in exit_codes::TABLE
+            .iter()
+            .filter_map(|meaning| meaning.command)
+        {
+            assert!(
+                commands.iter().any(|command| command.get_name() == name),
+                "{name}"
+            );
         }
     }
 
@@ -159,19 +212,44 @@ mod tests {
     fn all_pages_go_to_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
-        let output = write_pages(&ManArgs { command: None, output_dir: Some(pages.clone().into()) }, Cli::command()).unwrap();
-        assert_eq!(std::fs::read_dir(&pages).unwrap().count(), output.lines.len());
-        assert_eq!(std::fs::read_to_string(pages.join("sobench-report.1")).unwrap(), printed("report"));
+        let output = write_pages(
+            &ManArgs {
+                command: None,
+                output_dir: Some(pages.clone().into()),
+            },
+            Cli::command(),
+        )
+        .unwrap();
+        assert_eq!(
+            std::fs::read_dir(&pages).unwrap().count(),
+            output.lines.len()
+        );
+        assert_eq!(
+            std::fs::read_to_string(pages.join("sobench-report.1")).unwrap(),
+            printed("report")
+        );
     }
 
     #[test]
     fn an_unknown_command_and_a_folder_that_is_none_are_told() {
-        let error =
-            write_pages(&ManArgs { command: Some("mask-worker".to_owned()), output_dir: None }, Cli::command()).unwrap_err();
+        let error = write_pages(
+            &ManArgs {
+                command: Some("mask-worker".to_owned()),
+                output_dir: None,
+            },
+            Cli::command(),
+        )
+        .unwrap_err();
         assert!(error.exit_code() == 2 && error.hint.unwrap().contains("compare"));
         let file = tempfile::NamedTempFile::new().unwrap();
-        let error =
-            write_pages(&ManArgs { command: None, output_dir: Some(file.path().to_owned().into()) }, Cli::command()).unwrap_err();
+        let error = write_pages(
+            &ManArgs {
+                command: None,
+                output_dir: Some(file.path().to_owned().into()),
+            },
+            Cli::command(),
+        )
+        .unwrap_err();
         assert!(error.exit_code() == 3 && error.hint.is_some(), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! `sobench compare` as a user runs it: on real results and on results that were made worse on purpose.
+//! `sobench compare` as a user runs it: on real results and on results that were made worse on
+//! purpose.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -13,8 +14,25 @@ const BASELINE: &str = include_str!("../../schemas/contracts/baseline.schema.jso
 
 /// A detailed result of the embedded engine, 120 constrained requests and 40 of the control arm.
 static RESULT: LazyLock<Value> = LazyLock::new(|| {
-    let flags = ["--dataset", "json", "--num-prompts", "160", "--guided-decoding-ratio", "0.75", "--output-len", "64"];
-    let load = ["--max-concurrency", "8", "--save-detailed", "--metric-percentiles", "90,99", "--label", "first"];
+    let flags = [
+        "--dataset",
+        "json",
+        "--num-prompts",
+        "160",
+        "--guided-decoding-ratio",
+        "0.75",
+        "--output-len",
+        "64",
+    ];
+    let load = [
+        "--max-concurrency",
+        "8",
+        "--save-detailed",
+        "--metric-percentiles",
+        "90,99",
+        "--label",
+        "first",
+    ];
     sobench_result(&[&flags[..], &load[..]].concat()).1
 });
 
@@ -38,7 +56,8 @@ impl Files {
     }
 }
 
-/// The same run with every latency and the whole duration longer, and every `nth` valid constrained answer made invalid.
+/// The same run with every latency and the whole duration longer, and every `nth` valid constrained
+/// answer made invalid.
 fn worse(result: &Value, factor: f64, nth: usize) -> Value {
     let mut worse = result.clone();
     let scale = |value: &mut Value| {
@@ -47,17 +66,26 @@ fn worse(result: &Value, factor: f64, nth: usize) -> Value {
         }
     };
     for column in ["ttfts", "latencies", "start_times", "queue_times"] {
-        worse[column].as_array_mut().unwrap().iter_mut().for_each(scale);
+        worse[column]
+            .as_array_mut()
+            .unwrap()
+            .iter_mut()
+            .for_each(scale);
     }
-    worse["itls"].as_array_mut().unwrap().iter_mut().for_each(|gaps| gaps.as_array_mut().unwrap().iter_mut().for_each(scale));
+    worse["itls"]
+        .as_array_mut()
+        .unwrap()
+        .iter_mut()
+        .for_each(|gaps| gaps.as_array_mut().unwrap().iter_mut().for_each(scale));
     scale(&mut worse["duration"]);
     let outputs = worse["outputs"].as_array_mut().unwrap();
-    let valid = outputs.iter_mut().filter(|it| it["arm"] == "constrained" && it["correctness"] == true);
+    let valid = outputs
+        .iter_mut()
+        .filter(|it| it["arm"] == "constrained" && it["correctness"] == true);
     for output in valid.step_by(nth) {
         output["generated"] = json!("no JSON at all | <b>");
         output["correctness"] = json!(false);
-        output["verdict"] =
-            json!({"verdict": "invalid", "reason": {"reason": "not_json", "message": "expected value", "byte": 0}});
+        output["verdict"] = json!({"verdict": "invalid", "reason": {"reason": "not_json", "message": "expected value", "byte": 0}});
     }
     worse
 }
@@ -69,11 +97,14 @@ fn compare(arguments: &[&str]) -> Ran {
 /// The comparison as JSON, held to its contract.
 fn compared(arguments: &[&str]) -> (Ran, Value) {
     let ran = compare(&[arguments, &["--format", "json"]].concat());
-    let value: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr));
+    let value: Value = serde_json::from_str(&ran.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr));
     let contract: Value = serde_json::from_str(COMPARISON).unwrap();
     let validator = jsonschema::draft202012::new(&contract).unwrap();
-    let broken: Vec<String> =
-        validator.iter_errors(&value).map(|error| format!("{error} at {}", error.instance_path())).collect();
+    let broken: Vec<String> = validator
+        .iter_errors(&value)
+        .map(|error| format!("{error} at {}", error.instance_path()))
+        .collect();
     assert!(broken.is_empty(), "{broken:?}");
     (ran, value)
 }
@@ -87,44 +118,103 @@ fn a_run_is_no_different_from_itself_and_its_figures_are_the_files() {
     let files = Files::new();
     let file = files.put("a.json", &RESULT);
     let (ran, value) = compared(&[&file, &file, "--gate"]);
-    assert_eq!((ran.code, &value["against_first"][0]["pairing"]), (0, &json!("by_case")));
+    assert_eq!(
+        (ran.code, &value["against_first"][0]["pairing"]),
+        (0, &json!("by_case"))
+    );
     let mut checked = 0;
     for (name, figure) in figures(&value).as_object().unwrap() {
-        assert!(figure["first"].is_null() || figure["difference"].as_f64() == Some(0.0), "{name}: {figure}");
-        assert!(!["better", "worse", "differs"].contains(&figure["word"].as_str().unwrap()), "{name}: {figure}");
-        let key = if name.ends_with("correct_rate") { format!("{name}(%)") } else { name.clone() };
-        let Some(saved) = RESULT[&key].as_f64() else { continue };
+        assert!(
+            figure["first"].is_null() || figure["difference"].as_f64() == Some(0.0),
+            "{name}: {figure}"
+        );
+        assert!(
+            !["better", "worse", "differs"].contains(&figure["word"].as_str().unwrap()),
+            "{name}: {figure}"
+        );
+        let key = if name.ends_with("correct_rate") {
+            format!("{name}(%)")
+        } else {
+            name.clone()
+        };
+        let Some(saved) = RESULT[&key].as_f64() else {
+            continue;
+        };
         let found = figure["first"].as_f64().unwrap();
-        assert!((found - saved).abs() <= 1e-6 * saved.abs(), "{name}: {found} of the requests, {saved} in the file");
+        assert!(
+            (found - saved).abs() <= 1e-6 * saved.abs(),
+            "{name}: {found} of the requests, {saved} in the file"
+        );
         checked += 1;
     }
     assert!(checked >= 20, "{checked}");
-    assert!(ran.stderr.contains("gate passed: 0 of 6 rules broken"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("gate passed: 0 of 6 rules broken"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
     let files = Files::new();
-    let (a, b) = (files.put("a.json", &RESULT), files.put("b.json", &worse(&RESULT, 1.5, 4)));
-    let rules = ["--fail-on", "correct_rate<-0.5pp", "--fail-on", "median_e2el_ms>+10%", "--require", "correct_rate>=99.5"];
+    let (a, b) = (
+        files.put("a.json", &RESULT),
+        files.put("b.json", &worse(&RESULT, 1.5, 4)),
+    );
+    let rules = [
+        "--fail-on",
+        "correct_rate<-0.5pp",
+        "--fail-on",
+        "median_e2el_ms>+10%",
+        "--require",
+        "correct_rate>=99.5",
+    ];
     let (ran, value) = compared(&[&[a.as_str(), &b], &rules[..], &["--changed", "2"]].concat());
     assert_eq!(ran.code, 1, "{}", ran.stderr);
-    for (name, word) in [("correct_rate", "worse"), ("compliance", "worse"), ("coverage", "no_difference_seen")] {
+    for (name, word) in [
+        ("correct_rate", "worse"),
+        ("compliance", "worse"),
+        ("coverage", "no_difference_seen"),
+    ] {
         assert_eq!(figures(&value)[name]["word"], word, "{name}");
     }
-    for (name, word) in [("median_ttft_ms", "worse"), ("mean_itl_ms", "worse"), ("p99_ttft_ms", "too_few_samples")] {
+    for (name, word) in [
+        ("median_ttft_ms", "worse"),
+        ("mean_itl_ms", "worse"),
+        ("p99_ttft_ms", "too_few_samples"),
+    ] {
         assert_eq!(figures(&value)[name]["word"], word, "{name}");
     }
     let against = &value["against_first"][0];
     let changed = &against["changed"];
-    let (worse, cases) = (changed["worse"].as_u64().unwrap(), changed["cases"].as_array().unwrap());
-    assert!(worse >= 25 && changed["better"] == 0 && cases.len() == 2, "{changed}");
+    let (worse, cases) = (
+        changed["worse"].as_u64().unwrap(),
+        changed["cases"].as_array().unwrap(),
+    );
+    assert!(
+        worse >= 25 && changed["better"] == 0 && cases.len() == 2,
+        "{changed}"
+    );
     assert!(cases[0]["first"]["text"].as_str().unwrap().starts_with('{'));
     assert_eq!(cases[0]["other"]["text"], "no JSON at all | <b>");
-    assert_eq!(cases[0]["other"]["verdict"], "not JSON at byte 0: expected value");
+    assert_eq!(
+        cases[0]["other"]["verdict"],
+        "not JSON at byte 0: expected value"
+    );
     let pairs = &figures(&value)["correct_rate"]["pairs"];
-    assert_eq!((pairs["only_first"].as_u64(), pairs["only_other"].as_u64()), (Some(worse), Some(0)));
-    assert!(against["changes"].as_array().unwrap().iter().all(|it| it["ruling"] == "broken"), "{against}");
+    assert_eq!(
+        (pairs["only_first"].as_u64(), pairs["only_other"].as_u64()),
+        (Some(worse), Some(0))
+    );
+    assert!(
+        against["changes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|it| it["ruling"] == "broken"),
+        "{against}"
+    );
     assert_eq!(against["bounds"][0]["ruling"], "broken");
     for said in [
         "gate failed: 3 of 3 rules broken, 0 undecided",
@@ -144,10 +234,20 @@ fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
     }
     let markdown = compare(&[&a, &b, "--format", "markdown", "--gate"]);
     assert_eq!(markdown.code, 1);
-    assert!(markdown.stdout.starts_with("## Comparison\n") && markdown.stdout.contains("| rule | A | B | change |"));
-    assert!(markdown.stdout.contains("`B: not JSON at byte 0"), "{}", markdown.stdout);
+    assert!(
+        markdown.stdout.starts_with("## Comparison\n")
+            && markdown.stdout.contains("| rule | A | B | change |")
+    );
+    assert!(
+        markdown.stdout.contains("`B: not JSON at byte 0"),
+        "{}",
+        markdown.stdout
+    );
     let turned = compared(&[&b, &a, "--gate"]);
-    assert_eq!((turned.0.code, &figures(&turned.1)["median_ttft_ms"]["word"]), (0, &json!("better")));
+    assert_eq!(
+        (turned.0.code, &figures(&turned.1)["median_ttft_ms"]["word"]),
+        (0, &json!("better"))
+    );
 }
 
 #[test]
@@ -161,27 +261,51 @@ fn other_questions_stop_it_and_are_named_with_both_values() {
     record["settings"]["report"]["label"] = json!("second");
     let (a, b) = (files.put("a.json", &RESULT), files.put("b.json", &other));
     let (ran, value) = compared(&[&a, &b, "--gate"]);
-    assert_eq!((ran.code, &value["comparable"], &value["against_first"]), (4, &json!(false), &json!([])));
-    assert!(ran.stderr.contains("error: not comparable, as these differ: model, output_len"), "{}", ran.stderr);
+    assert_eq!(
+        (ran.code, &value["comparable"], &value["against_first"]),
+        (4, &json!(false), &json!([]))
+    );
+    assert!(
+        ran.stderr
+            .contains("error: not comparable, as these differ: model, output_len"),
+        "{}",
+        ran.stderr
+    );
     let text = compare(&[&a, &b]);
     assert_eq!(text.code, 4);
     for said in ["another/model", "STOPS", "mind it", "second"] {
         assert!(text.stdout.contains(said), "{said}:\n{}", text.stdout);
     }
     assert_eq!(compare(&[&a, &b, "--allow-different", "model"]).code, 4);
-    let allowed = compared(&[&a, &b, "--allow-different", "model", "--allow-different", "output_len"]);
-    assert_eq!((allowed.0.code, &allowed.1["comparable"]), (0, &json!(true)));
+    let allowed = compared(&[
+        &a,
+        &b,
+        "--allow-different",
+        "model",
+        "--allow-different",
+        "output_len",
+    ]);
+    assert_eq!(
+        (allowed.0.code, &allowed.1["comparable"]),
+        (0, &json!(true))
+    );
     let finding = |field: &str| {
         let conditions = allowed.1["conditions"].as_array().unwrap();
         conditions.iter().find(|it| it["field"] == field).unwrap()["finding"].clone()
     };
-    assert_eq!(["model", "seed", "label", "dataset"].map(finding), ["allowed", "notice", "listed", "same"]);
+    assert_eq!(
+        ["model", "seed", "label", "dataset"].map(finding),
+        ["allowed", "notice", "listed", "same"]
+    );
 }
 
 #[test]
 fn a_baseline_is_small_repeatable_and_as_good_as_its_run() {
     let files = Files::new();
-    let (a, b) = (files.put("a.json", &RESULT), files.put("b.json", &worse(&RESULT, 1.5, 4)));
+    let (a, b) = (
+        files.put("a.json", &RESULT),
+        files.put("b.json", &worse(&RESULT, 1.5, 4)),
+    );
     let base = files.path("base.json").to_str().unwrap().to_owned();
     let write = || {
         let ran = compare(&[&a, "--write-baseline", &base]);
@@ -194,40 +318,79 @@ fn a_baseline_is_small_repeatable_and_as_good_as_its_run() {
     assert!(!text.contains(RESULT["outputs"][0]["generated"].as_str().unwrap()));
     let contract: Value = serde_json::from_str(BASELINE).unwrap();
     let kept: Value = serde_json::from_str(&text).unwrap();
-    assert!(jsonschema::draft202012::is_valid(&contract, &kept), "{text}");
-    let (of_run, of_baseline) = (compared(&[&a, &b, "--gate"]), compared(&[&base, &b, "--gate"]));
+    assert!(
+        jsonschema::draft202012::is_valid(&contract, &kept),
+        "{text}"
+    );
+    let (of_run, of_baseline) = (
+        compared(&[&a, &b, "--gate"]),
+        compared(&[&base, &b, "--gate"]),
+    );
     assert_eq!((of_run.0.code, of_baseline.0.code), (1, 1));
     for (name, figure) in figures(&of_baseline.1).as_object().unwrap() {
         let whole = &figures(&of_run.1)[name];
         // Rounding may move a bound by a hair; what a percentile of gaps takes is not kept.
         let is_gap = name.ends_with("_itl_ms") && !name.starts_with("mean");
-        assert!(figure["word"] == whole["word"] || is_gap, "{name}: {figure} {whole}");
+        assert!(
+            figure["word"] == whole["word"] || is_gap,
+            "{name}: {figure} {whole}"
+        );
         assert!(!is_gap || figure["interval"].is_null(), "{name}");
     }
-    assert_eq!(of_baseline.1["against_first"][0]["changed"]["cases"][0]["first"]["text"], Value::Null);
+    assert_eq!(
+        of_baseline.1["against_first"][0]["changed"]["cases"][0]["first"]["text"],
+        Value::Null
+    );
 }
 
 #[test]
 fn a_file_without_requests_still_tells_rates_and_means() {
     let files = Files::new();
     let mut sums = RESULT.clone();
-    for column in ["ttfts", "itls", "latencies", "start_times", "queue_times", "outputs", "generated_texts", "errors"] {
+    for column in [
+        "ttfts",
+        "itls",
+        "latencies",
+        "start_times",
+        "queue_times",
+        "outputs",
+        "generated_texts",
+        "errors",
+    ] {
         sums.as_object_mut().unwrap().shift_remove(column);
     }
     let (a, b) = (files.put("a.json", &sums), files.put("b.json", &RESULT));
-    let (ran, value) = compared(&[&a, &b, "--fail-on", "median_ttft_ms>+10%", "--undecided", "fail"]);
-    assert_eq!(ran.code, 1, "what cannot be told fails where the user says so");
-    let found = ["correct_rate", "mean_ttft_ms", "median_ttft_ms"].map(|name| figures(&value)[name]["method"].clone());
+    let (ran, value) = compared(&[
+        &a,
+        &b,
+        "--fail-on",
+        "median_ttft_ms>+10%",
+        "--undecided",
+        "fail",
+    ]);
+    assert_eq!(
+        ran.code, 1,
+        "what cannot be told fails where the user says so"
+    );
+    let found = ["correct_rate", "mean_ttft_ms", "median_ttft_ms"]
+        .map(|name| figures(&value)[name]["method"].clone());
     assert_eq!(found, [json!("newcombe"), json!("welch"), Value::Null]);
-    assert_eq!(figures(&value)["median_ttft_ms"]["why_no_interval"], "a file has no requests (--save-detailed)");
-    assert_eq!(compare(&[&a, &b, "--fail-on", "median_ttft_ms>+10%"]).code, 0);
+    assert_eq!(
+        figures(&value)["median_ttft_ms"]["why_no_interval"],
+        "a file has no requests (--save-detailed)"
+    );
+    assert_eq!(
+        compare(&[&a, &b, "--fail-on", "median_ttft_ms>+10%"]).code,
+        0
+    );
 }
 
 #[test]
 fn several_runs_of_a_side_are_pooled_with_their_spread() {
     let files = Files::new();
     let factors = [0.85, 1.0, 1.2];
-    let paths = factors.map(|factor| files.put(&format!("run-{factor}.json"), &worse(&RESULT, factor, 1000)));
+    let paths = factors
+        .map(|factor| files.put(&format!("run-{factor}.json"), &worse(&RESULT, factor, 1000)));
     let one = compared(&[&paths[1], &paths[1]]);
     let many = compared(&[&paths.join(","), files.0.path().to_str().unwrap()]);
     assert_eq!(many.1["sides"][1]["runs"].as_array().unwrap().len(), 3);
@@ -235,28 +398,72 @@ fn several_runs_of_a_side_are_pooled_with_their_spread() {
         let interval = &figures(value)["median_ttft_ms"]["interval_percent"];
         interval[1].as_f64().unwrap() - interval[0].as_f64().unwrap()
     };
-    assert!(width(&one.1) < 1e-6 && width(&many.1) > 10.0, "{} {}", width(&one.1), width(&many.1));
-    assert_eq!(figures(&many.1)["correct_rate"]["method"], "newcombe_and_runs");
+    assert!(
+        width(&one.1) < 1e-6 && width(&many.1) > 10.0,
+        "{} {}",
+        width(&one.1),
+        width(&many.1)
+    );
+    assert_eq!(
+        figures(&many.1)["correct_rate"]["method"],
+        "newcombe_and_runs"
+    );
     let text = compare(&[&paths.join(","), &paths[0]]).stdout;
     assert!(text.contains("3 and 1 runs"), "{text}");
 }
 
 #[test]
 fn vllms_files_are_read_by_their_own_rules() {
-    let fixture = |name: &str| in_package("fixtures/compare").join(name).to_str().unwrap().to_owned();
-    let (a, b) = (fixture("vllm-bench-serve-a.json"), fixture("vllm-bench-serve-b.json"));
+    let fixture = |name: &str| {
+        in_package("fixtures/compare")
+            .join(name)
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    let (a, b) = (
+        fixture("vllm-bench-serve-a.json"),
+        fixture("vllm-bench-serve-b.json"),
+    );
     let (ran, value) = compared(&[&a, &b]);
-    assert_eq!((ran.code, &value["against_first"][0]["pairing"]), (0, &json!("by_place")));
+    assert_eq!(
+        (ran.code, &value["against_first"][0]["pairing"]),
+        (0, &json!("by_place"))
+    );
     assert_eq!(figures(&value)["median_ttft_ms"]["word"], "worse");
-    assert_eq!(figures(&value)["mean_tpot_ms"]["n"], json!([39, 38]), "failed requests are no zeros");
-    assert_eq!(figures(&value)["request_throughput"]["method"], "block_bootstrap");
-    assert!(figures(&value).get("max_output_tokens_per_s").is_none(), "vLLM counts chunks there");
-    assert_eq!(figures(&value)["max_output_chunks_per_s"]["first"].as_f64(), Some(160.0));
+    assert_eq!(
+        figures(&value)["mean_tpot_ms"]["n"],
+        json!([39, 38]),
+        "failed requests are no zeros"
+    );
+    assert_eq!(
+        figures(&value)["request_throughput"]["method"],
+        "block_bootstrap"
+    );
+    assert!(
+        figures(&value).get("max_output_tokens_per_s").is_none(),
+        "vLLM counts chunks there"
+    );
+    assert_eq!(
+        figures(&value)["max_output_chunks_per_s"]["first"].as_f64(),
+        Some(160.0)
+    );
     let (a, b) = (fixture("vllm-script-a.txt"), fixture("vllm-script-b.txt"));
     let (ran, value) = compared(&[&a, &b, "--fail-on", "vllm_correct_rate<-5pp"]);
-    assert_eq!((ran.code, &figures(&value)["vllm_correct_rate"]["word"]), (1, &json!("worse")));
-    assert!(figures(&value).get("correct_rate").is_none(), "the script's formula is no correct rate");
-    assert!(figures(&value)["request_throughput"]["why_no_interval"].as_str().unwrap().contains("no instants"));
+    assert_eq!(
+        (ran.code, &figures(&value)["vllm_correct_rate"]["word"]),
+        (1, &json!("worse"))
+    );
+    assert!(
+        figures(&value).get("correct_rate").is_none(),
+        "the script's formula is no correct rate"
+    );
+    assert!(
+        figures(&value)["request_throughput"]["why_no_interval"]
+            .as_str()
+            .unwrap()
+            .contains("no instants")
+    );
     assert_eq!(value["against_first"][0]["changed"]["worse"], 9);
 }
 
@@ -264,21 +471,42 @@ fn vllms_files_are_read_by_their_own_rules() {
 fn what_is_no_rule_and_what_is_no_result_exits_with_2() {
     let files = Files::new();
     let good = files.put("a.json", &RESULT);
-    let broken =
-        [("list", json!([1])), ("other", json!({"a": 1})), ("empty", json!(null))].map(|(name, value)| files.put(name, &value));
+    let broken = [
+        ("list", json!([1])),
+        ("other", json!({"a": 1})),
+        ("empty", json!(null)),
+    ]
+    .map(|(name, value)| files.put(name, &value));
     let missing = files.path("missing.json").to_str().unwrap().to_owned();
     for (arguments, said) in [
-        (vec![good.as_str(), &good, "--fail-on", "corect_rate<-1pp"], "nearest names are correct_rate"),
-        (vec![&good, &good, "--fail-on", "correct_rate<-1%"], "write `pp` for `%`"),
-        (vec![&good, &good, "--require", "p99_ttft_ms"], "write a figure's name"),
+        (
+            vec![good.as_str(), &good, "--fail-on", "corect_rate<-1pp"],
+            "nearest names are correct_rate",
+        ),
+        (
+            vec![&good, &good, "--fail-on", "correct_rate<-1%"],
+            "write `pp` for `%`",
+        ),
+        (
+            vec![&good, &good, "--require", "p99_ttft_ms"],
+            "write a figure's name",
+        ),
         (vec![&good, &broken[0]], "this is no result"),
-        (vec![&good, &broken[1]], "this is no result that sobench knows"),
+        (
+            vec![&good, &broken[1]],
+            "this is no result that sobench knows",
+        ),
         (vec![&good, &broken[2]], "this is no result"),
         (vec![&good, &missing], "cannot read "),
         (vec![&good], "nothing to compare with"),
     ] {
         let ran = compare(&arguments);
-        assert!(ran.code == 2 && ran.stderr.contains(said), "{arguments:?}: {} {}", ran.code, ran.stderr);
+        assert!(
+            ran.code == 2 && ran.stderr.contains(said),
+            "{arguments:?}: {} {}",
+            ran.code,
+            ran.stderr
+        );
     }
     assert!(Path::new(&good).exists());
 }
@@ -286,40 +514,80 @@ fn what_is_no_rule_and_what_is_no_result_exits_with_2() {
 #[test]
 fn a_run_log_says_what_its_result_says() {
     let files = Files::new();
-    let (log, folder) = (files.path("run.jsonl"), files.0.path().to_str().unwrap().to_owned());
-    let flags = ["--dataset", "choice", "--num-prompts", "60", "--output-len", "8", "--max-concurrency", "8", "--save-detailed"];
-    let place =
-        ["--save-result", "--result-dir", &folder, "--result-filename", "result.json", "--run-log", log.to_str().unwrap()];
+    let (log, folder) = (
+        files.path("run.jsonl"),
+        files.0.path().to_str().unwrap().to_owned(),
+    );
+    let flags = [
+        "--dataset",
+        "choice",
+        "--num-prompts",
+        "60",
+        "--output-len",
+        "8",
+        "--max-concurrency",
+        "8",
+        "--save-detailed",
+    ];
+    let place = [
+        "--save-result",
+        "--result-dir",
+        &folder,
+        "--result-filename",
+        "result.json",
+        "--run-log",
+        log.to_str().unwrap(),
+    ];
     let ran = sobench(&[&flags[..], &place[..]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let result = files.path("result.json").to_str().unwrap().to_owned();
     let (ran, value) = compared(&[&result, log.to_str().unwrap()]);
-    assert_eq!((ran.code, &value["sides"][1]["runs"][0]["kind"]), (0, &json!("sobench_run_log")), "{}", ran.stderr);
+    assert_eq!(
+        (ran.code, &value["sides"][1]["runs"][0]["kind"]),
+        (0, &json!("sobench_run_log")),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(value["against_first"][0]["pairing"], "by_case");
     for (name, figure) in figures(&value).as_object().unwrap() {
-        let close = figure["difference"].as_f64().is_some_and(|it| it.abs() <= 1e-9 * figure["first"].as_f64().unwrap().abs());
+        let close = figure["difference"]
+            .as_f64()
+            .is_some_and(|it| it.abs() <= 1e-9 * figure["first"].as_f64().unwrap().abs());
         assert!(close, "{name}: {figure}");
     }
     let conditions = value["conditions"].as_array().unwrap();
-    assert!(conditions.iter().all(|it| it["finding"] == "same"), "{conditions:?}");
+    assert!(
+        conditions.iter().all(|it| it["finding"] == "same"),
+        "{conditions:?}"
+    );
 }
 
 #[test]
 fn a_run_is_held_to_its_own_bounds() {
     let run = |rules: &[&str]| {
         let rules = rules.iter().flat_map(|rule| ["--require", rule]);
-        sobench(&["--num-prompts", "20", "--no-run-log"].into_iter().chain(rules).collect::<Vec<_>>())
+        sobench(
+            &["--num-prompts", "20", "--no-run-log"]
+                .into_iter()
+                .chain(rules)
+                .collect::<Vec<_>>(),
+        )
     };
     let kept = run(&["correct_rate>=50", "failed<=0"]);
     assert_eq!(kept.code, 0, "{}", kept.stderr);
     let broken = run(&["completed>=21"]);
     assert_eq!(broken.code, 1, "{}", broken.stderr);
     assert!(
-        broken.stderr.contains("require: completed") && broken.stdout.contains("Serving Benchmark Result"),
+        broken.stderr.contains("require: completed")
+            && broken.stdout.contains("Serving Benchmark Result"),
         "{}",
         broken.stderr
     );
     let nonsense = run(&["correct_rat>=1"]);
     assert_eq!(nonsense.code, 2, "{}", nonsense.stderr);
-    assert!(nonsense.stderr.contains("correct_rate"), "{}", nonsense.stderr);
+    assert!(
+        nonsense.stderr.contains("correct_rate"),
+        "{}",
+        nonsense.stderr
+    );
 }

@@ -6,13 +6,17 @@ use serde_json::{Value, json};
 use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
-use sobench_core::observation::{Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause};
+use sobench_core::observation::{
+    Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
+};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_notices::notice::Notice;
 use sobench_report::view::View;
 use sobench_report::{Report, json};
 use sobench_results::metrics::ledger::Ledger;
-use sobench_results::metrics::{Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise};
+use sobench_results::metrics::{
+    Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise,
+};
 use sobench_results::record::{Engine, EngineChoice, EngineWork, RunRecord};
 use sobench_results::runlog::{Keep, RunLog};
 use sobench_testkit::in_package;
@@ -33,7 +37,11 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         ..Case::new(
             format!("case-{index}"),
             Prompt::Text("say a".into()),
-            if arm == Arm::Free { None } else { Some(Arc::new(Constraint::Regex("a".into()))) },
+            if arm == Arm::Free {
+                None
+            } else {
+                Some(Arc::new(Constraint::Regex("a".into())))
+            },
             8,
         )
     };
@@ -43,7 +51,11 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         ready_ns: Some(at(0)),
         sent_ns: Some(at(1)),
         headers_ns: Some(at(2)),
-        chunks_ns: if answered { vec![at(5), at(9), at(20)] } else { vec![] },
+        chunks_ns: if answered {
+            vec![at(5), at(9), at(20)]
+        } else {
+            vec![]
+        },
         first_reasoning_ns: (answered && index.is_multiple_of(2)).then(|| at(5)),
         first_answer_ns: answered.then(|| at(9)),
         chunk_tokens: if answered { vec![1, 2, 5] } else { vec![] },
@@ -55,8 +67,16 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
         outcome,
         timing,
         answer: Answer {
-            content: if answered { "a\u{0}\u{1b}".into() } else { String::new() },
-            reasoning: if answered && index.is_multiple_of(2) { "hm".into() } else { String::new() },
+            content: if answered {
+                "a\u{0}\u{1b}".into()
+            } else {
+                String::new()
+            },
+            reasoning: if answered && index.is_multiple_of(2) {
+                "hm".into()
+            } else {
+                String::new()
+            },
             ..Answer::default()
         },
         finish_reason: answered.then(|| "stop".to_owned()),
@@ -71,20 +91,54 @@ fn every_fate() -> Vec<Fate> {
     let outcomes = [
         Outcome::Completed,
         Outcome::Truncated,
-        Outcome::Rejected { status: 400, body: text(), advice: None },
-        Outcome::ServerError { status: 500, body: text(), advice: None },
+        Outcome::Rejected {
+            status: 400,
+            body: text(),
+            advice: None,
+        },
+        Outcome::ServerError {
+            status: 500,
+            body: text(),
+            advice: None,
+        },
         Outcome::StreamError { message: text() },
-        Outcome::Transport { cause: TransportCause::BodyTooLarge, message: text() },
-        Outcome::TimedOut { limit_ms: 5, limit: TimeLimit::Idle, stage: Some(Stage::BeforeFirstToken) },
-        Outcome::Rejected { status: 429, body: text(), advice: Some(Advice::RetryAfter(text())) },
-        Outcome::ServerError { status: 307, body: text(), advice: Some(Advice::Location(text())) },
+        Outcome::Transport {
+            cause: TransportCause::BodyTooLarge,
+            message: text(),
+        },
+        Outcome::TimedOut {
+            limit_ms: 5,
+            limit: TimeLimit::Idle,
+            stage: Some(Stage::BeforeFirstToken),
+        },
+        Outcome::Rejected {
+            status: 429,
+            body: text(),
+            advice: Some(Advice::RetryAfter(text())),
+        },
+        Outcome::ServerError {
+            status: 307,
+            body: text(),
+            advice: Some(Advice::Location(text())),
+        },
         Outcome::Cancelled,
     ];
     let reasons = [
-        Reason::NotJson { message: text(), byte: 0 },
+        Reason::NotJson {
+            message: text(),
+            byte: 0,
+        },
         Reason::ExtraText { byte: 1 },
-        Reason::Schema { keyword: text(), instance_path: text(), schema_path: text(), message: text() },
-        Reason::DuplicateKey { key: text(), instance_path: text() },
+        Reason::Schema {
+            keyword: text(),
+            instance_path: text(),
+            schema_path: text(),
+            message: text(),
+        },
+        Reason::DuplicateKey {
+            key: text(),
+            instance_path: text(),
+        },
         Reason::LoneSurrogate { byte: 2 },
         Reason::Regex { prefix: true },
         Reason::Choice,
@@ -102,16 +156,38 @@ fn every_fate() -> Vec<Fate> {
     ];
     let mut fates: Vec<(Arm, Outcome, Verdict)> = Vec::new();
     for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
-        fates.extend(outcomes.iter().map(|outcome| (arm, outcome.clone(), Verdict::Valid)));
+        fates.extend(
+            outcomes
+                .iter()
+                .map(|outcome| (arm, outcome.clone(), Verdict::Valid)),
+        );
     }
-    fates.extend(reasons.map(|reason| (Arm::Constrained, Outcome::Completed, Verdict::Invalid { reason })));
-    fates.extend(unscored.map(|why| (Arm::Constrained, Outcome::Completed, Verdict::NotScored { why })));
-    fates.into_iter().enumerate().map(|(index, (arm, outcome, verdict))| fate(index, arm, outcome, verdict)).collect()
+    fates.extend(reasons.map(|reason| {
+        (
+            Arm::Constrained,
+            Outcome::Completed,
+            Verdict::Invalid { reason },
+        )
+    }));
+    fates.extend(unscored.map(|why| {
+        (
+            Arm::Constrained,
+            Outcome::Completed,
+            Verdict::NotScored { why },
+        )
+    }));
+    fates
+        .into_iter()
+        .enumerate()
+        .map(|(index, (arm, outcome, verdict))| fate(index, arm, outcome, verdict))
+        .collect()
 }
 
 /// The record of the frozen run.
 fn record() -> RunRecord {
-    RunLog::read(&in_package("fixtures/runs/v2.jsonl"), Keep::WithoutTexts).expect("the frozen run is a run log").record
+    RunLog::read(&in_package("fixtures/runs/v2.jsonl"), Keep::WithoutTexts)
+        .expect("the frozen run is a run log")
+        .record
 }
 
 fn full_record() -> RunRecord {
@@ -140,50 +216,140 @@ fn full_record() -> RunRecord {
 }
 
 /// The file that a run of these fates is saved as.
-fn saved(fates: &[Fate], record: RunRecord, options: &MetricsOptions, tokens: Option<u64>, detailed: bool) -> Value {
-    let source = if tokens.is_some() { TokenSource::Tokenizer } else { TokenSource::Unknown };
-    let tokens = Tokens { input: tokens, input_source: source, output: tokens, output_source: source };
+fn saved(
+    fates: &[Fate],
+    record: RunRecord,
+    options: &MetricsOptions,
+    tokens: Option<u64>,
+    detailed: bool,
+) -> Value {
+    let source = if tokens.is_some() {
+        TokenSource::Tokenizer
+    } else {
+        TokenSource::Unknown
+    };
+    let tokens = Tokens {
+        input: tokens,
+        input_source: source,
+        output: tokens,
+        output_source: source,
+    };
     let mut ledger = Ledger::new(fates.len(), None);
     for (place, (case, observation, verdict)) in fates.iter().enumerate() {
         assert!(ledger.push(case, observation, 0));
         let vllm_correct = tokens.input.map(|_| true);
         ledger.judge(
             place,
-            Judged { verdict: verdict.clone(), tokens, vllm_correct, white_space_run: false, right_call: vllm_correct },
+            Judged {
+                verdict: verdict.clone(),
+                tokens,
+                vllm_correct,
+                white_space_run: false,
+                right_call: vllm_correct,
+            },
         );
     }
     let samples = ledger.samples();
     let report = Report::new(record, summarise(&samples, 3_000 * NS_PER_MS, options));
     let answer = |place: usize| Ok(samples[place].text().to_owned());
-    let view = View { report: &report, samples: &samples, answer: &answer, resend: None };
+    let view = View {
+        report: &report,
+        samples: &samples,
+        answer: &answer,
+        resend: None,
+    };
     // As a reader would have it: through text.
-    serde_json::from_str(&serde_json::to_string(&json::document(view, detailed)).expect("it is JSON"))
-        .expect("what we write is JSON")
+    serde_json::from_str(
+        &serde_json::to_string(&json::document(view, detailed)).expect("it is JSON"),
+    )
+    .expect("what we write is JSON")
 }
 
 fn goodput_options() -> MetricsOptions {
-    let slo = Slo { ttft_ms: Some(5.0), ..Slo::default() };
-    MetricsOptions { percentiles: vec![0.0, 50.0, 99.9, 100.0], goodput: Some(slo), streamed: true, answers: Answers::Generated }
+    let slo = Slo {
+        ttft_ms: Some(5.0),
+        ..Slo::default()
+    };
+    MetricsOptions {
+        percentiles: vec![0.0, 50.0, 99.9, 100.0],
+        goodput: Some(slo),
+        streamed: true,
+        answers: Answers::Generated,
+    }
 }
 
 #[test]
 fn every_result_file_keeps_the_contract() {
     let fates = every_fate();
     let mut whole = every_fate();
-    whole.iter_mut().step_by(2).for_each(|(_, observation, _)| observation.timing.streamed = false);
-    let unstreamed = MetricsOptions { streamed: false, ..MetricsOptions::default() };
-    let computed = MetricsOptions { answers: Answers::Computed, ..unstreamed.clone() };
+    whole
+        .iter_mut()
+        .step_by(2)
+        .for_each(|(_, observation, _)| observation.timing.streamed = false);
+    let unstreamed = MetricsOptions {
+        streamed: false,
+        ..MetricsOptions::default()
+    };
+    let computed = MetricsOptions {
+        answers: Answers::Computed,
+        ..unstreamed.clone()
+    };
     for detailed in [false, true] {
         for (name, file) in [
-            ("every fate", saved(&fates, full_record(), &goodput_options(), Some(3), detailed)),
-            ("no counts", saved(&fates, full_record(), &goodput_options(), None, detailed)),
-            ("streams asked for in vain", saved(&whole, full_record(), &goodput_options(), Some(3), detailed)),
-            ("no stream", saved(&fates, full_record(), &unstreamed, Some(3), detailed)),
-            ("no tokens", saved(&fates, full_record(), &computed, None, detailed)),
-            ("one request", saved(&fates[..1], full_record(), &MetricsOptions::default(), Some(1), detailed)),
-            ("truncated only", saved(&fates[1..2], full_record(), &MetricsOptions::default(), Some(1), detailed)),
-            ("failed only", saved(&fates[2..8], full_record(), &MetricsOptions::default(), None, detailed)),
-            ("nothing", saved(&[], record(), &MetricsOptions::default(), None, detailed)),
+            (
+                "every fate",
+                saved(&fates, full_record(), &goodput_options(), Some(3), detailed),
+            ),
+            (
+                "no counts",
+                saved(&fates, full_record(), &goodput_options(), None, detailed),
+            ),
+            (
+                "streams asked for in vain",
+                saved(&whole, full_record(), &goodput_options(), Some(3), detailed),
+            ),
+            (
+                "no stream",
+                saved(&fates, full_record(), &unstreamed, Some(3), detailed),
+            ),
+            (
+                "no tokens",
+                saved(&fates, full_record(), &computed, None, detailed),
+            ),
+            (
+                "one request",
+                saved(
+                    &fates[..1],
+                    full_record(),
+                    &MetricsOptions::default(),
+                    Some(1),
+                    detailed,
+                ),
+            ),
+            (
+                "truncated only",
+                saved(
+                    &fates[1..2],
+                    full_record(),
+                    &MetricsOptions::default(),
+                    Some(1),
+                    detailed,
+                ),
+            ),
+            (
+                "failed only",
+                saved(
+                    &fates[2..8],
+                    full_record(),
+                    &MetricsOptions::default(),
+                    None,
+                    detailed,
+                ),
+            ),
+            (
+                "nothing",
+                saved(&[], record(), &MetricsOptions::default(), None, detailed),
+            ),
         ] {
             assert_eq!(check_result(&file), Ok(()), "{name}, detailed: {detailed}");
         }
@@ -194,42 +360,97 @@ fn every_result_file_keeps_the_contract() {
 fn the_file_counts_answers_that_came_whole() {
     let fates = every_fate();
     let mut whole = every_fate();
-    whole.iter_mut().for_each(|(_, observation, _)| observation.timing.streamed = false);
-    for (name, fates, asked, expected) in
-        [("streams", &fates, true, 0), ("whole", &whole, true, usize::MAX), ("unasked", &whole, false, 0)]
-    {
-        let options = MetricsOptions { streamed: asked, ..MetricsOptions::default() };
+    whole
+        .iter_mut()
+        .for_each(|(_, observation, _)| observation.timing.streamed = false);
+    for (name, fates, asked, expected) in [
+        ("streams", &fates, true, 0),
+        ("whole", &whole, true, usize::MAX),
+        ("unasked", &whole, false, 0),
+    ] {
+        let options = MetricsOptions {
+            streamed: asked,
+            ..MetricsOptions::default()
+        };
         let file = saved(fates, full_record(), &options, Some(3), true);
         let answers = usize::try_from(file["completed"].as_u64().unwrap()).unwrap();
         let latency = &file["sobench"]["overall"]["latency"];
-        assert_eq!(latency["unstreamed_answers"].as_u64(), Some(expected.min(answers) as u64), "{name}");
-        assert_eq!(latency["e2el_ms"]["n"].as_u64(), Some(answers as u64), "{name}");
+        assert_eq!(
+            latency["unstreamed_answers"].as_u64(),
+            Some(expected.min(answers) as u64),
+            "{name}"
+        );
+        assert_eq!(
+            latency["e2el_ms"]["n"].as_u64(),
+            Some(answers as u64),
+            "{name}"
+        );
         assert_eq!(file["mean_ttft_ms"].is_null(), name != "streams", "{name}");
-        assert_eq!(file["ttfts"].as_array().unwrap().iter().all(Value::is_null), name != "streams", "{name}");
+        assert_eq!(
+            file["ttfts"].as_array().unwrap().iter().all(Value::is_null),
+            name != "streams",
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn outcomes_in_the_file_add_up_to_the_requests() {
     let fates = every_fate();
-    let file = saved(&fates, full_record(), &MetricsOptions::default(), Some(3), true);
+    let file = saved(
+        &fates,
+        full_record(),
+        &MetricsOptions::default(),
+        Some(3),
+        true,
+    );
     let outcomes = file["sobench"]["outcomes"].as_object().unwrap();
-    assert_eq!(outcomes.keys().map(String::as_str).collect::<Vec<_>>(), Outcome::NAMES);
+    assert_eq!(
+        outcomes.keys().map(String::as_str).collect::<Vec<_>>(),
+        Outcome::NAMES
+    );
     let counted: u64 = outcomes.values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(Some(counted), file["num_prompts"].as_u64());
     let cancelled = file["sobench"]["overall"]["cancelled"].as_u64().unwrap();
-    assert_eq!(file["completed"].as_u64().unwrap() + file["failed"].as_u64().unwrap() + cancelled, counted);
-    for column in ["input_lens", "ttfts", "itls", "latencies", "start_times", "generated_texts", "errors", "outputs"] {
-        assert_eq!(file[column].as_array().unwrap().len() as u64, counted, "{column}");
+    assert_eq!(
+        file["completed"].as_u64().unwrap() + file["failed"].as_u64().unwrap() + cancelled,
+        counted
+    );
+    for column in [
+        "input_lens",
+        "ttfts",
+        "itls",
+        "latencies",
+        "start_times",
+        "generated_texts",
+        "errors",
+        "outputs",
+    ] {
+        assert_eq!(
+            file[column].as_array().unwrap().len() as u64,
+            counted,
+            "{column}"
+        );
     }
     let arms = file["sobench"]["arms"].as_object().unwrap();
-    assert_eq!(arms.values().map(|arm| arm["requests"].as_u64().unwrap()).sum::<u64>(), counted);
+    assert_eq!(
+        arms.values()
+            .map(|arm| arm["requests"].as_u64().unwrap())
+            .sum::<u64>(),
+        counted
+    );
 }
 
 #[test]
 fn the_contract_bites() {
     let fates = every_fate();
-    let file = saved(&fates, full_record(), &MetricsOptions::default(), Some(3), true);
+    let file = saved(
+        &fates,
+        full_record(),
+        &MetricsOptions::default(),
+        Some(3),
+        true,
+    );
     for (pointer, value) in [
         ("/sobench/extra", json!(1)),
         ("/sobench/quality/extra", json!(1)),
@@ -246,7 +467,12 @@ fn the_contract_bites() {
     ] {
         let mut broken = file.clone();
         let (parent, member) = pointer.rsplit_once('/').unwrap();
-        broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
+        broken
+            .pointer_mut(parent)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .insert(member.to_owned(), value);
         assert!(check_result(&broken).is_err(), "{pointer} passed");
     }
     for member in ["duration", "mean_e2el_ms", "sobench", "ttfts"] {

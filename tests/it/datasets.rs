@@ -1,5 +1,5 @@
-//! Promise: the datasets of the serving benchmarks run from end to end, on the embedded engine and on a server, with and without
-//! constraints.
+//! Promise: the datasets of the serving benchmarks run from end to end, on the embedded engine and
+//! on a server, with and without constraints.
 
 use serde_json::Value;
 use sobench_data::dataset::DatasetName;
@@ -27,36 +27,139 @@ fn plain_datasets_have_no_quality_and_all_the_rest() {
     let (sharegpt, burstgpt) = (path("sharegpt.json"), path("burstgpt.csv"));
     let (sonnet, texts) = (path("sonnet.txt"), path("hf/texts.jsonl"));
     for (arguments, requests, words) in [
-        (&["random", "--random-input-len", "20", "--random-output-len", "4", "--num-prompts", "6"][..], 6, "ignore_eos"),
         (
-            &["random-prefix", "--input-len", "8", "--output-len", "4", "--random-prefix-len", "9", "--num-prompts", "6"],
+            &[
+                "random",
+                "--random-input-len",
+                "20",
+                "--random-output-len",
+                "4",
+                "--num-prompts",
+                "6",
+            ][..],
             6,
             "ignore_eos",
         ),
         (
-            &["prefix_repetition", "--prefix-repetition-num-prefixes", "2", "--output-len", "4", "--num-prompts", "7"],
+            &[
+                "random-prefix",
+                "--input-len",
+                "8",
+                "--output-len",
+                "4",
+                "--random-prefix-len",
+                "9",
+                "--num-prompts",
+                "6",
+            ],
+            6,
+            "ignore_eos",
+        ),
+        (
+            &[
+                "prefix_repetition",
+                "--prefix-repetition-num-prefixes",
+                "2",
+                "--output-len",
+                "4",
+                "--num-prompts",
+                "7",
+            ],
             6,
             "6 prompts of 7",
         ),
-        (&["sharegpt", "--dataset-path", &sharegpt, "--output-len", "4", "--num-prompts", "12"], 12, "drawn from them again"),
         (
-            &["sharegpt", "--dataset-path", &sharegpt, "--output-len", "4", "--no-oversample", "--num-prompts", "99"],
+            &[
+                "sharegpt",
+                "--dataset-path",
+                &sharegpt,
+                "--output-len",
+                "4",
+                "--num-prompts",
+                "12",
+            ],
+            12,
+            "drawn from them again",
+        ),
+        (
+            &[
+                "sharegpt",
+                "--dataset-path",
+                &sharegpt,
+                "--output-len",
+                "4",
+                "--no-oversample",
+                "--num-prompts",
+                "99",
+            ],
             11,
             "none is asked again",
         ),
-        (&["burstgpt", "--dataset-path", &burstgpt, "--output-len", "4", "--num-prompts", "5"], 5, ""),
-        (&["sonnet", "--dataset-path", &sonnet, "--output-len", "4", "--num-prompts", "4"], 4, "sent without one"),
-        (&["hf", "--dataset-path", &texts, "--hf-output-len", "4", "--num-prompts", "4"], 4, "2 rows for 4 prompts"),
+        (
+            &[
+                "burstgpt",
+                "--dataset-path",
+                &burstgpt,
+                "--output-len",
+                "4",
+                "--num-prompts",
+                "5",
+            ],
+            5,
+            "",
+        ),
+        (
+            &[
+                "sonnet",
+                "--dataset-path",
+                &sonnet,
+                "--output-len",
+                "4",
+                "--num-prompts",
+                "4",
+            ],
+            4,
+            "sent without one",
+        ),
+        (
+            &[
+                "hf",
+                "--dataset-path",
+                &texts,
+                "--hf-output-len",
+                "4",
+                "--num-prompts",
+                "4",
+            ],
+            4,
+            "2 rows for 4 prompts",
+        ),
     ] {
         let (stdout, stderr, result) = run(&[&["--dataset"], arguments].concat());
-        assert_eq!(result["completed"].as_u64(), Some(requests), "{arguments:?}\n{stdout}");
-        assert!(stderr.contains(words), "{arguments:?}: no {words:?} in\n{stderr}");
-        assert!(result["correct_rate(%)"].is_null() && result["sobench"]["constrained_ratio"].is_null(), "{arguments:?}");
+        assert_eq!(
+            result["completed"].as_u64(),
+            Some(requests),
+            "{arguments:?}\n{stdout}"
+        );
+        assert!(
+            stderr.contains(words),
+            "{arguments:?}: no {words:?} in\n{stderr}"
+        );
+        assert!(
+            result["correct_rate(%)"].is_null() && result["sobench"]["constrained_ratio"].is_null(),
+            "{arguments:?}"
+        );
         assert!(!stdout.contains("correct rate"), "{arguments:?}\n{stdout}");
-        assert!(result["mean_ttft_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{arguments:?}");
+        assert!(
+            result["mean_ttft_ms"].as_f64().is_some_and(|ms| ms > 0.0),
+            "{arguments:?}"
+        );
         let most = result["total_output_tokens"].as_u64().unwrap();
         assert!(most <= 4 * requests, "{arguments:?}: {most} tokens");
-        assert!(words != "ignore_eos" || most == 4 * requests, "{arguments:?}: {most} tokens, where none may end early");
+        assert!(
+            words != "ignore_eos" || most == 4 * requests,
+            "{arguments:?}: {most} tokens, where none may end early"
+        );
     }
 }
 
@@ -64,17 +167,79 @@ fn plain_datasets_have_no_quality_and_all_the_rest() {
 fn schemas_of_the_field_are_judged() {
     let (bench, mask, calls) = (path("jsonschemabench"), path("maskbench"), path("bfcl"));
     for (arguments, rows) in [
-        (&["jsonschemabench", "--dataset-path", &bench, "--hf-output-len", "200"][..], 3),
-        (&["jsonschemabench", "--dataset-path", &bench, "--hf-subset", "Github_easy"], 2),
+        (
+            &[
+                "jsonschemabench",
+                "--dataset-path",
+                &bench,
+                "--hf-output-len",
+                "200",
+            ][..],
+            3,
+        ),
+        (
+            &[
+                "jsonschemabench",
+                "--dataset-path",
+                &bench,
+                "--hf-subset",
+                "Github_easy",
+            ],
+            2,
+        ),
         (&["maskbench", "--dataset-path", &mask], 3),
-        (&["bfcl", "--dataset-path", &calls, "--bfcl-categories", "simple,parallel", "--backend", "openai-chat"], 4),
-        (&["bfcl", "--dataset-path", &calls, "--bfcl-categories", "simple", "--tokenizer", TOKENIZER], 3),
+        (
+            &[
+                "bfcl",
+                "--dataset-path",
+                &calls,
+                "--bfcl-categories",
+                "simple,parallel",
+                "--backend",
+                "openai-chat",
+            ],
+            4,
+        ),
+        (
+            &[
+                "bfcl",
+                "--dataset-path",
+                &calls,
+                "--bfcl-categories",
+                "simple",
+                "--tokenizer",
+                TOKENIZER,
+            ],
+            3,
+        ),
     ] {
-        let (stdout, _, result) =
-            run(&[&["--num-prompts", "8", "--guided-decoding-ratio", "0.5", "--dataset"], arguments].concat());
-        assert_eq!(result["completed"].as_u64(), Some(8), "{arguments:?}\n{stdout}");
-        assert_eq!(result["sobench"]["dataset"]["rows"].as_u64(), Some(rows), "{arguments:?}: {}", result["sobench"]["dataset"]);
-        assert_eq!(result["sobench"]["constrained_ratio"].as_f64(), Some(0.5), "{arguments:?}");
+        let (stdout, _, result) = run(&[
+            &[
+                "--num-prompts",
+                "8",
+                "--guided-decoding-ratio",
+                "0.5",
+                "--dataset",
+            ],
+            arguments,
+        ]
+        .concat());
+        assert_eq!(
+            result["completed"].as_u64(),
+            Some(8),
+            "{arguments:?}\n{stdout}"
+        );
+        assert_eq!(
+            result["sobench"]["dataset"]["rows"].as_u64(),
+            Some(rows),
+            "{arguments:?}: {}",
+            result["sobench"]["dataset"]
+        );
+        assert_eq!(
+            result["sobench"]["constrained_ratio"].as_f64(),
+            Some(0.5),
+            "{arguments:?}"
+        );
         assert!(stdout.contains("correct rate"), "{arguments:?}\n{stdout}");
     }
 }
@@ -82,22 +247,44 @@ fn schemas_of_the_field_are_judged() {
 #[test]
 fn the_right_call_is_told_apart_from_a_valid_one() {
     let call = r#"{\"name\": \"triangle.area\", \"arguments\": {\"base\": 10, \"height\": 5}}"#;
-    let answer = format!(r#"{{"choices": [{{"index": 0, "text": "{call}", "finish_reason": "stop"}}]}}"#);
-    let server =
-        Scripted::answering(
-            move |request| {
-                if request.asks_for_models() { models() } else { whole("200 OK", "application/json", &answer) }
-            },
-        );
+    let answer =
+        format!(r#"{{"choices": [{{"index": 0, "text": "{call}", "finish_reason": "stop"}}]}}"#);
+    let server = Scripted::answering(move |request| {
+        if request.asks_for_models() {
+            models()
+        } else {
+            whole("200 OK", "application/json", &answer)
+        }
+    });
     let calls = path("bfcl");
     let (stdout, _, result) = run(&[
-        &["--base-url", &server.base_url, "--disable-stream", "--skip-preflight", "--tokenizer", TOKENIZER, "--num-prompts", "3"],
-        &["--dataset", "bfcl", "--dataset-path", &calls, "--bfcl-categories", "simple"][..],
+        &[
+            "--base-url",
+            &server.base_url,
+            "--disable-stream",
+            "--skip-preflight",
+            "--tokenizer",
+            TOKENIZER,
+            "--num-prompts",
+            "3",
+        ],
+        &[
+            "--dataset",
+            "bfcl",
+            "--dataset-path",
+            &calls,
+            "--bfcl-categories",
+            "simple",
+        ][..],
     ]
     .concat());
     let quality = &result["sobench"]["quality"];
     assert_eq!(
-        (&quality["valid"], &quality["right_calls"]["hits"], &quality["right_calls"]["of"]),
+        (
+            &quality["valid"],
+            &quality["right_calls"]["hits"],
+            &quality["right_calls"]["of"]
+        ),
         (&1.into(), &1.into(), &2.into())
     );
     assert!(stdout.contains("right calls"), "{stdout}");
@@ -106,26 +293,61 @@ fn the_right_call_is_told_apart_from_a_valid_one() {
 /// What a server is sent for these arguments.
 fn sent(arguments: &[&str]) -> Vec<Value> {
     let answer = r#"{"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]}"#;
-    let server =
-        Scripted::answering(
-            move |request| if request.asks_for_models() { models() } else { whole("200 OK", "application/json", answer) },
-        );
-    let fixed = ["--base-url", &server.base_url, "--disable-stream", "--disable-tqdm", "--no-run-log", "--num-prompts", "3"];
+    let server = Scripted::answering(move |request| {
+        if request.asks_for_models() {
+            models()
+        } else {
+            whole("200 OK", "application/json", answer)
+        }
+    });
+    let fixed = [
+        "--base-url",
+        &server.base_url,
+        "--disable-stream",
+        "--disable-tqdm",
+        "--no-run-log",
+        "--num-prompts",
+        "3",
+    ];
     let ran = sobench(&[&fixed[..], arguments].concat());
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    let asked = server.requests().into_iter().filter(|request| request.line.starts_with("POST "));
-    asked.skip(1).map(|request| serde_json::from_slice(&request.body).unwrap()).collect()
+    let asked = server
+        .requests()
+        .into_iter()
+        .filter(|request| request.line.starts_with("POST "));
+    asked
+        .skip(1)
+        .map(|request| serde_json::from_slice(&request.body).unwrap())
+        .collect()
 }
 
 #[test]
 fn random_requests_go_on_to_their_length_unless_told_otherwise() {
-    let random = ["--dataset", "random", "--random-input-len", "12", "--random-range-ratio", "0.5", "--tokenizer", TOKENIZER];
+    let random = [
+        "--dataset",
+        "random",
+        "--random-input-len",
+        "12",
+        "--random-range-ratio",
+        "0.5",
+        "--tokenizer",
+        TOKENIZER,
+    ];
     let bodies = sent(&random);
-    assert_eq!(bodies.len(), 3, "no question is asked beforehand about constraints that nobody sends");
+    assert_eq!(
+        bodies.len(),
+        3,
+        "no question is asked beforehand about constraints that nobody sends"
+    );
     for body in &bodies {
         assert_eq!(body["ignore_eos"], true);
         assert!(body.get("structured_outputs").is_none());
-        assert!(body["max_tokens"].as_u64().is_some_and(|length| (64..=192).contains(&length)), "{body}");
+        assert!(
+            body["max_tokens"]
+                .as_u64()
+                .is_some_and(|length| (64..=192).contains(&length)),
+            "{body}"
+        );
     }
     let bodies = sent(&[&random[..], &["--disable-ignore-eos"]].concat());
     assert!(bodies.iter().all(|body| body.get("ignore_eos").is_none()));
@@ -134,11 +356,23 @@ fn random_requests_go_on_to_their_length_unless_told_otherwise() {
 #[test]
 fn what_cannot_be_is_refused_before_anything_is_sent() {
     for (arguments, what) in [
-        (&["--dataset", "random", "--guided-decoding-ratio", "1"][..], "the dataset random has no constraint"),
-        (&["--dataset", "sharegpt"], "the dataset sharegpt has no file"),
+        (
+            &["--dataset", "random", "--guided-decoding-ratio", "1"][..],
+            "the dataset random has no constraint",
+        ),
+        (
+            &["--dataset", "sharegpt"],
+            "the dataset sharegpt has no file",
+        ),
         (&["--dataset", "hf"], "the dataset hf has no repository"),
-        (&["--dataset", "random", "--cold-schema-every", "2"], "--cold-schema-every"),
-        (&["score", "x.json", "--dataset", "random"], "no constraint that answers could be judged by"),
+        (
+            &["--dataset", "random", "--cold-schema-every", "2"],
+            "--cold-schema-every",
+        ),
+        (
+            &["score", "x.json", "--dataset", "random"],
+            "no constraint that answers could be judged by",
+        ),
     ] {
         assert_fails(&sobench(arguments), 2, &[what]);
     }
@@ -147,13 +381,17 @@ fn what_cannot_be_is_refused_before_anything_is_sent() {
 #[test]
 fn every_dataset_is_in_the_help_and_in_the_guide() {
     let help = sobench(&["bench", "--help"]).stdout;
-    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/datasets.md")).unwrap();
+    let guide =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/datasets.md")).unwrap();
     let (_, names) = help.split_once("--dataset <NAME>").unwrap();
     let (_, names) = names.split_once("[possible values: ").unwrap();
     let (names, _) = names.split_once(']').unwrap();
     let names: Vec<&str> = names.split(',').map(str::trim).collect();
     assert_eq!(names, DatasetName::ALL.map(DatasetName::name));
     for name in names {
-        assert!(guide.contains(&format!("`{name}`")), "docs/datasets.md does not name {name}");
+        assert!(
+            guide.contains(&format!("`{name}`")),
+            "docs/datasets.md does not name {name}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Runs the scripts of `deploy/` as their readers do: what is copied into a pipeline or submitted to a cluster has to work as written.
+//! Runs the scripts of `deploy/` as their readers do: what is copied into a pipeline or submitted
+//! to a cluster has to work as written.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,8 @@ use crate::support::{Ran, cache};
 mod github;
 mod slurm;
 
-/// Runs a script of `deploy/` in a folder, with the program that was built, away from any proxy and key.
+/// Runs a script of `deploy/` in a folder, with the program that was built, away from any proxy and
+/// key.
 fn script(path: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let output = Command::new("bash")
         .arg(in_package("deploy").join(path))

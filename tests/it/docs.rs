@@ -1,4 +1,5 @@
-//! Runs every command of README and docs as a reader would type it, and holds what is printed to what the page shows.
+//! Runs every command of README and docs as a reader would type it, and holds what is printed to
+//! what the page shows.
 
 mod page;
 mod shape;
@@ -15,15 +16,36 @@ use terminal::{Ended, Terminal};
 /// How the README runs the program before it is installed.
 const FROM_SOURCE: &str = "cargo run --release -- ";
 
-/// Commands that CI runs, and no test, since they build or install: how they begin, the file of CI, and what is in it.
+/// Commands that CI runs, and no test, since they build or install: how they begin, the file of CI,
+/// and what is in it.
 const CI: [(&str, &str, &str); 7] = [
     ("cargo test", ".ci/run", "cargo test --locked --workspace"),
-    ("cargo install ", ".ci/package", "cargo install --locked --path ."),
+    (
+        "cargo install ",
+        ".ci/package",
+        "cargo install --locked --path .",
+    ),
     ("python3 -m venv ", ".ci/package", "-m venv"),
-    ("environment/bin/", ".ci/package", "bin/pip\" install --quiet ."),
-    ("pip install ", ".ci/package", "bin/pip\" install --quiet 'maturin"),
-    ("RUSTFLAGS='-C target-feature=+crt-static' cargo ", ".ci/package", "cargo build --locked --profile dist --target"),
-    ("RUSTFLAGS='-C target-feature=+crt-static' maturin ", ".ci/package", "build --locked --profile dist --target"),
+    (
+        "environment/bin/",
+        ".ci/package",
+        "bin/pip\" install --quiet .",
+    ),
+    (
+        "pip install ",
+        ".ci/package",
+        "bin/pip\" install --quiet 'maturin",
+    ),
+    (
+        "RUSTFLAGS='-C target-feature=+crt-static' cargo ",
+        ".ci/package",
+        "cargo build --locked --profile dist --target",
+    ),
+    (
+        "RUSTFLAGS='-C target-feature=+crt-static' maturin ",
+        ".ci/package",
+        "build --locked --profile dist --target",
+    ),
 ];
 
 /// The pages, each a test of its own so that they run beside each other.
@@ -73,7 +95,10 @@ fn every_page_is_checked() {
         for entry in fs::read_dir(in_package(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {
-                found.push(format!("{folder}/{}", path.file_name().unwrap().to_str().unwrap()));
+                found.push(format!(
+                    "{folder}/{}",
+                    path.file_name().unwrap().to_str().unwrap()
+                ));
             }
         }
     }
@@ -91,24 +116,38 @@ fn read(path: &str) -> String {
     fs::read_to_string(in_package(path)).unwrap()
 }
 
-/// Runs a page's commands one after the other in one terminal. A command ends with 0, unless the next one asks how it ended.
+/// Runs a page's commands one after the other in one terminal. A command ends with 0, unless the
+/// next one asks how it ended.
 fn check(path: &str) {
     let mut terminal = Terminal::open();
     let mut asked: Option<(String, i32)> = None;
-    for command in page::commands(&read(path)).iter().filter(|it| !is_run_by_ci(&it.text)) {
+    for command in page::commands(&read(path))
+        .iter()
+        .filter(|it| !is_run_by_ci(&it.text))
+    {
         let place = format!("{path}:{}: $ {}", command.line, command.text);
         if command.text == "echo $?" {
-            let (_, code) = asked.take().unwrap_or_else(|| panic!("{place}: of which command?"));
+            let (_, code) = asked
+                .take()
+                .unwrap_or_else(|| panic!("{place}: of which command?"));
             assert_eq!(command.shown, [code.to_string()], "{place}");
             continue;
         }
-        assert!(asked.as_ref().is_none_or(|(_, code)| *code == 0), "{}", asked.unwrap().0);
+        assert!(
+            asked.as_ref().is_none_or(|(_, code)| *code == 0),
+            "{}",
+            asked.unwrap().0
+        );
         let typed = command.text.replacen(FROM_SOURCE, "sobench ", 1);
         let ended = terminal.run(&typed);
         assert_printed(&place, command, &typed, &ended);
         asked = Some((format!("{place}\n{}", ended.printed), ended.code));
     }
-    assert!(asked.as_ref().is_none_or(|(_, code)| *code == 0), "{}", asked.unwrap().0);
+    assert!(
+        asked.as_ref().is_none_or(|(_, code)| *code == 0),
+        "{}",
+        asked.unwrap().0
+    );
 }
 
 #[track_caller]
@@ -122,11 +161,15 @@ fn assert_printed(place: &str, command: &Command, typed: &str, ended: &Ended) {
             compared.unwrap_err()
         );
     } else if let Some(title) = title(typed) {
-        assert!(printed.contains(title), "{place}\n{title} is not in:\n{printed}");
+        assert!(
+            printed.contains(title),
+            "{place}\n{title} is not in:\n{printed}"
+        );
     }
 }
 
-/// What the report of a command has in it, where the page does not show it; `None` where nothing is printed.
+/// What the report of a command has in it, where the page does not show it; `None` where nothing is
+/// printed.
 fn title(typed: &str) -> Option<&'static str> {
     let words: Vec<&str> = typed.split_whitespace().collect();
     let has = |flag: &str| words.contains(&flag);
@@ -143,7 +186,12 @@ fn title(typed: &str) -> Option<&'static str> {
         "report" | "score" => "correct",
         "serve" => "at http://",
         _ if has("--dry-run") => "POST http",
-        _ if ["--repeat", "--target", "--sweep-max-concurrency"].into_iter().any(has) => "dataset | backend",
+        _ if ["--repeat", "--target", "--sweep-max-concurrency"]
+            .into_iter()
+            .any(has) =>
+        {
+            "dataset | backend"
+        }
         _ => "Serving Benchmark Result",
     })
 }
@@ -151,11 +199,25 @@ fn title(typed: &str) -> Option<&'static str> {
 #[test]
 fn what_no_test_runs_is_run_by_ci() {
     let readme = read("README.md");
-    let commands: Vec<String> = page::commands(&readme).into_iter().map(|command| command.text).collect();
-    assert!(commands.contains(&"cargo run --release -- --dataset json --guided-decoding-ratio 1.0".to_owned()), "{commands:?}");
-    assert!(commands.contains(&"cargo test --workspace".to_owned()), "{commands:?}");
+    let commands: Vec<String> = page::commands(&readme)
+        .into_iter()
+        .map(|command| command.text)
+        .collect();
+    assert!(
+        commands.contains(
+            &"cargo run --release -- --dataset json --guided-decoding-ratio 1.0".to_owned()
+        ),
+        "{commands:?}"
+    );
+    assert!(
+        commands.contains(&"cargo test --workspace".to_owned()),
+        "{commands:?}"
+    );
     let ci = read(".ci/run");
-    assert!(ci.contains("cargo run --release --locked -- --dataset json --guided-decoding-ratio"), "CI runs the main command");
+    assert!(
+        ci.contains("cargo run --release --locked -- --dataset json --guided-decoding-ratio"),
+        "CI runs the main command"
+    );
     for (command, file, line) in CI {
         assert!(read(file).contains(line), "{file} does not run {command}");
     }
@@ -165,10 +227,15 @@ fn what_no_test_runs_is_run_by_ci() {
 fn links_between_pages_lead_somewhere() {
     for path in PAGES {
         let folder = Path::new(path).parent().unwrap();
-        for link in read(path).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in read(path)
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             let target = link.split('#').next().unwrap();
-            let is_here =
-                target.is_empty() || target.starts_with("http") || in_package(folder.join(target).to_str().unwrap()).exists();
+            let is_here = target.is_empty()
+                || target.starts_with("http")
+                || in_package(folder.join(target).to_str().unwrap()).exists();
             assert!(is_here, "{path} leads to nothing: {link}");
         }
     }

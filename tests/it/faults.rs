@@ -1,5 +1,5 @@
-//! Faults survived: whatever breaks, the run comes back with what it learned, and accounts for every request. A module per place where
-//! things go wrong.
+//! Faults survived: whatever breaks, the run comes back with what it learned, and accounts for
+//! every request. A module per place where things go wrong.
 
 mod machine;
 mod proxies;

@@ -1,6 +1,8 @@
-//! Everything that users get of frozen runs and command lines stays as it is: `fixtures/frozen` holds each output, or its hash.
+//! Everything that users get of frozen runs and command lines stays as it is: `fixtures/frozen`
+//! holds each output, or its hash.
 //!
-//! `SOBENCH_UPDATE_FROZEN=1 cargo test --test it frozen` writes the outputs anew; the diff is what users will see.
+//! `SOBENCH_UPDATE_FROZEN=1 cargo test --test it frozen` writes the outputs anew; the diff is what
+//! users will see.
 
 mod commands;
 mod run;
@@ -24,14 +26,24 @@ const FOLDER: &str = "fixtures/frozen";
 /// A line that is shown of a difference is cut here.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// What a command left: its own output under its name, and each file that it wrote under a name of its own.
+/// What a command left: its own output under its name, and each file that it wrote under a name of
+/// its own.
 type Outputs = BTreeMap<String, Output>;
 
 /// A line of the manifest. Of a hashed output nothing else is kept.
 fn manifest_line(name: &str, output: &Output) -> String {
-    let code = output.code.map_or_else(|| "file".to_owned(), |code| code.to_string());
-    let hash: String = Sha256::digest(&output.text).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{name} {code} {} {hash} {}", output.text.len(), if output.is_kept { "kept" } else { "hashed" })
+    let code = output
+        .code
+        .map_or_else(|| "file".to_owned(), |code| code.to_string());
+    let hash: String = Sha256::digest(&output.text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!(
+        "{name} {code} {} {hash} {}",
+        output.text.len(),
+        if output.is_kept { "kept" } else { "hashed" }
+    )
 }
 
 fn stored_at(folder: &Path, name: &str) -> PathBuf {
@@ -95,7 +107,10 @@ fn first_difference(expected: &str, found: &str) -> Option<(usize, String, Strin
             (left, right) if left == right => {}
             (left, right) => {
                 let shown = |line: Option<&str>| {
-                    line.map_or_else(|| "(the end)".to_owned(), |line| line.chars().take(MAX_SHOWN_CHARS).collect())
+                    line.map_or_else(
+                        || "(the end)".to_owned(),
+                        |line| line.chars().take(MAX_SHOWN_CHARS).collect(),
+                    )
                 };
                 return Some((number, shown(left), shown(right)));
             }
@@ -108,12 +123,18 @@ fn first_difference(expected: &str, found: &str) -> Option<(usize, String, Strin
 fn difference(name: &str, output: &Output, line: Option<&String>, folder: &Path) -> Option<String> {
     let stored = fs::read_to_string(stored_at(&folder.join("outputs"), name)).ok();
     let due = manifest_line(name, output);
-    let Some(line) = line else { return Some(format!("{name}: not in the manifest")) };
+    let Some(line) = line else {
+        return Some(format!("{name}: not in the manifest"));
+    };
     match stored {
-        _ if output.is_kept && stored.is_none() => Some(format!("{name}: the stored output is missing")),
+        _ if output.is_kept && stored.is_none() => {
+            Some(format!("{name}: the stored output is missing"))
+        }
         Some(expected) if expected != output.text => {
             let (number, left, right) = first_difference(&expected, &output.text)?;
-            Some(format!("{name}, line {number}\n  expected: {left}\n  found:    {right}"))
+            Some(format!(
+                "{name}, line {number}\n  expected: {left}\n  found:    {right}"
+            ))
         }
         _ if *line != due => Some(format!("{name}\n  expected: {line}\n  found:    {due}")),
         _ => None,
@@ -128,7 +149,10 @@ fn user_visible_outputs_are_frozen() {
         return update(&folder, &found);
     }
     let manifest = fs::read_to_string(folder.join("manifest.txt")).unwrap();
-    let lines: BTreeMap<&str, String> = manifest.lines().map(|it| (it.split(' ').next().unwrap(), it.to_owned())).collect();
+    let lines: BTreeMap<&str, String> = manifest
+        .lines()
+        .map(|it| (it.split(' ').next().unwrap(), it.to_owned()))
+        .collect();
     let mut wrong = Vec::new();
     let differing = Path::new(env!("CARGO_TARGET_TMPDIR")).join("frozen");
     let _ = fs::remove_dir_all(&differing);
@@ -138,11 +162,23 @@ fn user_visible_outputs_are_frozen() {
             wrong.push(words);
         }
     }
-    wrong.extend(lines.keys().filter(|name| !found.contains_key(**name)).map(|name| format!("{name}: no longer there")));
-    let mut stored = Vec::new();
-    stored_names(&folder.join("outputs"), &folder.join("outputs"), &mut stored);
     wrong.extend(
-        stored.iter().filter(|it| !lines.contains_key(it.as_str())).map(|it| format!("{it}: stored, not in the manifest")),
+        lines
+            .keys()
+            .filter(|name| !found.contains_key(**name))
+            .map(|name| format!("{name}: no longer there")),
+    );
+    let mut stored = Vec::new();
+    stored_names(
+        &folder.join("outputs"),
+        &folder.join("outputs"),
+        &mut stored,
+    );
+    wrong.extend(
+        stored
+            .iter()
+            .filter(|it| !lines.contains_key(it.as_str()))
+            .map(|it| format!("{it}: stored, not in the manifest")),
     );
     assert!(
         wrong.is_empty(),
@@ -156,7 +192,13 @@ fn user_visible_outputs_are_frozen() {
 
 #[test]
 fn a_difference_is_told_by_its_first_line() {
-    assert_eq!(first_difference("a\nb\n", "a\nc\n"), Some((2, "b".to_owned(), "c".to_owned())));
-    assert_eq!(first_difference("a\n", "a\nc\n"), Some((2, "(the end)".to_owned(), "c".to_owned())));
+    assert_eq!(
+        first_difference("a\nb\n", "a\nc\n"),
+        Some((2, "b".to_owned(), "c".to_owned()))
+    );
+    assert_eq!(
+        first_difference("a\n", "a\nc\n"),
+        Some((2, "(the end)".to_owned(), "c".to_owned()))
+    );
     assert_eq!(first_difference("a\n", "a\n"), None);
 }

@@ -11,7 +11,10 @@ use crate::support::cache;
 fn definitions(count: usize, leaf: Value, define: impl Fn(Value) -> Value) -> Value {
     let mut definitions = Map::from_iter([("a0".to_owned(), leaf)]);
     for index in 1..=count {
-        definitions.insert(format!("a{index}"), define(json!({ "$ref": format!("#/$defs/a{}", index - 1) })));
+        definitions.insert(
+            format!("a{index}"),
+            define(json!({ "$ref": format!("#/$defs/a{}", index - 1) })),
+        );
     }
     json!({ "$defs": definitions, "$ref": format!("#/$defs/a{count}") })
 }
@@ -29,20 +32,45 @@ fn a_hostile_case_costs_itself_and_the_run_goes_on() {
     }
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new("sh")
-        .args(["-c", "ulimit -v 8000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sobench")])
-        .args(["--dataset", "custom", "--num-prompts", "4", "--guided-decoding-backend", "guidance", "--disable-tqdm"])
+        .args([
+            "-c",
+            "ulimit -v 8000000; exec \"$0\" \"$@\"",
+            env!("CARGO_BIN_EXE_sobench"),
+        ])
+        .args([
+            "--dataset",
+            "custom",
+            "--num-prompts",
+            "4",
+            "--guided-decoding-backend",
+            "guidance",
+            "--disable-tqdm",
+        ])
         .arg("--dataset-path")
         .arg(file.path())
-        .args(["--save-result", "--result-filename", "result.json", "--result-dir"])
+        .args([
+            "--save-result",
+            "--result-filename",
+            "result.json",
+            "--result-dir",
+        ])
         .arg(folder.path())
         .env("NO_PROXY", "127.0.0.1")
         .env("XDG_CACHE_HOME", cache())
         .output()
         .unwrap();
-    let said = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert_eq!(output.status.code(), Some(0), "{said}");
     let text = std::fs::read_to_string(folder.path().join("result.json")).unwrap();
     let own = &serde_json::from_str::<Value>(&text).unwrap()["sobench"];
     let count = |name: &str| own["outcomes"][name].as_u64().unwrap_or(0);
-    assert_eq!((count("rejected"), count("completed") + count("truncated")), (1, 3), "{said}");
+    assert_eq!(
+        (count("rejected"), count("completed") + count("truncated")),
+        (1, 3),
+        "{said}"
+    );
 }

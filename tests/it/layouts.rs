@@ -1,5 +1,6 @@
-//! Results in the layouts of vLLM's tools, read by twins of what those tools write: structs that refuse a key too many, a key too few
-//! and a value of another type. The twins were made from vLLM 0.32 and 0.33.
+//! Results in the layouts of vLLM's tools, read by twins of what those tools write: structs that
+//! refuse a key too many, a key too few and a value of another type. The twins were made from vLLM
+//! 0.32 and 0.33.
 
 use std::path::Path;
 
@@ -10,7 +11,8 @@ use sobench_testkit::scripted::{Scripted, models, whole};
 
 use crate::support::sobench;
 
-/// `vllm bench serve --percentile-metrics ttft,tpot,itl,e2el,client_queue_time,e2el_including_client_queue --save-detailed`.
+/// `vllm bench serve --percentile-metrics
+/// ttft,tpot,itl,e2el,client_queue_time,e2el_including_client_queue --save-detailed`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "some members are only parsed")]
@@ -169,25 +171,48 @@ struct Description {
 }
 
 /// A member that may be `null`, and may not be missing.
-fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
 const REQUESTS: usize = 40;
 
-/// A run of the embedded server's own in a layout, saved under the layout's default name; what the file holds, and its name.
+/// A run of the embedded server's own in a layout, saved under the layout's default name; what the
+/// file holds, and its name.
 fn saved(folder: &Path, arguments: &[&str]) -> (String, String) {
     let path = folder.to_str().unwrap();
     let count = REQUESTS.to_string();
-    let mut all = vec!["--num-prompts", &count, "--disable-tqdm", "--save-result", "--result-dir", path];
+    let mut all = vec![
+        "--num-prompts",
+        &count,
+        "--disable-tqdm",
+        "--save-result",
+        "--result-dir",
+        path,
+    ];
     all.extend_from_slice(arguments);
     let ran = sobench(&all);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let line = ran.stderr.lines().find_map(|line| line.strip_prefix("result saved: ")).expect("the place is said");
-    (std::fs::read_to_string(line).unwrap(), Path::new(line).file_name().unwrap().to_str().unwrap().to_owned())
+    let line = ran
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("result saved: "))
+        .expect("the place is said");
+    (
+        std::fs::read_to_string(line).unwrap(),
+        Path::new(line)
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned(),
+    )
 }
 
-/// The keys of an object in their order; numbers of ours keep their text, so that this must not go through a map that sorts.
+/// The keys of an object in their order; numbers of ours keep their text, so that this must not go
+/// through a map that sorts.
 fn keys(text: &str) -> Vec<String> {
     let value: Value = serde_json::from_str(text).unwrap();
     value.as_object().unwrap().keys().cloned().collect()
@@ -195,7 +220,11 @@ fn keys(text: &str) -> Vec<String> {
 
 fn faulty_server() -> EmbeddedServer {
     let faults = ["extra-text@0.3", "error-500@0.2"].map(|fault| Fault::parse(fault).unwrap());
-    EmbeddedServer::start(EmbeddedOptions { faults: faults.to_vec(), ..EmbeddedOptions::default() }).unwrap()
+    EmbeddedServer::start(EmbeddedOptions {
+        faults: faults.to_vec(),
+        ..EmbeddedOptions::default()
+    })
+    .unwrap()
 }
 
 #[test]
@@ -204,20 +233,41 @@ fn bench_serves_twin_reads_the_result() {
     let server = faulty_server();
     let (text, name) = saved(
         folder.path(),
-        &["--result-format", "vllm-serve", "--base-url", server.base_url(), "--skip-preflight", "--max-concurrency", "4"],
+        &[
+            "--result-format",
+            "vllm-serve",
+            "--base-url",
+            server.base_url(),
+            "--skip-preflight",
+            "--max-concurrency",
+            "4",
+        ],
     );
     let result: Serve = serde_json::from_str(&text).unwrap();
     assert!(!text.contains('\n'), "one line, as json.dump writes it");
-    assert_eq!((result.num_prompts, result.completed + result.failed), (REQUESTS, REQUESTS));
+    assert_eq!(
+        (result.num_prompts, result.completed + result.failed),
+        (REQUESTS, REQUESTS)
+    );
     assert!(result.failed > 0, "the planted failures show");
-    assert_eq!(result.latencies.iter().filter(|it| **it == 0.0).count(), result.failed, "a failure is 0, as vLLM has it");
+    assert_eq!(
+        result.latencies.iter().filter(|it| **it == 0.0).count(),
+        result.failed,
+        "a failure is 0, as vLLM has it"
+    );
     assert_eq!(result.queue_times.len(), REQUESTS);
-    assert_eq!((result.request_rate, result.max_concurrency), ("inf".into(), 4.into()));
+    assert_eq!(
+        (result.request_rate, result.max_concurrency),
+        ("inf".into(), 4.into())
+    );
     assert_eq!(result.endpoint_type, result.backend);
     assert!(result.label.is_null() && result.request_goodput.is_null());
     assert!((result.request_throughput * result.duration - result.completed as f64).abs() < 1e-6);
     let (model, date) = (result.model_id.rsplit('/').next().unwrap(), &result.date);
-    assert_eq!(name, format!("vllm-infqps-concurrency4-{model}-{date}.json"));
+    assert_eq!(
+        name,
+        format!("vllm-infqps-concurrency4-{model}-{date}.json")
+    );
     let order = "date endpoint_type backend label model_id tokenizer_id num_prompts request_rate burstiness max_concurrency duration \
         completed failed total_input_tokens total_output_tokens request_throughput request_goodput output_throughput \
         total_token_throughput latencies queue_times max_output_tokens_per_s max_concurrent_requests rtfx mean_ttft_ms median_ttft_ms \
@@ -263,8 +313,10 @@ fn details_ramps_metadata_and_waits_have_their_places() {
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_ne!(value["date"], "mine", "what is known keeps its key");
     let columns = "input_lens output_lens ttfts itls start_times generated_texts errors";
-    let columns: serde_json::Map<String, Value> =
-        columns.split_whitespace().map(|key| (key.to_owned(), value[key].clone())).collect();
+    let columns: serde_json::Map<String, Value> = columns
+        .split_whitespace()
+        .map(|key| (key.to_owned(), value[key].clone()))
+        .collect();
     let columns: Detailed = serde_json::from_value(Value::Object(columns)).unwrap();
     let lengths = [
         columns.input_lens.len(),
@@ -276,28 +328,67 @@ fn details_ramps_metadata_and_waits_have_their_places() {
         columns.errors.len(),
     ];
     assert_eq!(lengths, [REQUESTS; 7]);
-    assert!(columns.generated_texts.iter().all(|text| text.starts_with('{')), "answers are whole");
+    assert!(
+        columns
+            .generated_texts
+            .iter()
+            .all(|text| text.starts_with('{')),
+        "answers are whole"
+    );
     let of = |key: &str| value[key].as_f64().unwrap();
-    let waited = of("mean_e2el_including_client_queue_ms") - of("mean_e2el_ms") - of("mean_client_queue_time_ms");
+    let waited = of("mean_e2el_including_client_queue_ms")
+        - of("mean_e2el_ms")
+        - of("mean_client_queue_time_ms");
     assert!(waited.abs() < 1e-6, "the wait and the rest make the whole");
 
-    let ramp = ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "200", "--ramp-up-end-rps", "400"];
-    let (text, name) = saved(folder.path(), &[&["--result-format", "vllm-serve"], &ramp[..]].concat());
-    assert!(name.starts_with("vllm-ramp-up-linear-200qps-400qps-"), "{name}");
+    let ramp = [
+        "--ramp-up-strategy",
+        "linear",
+        "--ramp-up-start-rps",
+        "200",
+        "--ramp-up-end-rps",
+        "400",
+    ];
+    let (text, name) = saved(
+        folder.path(),
+        &[&["--result-format", "vllm-serve"], &ramp[..]].concat(),
+    );
+    assert!(
+        name.starts_with("vllm-ramp-up-linear-200qps-400qps-"),
+        "{name}"
+    );
     let keys = keys(&text);
     let after = |key: &str| keys[keys.iter().position(|it| it == key).unwrap() + 1].clone();
-    assert_eq!((after("max_concurrency"), after("rtfx")), ("ramp_up_strategy".into(), "rps_change_events".into()));
+    assert_eq!(
+        (after("max_concurrency"), after("rtfx")),
+        ("ramp_up_strategy".into(), "rps_change_events".into())
+    );
 }
 
 #[test]
 fn results_of_bench_serve_are_added_as_it_adds_them() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        saved(folder.path(), &["--result-format", "vllm-serve", "--append-result", "--result-filename", "all.jsonl"]);
+        saved(
+            folder.path(),
+            &[
+                "--result-format",
+                "vllm-serve",
+                "--append-result",
+                "--result-filename",
+                "all.jsonl",
+            ],
+        );
     }
     let file = std::fs::read_to_string(folder.path().join("all.jsonl")).unwrap();
-    assert!(!file.ends_with('\n'), "bench serve begins its next line with the line feed");
-    let lines: Vec<Serve> = file.split('\n').map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(
+        !file.ends_with('\n'),
+        "bench serve begins its next line with the line feed"
+    );
+    let lines: Vec<Serve> = file
+        .split('\n')
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(lines.len(), 2);
 }
 
@@ -305,47 +396,101 @@ fn results_of_bench_serve_are_added_as_it_adds_them() {
 fn bench_serves_twin_reads_computed_answers() {
     let folder = tempfile::tempdir().unwrap();
     let vector = include_str!("../../fixtures/bodies/vllm-embeddings.json");
-    let server =
-        Scripted::answering(
-            move |request| {
-                if request.asks_for_models() { models() } else { whole("200 OK", "application/json", vector) }
-            },
-        );
+    let server = Scripted::answering(move |request| {
+        if request.asks_for_models() {
+            models()
+        } else {
+            whole("200 OK", "application/json", vector)
+        }
+    });
     let (text, _) = saved(
         folder.path(),
-        &["--result-format", "vllm-serve", "--backend", "openai-embeddings", "--base-url", &server.base_url],
+        &[
+            "--result-format",
+            "vllm-serve",
+            "--backend",
+            "openai-embeddings",
+            "--base-url",
+            &server.base_url,
+        ],
     );
     let result: Pooling = serde_json::from_str(&text).unwrap();
-    assert_eq!((result.total_input_sequences, result.completed), (REQUESTS, REQUESTS));
+    assert_eq!(
+        (result.total_input_sequences, result.completed),
+        (REQUESTS, REQUESTS)
+    );
 }
 
 #[test]
 fn the_scripts_twin_reads_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let server = faulty_server();
-    let arguments = ["--result-format", "vllm-structured", "--base-url", server.base_url(), "--skip-preflight"];
+    let arguments = [
+        "--result-format",
+        "vllm-structured",
+        "--base-url",
+        server.base_url(),
+        "--skip-preflight",
+    ];
     let (text, name) = saved(folder.path(), &arguments);
     let result: Structured = serde_json::from_str(&text).unwrap();
-    assert!(text.starts_with("{\n    \"outputs\": [\n        {\n            \"generated\""), "indented by four");
+    assert!(
+        text.starts_with("{\n    \"outputs\": [\n        {\n            \"generated\""),
+        "indented by four"
+    );
     let model = result.model_id.rsplit('/').next().unwrap();
-    assert_eq!(name, format!("1.0so_vllm_infqps_{model}_json_{REQUESTS}_out128.txt"));
-    let valid = result.outputs.iter().filter(|it| it.correctness == Some(true)).count();
-    assert!(0 < valid && valid < result.completed, "the planted faults show");
+    assert_eq!(
+        name,
+        format!("1.0so_vllm_infqps_{model}_json_{REQUESTS}_out128.txt")
+    );
+    let valid = result
+        .outputs
+        .iter()
+        .filter(|it| it.correctness == Some(true))
+        .count();
+    assert!(
+        0 < valid && valid < result.completed,
+        "the planted faults show"
+    );
     assert!((result.correct_rate - 100.0 * valid as f64 / REQUESTS as f64).abs() < 1e-9);
     assert!(result.outputs.iter().all(|it| it.expected.is_none()));
     let failed = result.errors.iter().filter(|it| !it.is_empty()).count();
     assert_eq!(result.completed + failed, REQUESTS);
     let described = &result.ttft_description;
-    assert_eq!(described.count, result.completed as f64, "failures are no latencies of 0");
+    assert_eq!(
+        described.count, result.completed as f64,
+        "failures are no latencies of 0"
+    );
     assert!(described.min > 0.0 && (described.mean * 1000.0 - result.mean_ttft_ms).abs() < 1e-6);
-    let order = [described.min, described.lower, described.median, described.upper, described.max];
-    assert!(order.is_sorted() && described.std > result.std_ttft_ms / 1000.0, "of the sample, as pandas has it");
+    let order = [
+        described.min,
+        described.lower,
+        described.median,
+        described.upper,
+        described.max,
+    ];
+    assert!(
+        order.is_sorted() && described.std > result.std_ttft_ms / 1000.0,
+        "of the sample, as pandas has it"
+    );
     assert!(result.tpot_description.count <= described.count);
-    assert_eq!(keys(&text)[..4], ["outputs", "backend", "model_id", "tokenizer_id"]);
+    assert_eq!(
+        keys(&text)[..4],
+        ["outputs", "backend", "model_id", "tokenizer_id"]
+    );
 
     let (_, second) = saved(folder.path(), &arguments);
-    assert_eq!(second, name.replace(".txt", "-2.txt"), "no result takes another one's place");
+    assert_eq!(
+        second,
+        name.replace(".txt", "-2.txt"),
+        "no result takes another one's place"
+    );
     let log = folder.path().join(name).with_extension("jsonl");
-    let again = sobench(&["report", log.to_str().unwrap(), "--format", "vllm-structured"]);
+    let again = sobench(&[
+        "report",
+        log.to_str().unwrap(),
+        "--format",
+        "vllm-structured",
+    ]);
     assert_eq!(again.stdout, text, "the log says the same later");
 }

@@ -1,4 +1,5 @@
-//! Loads as a user asks for them: ramps, durations, caps, warm-ups, and what the saved file says of them.
+//! Loads as a user asks for them: ramps, durations, caps, warm-ups, and what the saved file says of
+//! them.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -14,62 +15,158 @@ use crate::support::{check_result, sobench};
 fn saved(arguments: &[&str]) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    let fixed = ["--save-detailed", "--result-dir", path, "--result-filename", "r.json"];
-    let dataset = if arguments.contains(&"--dataset") { &[][..] } else { &["--dataset", "choice"][..] };
+    let fixed = [
+        "--save-detailed",
+        "--result-dir",
+        path,
+        "--result-filename",
+        "r.json",
+    ];
+    let dataset = if arguments.contains(&"--dataset") {
+        &[][..]
+    } else {
+        &["--dataset", "choice"][..]
+    };
     let ran = sobench(&[&fixed[..], dataset, arguments].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let file: Value = serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).unwrap()).unwrap();
+    let file: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).unwrap())
+            .unwrap();
     assert_eq!(check_result(&file), Ok(()), "{arguments:?}");
     (file, ran.stdout)
 }
 
 fn numbers(value: &Value) -> Vec<f64> {
-    value.as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect()
+    value
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_f64().unwrap())
+        .collect()
 }
 
 #[test]
 fn a_ramp_is_recorded_in_vllms_keys_and_at_every_request() {
-    let ramp = ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "100", "--ramp-up-end-rps", "103", "--num-prompts", "4"];
+    let ramp = [
+        "--ramp-up-strategy",
+        "linear",
+        "--ramp-up-start-rps",
+        "100",
+        "--ramp-up-end-rps",
+        "103",
+        "--num-prompts",
+        "4",
+    ];
     let (file, console) = saved(&ramp);
-    assert_eq!((&file["ramp_up_strategy"], &file["request_rate"]), (&Value::from("linear"), &Value::from("inf")));
-    assert_eq!(numbers(&file["request_rates"]), [100.0, 101.0, 102.0, 103.0]);
+    assert_eq!(
+        (&file["ramp_up_strategy"], &file["request_rate"]),
+        (&Value::from("linear"), &Value::from("inf"))
+    );
+    assert_eq!(
+        numbers(&file["request_rates"]),
+        [100.0, 101.0, 102.0, 103.0]
+    );
     let events = file["rps_change_events"].as_array().unwrap();
-    assert_eq!(events.iter().map(|it| it["rps"].as_u64().unwrap()).collect::<Vec<_>>(), [100, 101, 102, 103]);
+    assert_eq!(
+        events
+            .iter()
+            .map(|it| it["rps"].as_u64().unwrap())
+            .collect::<Vec<_>>(),
+        [100, 101, 102, 103]
+    );
     assert!(events.is_sorted_by_key(|it| it["timestamp"].as_str().unwrap().to_owned()));
     // Due times are the seed's: those of NumPy, without rescaling.
     let mut random = NumpyRandom::new(0);
-    let due_s: f64 = [100.0, 101.0, 102.0, 103.0].iter().map(|rate| random.gamma(1.0, 1.0 / rate)).sum();
-    let scheduled = file["sobench"]["load"]["offered"]["scheduled_rps"].as_f64().unwrap();
+    let due_s: f64 = [100.0, 101.0, 102.0, 103.0]
+        .iter()
+        .map(|rate| random.gamma(1.0, 1.0 / rate))
+        .sum();
+    let scheduled = file["sobench"]["load"]["offered"]["scheduled_rps"]
+        .as_f64()
+        .unwrap();
     assert!((scheduled * due_s / 4.0 - 1.0).abs() < 1e-6, "{scheduled}");
     assert!(console.contains("100 to 103 (linear)"), "{console}");
 }
 
 #[test]
 fn a_closed_loop_of_a_given_duration_goes_round() {
-    let (file, console) = saved(&["--max-concurrency", "4", "--duration", "1.5", "--output-len", "4", "--num-warmups", "6"]);
+    let (file, console) = saved(&[
+        "--max-concurrency",
+        "4",
+        "--duration",
+        "1.5",
+        "--output-len",
+        "4",
+        "--num-warmups",
+        "6",
+    ]);
     let own = &file["sobench"];
     let requests = file["num_prompts"].as_u64().unwrap();
     assert!(requests > 4, "{requests}");
     assert_eq!(own["load"]["duration_limit_s"].as_f64(), Some(1.5));
-    assert_eq!((file["completed"].as_u64(), own["warmup_requests"].as_u64()), (Some(requests), Some(6)));
-    assert!(own["overall"]["throughput"]["max_in_flight"].as_u64().unwrap() <= 4);
+    assert_eq!(
+        (file["completed"].as_u64(), own["warmup_requests"].as_u64()),
+        (Some(requests), Some(6))
+    );
+    assert!(
+        own["overall"]["throughput"]["max_in_flight"]
+            .as_u64()
+            .unwrap()
+            <= 4
+    );
     let window = &file["steady_state"]["window"];
-    assert_eq!((window["target_concurrency"].as_u64(), window["threshold_abs"].as_u64()), (Some(4), Some(4)));
+    assert_eq!(
+        (
+            window["target_concurrency"].as_u64(),
+            window["threshold_abs"].as_u64()
+        ),
+        (Some(4), Some(4))
+    );
     assert_eq!(window["observed_peak"].as_u64(), Some(4));
-    assert!(window["warning"].as_str().unwrap().contains("may not be representative"), "under ten seconds");
-    assert!(console.contains("sending ended after") && console.contains("The steady state"), "{console}");
+    assert!(
+        window["warning"]
+            .as_str()
+            .unwrap()
+            .contains("may not be representative"),
+        "under ten seconds"
+    );
+    assert!(
+        console.contains("sending ended after") && console.contains("The steady state"),
+        "{console}"
+    );
     let outputs = file["outputs"].as_array().unwrap();
-    let ids: std::collections::HashSet<&str> = outputs.iter().map(|it| it["case"].as_str().unwrap()).collect();
-    assert_eq!(ids.len(), outputs.len(), "ids are unique though cases go round");
+    let ids: std::collections::HashSet<&str> = outputs
+        .iter()
+        .map(|it| it["case"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        ids.len(),
+        outputs.len(),
+        "ids are unique though cases go round"
+    );
 }
 
 #[test]
 fn number_and_rate_end_where_they_are_asked_to() {
     let (file, _) = saved(&["--request-rate", "100", "--duration", "0.2"]);
     assert_eq!(file["num_prompts"].as_u64(), Some(20));
-    let (file, _) = saved(&["--request-rate", "100", "--duration", "60", "--num-prompts", "5"]);
-    assert_eq!((file["num_prompts"].as_u64(), &file["steady_state"]), (Some(5), &Value::Null));
-    assert_eq!(file.get("steady_state"), None, "without a cap there is none to be steady at");
+    let (file, _) = saved(&[
+        "--request-rate",
+        "100",
+        "--duration",
+        "60",
+        "--num-prompts",
+        "5",
+    ]);
+    assert_eq!(
+        (file["num_prompts"].as_u64(), &file["steady_state"]),
+        (Some(5), &Value::Null)
+    );
+    assert_eq!(
+        file.get("steady_state"),
+        None,
+        "without a cap there is none to be steady at"
+    );
 }
 
 #[test]
@@ -81,24 +178,41 @@ fn every_result_says_what_the_client_took_and_whether_it_stood_in_the_way() {
     assert!(["not_the_bottleneck", "do_not_trust"].contains(&client["verdict"].as_str().unwrap()));
     assert!(console.contains("include the embedded server"), "{console}");
     if cfg!(target_os = "linux") {
-        assert!(client["cpu_s"].as_f64().unwrap() > 0.0 && client["peak_memory_mib"].as_f64().unwrap() > 1.0);
+        assert!(
+            client["cpu_s"].as_f64().unwrap() > 0.0
+                && client["peak_memory_mib"].as_f64().unwrap() > 1.0
+        );
     }
 }
 
 #[test]
 fn tokens_are_timed_one_by_one_where_the_server_is_asked_to_count_them() {
-    let run = ["--dataset", "json", "--num-prompts", "3", "--output-len", "8"];
+    let run = [
+        "--dataset",
+        "json",
+        "--num-prompts",
+        "3",
+        "--output-len",
+        "8",
+    ];
     let counted = |more: &[&str]| {
         let (file, _) = saved(&[&run[..], more].concat());
         let latency = &file["sobench"]["overall"]["latency"];
-        (latency["itl_counted_ms"]["n"].as_u64().unwrap(), latency["chunks"].as_u64().unwrap())
+        (
+            latency["itl_counted_ms"]["n"].as_u64().unwrap(),
+            latency["chunks"].as_u64().unwrap(),
+        )
     };
     assert_eq!(counted(&[]).0, 0);
     let (tokens, chunks) = counted(&["--continuous-usage"]);
-    assert!(tokens >= chunks - 3, "{tokens} tokens after the first chunks, in {chunks} chunks");
+    assert!(
+        tokens >= chunks - 3,
+        "{tokens} tokens after the first chunks, in {chunks} chunks"
+    );
 }
 
-/// The client is stopped by a signal while its requests become due. On a busy machine nothing can be said of a client that is not.
+/// The client is stopped by a signal while its requests become due. On a busy machine nothing can
+/// be said of a client that is not.
 #[cfg(unix)]
 #[test]
 fn a_client_that_was_held_up_fails_a_strict_run() {
@@ -116,13 +230,38 @@ fn a_client_that_was_held_up_fails_a_strict_run() {
             std::thread::sleep(Duration::from_secs(2));
             kill_process(client, Signal::CONT).unwrap();
         }
-        whole("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"))
+        whole(
+            "200 OK",
+            "text/event-stream",
+            &format!("{event}\n\ndata: [DONE]\n\n"),
+        )
     });
     let folder = tempfile::tempdir().unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["--base-url", &server.base_url, "--dataset", "choice", "--skip-preflight", "--request-id-prefix", "r-"])
-        .args(["--num-prompts", "20", "--request-rate", "10", "--strict-client", "--disable-tqdm", "--no-run-log"])
-        .args(["--save-result", "--result-filename", "r.json", "--result-dir"])
+        .args([
+            "--base-url",
+            &server.base_url,
+            "--dataset",
+            "choice",
+            "--skip-preflight",
+            "--request-id-prefix",
+            "r-",
+        ])
+        .args([
+            "--num-prompts",
+            "20",
+            "--request-rate",
+            "10",
+            "--strict-client",
+            "--disable-tqdm",
+            "--no-run-log",
+        ])
+        .args([
+            "--save-result",
+            "--result-filename",
+            "r.json",
+            "--result-dir",
+        ])
         .arg(folder.path())
         .env_remove("OPENAI_API_KEY")
         .env("NO_PROXY", "127.0.0.1")
@@ -134,38 +273,82 @@ fn a_client_that_was_held_up_fails_a_strict_run() {
     let ran = run.wait_with_output().unwrap();
     let stderr = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("warning: do not trust these latencies"), "{stderr}");
-    let file: Value = serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).unwrap()).unwrap();
+    assert!(
+        stderr.contains("warning: do not trust these latencies"),
+        "{stderr}"
+    );
+    let file: Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).unwrap())
+            .unwrap();
     let client = &file["sobench"]["client"];
     assert_eq!(client["verdict"], "do_not_trust");
     let doubts = client["doubts"].as_array().unwrap();
-    assert!(doubts.iter().any(|doubt| doubt["measure"] == "own_delay_p99_ms"), "{client}");
+    assert!(
+        doubts
+            .iter()
+            .any(|doubt| doubt["measure"] == "own_delay_p99_ms"),
+        "{client}"
+    );
 }
 
 #[test]
 fn new_schemas_in_a_warm_load_are_told_from_the_others() {
-    let run =
-        ["--dataset", "json", "--num-prompts", "24", "--request-rate", "60", "--output-len", "40", "--cold-schema-every", "6"];
+    let run = [
+        "--dataset",
+        "json",
+        "--num-prompts",
+        "24",
+        "--request-rate",
+        "60",
+        "--output-len",
+        "40",
+        "--cold-schema-every",
+        "6",
+    ];
     let (file, console) = saved(&run);
     let load = &file["sobench"]["load"];
     let (uses, cold) = (&load["first_uses"], &load["cold_load"]);
-    assert_eq!((cold["every"].as_u64(), cold["requests"].as_u64()), (Some(6), Some(4)));
+    assert_eq!(
+        (cold["every"].as_u64(), cold["requests"].as_u64()),
+        (Some(6), Some(4))
+    );
     // The run's own schema is the trial request's; four more are new.
-    assert_eq!((uses["constraints"].as_u64(), uses["known_before"].as_u64()), (Some(5), Some(1)));
-    assert_eq!((uses["cold"].as_u64(), uses["warm"].as_u64()), (Some(4), Some(20)));
+    assert_eq!(
+        (uses["constraints"].as_u64(), uses["known_before"].as_u64()),
+        (Some(5), Some(1))
+    );
+    assert_eq!(
+        (uses["cold"].as_u64(), uses["warm"].as_u64()),
+        (Some(4), Some(20))
+    );
     assert!(cold["window_ms"].as_f64().unwrap() > 0.0);
-    let others = |figure: &Value| ["beside_new_ms", "beside_known_ms"].map(|side| figure[side]["n"].as_u64().unwrap());
+    let others = |figure: &Value| {
+        ["beside_new_ms", "beside_known_ms"].map(|side| figure[side]["n"].as_u64().unwrap())
+    };
     assert!(others(&cold["ttft"]).iter().sum::<u64>() <= 20);
     assert!(others(&cold["itl"]).iter().sum::<u64>() > 0);
     assert!(console.contains("new schemas: 4, one in 6"), "{console}");
     let outputs = file["outputs"].as_array().unwrap();
-    assert_eq!(outputs.iter().filter(|it| it["tags"][0] == "cold-schema").count(), 4);
-    assert!(outputs.iter().all(|it| it["correctness"] != false), "an optional member more makes no answer wrong");
+    assert_eq!(
+        outputs
+            .iter()
+            .filter(|it| it["tags"][0] == "cold-schema")
+            .count(),
+        4
+    );
+    assert!(
+        outputs.iter().all(|it| it["correctness"] != false),
+        "an optional member more makes no answer wrong"
+    );
 }
 
 #[test]
 fn a_run_without_schemas_has_no_place_for_new_ones() {
     let ran = sobench(&["--dataset", "choice", "--cold-schema-every", "3"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
-    assert!(ran.stderr.contains("no JSON Schema to change"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("no JSON Schema to change"),
+        "{}",
+        ran.stderr
+    );
 }

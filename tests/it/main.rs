@@ -1,7 +1,14 @@
-//! Integration tests of the program and of the whole repository: a module per promise. Those of a crate are in its own `tests/it`.
+//! Integration tests of the program and of the whole repository: a module per promise. Those of a
+//! crate are in its own `tests/it`.
 
-#![allow(clippy::disallowed_methods, reason = "tests make servers, and wait for them")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests make servers, and wait for them"
+)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
+)]
 
 mod cli;
 mod compare;

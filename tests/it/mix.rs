@@ -1,4 +1,5 @@
-//! Several datasets in one run: each has its requests and its figures, and they add up to the run's. Knows no loader.
+//! Several datasets in one run: each has its requests and its figures, and they add up to the
+//! run's. Knows no loader.
 
 use serde_json::Value;
 use sobench_testkit::in_package;
@@ -9,7 +10,16 @@ use crate::support::{check_result, sobench, sobench_result};
 fn mixed(arguments: &[&str]) -> (crate::support::Ran, Value) {
     let chats = in_package("fixtures/datasets/sharegpt.json");
     let mix = format!("json:0.5,regex:0.3,sharegpt={}:0.2", chats.display());
-    let mut all = vec!["--mix", mix.as_str(), "--num-prompts", "20", "--max-concurrency", "8", "--output-len", "64"];
+    let mut all = vec![
+        "--mix",
+        mix.as_str(),
+        "--num-prompts",
+        "20",
+        "--max-concurrency",
+        "8",
+        "--output-len",
+        "64",
+    ];
     all.extend_from_slice(arguments);
     sobench_result(&all)
 }
@@ -25,24 +35,61 @@ fn each_dataset_has_its_requests_and_its_figures() {
     let mut parts: Vec<(&str, u64, Option<u64>)> = Vec::new();
     for part in own["datasets"].as_array().unwrap() {
         let requests = part["metrics"]["requests"].as_u64().unwrap();
-        parts.push((part["name"].as_str().unwrap(), requests, part["quality"]["correct_rate"]["of"].as_u64()));
-        assert_eq!(part["metrics"]["latency"]["ttft_ms"]["n"].as_u64(), Some(requests));
+        parts.push((
+            part["name"].as_str().unwrap(),
+            requests,
+            part["quality"]["correct_rate"]["of"].as_u64(),
+        ));
+        assert_eq!(
+            part["metrics"]["latency"]["ttft_ms"]["n"].as_u64(),
+            Some(requests)
+        );
     }
     parts.sort_unstable();
-    assert_eq!(parts, [("json", 10, Some(10)), ("regex", 6, Some(6)), ("sharegpt", 4, None)]);
+    assert_eq!(
+        parts,
+        [
+            ("json", 10, Some(10)),
+            ("regex", 6, Some(6)),
+            ("sharegpt", 4, None)
+        ]
+    );
     assert_eq!(own["quality"]["judged"].as_u64(), Some(16));
-    assert_eq!((&own["arms"]["constrained"]["requests"], &own["arms"]["free"]["requests"]), (&16.into(), &4.into()));
-    let cases: Vec<&str> = result["outputs"].as_array().unwrap().iter().map(|it| it["case"].as_str().unwrap()).collect();
-    let first_ten: Vec<bool> = cases[..10].iter().map(|case| case.starts_with("json-")).collect();
-    assert!(first_ten.contains(&true) && first_ten.contains(&false), "they come among each other: {cases:?}");
-    assert!(ran.stdout.contains("By dataset of the mix"), "{}", ran.stdout);
+    assert_eq!(
+        (
+            &own["arms"]["constrained"]["requests"],
+            &own["arms"]["free"]["requests"]
+        ),
+        (&16.into(), &4.into())
+    );
+    let cases: Vec<&str> = result["outputs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["case"].as_str().unwrap())
+        .collect();
+    let first_ten: Vec<bool> = cases[..10]
+        .iter()
+        .map(|case| case.starts_with("json-"))
+        .collect();
+    assert!(
+        first_ten.contains(&true) && first_ten.contains(&false),
+        "they come among each other: {cases:?}"
+    );
+    assert!(
+        ran.stdout.contains("By dataset of the mix"),
+        "{}",
+        ran.stdout
+    );
     let again = sobench(&["report", log.to_str().unwrap()]);
     assert_eq!(again.stdout, ran.stdout);
 }
 
 #[test]
 fn the_same_seed_asks_the_same() {
-    let hash = |seed: &str| mixed(&["--seed", seed, "--no-run-log"]).1["sobench"]["dataset"]["sha256"].clone();
+    let hash = |seed: &str| {
+        mixed(&["--seed", seed, "--no-run-log"]).1["sobench"]["dataset"]["sha256"].clone()
+    };
     let first = hash("1");
     assert!(first.is_string() && first == hash("1") && first != hash("2"));
 }
@@ -54,6 +101,10 @@ fn a_mix_that_means_nothing_is_refused() {
         ("json:1,custom:1", "custom"),
         ("json:1000,regex:1", "none is of the dataset regex"),
     ] {
-        assert_fails(&sobench(&["--mix", mix, "--num-prompts", "10"]), 2, &[words]);
+        assert_fails(
+            &sobench(&["--mix", mix, "--num-prompts", "10"]),
+            2,
+            &[words],
+        );
     }
 }

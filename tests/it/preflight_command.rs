@@ -24,19 +24,39 @@ fn command(server: Option<&Scripted>, arguments: &[&str]) -> Ran {
 #[test]
 fn every_dialect_that_a_server_kind_could_take_is_asked_and_the_one_it_reads_is_named() {
     let server = answering(as_sglang);
-    let ran = command(Some(&server), &["--backend", "openai-chat", "--kind", "json,regex,grammar", "--format", "json"]);
+    let ran = command(
+        Some(&server),
+        &[
+            "--backend",
+            "openai-chat",
+            "--kind",
+            "json,regex,grammar",
+            "--format",
+            "json",
+        ],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let dialects: Vec<&str> =
-        found["about"]["constraint_dialects"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-    assert_eq!((dialects.len(), dialects[0]), (ServerKind::OpenaiChat.dialects().len(), "response-format"));
+    let dialects: Vec<&str> = found["about"]["constraint_dialects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (dialects.len(), dialects[0]),
+        (ServerKind::OpenaiChat.dialects().len(), "response-format")
+    );
     let mut classes: Vec<(&str, &str, &str)> = Vec::new();
     for cell in found["cells"].as_array().unwrap() {
         let word = |name: &str| cell[name].as_str().unwrap();
         classes.push((word("constraint_dialect"), word("kind"), word("class")));
     }
     for (dialect, [json, regex, grammar]) in [
-        ("response-format", ["enforced", "not_carried", "not_carried"]),
+        (
+            "response-format",
+            ["enforced", "not_carried", "not_carried"],
+        ),
         ("sglang", ["enforced"; 3]),
         ("structured-outputs", ["ignored"; 3]),
         ("guided", ["ignored"; 3]),
@@ -45,11 +65,21 @@ fn every_dialect_that_a_server_kind_could_take_is_asked_and_the_one_it_reads_is_
         ("tool-call", ["ignored", "not_carried", "not_carried"]),
         ("regex-schema", ["enforced", "ignored", "not_carried"]),
     ] {
-        for expected in [(dialect, "json", json), (dialect, "regex", regex), (dialect, "grammar", grammar)] {
-            assert!(classes.contains(&expected), "{expected:?} is not in {classes:?}");
+        for expected in [
+            (dialect, "json", json),
+            (dialect, "regex", regex),
+            (dialect, "grammar", grammar),
+        ] {
+            assert!(
+                classes.contains(&expected),
+                "{expected:?} is not in {classes:?}"
+            );
         }
     }
-    assert_eq!(found["recommendation"]["flags"], "--constraint-dialect sglang");
+    assert_eq!(
+        found["recommendation"]["flags"],
+        "--constraint-dialect sglang"
+    );
 }
 
 #[test]
@@ -58,25 +88,54 @@ fn the_command_prints_a_table_writes_a_file_and_says_how_it_went_by_its_exit_cod
     let path = folder.path().join("preflight.json");
     let ran = command(None, &["--json", path.to_str().unwrap()]);
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    for words in
-        ["structured-outputs | guided", "grammar (lark)", "enforced", "--constraint-dialect structured-outputs", "llguidance"]
-    {
-        assert!(ran.stdout.contains(words), "{words:?} is not in\n{}", ran.stdout);
+    for words in [
+        "structured-outputs | guided",
+        "grammar (lark)",
+        "enforced",
+        "--constraint-dialect structured-outputs",
+        "llguidance",
+    ] {
+        assert!(
+            ran.stdout.contains(words),
+            "{words:?} is not in\n{}",
+            ran.stdout
+        );
     }
     let file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    let contract = std::fs::read_to_string(in_package("schemas/contracts/preflight.schema.json")).unwrap();
+    let contract =
+        std::fs::read_to_string(in_package("schemas/contracts/preflight.schema.json")).unwrap();
     let contract: Value = serde_json::from_str(&contract).unwrap();
     assert!(jsonschema::is_valid(&contract, &file), "{file}");
     assert_eq!(file["passed"], true);
 
     let ignoring = answering(|_| Reply::Prose);
-    let ran = command(Some(&ignoring), &["--format", "json", "--kind", "choice", "--constraint-dialect", "auto"]);
+    let ran = command(
+        Some(&ignoring),
+        &[
+            "--format",
+            "json",
+            "--kind",
+            "choice",
+            "--constraint-dialect",
+            "auto",
+        ],
+    );
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     let printed: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((printed["cells"][0]["class"].as_str(), printed["recommendation"].is_null()), (Some("ignored"), true));
+    assert_eq!(
+        (
+            printed["cells"][0]["class"].as_str(),
+            printed["recommendation"].is_null()
+        ),
+        (Some("ignored"), true)
+    );
 
     let failing = answering(|_| Reply::Status("500 Internal Server Error", "it broke"));
     assert_eq!(command(Some(&failing), &["--kind", "json"]).code, 3);
     let ran = sobench(&["preflight", "--base-url", &nobody()]);
-    assert!(ran.code == 3 && ran.stderr.contains("hint: ") && ran.stdout.is_empty(), "{}", ran.stderr);
+    assert!(
+        ran.code == 3 && ran.stderr.contains("hint: ") && ran.stdout.is_empty(),
+        "{}",
+        ran.stderr
+    );
 }

@@ -1,4 +1,5 @@
-//! `sobench mask --prove` and `--replay` as their user meets them: what is found, that it can be checked again, and what is refused.
+//! `sobench mask --prove` and `--replay` as their user meets them: what is found, that it can be
+//! checked again, and what is refused.
 
 use std::path::Path;
 
@@ -12,7 +13,10 @@ const WITNESS: &str = include_str!("../../schemas/contracts/witness.schema.json"
 
 /// Two engines on what is known to trap them, over a small vocabulary.
 fn prove(filter: &str, seed: &str, extra: &[&str]) -> Ran {
-    let (corpus, tokenizer) = (in_package("fixtures/mask/traps.jsonl"), in_package("fixtures/tokenizer"));
+    let (corpus, tokenizer) = (
+        in_package("fixtures/mask/traps.jsonl"),
+        in_package("fixtures/tokenizer"),
+    );
     let flags = [
         "mask",
         "--prove",
@@ -28,7 +32,11 @@ fn prove(filter: &str, seed: &str, extra: &[&str]) -> Ran {
         "300",
         "--disable-tqdm",
     ];
-    let engines: &[&str] = if extra.contains(&"--engine") { &[] } else { &["--engine", "guidance,xgrammar"] };
+    let engines: &[&str] = if extra.contains(&"--engine") {
+        &[]
+    } else {
+        &["--engine", "guidance,xgrammar"]
+    };
     sobench(&[&flags, engines, extra].concat())
 }
 
@@ -39,7 +47,14 @@ fn json(path: &Path) -> Value {
 /// A report without what differs from run to run.
 fn lasting(path: &Path) -> Value {
     let mut report = json(path);
-    for name in ["date", "wall_ns", "shrink_ns", "resumed_entries", "decisions_per_s", "about"] {
+    for name in [
+        "date",
+        "wall_ns",
+        "shrink_ns",
+        "resumed_entries",
+        "decisions_per_s",
+        "about",
+    ] {
         report.as_object_mut().unwrap().remove(name);
     }
     // How small a witness gets depends on the machine's speed.
@@ -54,7 +69,10 @@ fn lasting(path: &Path) -> Value {
 #[track_caller]
 fn assert_kept(contract: &str, value: &Value) {
     let contract = jsonschema::validator_for(&serde_json::from_str(contract).unwrap()).unwrap();
-    let errors: Vec<String> = contract.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    let errors: Vec<String> = contract
+        .iter_errors(value)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
     assert_eq!(errors, [""; 0]);
 }
 
@@ -62,53 +80,115 @@ fn assert_kept(contract: &str, value: &Value) {
 fn errors_are_proved_with_witnesses_that_can_be_checked_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let (report, witnesses, issues) = (path("report.json"), path("witnesses.jsonl"), path("issues"));
-    let ran = prove("^string-length$", "0", &["--json", &report, "--witnesses", &witnesses, "--issues", &issues]);
+    let (report, witnesses, issues) =
+        (path("report.json"), path("witnesses.jsonl"), path("issues"));
+    let ran = prove(
+        "^string-length$",
+        "0",
+        &[
+            "--json",
+            &report,
+            "--witnesses",
+            &witnesses,
+            "--issues",
+            &issues,
+        ],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    // xgrammar lets raw control characters through in strings of bounded length, and refuses every escape there.
-    for words in ["Proven errors in masks", "xgrammar P4 too loose", "xgrammar P3 too loose", "Declared departures"] {
-        assert!(ran.stdout.contains(words), "{words} is not in:\n{}", ran.stdout);
+    // xgrammar lets raw control characters through in strings of bounded length, and refuses every
+    // escape there.
+    for words in [
+        "Proven errors in masks",
+        "xgrammar P4 too loose",
+        "xgrammar P3 too loose",
+        "Declared departures",
+    ] {
+        assert!(
+            ran.stdout.contains(words),
+            "{words} is not in:\n{}",
+            ran.stdout
+        );
     }
     let report = json(Path::new(&report));
     assert_kept(REPORT, &report);
     let xgrammar = &report["engines"][1];
-    assert_eq!((&xgrammar["engine"], &xgrammar["wrong_schemas"]), (&"xgrammar".into(), &1.into()));
-    assert!(xgrammar["counts"]["P4"]["wrong"].as_u64().unwrap() > 0, "{xgrammar}");
+    assert_eq!(
+        (&xgrammar["engine"], &xgrammar["wrong_schemas"]),
+        (&"xgrammar".into(), &1.into())
+    );
+    assert!(
+        xgrammar["counts"]["P4"]["wrong"].as_u64().unwrap() > 0,
+        "{xgrammar}"
+    );
     assert_eq!(report["engines"][0]["counts"]["P3"]["wrong"], 0);
 
     let lines = std::fs::read_to_string(&witnesses).unwrap();
     assert!(lines.lines().count() >= 3, "{lines}");
-    lines.lines().for_each(|line| assert_kept(WITNESS, &serde_json::from_str(line).unwrap()));
-    let texts: Vec<_> = std::fs::read_dir(&issues).unwrap().map(|entry| entry.unwrap().path()).collect();
+    lines
+        .lines()
+        .for_each(|line| assert_kept(WITNESS, &serde_json::from_str(line).unwrap()));
+    let texts: Vec<_> = std::fs::read_dir(&issues)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(texts.len(), lines.lines().count());
     for text in texts {
         let text = std::fs::read_to_string(text).unwrap();
-        assert!(text.starts_with("# ") && text.contains("sobench mask --replay"), "{text}");
+        assert!(
+            text.starts_with("# ") && text.contains("sobench mask --replay"),
+            "{text}"
+        );
     }
 
     let replayed = sobench(&["mask", "--replay", &witnesses]);
     assert_eq!(replayed.code, 0, "{}{}", replayed.stdout, replayed.stderr);
-    assert!(replayed.stdout.contains(" hold, 0 gone, 0 unknown"), "{}", replayed.stdout);
+    assert!(
+        replayed.stdout.contains(" hold, 0 gone, 0 unknown"),
+        "{}",
+        replayed.stdout
+    );
 }
 
 #[test]
 fn a_witness_that_does_not_hold_is_gone_and_one_of_a_lost_constraint_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("witnesses.jsonl");
-    let ran = prove("^string-length$", "0", &["--witnesses", path.to_str().unwrap(), "--engine", "xgrammar"]);
+    let ran = prove(
+        "^string-length$",
+        "0",
+        &[
+            "--witnesses",
+            path.to_str().unwrap(),
+            "--engine",
+            "xgrammar",
+        ],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let lines = std::fs::read_to_string(&path).unwrap();
-    let loose = lines.lines().find(|line| line.contains("\"proof\":\"P3\"")).expect("xgrammar is too loose there");
+    let loose = lines
+        .lines()
+        .find(|line| line.contains("\"proof\":\"P3\""))
+        .expect("xgrammar is too loose there");
     let mut gone: Value = serde_json::from_str(loose).unwrap();
     gone["engine"] = "guidance".into();
     let mut unknown = gone.clone();
     unknown["constraint"] = serde_json::json!({"regex": "("});
     std::fs::write(&path, format!("{loose}\n\n{gone}\n{unknown}\n")).unwrap();
-    let ran = sobench(&["mask", "--replay", path.to_str().unwrap(), "--format", "json"]);
+    let ran = sobench(&[
+        "mask",
+        "--replay",
+        path.to_str().unwrap(),
+        "--format",
+        "json",
+    ]);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     let replayed: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let standings: Vec<&str> =
-        replayed["witnesses"].as_array().unwrap().iter().map(|it| it["standing"].as_str().unwrap()).collect();
+    let standings: Vec<&str> = replayed["witnesses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["standing"].as_str().unwrap())
+        .collect();
     assert_eq!(standings, ["holds", "gone", "unknown"], "{replayed}");
 }
 
@@ -118,7 +198,11 @@ fn the_same_seed_proves_the_same_and_a_run_goes_on_where_it_ended() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let filter = "^(integer|enum-of-values|order-of-members|regex-classes|grammar-brackets-ebnf)$";
     let run = |name: &str, seed: &str, extra: &[&str]| {
-        let ran = prove(filter, seed, &[&["--json", &path(name)][..], extra].concat());
+        let ran = prove(
+            filter,
+            seed,
+            &[&["--json", &path(name)][..], extra].concat(),
+        );
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         lasting(Path::new(&path(name)))
     };
@@ -126,15 +210,34 @@ fn the_same_seed_proves_the_same_and_a_run_goes_on_where_it_ended() {
     let first = run("a", "3", &["--jobs", "1", "--rows", &rows]);
     assert_eq!(first, run("b", "3", &["--jobs", "2"]));
     assert_ne!(first["engines"], run("c", "4", &[])["engines"]);
-    let kept: Vec<String> = std::fs::read_to_string(&rows).unwrap().lines().map(str::to_owned).collect();
-    assert_eq!(kept.len(), 11, "a header, and a row for each of five entries and two engines");
+    let kept: Vec<String> = std::fs::read_to_string(&rows)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(
+        kept.len(),
+        11,
+        "a header, and a row for each of five entries and two engines"
+    );
     std::fs::write(&rows, kept[..5].join("\n") + "\n").unwrap();
-    assert_eq!(first, run("d", "3", &["--jobs", "1", "--rows", &rows, "--resume"]));
+    assert_eq!(
+        first,
+        run("d", "3", &["--jobs", "1", "--rows", &rows, "--resume"])
+    );
     assert_eq!(std::fs::read_to_string(&rows).unwrap().lines().count(), 11);
     // What an earlier run decided took a time that this one does not know.
     let report = json(Path::new(&path("d")));
-    assert_eq!((&report["resumed_entries"], &report["decisions_per_s"]), (&2.into(), &Value::Null));
-    assert!(json(Path::new(&path("a")))["decisions_per_s"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        (&report["resumed_entries"], &report["decisions_per_s"]),
+        (&2.into(), &Value::Null)
+    );
+    assert!(
+        json(Path::new(&path("a")))["decisions_per_s"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
 }
 
 #[test]
@@ -154,23 +257,51 @@ fn shards_of_a_proof_are_merged_and_say_what_one_run_says() {
     let merged = sobench(&["merge", &path("2"), &path("1"), "--output", &path("merged")]);
     assert_eq!(merged.code, 0, "{}", merged.stderr);
     assert!(merged.stderr.contains("--resume"), "{}", merged.stderr);
-    let resumed = run(&["--rows", &path("merged"), "--resume", "--json", &path("merged.json")]);
-    assert!(resumed.stdout.contains("3 entries were proved before"), "{}", resumed.stdout);
-    assert_eq!(lasting(Path::new(&path("merged.json"))), lasting(Path::new(&path("whole.json"))));
+    let resumed = run(&[
+        "--rows",
+        &path("merged"),
+        "--resume",
+        "--json",
+        &path("merged.json"),
+    ]);
+    assert!(
+        resumed.stdout.contains("3 entries were proved before"),
+        "{}",
+        resumed.stdout
+    );
+    assert_eq!(
+        lasting(Path::new(&path("merged.json"))),
+        lasting(Path::new(&path("whole.json")))
+    );
 }
 
 #[test]
 fn what_is_declared_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
-    let ran = prove("^(order-of-members|open-object)$", "0", &["--json", path.to_str().unwrap()]);
+    let ran = prove(
+        "^(order-of-members|open-object)$",
+        "0",
+        &["--json", path.to_str().unwrap()],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let report = json(&path);
-    for (engine, departure) in [(0, "member order"), (1, "member order"), (1, "additional properties")] {
+    for (engine, departure) in [
+        (0, "member order"),
+        (1, "member order"),
+        (1, "additional properties"),
+    ] {
         let declared = &report["engines"][engine]["declared_schemas"];
-        assert!(declared[departure].as_u64().unwrap_or(0) > 0, "{departure}: {declared}");
+        assert!(
+            declared[departure].as_u64().unwrap_or(0) > 0,
+            "{departure}: {declared}"
+        );
     }
-    assert!(ran.stdout.contains("any_order"), "the report says where that is declared:\n{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("any_order"),
+        "the report says where that is declared:\n{}",
+        ran.stdout
+    );
 }
 
 #[test]
@@ -180,18 +311,38 @@ fn what_makes_no_sense_is_refused() {
     let empty = folder.path().join("empty.jsonl");
     std::fs::write(&empty, "{\"a\":1}\n").unwrap();
     for (flags, code, words) in [
-        (&["--prove", "--engine", "auto"][..], 2, "auto has no masks of its own"),
-        (&["--prove", "--html", "x.html"], 2, "proofs have no such report: --html"),
+        (
+            &["--prove", "--engine", "auto"][..],
+            2,
+            "auto has no masks of its own",
+        ),
+        (
+            &["--prove", "--html", "x.html"],
+            2,
+            "proofs have no such report: --html",
+        ),
         (&["--prove", "--format", "csv"], 2, "--format csv"),
-        (&["--prove", "--witnesses", "/nonexist/w"], 3, "cannot write"),
+        (
+            &["--prove", "--witnesses", "/nonexist/w"],
+            3,
+            "cannot write",
+        ),
         (&["--witnesses", "w"], 2, "--prove"),
         (&["--seed", "1"], 2, "--seed has nothing to draw: 1"),
         (&["--replay", missing], 2, missing),
         (&["--replay", empty.to_str().unwrap()], 2, "is no witness"),
-        (&["--replay", missing, "--witnesses", "w"], 2, "cannot be used with '--witnesses <PATH>'"),
+        (
+            &["--replay", missing, "--witnesses", "w"],
+            2,
+            "cannot be used with '--witnesses <PATH>'",
+        ),
     ] {
         let ran = sobench(&[&["mask"], flags].concat());
         assert_eq!(ran.code, code, "{flags:?}: {}", ran.stderr);
-        assert!(ran.stderr.contains(words), "{words:?} is not in:\n{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(words),
+            "{words:?} is not in:\n{}",
+            ran.stderr
+        );
     }
 }

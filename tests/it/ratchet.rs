@@ -1,5 +1,6 @@
-//! Holds the outcomes of every engine on a small corpus of traps to a baseline: none may get worse, and one that gets better is
-//! written down. The corpus is `fixtures/mask/traps.jsonl`, the baseline `fixtures/baselines/mask-outcomes.csv`.
+//! Holds the outcomes of every engine on a small corpus of traps to a baseline: none may get worse,
+//! and one that gets better is written down. The corpus is `fixtures/mask/traps.jsonl`, the
+//! baseline `fixtures/baselines/mask-outcomes.csv`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,12 +11,14 @@ use sobench_testkit::in_package;
 
 use crate::support::sobench;
 
-/// Entry and engine, and the outcomes of its instances in order; of a schema that was declined or stopped the one outcome.
+/// Entry and engine, and the outcomes of its instances in order; of a schema that was declined or
+/// stopped the one outcome.
 type Outcomes = BTreeMap<(String, String), Vec<String>>;
 
 const BASELINE: &str = "fixtures/baselines/mask-outcomes.csv";
 
-/// Set to write the baseline anew from what is measured; the difference is then for a person to look at.
+/// Set to write the baseline anew from what is measured; the difference is then for a person to
+/// look at.
 const UPDATE: &str = "UPDATE_BASELINES";
 
 #[test]
@@ -28,10 +31,25 @@ fn no_engine_gets_worse_on_the_traps() {
     let baseline = read(&std::fs::read_to_string(&path).unwrap());
     let mut differences = String::new();
     for (key, was) in &baseline {
-        let now = measured.get(key).cloned().unwrap_or_else(|| vec!["missing".to_owned()]);
+        let now = measured
+            .get(key)
+            .cloned()
+            .unwrap_or_else(|| vec!["missing".to_owned()]);
         if now != *was {
-            let verdict = if is_worse(was, &now) { "WORSE" } else { "better" };
-            writeln!(differences, "{verdict}: {} under {}: {} -> {}", key.0, key.1, was.join(" "), now.join(" ")).unwrap();
+            let verdict = if is_worse(was, &now) {
+                "WORSE"
+            } else {
+                "better"
+            };
+            writeln!(
+                differences,
+                "{verdict}: {} under {}: {} -> {}",
+                key.0,
+                key.1,
+                was.join(" "),
+                now.join(" ")
+            )
+            .unwrap();
         }
     }
     for key in measured.keys().filter(|key| !baseline.contains_key(*key)) {
@@ -43,22 +61,42 @@ fn no_engine_gets_worse_on_the_traps() {
     );
 }
 
-/// Whether any instance got worse; where one of the two is a schema's outcome, the worst of each decides.
+/// Whether any instance got worse; where one of the two is a schema's outcome, the worst of each
+/// decides.
 fn is_worse(was: &[String], now: &[String]) -> bool {
     let worst = |names: &[String]| names.iter().map(|name| badness(name)).max();
     match was.len() == now.len() {
-        true => was.iter().zip(now).any(|(was, now)| badness(now) > badness(was)),
+        true => was
+            .iter()
+            .zip(now)
+            .any(|(was, now)| badness(now) > badness(was)),
         false => worst(now) > worst(was),
     }
 }
 
 #[test]
 fn accepting_what_is_invalid_is_the_worst() {
-    let ordered = ["pass", "rejects_valid", "declined_unsupported", "timeout", "crash", "accepts_invalid", "missing"];
-    assert!(ordered.is_sorted_by_key(|name| badness(name)), "{:?}", ordered.map(badness));
+    let ordered = [
+        "pass",
+        "rejects_valid",
+        "declined_unsupported",
+        "timeout",
+        "crash",
+        "accepts_invalid",
+        "missing",
+    ];
+    assert!(
+        ordered.is_sorted_by_key(|name| badness(name)),
+        "{:?}",
+        ordered.map(badness)
+    );
     let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     for (was, now, worse) in [
-        ("accepts_invalid pass", "accepts_invalid rejects_valid", true),
+        (
+            "accepts_invalid pass",
+            "accepts_invalid rejects_valid",
+            true,
+        ),
         ("accepts_invalid pass", "pass pass", false),
         ("declined_unsupported", "pass rejects_valid", false),
         ("pass rejects_valid", "declined_unsupported", true),
@@ -70,25 +108,58 @@ fn accepting_what_is_invalid_is_the_worst() {
 
 /// Place in the order of outcomes, best first; what nobody knows is worse than all.
 fn badness(outcome: &str) -> usize {
-    SchemaOutcome::ALL.iter().position(|known| known.name() == outcome).unwrap_or(SchemaOutcome::ALL.len())
+    SchemaOutcome::ALL
+        .iter()
+        .position(|known| known.name() == outcome)
+        .unwrap_or(SchemaOutcome::ALL.len())
 }
 
 fn measured() -> Outcomes {
     let folder = tempfile::tempdir().unwrap();
     let rows = folder.path().join("rows.jsonl");
-    let corpus = format!("custom:{}", in_package("fixtures/mask/traps.jsonl").display());
-    let flags = ["mask", "--corpus", &corpus, "--engine", "guidance,xgrammar,outlines", "--spelling", "maskbench"];
+    let corpus = format!(
+        "custom:{}",
+        in_package("fixtures/mask/traps.jsonl").display()
+    );
+    let flags = [
+        "mask",
+        "--corpus",
+        &corpus,
+        "--engine",
+        "guidance,xgrammar,outlines",
+        "--spelling",
+        "maskbench",
+    ];
     let ran = sobench(
-        &[&flags[..], &["--rows", rows.to_str().unwrap(), "--batch", "1", "--timeout", "300", "--disable-tqdm"]].concat(),
+        &[
+            &flags[..],
+            &[
+                "--rows",
+                rows.to_str().unwrap(),
+                "--batch",
+                "1",
+                "--timeout",
+                "300",
+                "--disable-tqdm",
+            ],
+        ]
+        .concat(),
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let rows = std::fs::read_to_string(rows).unwrap();
     let outcome = |line: &str| {
         let row: Row = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let outcomes = if row.declined.is_some() || row.stopped.is_some() {
-            vec![SchemaOutcome::of(&row, Spelling::Maskbench, &[Spelling::Maskbench]).name().to_owned()]
+            vec![
+                SchemaOutcome::of(&row, Spelling::Maskbench, &[Spelling::Maskbench])
+                    .name()
+                    .to_owned(),
+            ]
         } else {
-            row.instances.iter().map(|instance| InstanceClass::of(&instance.outcome).name().to_owned()).collect()
+            row.instances
+                .iter()
+                .map(|instance| InstanceClass::of(&instance.outcome).name().to_owned())
+                .collect()
         };
         ((row.entry, row.engine.name().to_owned()), outcomes)
     };
@@ -109,5 +180,8 @@ fn read(text: &str) -> Outcomes {
         let key = (cells.next()?, cells.next()?);
         Some((key, cells.next()?.split(' ').map(str::to_owned).collect()))
     };
-    text.lines().skip(1).map(|line| cells(line).unwrap_or_else(|| panic!("not entry,engine,outcomes: {line}"))).collect()
+    text.lines()
+        .skip(1)
+        .map(|line| cells(line).unwrap_or_else(|| panic!("not entry,engine,outcomes: {line}")))
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! The pages of `docs/reference`, made from what the program itself goes by: its parser, its table of exit codes, the contracts of its files.
-//! `UPDATE_REFERENCE=1` writes them anew.
+//! The pages of `docs/reference`, made from what the program itself goes by: its parser, its table
+//! of exit codes, the contracts of its files. `UPDATE_REFERENCE=1` writes them anew.
 
 mod flags;
 mod formats;
@@ -10,7 +10,8 @@ use sobench_core::exit_codes;
 use sobench_testkit::in_package;
 
 /// What every page says of itself.
-const MADE: &str = "<!-- Made by `UPDATE_REFERENCE=1 cargo test --test it reference::`. Do not edit. -->\n";
+const MADE: &str =
+    "<!-- Made by `UPDATE_REFERENCE=1 cargo test --test it reference::`. Do not edit. -->\n";
 
 /// Holds a page to what it would be today, or writes it.
 #[track_caller]
@@ -23,8 +24,14 @@ fn check(name: &str, title: &str, body: &str) {
         return;
     }
     let there = fs::read_to_string(&path).unwrap_or_default();
-    let stale = there.lines().zip(page.lines()).find(|(there, page)| there != page);
-    assert!(there == page, "docs/reference/{name} is stale ({stale:?}): UPDATE_REFERENCE=1 cargo test --test it reference::");
+    let stale = there
+        .lines()
+        .zip(page.lines())
+        .find(|(there, page)| there != page);
+    assert!(
+        there == page,
+        "docs/reference/{name} is stale ({stale:?}): UPDATE_REFERENCE=1 cargo test --test it reference::"
+    );
 }
 
 /// A table of Markdown; what would end a cell or a line is made harmless.
@@ -33,7 +40,10 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut table = row(head.iter().map(|it| (*it).to_owned()).collect());
     table.push_str(&format!("|{}\n", "---|".repeat(head.len())));
-    table.extend(rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
+    table.extend(
+        rows.iter()
+            .map(|cells| row(cells.iter().map(cell).collect())),
+    );
     table
 }
 
@@ -45,11 +55,16 @@ fn the_flags_are_those_of_the_parser() {
 #[test]
 fn the_exit_codes_are_those_of_the_program() {
     let row = |it: &exit_codes::Meaning| {
-        let command = it.command.map_or_else(|| "every".to_owned(), |name| format!("`{name}`"));
+        let command = it
+            .command
+            .map_or_else(|| "every".to_owned(), |name| format!("`{name}`"));
         vec![it.code.to_string(), command, it.means.to_owned()]
     };
     let rows: Vec<Vec<String>> = exit_codes::TABLE.iter().map(row).collect();
-    let body = format!("`bench` is a run, also where no command was typed.\n\n{}", table(&["code", "command", "means"], &rows));
+    let body = format!(
+        "`bench` is a run, also where no command was typed.\n\n{}",
+        table(&["code", "command", "means"], &rows)
+    );
     check("exit-codes.md", "Exit codes", &body);
 }
 

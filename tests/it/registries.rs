@@ -1,5 +1,5 @@
-//! What lists the kinds of a registry by hand names all of them: enums of the published contracts (`schemas/contracts`), and the
-//! tables of the documentation.
+//! What lists the kinds of a registry by hand names all of them: enums of the published contracts
+//! (`schemas/contracts`), and the tables of the documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -63,57 +63,205 @@ impl Registry {
 }
 
 fn written<T: Serialize>(all: impl IntoIterator<Item = T>) -> BTreeSet<String> {
-    all.into_iter().map(|one| serde_json::to_value(one).unwrap().as_str().unwrap().to_owned()).collect()
+    all.into_iter()
+        .map(|one| {
+            serde_json::to_value(one)
+                .unwrap()
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
 }
 
 /// Where contracts list the names of a registry.
 const LISTED: [(Registry, &str, &str); 35] = [
-    (Registry::Product, "preflight-features", "/properties/servers/items/properties/server/properties/product"),
-    (Registry::Product, "preflight", "/properties/server/properties/product"),
-    (Registry::Product, "result", "/$defs/enforcement/properties/server/oneOf/1/properties/product"),
-    (Registry::Product, "run-log", "/$defs/enforcement/properties/server/oneOf/1/properties/product"),
+    (
+        Registry::Product,
+        "preflight-features",
+        "/properties/servers/items/properties/server/properties/product",
+    ),
+    (
+        Registry::Product,
+        "preflight",
+        "/properties/server/properties/product",
+    ),
+    (
+        Registry::Product,
+        "result",
+        "/$defs/enforcement/properties/server/oneOf/1/properties/product",
+    ),
+    (
+        Registry::Product,
+        "run-log",
+        "/$defs/enforcement/properties/server/oneOf/1/properties/product",
+    ),
     (Registry::Engine, "mask-row", "/$defs/engine"),
     (Registry::Engine, "mask", "/$defs/engine"),
-    (Registry::Engine, "proof", "/properties/engines/items/properties/engine"),
-    (Registry::Engine, "proof", "/properties/clusters/items/properties/engine"),
-    (Registry::Engine, "proof", "/properties/declared/items/properties/engine"),
-    (Registry::Engine, "proof", "/$defs/witness/properties/engine"),
-    (Registry::Engine, "proof", "/$defs/witness/properties/finding/properties/other"),
+    (
+        Registry::Engine,
+        "proof",
+        "/properties/engines/items/properties/engine",
+    ),
+    (
+        Registry::Engine,
+        "proof",
+        "/properties/clusters/items/properties/engine",
+    ),
+    (
+        Registry::Engine,
+        "proof",
+        "/properties/declared/items/properties/engine",
+    ),
+    (
+        Registry::Engine,
+        "proof",
+        "/$defs/witness/properties/engine",
+    ),
+    (
+        Registry::Engine,
+        "proof",
+        "/$defs/witness/properties/finding/properties/other",
+    ),
     (Registry::Engine, "witness", "/properties/engine"),
-    (Registry::Engine, "witness", "/properties/finding/properties/other"),
-    (Registry::Departure, "proof", "/$defs/witness/properties/finding/properties/cause"),
-    (Registry::Departure, "witness", "/properties/finding/properties/cause"),
-    (Registry::Proof, "proof", "/properties/engines/items/properties/wrong_schemas_by_proof/propertyNames"),
-    (Registry::Proof, "proof", "/properties/engines/items/properties/counts/propertyNames"),
-    (Registry::Proof, "proof", "/properties/engines/items/properties/errors_per_million_by_proof/propertyNames"),
-    (Registry::Proof, "proof", "/properties/clusters/items/properties/proof"),
-    (Registry::Proof, "proof", "/$defs/witness/properties/finding/properties/proof"),
-    (Registry::Proof, "witness", "/properties/finding/properties/proof"),
-    (Registry::Corpus, "mask", "/properties/about/properties/corpora/items/properties/kind"),
+    (
+        Registry::Engine,
+        "witness",
+        "/properties/finding/properties/other",
+    ),
+    (
+        Registry::Departure,
+        "proof",
+        "/$defs/witness/properties/finding/properties/cause",
+    ),
+    (
+        Registry::Departure,
+        "witness",
+        "/properties/finding/properties/cause",
+    ),
+    (
+        Registry::Proof,
+        "proof",
+        "/properties/engines/items/properties/wrong_schemas_by_proof/propertyNames",
+    ),
+    (
+        Registry::Proof,
+        "proof",
+        "/properties/engines/items/properties/counts/propertyNames",
+    ),
+    (
+        Registry::Proof,
+        "proof",
+        "/properties/engines/items/properties/errors_per_million_by_proof/propertyNames",
+    ),
+    (
+        Registry::Proof,
+        "proof",
+        "/properties/clusters/items/properties/proof",
+    ),
+    (
+        Registry::Proof,
+        "proof",
+        "/$defs/witness/properties/finding/properties/proof",
+    ),
+    (
+        Registry::Proof,
+        "witness",
+        "/properties/finding/properties/proof",
+    ),
+    (
+        Registry::Corpus,
+        "mask",
+        "/properties/about/properties/corpora/items/properties/kind",
+    ),
     (Registry::Constraint, "preflight", "/$defs/kind"),
-    (Registry::Constraint, "result", "/$defs/enforcement/properties/findings/items/properties/kind"),
-    (Registry::Constraint, "run-log", "/$defs/enforcement/properties/findings/items/properties/kind"),
-    (Registry::Notation, "dataset-row", "/properties/grammar/oneOf/1/properties/dialect"),
-    (Registry::Notation, "failures", "/$defs/constraint/properties/grammar/properties/dialect"),
+    (
+        Registry::Constraint,
+        "result",
+        "/$defs/enforcement/properties/findings/items/properties/kind",
+    ),
+    (
+        Registry::Constraint,
+        "run-log",
+        "/$defs/enforcement/properties/findings/items/properties/kind",
+    ),
+    (
+        Registry::Notation,
+        "dataset-row",
+        "/properties/grammar/oneOf/1/properties/dialect",
+    ),
+    (
+        Registry::Notation,
+        "failures",
+        "/$defs/constraint/properties/grammar/properties/dialect",
+    ),
     (Registry::Notation, "preflight", "/$defs/notation"),
-    (Registry::Notation, "result", "/properties/sobench/properties/dataset/properties/grammar_converted_from"),
-    (Registry::Notation, "run-log", "/$defs/record/properties/dataset/properties/grammar_converted_from"),
-    (Registry::Notation, "run-log", "/$defs/constraint/properties/grammar/properties/dialect"),
-    (Registry::Notation, "verdict-triple", "/properties/constraint/properties/grammar/properties/dialect"),
+    (
+        Registry::Notation,
+        "result",
+        "/properties/sobench/properties/dataset/properties/grammar_converted_from",
+    ),
+    (
+        Registry::Notation,
+        "run-log",
+        "/$defs/record/properties/dataset/properties/grammar_converted_from",
+    ),
+    (
+        Registry::Notation,
+        "run-log",
+        "/$defs/constraint/properties/grammar/properties/dialect",
+    ),
+    (
+        Registry::Notation,
+        "verdict-triple",
+        "/properties/constraint/properties/grammar/properties/dialect",
+    ),
     (Registry::Class, "preflight", "/$defs/class"),
-    (Registry::Class, "result", "/$defs/enforcement/properties/findings/items/properties/class"),
-    (Registry::Class, "run-log", "/$defs/enforcement/properties/findings/items/properties/class"),
+    (
+        Registry::Class,
+        "result",
+        "/$defs/enforcement/properties/findings/items/properties/class",
+    ),
+    (
+        Registry::Class,
+        "run-log",
+        "/$defs/enforcement/properties/findings/items/properties/class",
+    ),
 ];
 
 /// Enums that share names with a registry and list something else.
 const OTHERS: [(&str, &str, &str); 7] = [
     ("failures", "/properties/failing_as", "reasons of a verdict"),
-    ("preflight-features", "/$defs/verdict", "verdicts on a keyword"),
-    ("result", "/$defs/enforcement/properties/state", "what a preflight came to"),
-    ("result", "/$defs/verdict/properties/reason/properties/reason", "reasons of a verdict"),
-    ("run-log", "/properties/judged/properties/reason/properties/reason", "reasons of a verdict"),
-    ("run-log", "/$defs/enforcement/properties/state", "what a preflight came to"),
-    ("verdict-triple", "/properties/reason", "reasons of a verdict"),
+    (
+        "preflight-features",
+        "/$defs/verdict",
+        "verdicts on a keyword",
+    ),
+    (
+        "result",
+        "/$defs/enforcement/properties/state",
+        "what a preflight came to",
+    ),
+    (
+        "result",
+        "/$defs/verdict/properties/reason/properties/reason",
+        "reasons of a verdict",
+    ),
+    (
+        "run-log",
+        "/properties/judged/properties/reason/properties/reason",
+        "reasons of a verdict",
+    ),
+    (
+        "run-log",
+        "/$defs/enforcement/properties/state",
+        "what a preflight came to",
+    ),
+    (
+        "verdict-triple",
+        "/properties/reason",
+        "reasons of a verdict",
+    ),
 ];
 
 /// Every enum of the contracts, by file and JSON pointer.
@@ -122,7 +270,13 @@ fn enums() -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap().trim_end_matches(".schema.json").to_owned();
+        let name = path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .trim_end_matches(".schema.json")
+            .to_owned();
         let contract: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         walk(&contract, "", &mut |pointer, names| {
             found.insert((name.clone(), pointer), names);
@@ -131,17 +285,30 @@ fn enums() -> BTreeMap<(String, String), BTreeSet<String>> {
     found
 }
 
-/// Calls `found` with the pointer and the texts of each enum; other values of it (`null`) are left out.
+/// Calls `found` with the pointer and the texts of each enum; other values of it (`null`) are left
+/// out.
 fn walk(value: &Value, pointer: &str, found: &mut impl FnMut(String, BTreeSet<String>)) {
     match value {
         Value::Object(members) => {
             if let Some(Value::Array(values)) = members.get("enum") {
-                found(pointer.to_owned(), values.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+                found(
+                    pointer.to_owned(),
+                    values
+                        .iter()
+                        .filter_map(Value::as_str)
+                        .map(str::to_owned)
+                        .collect(),
+                );
             }
-            members.iter().for_each(|(name, value)| walk(value, &format!("{pointer}/{name}"), found));
+            members
+                .iter()
+                .for_each(|(name, value)| walk(value, &format!("{pointer}/{name}"), found));
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, value)| walk(value, &format!("{pointer}/{index}"), found));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| walk(value, &format!("{pointer}/{index}"), found));
         }
         _ => {}
     }
@@ -153,22 +320,31 @@ fn enums_of_contracts_hold_the_names_of_their_registry() {
     let mut wrong = Vec::new();
     for (registry, file, pointer) in LISTED {
         let Some(listed) = enums.get(&(file.to_owned(), pointer.to_owned())) else {
-            wrong.push(format!("{file} has no enum at {pointer}: take the line out of LISTED"));
+            wrong.push(format!(
+                "{file} has no enum at {pointer}: take the line out of LISTED"
+            ));
             continue;
         };
         let names = registry.names();
-        let missing: Vec<_> = names.difference(listed).filter(|name| !is_left_out(pointer, name)).collect();
+        let missing: Vec<_> = names
+            .difference(listed)
+            .filter(|name| !is_left_out(pointer, name))
+            .collect();
         let stray: Vec<_> = listed.difference(&names).collect();
         if !missing.is_empty() || !stray.is_empty() {
-            wrong.push(format!("{file}{pointer}: {registry:?} lacks {missing:?}, has {stray:?} too much"));
+            wrong.push(format!(
+                "{file}{pointer}: {registry:?} lacks {missing:?}, has {stray:?} too much"
+            ));
         }
     }
     assert!(wrong.is_empty(), "schemas/contracts:\n{}", wrong.join("\n"));
 }
 
-/// The causes of an error are found by writing a text in another way, or by its members; three departures cannot be found so.
+/// The causes of an error are found by writing a text in another way, or by its members; three
+/// departures cannot be found so.
 fn is_left_out(pointer: &str, name: &str) -> bool {
-    pointer.ends_with("/cause") && ["canonical_tokens", "unlisted_keyword", "references"].contains(&name)
+    pointer.ends_with("/cause")
+        && ["canonical_tokens", "unlisted_keyword", "references"].contains(&name)
 }
 
 #[test]
@@ -182,30 +358,60 @@ fn enums_that_look_like_a_registry_are_held_to_it() {
     let mut unknown = Vec::new();
     for ((file, pointer), listed) in &enums {
         let shared = |registry: &Registry| registry.names().intersection(listed).count();
-        let like = Registry::ALL.into_iter().max_by_key(shared).filter(|registry| shared(registry) >= 2);
-        if let Some(registry) = like.filter(|_| !known.contains(&(file.as_str(), pointer.as_str()))) {
+        let like = Registry::ALL
+            .into_iter()
+            .max_by_key(shared)
+            .filter(|registry| shared(registry) >= 2);
+        if let Some(registry) = like.filter(|_| !known.contains(&(file.as_str(), pointer.as_str())))
+        {
             unknown.push(format!("(Registry::{registry:?}, {file:?}, {pointer:?}),"));
         }
     }
-    assert!(unknown.is_empty(), "enums that share names with a registry: add them to LISTED or OTHERS\n{}", unknown.join("\n"));
-    let gone = OTHERS.into_iter().filter(|(file, pointer, _)| !enums.contains_key(&((*file).to_owned(), (*pointer).to_owned())));
+    assert!(
+        unknown.is_empty(),
+        "enums that share names with a registry: add them to LISTED or OTHERS\n{}",
+        unknown.join("\n")
+    );
+    let gone = OTHERS.into_iter().filter(|(file, pointer, _)| {
+        !enums.contains_key(&((*file).to_owned(), (*pointer).to_owned()))
+    });
     assert_eq!(gone.collect::<Vec<_>>(), [], "no such enums");
 }
 
 /// The first cells of a page's tables, each with the names that it has in backticks.
 fn rows(page: &str) -> BTreeSet<String> {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page)).unwrap();
-    let first_cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
-    first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>()).collect()
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("docs")
+            .join(page),
+    )
+    .unwrap();
+    let first_cells = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    first_cells
+        .flat_map(|cell| {
+            cell.split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 #[test]
 fn tables_of_the_documentation_have_a_row_for_each_kind() {
-    for (page, registry) in
-        [("servers.md", Registry::Backend), ("servers.md", Registry::Dialect), ("engines.md", Registry::Engine)]
-    {
+    for (page, registry) in [
+        ("servers.md", Registry::Backend),
+        ("servers.md", Registry::Dialect),
+        ("engines.md", Registry::Engine),
+    ] {
         let (names, rows) = (registry.names(), rows(page));
         let missing: Vec<_> = names.difference(&rows).collect();
-        assert!(missing.is_empty(), "docs/{page} has no row for {registry:?} {missing:?}");
+        assert!(
+            missing.is_empty(),
+            "docs/{page} has no row for {registry:?} {missing:?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The run log: the report can be made from it again, to the byte; nothing is lost by a kill, by a signal or by a full disk; and it
-//! holds no secret.
+//! The run log: the report can be made from it again, to the byte; nothing is lost by a kill, by a
+//! signal or by a full disk; and it holds no secret.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,10 @@ pub(crate) fn check_lines(path: &Path) {
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     for line in std::fs::read_to_string(path).unwrap().lines() {
         let value: Value = serde_json::from_str(line).unwrap();
-        let errors: Vec<String> = validator.iter_errors(&value).map(|it| format!("{}: {it}", it.instance_path())).collect();
+        let errors: Vec<String> = validator
+            .iter_errors(&value)
+            .map(|it| format!("{}: {it}", it.instance_path()))
+            .collect();
         assert!(errors.is_empty(), "{}\n{line}", errors.join("\n"));
     }
 }
@@ -31,11 +34,22 @@ pub(crate) fn check_lines(path: &Path) {
 fn logged(arguments: &[&str]) -> (tempfile::TempDir, PathBuf, Ran) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
-    let mut all = vec!["--disable-tqdm", "--save-result", "--result-dir", &path, "--result-filename", "run.json"];
+    let mut all = vec![
+        "--disable-tqdm",
+        "--save-result",
+        "--result-dir",
+        &path,
+        "--result-filename",
+        "run.json",
+    ];
     all.extend_from_slice(arguments);
     let ran = sobench(&all);
     let log = folder.path().join("run.jsonl");
-    assert!(ran.stderr.contains(&format!("run log: {}", log.display())), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains(&format!("run log: {}", log.display())),
+        "{}",
+        ran.stderr
+    );
     (folder, log, ran)
 }
 
@@ -45,10 +59,22 @@ fn report(log: &Path, format: &str) -> Ran {
 
 #[test]
 fn a_finished_run_is_reported_again_to_the_byte() {
-    let faults = ["extra-text@0.3", "error-500@0.1", "truncate@0.1"].map(|fault| Fault::parse(fault).unwrap());
-    let faulty = EmbeddedServer::start(EmbeddedOptions { faults: faults.to_vec(), ..EmbeddedOptions::default() }).unwrap();
+    let faults = ["extra-text@0.3", "error-500@0.1", "truncate@0.1"]
+        .map(|fault| Fault::parse(fault).unwrap());
+    let faulty = EmbeddedServer::start(EmbeddedOptions {
+        faults: faults.to_vec(),
+        ..EmbeddedOptions::default()
+    })
+    .unwrap();
     let url = faulty.base_url();
-    let ramp = ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "50", "--ramp-up-end-rps", "200"];
+    let ramp = [
+        "--ramp-up-strategy",
+        "linear",
+        "--ramp-up-start-rps",
+        "50",
+        "--ramp-up-end-rps",
+        "200",
+    ];
     for arguments in [
         &["--num-prompts", "30"][..],
         &[
@@ -62,11 +88,58 @@ fn a_finished_run_is_reported_again_to_the_byte() {
             "--metadata",
             "a=b",
         ],
-        &["--num-prompts", "30", "--no-guided-decoding", "--max-concurrency", "4", "--metric-percentiles", "50,99.9"],
-        &[&["--num-prompts", "20", "--cold-schema-every", "3", "--temperature", "0.1"][..], &ramp].concat(),
-        &["--dataset", "grammar", "--duration", "0.2", "--max-concurrency", "4", "--output-len", "4", "--num-warmups", "2"],
-        &["--base-url", url, "--num-prompts", "60", "--skip-preflight", "--max-concurrency", "8", "--save-detailed"],
-        &["--base-url", url, "--num-prompts", "60", "--skip-preflight", "--max-concurrency", "8"],
+        &[
+            "--num-prompts",
+            "30",
+            "--no-guided-decoding",
+            "--max-concurrency",
+            "4",
+            "--metric-percentiles",
+            "50,99.9",
+        ],
+        &[
+            &[
+                "--num-prompts",
+                "20",
+                "--cold-schema-every",
+                "3",
+                "--temperature",
+                "0.1",
+            ][..],
+            &ramp,
+        ]
+        .concat(),
+        &[
+            "--dataset",
+            "grammar",
+            "--duration",
+            "0.2",
+            "--max-concurrency",
+            "4",
+            "--output-len",
+            "4",
+            "--num-warmups",
+            "2",
+        ],
+        &[
+            "--base-url",
+            url,
+            "--num-prompts",
+            "60",
+            "--skip-preflight",
+            "--max-concurrency",
+            "8",
+            "--save-detailed",
+        ],
+        &[
+            "--base-url",
+            url,
+            "--num-prompts",
+            "60",
+            "--skip-preflight",
+            "--max-concurrency",
+            "8",
+        ],
     ] {
         let (folder, log, ran) = logged(arguments);
         assert_eq!(ran.code, 0, "{arguments:?}\n{}", ran.stderr);
@@ -78,35 +151,65 @@ fn a_finished_run_is_reported_again_to_the_byte() {
         let value: Value = serde_json::from_str(&saved).unwrap();
         assert_eq!(check_result(&value), Ok(()), "{arguments:?}");
         let has_failures = !value["sobench"]["failures"].as_array().unwrap().is_empty();
-        assert!(has_failures || !arguments.contains(&"--base-url"), "the planted faults show");
+        assert!(
+            has_failures || !arguments.contains(&"--base-url"),
+            "the planted faults show"
+        );
     }
 }
 
 #[test]
 fn examples_of_wrong_answers_are_read_back_from_the_file() {
     let faults = vec![Fault::parse("extra-text").unwrap()];
-    let faulty = EmbeddedServer::start(EmbeddedOptions { faults, ..EmbeddedOptions::default() }).unwrap();
-    let (folder, _, _) = logged(&["--base-url", faulty.base_url(), "--num-prompts", "8", "--skip-preflight"]);
+    let faulty = EmbeddedServer::start(EmbeddedOptions {
+        faults,
+        ..EmbeddedOptions::default()
+    })
+    .unwrap();
+    let (folder, _, _) = logged(&[
+        "--base-url",
+        faulty.base_url(),
+        "--num-prompts",
+        "8",
+        "--skip-preflight",
+    ]);
     let saved = std::fs::read_to_string(folder.path().join("run.json")).unwrap();
     let value: Value = serde_json::from_str(&saved).unwrap();
     let excerpt = &value["sobench"]["quality"]["reasons"][0]["excerpts"][0];
-    assert!(excerpt["text"].as_str().unwrap().contains('{') && excerpt["text_bytes"].as_u64().unwrap() > 10, "{excerpt}");
+    assert!(
+        excerpt["text"].as_str().unwrap().contains('{')
+            && excerpt["text_bytes"].as_u64().unwrap() > 10,
+        "{excerpt}"
+    );
 }
 
 #[test]
 fn without_a_named_place_the_log_is_in_the_cache_folder_and_nobody_elses() {
     let ran = sobench(&["--num-prompts", "3", "--disable-tqdm"]);
-    let path = ran.stderr.lines().find_map(|line| line.strip_prefix("run log: ")).unwrap();
-    assert!(Path::new(path).starts_with(cache()) && path.contains("runs"), "{path}");
+    let path = ran
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("run log: "))
+        .unwrap();
+    assert!(
+        Path::new(path).starts_with(cache()) && path.contains("runs"),
+        "{path}"
+    );
     #[cfg(unix)]
     {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).unwrap().permissions());
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(path).unwrap().permissions(),
+        );
         assert_eq!(mode & 0o777, 0o600);
     }
     assert_eq!(report(path.as_ref(), "text").stdout, ran.stdout);
     std::fs::remove_file(path).unwrap();
     let none = sobench(&["--num-prompts", "3", "--disable-tqdm", "--no-run-log"]);
-    assert!(none.code == 0 && !none.stderr.contains("run log"), "{}", none.stderr);
+    assert!(
+        none.code == 0 && !none.stderr.contains("run log"),
+        "{}",
+        none.stderr
+    );
 }
 
 #[test]
@@ -114,13 +217,35 @@ fn a_log_beside_a_result_has_its_name_whatever_the_run_came_to() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for _ in 0..2 {
-        let endless = ["--dataset", "choice", "--output-len", "4", "--max-concurrency", "2", "--duration", "0.1"];
-        let ran = sobench(&[&endless[..], &["--save-result", "--result-dir", path, "--disable-tqdm"]].concat());
+        let endless = [
+            "--dataset",
+            "choice",
+            "--output-len",
+            "4",
+            "--max-concurrency",
+            "2",
+            "--duration",
+            "0.1",
+        ];
+        let ran = sobench(
+            &[
+                &endless[..],
+                &["--save-result", "--result-dir", path, "--disable-tqdm"],
+            ]
+            .concat(),
+        );
         assert_eq!(ran.code, 0, "{}", ran.stderr);
     }
-    let files = || std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let files = || {
+        std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
     let stems = |ending: &str| {
-        let mut stems: Vec<_> = files().filter(|it| it.extension().unwrap() == ending).map(|it| it.with_extension("")).collect();
+        let mut stems: Vec<_> = files()
+            .filter(|it| it.extension().unwrap() == ending)
+            .map(|it| it.with_extension(""))
+            .collect();
         stems.sort();
         stems
     };
@@ -132,9 +257,17 @@ fn a_log_that_cannot_be_made_ends_the_run_before_it_begins() {
     let folder = tempfile::tempdir().unwrap();
     let taken = folder.path().join("file");
     std::fs::write(&taken, "x").unwrap();
-    for (path, code) in [(folder.path().to_path_buf(), 2), (taken.join("run.jsonl"), 3)] {
+    for (path, code) in [
+        (folder.path().to_path_buf(), 2),
+        (taken.join("run.jsonl"), 3),
+    ] {
         let ran = sobench(&["--num-prompts", "3", "--run-log", path.to_str().unwrap()]);
-        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{}", ran.stderr);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (code, ""),
+            "{}",
+            ran.stderr
+        );
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
     }
 }
@@ -142,11 +275,23 @@ fn a_log_that_cannot_be_made_ends_the_run_before_it_begins() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_costs_the_log_and_not_the_report() {
-    let ran = sobench(&["--num-prompts", "20", "--disable-tqdm", "--run-log", "/dev/full"]);
+    let ran = sobench(&[
+        "--num-prompts",
+        "20",
+        "--disable-tqdm",
+        "--run-log",
+        "/dev/full",
+    ]);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
-    assert!(ran.stdout.contains("correct rate   | 100.00") && ran.stdout.contains("20/20"), "{}", ran.stdout);
     assert!(
-        ran.stderr.contains("the run goes on, and its log in memory") && ran.stderr.contains("No space left"),
+        ran.stdout.contains("correct rate   | 100.00") && ran.stdout.contains("20/20"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stderr
+            .contains("the run goes on, and its log in memory")
+            && ran.stderr.contains("No space left"),
         "{}",
         ran.stderr
     );
@@ -165,13 +310,29 @@ fn secrets_reach_no_file() {
         _ if request.asks_for_models() => models(),
         number if number < 5 => answer.clone(),
         // A server that shows what it got.
-        _ => whole("401 Unauthorized", "text/plain", &format!("refused: {:?}", request.headers)),
+        _ => whole(
+            "401 Unauthorized",
+            "text/plain",
+            &format!("refused: {:?}", request.headers),
+        ),
     });
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let url = server.base_url.replace("http://", "http://user:passw0rd-secret@");
+    let url = server
+        .base_url
+        .replace("http://", "http://user:passw0rd-secret@");
     let ran = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["--base-url", &url, "--model", "tiny", "--dataset", "choice", "--num-prompts", "6", "--skip-preflight"])
+        .args([
+            "--base-url",
+            &url,
+            "--model",
+            "tiny",
+            "--dataset",
+            "choice",
+            "--num-prompts",
+            "6",
+            "--skip-preflight",
+        ])
         .args([
             "--header",
             &format!("x-tenant={HEADER}"),
@@ -181,13 +342,25 @@ fn secrets_reach_no_file() {
             "--max-concurrency",
             "1",
         ])
-        .args(["--result-dir", &path(""), "--result-filename", "run.json", "--disable-tqdm"])
+        .args([
+            "--result-dir",
+            &path(""),
+            "--result-filename",
+            "run.json",
+            "--disable-tqdm",
+        ])
         .env("OPENAI_API_KEY", KEY)
         .output()
         .unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr),
+    );
     assert_eq!(ran.status.code(), Some(0), "{stderr}");
-    let files = [std::fs::read_to_string(path("run.jsonl")).unwrap(), std::fs::read_to_string(path("run.json")).unwrap()];
+    let files = [
+        std::fs::read_to_string(path("run.jsonl")).unwrap(),
+        std::fs::read_to_string(path("run.json")).unwrap(),
+    ];
     for text in files.iter().map(String::as_str).chain([&*stdout]) {
         for secret in [KEY, HEADER, "passw0rd-secret"] {
             assert!(!text.contains(secret), "{secret} in {text}");
@@ -218,17 +391,27 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Self { child, log, _folder: folder }
+        Self {
+            child,
+            log,
+            _folder: folder,
+        }
     }
 
     /// Waits until the log has so many lines that begin thus.
     fn wait_for(&mut self, begin: &str, count: usize) {
-        wait_until(&format!("the log has {count} lines that begin with {begin}"), || {
-            let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let is_there = text.lines().filter(|line| line.starts_with(begin)).count() >= count;
-            assert!(is_there || self.child.try_wait().unwrap().is_none(), "the run ended too early");
-            is_there
-        });
+        wait_until(
+            &format!("the log has {count} lines that begin with {begin}"),
+            || {
+                let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+                let is_there = text.lines().filter(|line| line.starts_with(begin)).count() >= count;
+                assert!(
+                    is_there || self.child.try_wait().unwrap().is_none(),
+                    "the run ended too early"
+                );
+                is_there
+            },
+        );
     }
 
     #[cfg(unix)]
@@ -244,7 +427,16 @@ impl Running {
         check_lines(&self.log);
         let again = report(&self.log, "text").stdout;
         let code = output.status.code().unwrap_or(-1);
-        (Ran { code, stdout, stderr: String::from_utf8(output.stderr).unwrap() }, log, again, self._folder)
+        (
+            Ran {
+                code,
+                stdout,
+                stderr: String::from_utf8(output.stderr).unwrap(),
+            },
+            log,
+            again,
+            self._folder,
+        )
     }
 }
 
@@ -255,7 +447,16 @@ fn unwrapped(page: &str) -> String {
 
 #[test]
 fn kill_9_loses_what_was_under_way_and_nothing_else() {
-    let slow = ["--num-prompts", "500", "--max-concurrency", "2", "--embedded-step-ms", "3", "--guided-decoding-ratio", "0.5"];
+    let slow = [
+        "--num-prompts",
+        "500",
+        "--max-concurrency",
+        "2",
+        "--embedded-step-ms",
+        "3",
+        "--guided-decoding-ratio",
+        "0.5",
+    ];
     let mut running = Running::start(&slow);
     running.wait_for("{\"request\"", 6);
     running.child.kill().unwrap();
@@ -263,26 +464,49 @@ fn kill_9_loses_what_was_under_way_and_nothing_else() {
     assert_eq!((killed.code, killed.stdout.as_str()), (-1, ""));
     let ended = log.requests.len();
     assert!(ended >= 6 && log.footer.is_none() && !log.is_judged);
-    let last = log.requests.iter().map(|request| request.case_index()).max().unwrap();
-    assert!(last < ended + 2, "two were under way at most: {last}, {ended}");
+    let last = log
+        .requests
+        .iter()
+        .map(|request| request.case_index())
+        .max()
+        .unwrap();
+    assert!(
+        last < ended + 2,
+        "two were under way at most: {last}, {ended}"
+    );
     let said = unwrapped(&again);
-    assert!(said.contains("partial: the run log has no end") && said.contains(&format!("{ended} of 500 prepared")), "{again}");
+    assert!(
+        said.contains("partial: the run log has no end")
+            && said.contains(&format!("{ended} of 500 prepared")),
+        "{again}"
+    );
     assert!(again.contains("correct rate   | 100.00"), "{again}");
     let path = log.source().path().unwrap();
     let value: Value = serde_json::from_str(&report(path, "json").stdout).unwrap();
     assert_eq!(check_result(&value), Ok(()));
-    assert_eq!((value["num_prompts"].as_u64(), &value["sobench"]["partial"]), (Some(ended as u64), &Value::Bool(true)));
+    assert_eq!(
+        (value["num_prompts"].as_u64(), &value["sobench"]["partial"]),
+        (Some(ended as u64), &Value::Bool(true))
+    );
     assert!(value["sobench"]["client"].is_null() && value["duration"].as_f64().unwrap() > 0.0);
     // A torn last line is told, and left out.
     let bytes = std::fs::read(path).unwrap();
     std::fs::write(path, &bytes[..bytes.len() - 3]).unwrap();
     let torn = report(path, "text");
-    assert!(torn.code == 0 && torn.stderr.contains("the last line of the run log is torn"), "{}", torn.stderr);
-    assert!(unwrapped(&torn.stdout).contains(&format!("{} of 500 prepared", ended - 1)), "{}", torn.stdout);
+    assert!(
+        torn.code == 0 && torn.stderr.contains("the last line of the run log is torn"),
+        "{}",
+        torn.stderr
+    );
+    assert!(
+        unwrapped(&torn.stdout).contains(&format!("{} of 500 prepared", ended - 1)),
+        "{}",
+        torn.stdout
+    );
 }
 
-/// A server that answers the first `answered` requests and lets the others wait until the client goes away, or for good where
-/// `let_go` says so.
+/// A server that answers the first `answered` requests and lets the others wait until the client
+/// goes away, or for good where `let_go` says so.
 #[cfg(unix)]
 fn waiting(answered: usize) -> Scripted {
     let answer = whole(
@@ -294,7 +518,9 @@ fn waiting(answered: usize) -> Scripted {
         if request.asks_for_models() {
             stream.write_all(models().as_bytes()).unwrap();
         } else if request.line.starts_with("GET") {
-            stream.write_all(whole("404 Not Found", "text/plain", "").as_bytes()).unwrap();
+            stream
+                .write_all(whole("404 Not Found", "text/plain", "").as_bytes())
+                .unwrap();
         } else if request.number < answered {
             stream.write_all(answer.as_bytes()).unwrap();
         } else {
@@ -308,18 +534,38 @@ fn waiting(answered: usize) -> Scripted {
 #[cfg(unix)]
 #[test]
 fn the_first_signal_lets_requests_under_way_end() {
-    let slow = ["--num-prompts", "500", "--max-concurrency", "2", "--embedded-step-ms", "3"];
+    let slow = [
+        "--num-prompts",
+        "500",
+        "--max-concurrency",
+        "2",
+        "--embedded-step-ms",
+        "3",
+    ];
     let mut running = Running::start(&slow);
     running.wait_for("{\"request\"", 4);
     running.interrupt();
     let (ran, log, again, _folder) = running.end();
     assert_eq!(ran.code, 130, "{}", ran.stderr);
-    assert!(unwrapped(&ran.stdout).contains("partial: the run was interrupted"), "{}", ran.stdout);
+    assert!(
+        unwrapped(&ran.stdout).contains("partial: the run was interrupted"),
+        "{}",
+        ran.stdout
+    );
     assert_eq!(again, ran.stdout);
-    assert_eq!(log.requests.len(), 500, "what was not sent is in the log, too");
+    assert_eq!(
+        log.requests.len(),
+        500,
+        "what was not sent is in the log, too"
+    );
     for request in log.requests.iter() {
         let is_cancelled = *request.outcome() == Outcome::Cancelled;
-        assert_eq!(is_cancelled, request.moments().sent_ns.is_none(), "{:?}", request.observation());
+        assert_eq!(
+            is_cancelled,
+            request.moments().sent_ns.is_none(),
+            "{:?}",
+            request.observation()
+        );
     }
     assert!(log.is_partial() && log.footer.is_some_and(|footer| footer.interrupted));
 }
@@ -346,7 +592,10 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     let mut line = String::new();
     while !line.starts_with("stopping: requests under way may end") {
         line.clear();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "the first signal is answered");
+        assert!(
+            stderr.read_line(&mut line).unwrap() > 0,
+            "the first signal is answered"
+        );
     }
     if signals > 1 {
         running.interrupt();
@@ -356,7 +605,11 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     let cut = |request: &sobench_results::metrics::Sample<'_>| {
         *request.outcome() == Outcome::Cancelled && request.moments().sent_ns.is_some()
     };
-    assert_eq!((log.requests.len(), log.requests.iter().filter(cut).count()), (20, 3), "those under way were cut off");
+    assert_eq!(
+        (log.requests.len(), log.requests.iter().filter(cut).count()),
+        (20, 3),
+        "those under way were cut off"
+    );
 }
 
 #[cfg(unix)]
@@ -376,7 +629,10 @@ fn a_log_of_the_first_version_is_read_for_good() {
     let path = in_package("fixtures/runs/v2.jsonl");
     check_lines(&path);
     let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
-    assert_eq!((log.requests.len(), log.is_judged, log.is_partial()), (8, true, false));
+    assert_eq!(
+        (log.requests.len(), log.is_judged, log.is_partial()),
+        (8, true, false)
+    );
     let ran = report(&path, "text");
     insta::assert_snapshot!("run_log_v1", ran.stdout);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -386,5 +642,9 @@ fn a_log_of_the_first_version_is_read_for_good() {
 fn what_is_no_run_log_is_said_by_name() {
     let ran = report(&in_package("README.md"), "text");
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
-    assert!(ran.stderr.contains("not a run log") && ran.stderr.contains("README.md"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("not a run log") && ran.stderr.contains("README.md"),
+        "{}",
+        ran.stderr
+    );
 }

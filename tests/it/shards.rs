@@ -1,4 +1,5 @@
-//! One load from several clients: the union of the shards is, request for request, the run of one client.
+//! One load from several clients: the union of the shards is, request for request, the run of one
+//! client.
 
 mod mask;
 mod together;
@@ -16,7 +17,8 @@ use crate::cli::assert_fails;
 use crate::runlog::check_lines;
 use crate::support::{Ran, check_result, sobench};
 
-/// A load with everything in it that is drawn: unique schemas, a control arm, bursts, LoRA modules; and a cap that does not divide evenly.
+/// A load with everything in it that is drawn: unique schemas, a control arm, bursts, LoRA modules;
+/// and a cap that does not divide evenly.
 const LOAD: [&str; 22] = [
     "--dataset",
     "json-unique",
@@ -42,7 +44,8 @@ const LOAD: [&str; 22] = [
     "--seed=11",
 ];
 
-/// What a request's body alone decides: the same question has the same answer, whoever asks, and whenever.
+/// What a request's body alone decides: the same question has the same answer, whoever asks, and
+/// whenever.
 fn answer(request: &Request) -> String {
     if request.asks_for_models() {
         return models();
@@ -50,30 +53,62 @@ fn answer(request: &Request) -> String {
     if request.line.starts_with("GET") {
         return whole("404 Not Found", "text/plain", "");
     }
-    let hash = request.body.iter().fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(*byte)));
+    let hash = request.body.iter().fold(0_u32, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u32::from(*byte))
+    });
     let event = |text: String, end: &str| {
-        format!("data: {{\"choices\":[{{\"text\":{},\"finish_reason\":{end}}}]}}\n\n", Value::from(text))
+        format!(
+            "data: {{\"choices\":[{{\"text\":{},\"finish_reason\":{end}}}]}}\n\n",
+            Value::from(text)
+        )
     };
-    let usage = format!("data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{}}}}}\n\n", 2 + hash % 5);
-    let events =
-        [event("{\"n\": ".to_owned(), "null"), event(format!("{hash}}}"), "\"stop\""), usage, "data: [DONE]\n\n".to_owned()];
+    let usage = format!(
+        "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{}}}}}\n\n",
+        2 + hash % 5
+    );
+    let events = [
+        event("{\"n\": ".to_owned(), "null"),
+        event(format!("{hash}}}"), "\"stop\""),
+        usage,
+        "data: [DONE]\n\n".to_owned(),
+    ];
     whole("200 OK", "text/event-stream", &events.concat())
 }
 
-/// What the server got of a run, by the number that each request carries: trials and warm-ups have names.
+/// What the server got of a run, by the number that each request carries: trials and warm-ups have
+/// names.
 fn asked(server: &Scripted) -> BTreeMap<String, Vec<u8>> {
-    let posts = server.requests().into_iter().filter(|it| it.line.starts_with("POST"));
+    let posts = server
+        .requests()
+        .into_iter()
+        .filter(|it| it.line.starts_with("POST"));
     let mut asked = BTreeMap::new();
     for request in posts {
         let id = request.header("x-request-id").unwrap().to_owned();
-        assert_eq!(asked.insert(id.clone(), request.body), None, "two requests have one id: {id}");
+        assert_eq!(
+            asked.insert(id.clone(), request.body),
+            None,
+            "two requests have one id: {id}"
+        );
     }
     asked
 }
 
 /// A run against `server`, or a shard of it, whose log is `log`.
 fn run(server: &Scripted, more: &[&str], log: &Path) -> Ran {
-    sobench(&[&["--base-url", &server.base_url, "--run-log", log.to_str().unwrap()], &LOAD[..], more].concat())
+    sobench(
+        &[
+            &[
+                "--base-url",
+                &server.base_url,
+                "--run-log",
+                log.to_str().unwrap(),
+            ],
+            &LOAD[..],
+            more,
+        ]
+        .concat(),
+    )
 }
 
 /// All shards at once, each in a process of its own.
@@ -83,11 +118,16 @@ fn run_shards(server: &Scripted, of: usize, folder: &Path) -> Vec<RunLog> {
         let ran = run(server, &["--shard", &format!("{number}/{of}")], &log);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(&format!("shard {number} of {of}: ")), "{said}");
+        assert!(
+            said.contains(&format!("shard {number} of {of}: ")),
+            "{said}"
+        );
         RunLog::read(&log, Keep::Texts).unwrap()
     };
     std::thread::scope(|scope| {
-        let running: Vec<_> = (1..=of).map(|number| scope.spawn(move || shard(number))).collect();
+        let running: Vec<_> = (1..=of)
+            .map(|number| scope.spawn(move || shard(number)))
+            .collect();
         running.into_iter().map(|one| one.join().unwrap()).collect()
     })
 }
@@ -97,21 +137,49 @@ fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
     let of_one = |request: sobench_results::metrics::Sample<'_>| {
         let case = request.case();
         [
-            format!("{} {:?} {:?} due {} ns", case.id, case.arm, case.model, request.moments().due_ns),
+            format!(
+                "{} {:?} {:?} due {} ns",
+                case.id,
+                case.arm,
+                case.model,
+                request.moments().due_ns
+            ),
             format!("{:?}", (&case.prompt, case.output_len, &case.tags)),
-            case.constraint.as_ref().map_or_else(String::new, |constraint| constraint.fingerprint()),
-            format!("{:?} {:?} {}", request.outcome(), request.finish_reason(), request.text()),
+            case.constraint
+                .as_ref()
+                .map_or_else(String::new, |constraint| constraint.fingerprint()),
+            format!(
+                "{:?} {:?} {}",
+                request.outcome(),
+                request.finish_reason(),
+                request.text()
+            ),
             format!("{:?}", request.judged()),
         ]
     };
-    log.requests.iter().map(|request| (request.case_index(), of_one(request))).collect()
+    log.requests
+        .iter()
+        .map(|request| (request.case_index(), of_one(request)))
+        .collect()
 }
 
 /// The most requests that were under way at one instant.
 fn peak(log: &RunLog) -> usize {
-    let spans: Vec<(u64, u64)> =
-        log.requests.iter().filter_map(|it| Some((it.moments().sent_ns?, it.moments().end_ns?))).collect();
-    spans.iter().map(|(at, _)| spans.iter().filter(|(sent, end)| sent <= at && at < end).count()).max().unwrap_or(0)
+    let spans: Vec<(u64, u64)> = log
+        .requests
+        .iter()
+        .filter_map(|it| Some((it.moments().sent_ns?, it.moments().end_ns?)))
+        .collect();
+    spans
+        .iter()
+        .map(|(at, _)| {
+            spans
+                .iter()
+                .filter(|(sent, end)| sent <= at && at < end)
+                .count()
+        })
+        .max()
+        .unwrap_or(0)
 }
 
 #[test]
@@ -119,17 +187,41 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     let folder = tempfile::tempdir().unwrap();
     let (alone, together) = (Scripted::answering(answer), Scripted::answering(answer));
     let log = folder.path().join("one.jsonl");
-    let one = run(&alone, &["--save-detailed", "--result-dir", folder.path().to_str().unwrap()], &log);
+    let one = run(
+        &alone,
+        &[
+            "--save-detailed",
+            "--result-dir",
+            folder.path().to_str().unwrap(),
+        ],
+        &log,
+    );
     assert_eq!(one.code, 0, "{}", one.stderr);
     let one = RunLog::read(&log, Keep::Texts).unwrap();
     let shards = run_shards(&together, 4, folder.path());
 
     let (by_one, by_four) = (asked(&alone), asked(&together));
     let is_of_the_plan = |id: &&String| !id.contains("trial");
-    let ids = |asked: &BTreeMap<String, Vec<u8>>| asked.keys().filter(is_of_the_plan).cloned().collect::<Vec<_>>();
+    let ids = |asked: &BTreeMap<String, Vec<u8>>| {
+        asked
+            .keys()
+            .filter(is_of_the_plan)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     assert_eq!(ids(&by_one), ids(&by_four));
-    assert!(by_one.iter().filter(|(id, _)| is_of_the_plan(id)).all(|(id, body)| by_four[id] == *body), "the same bytes");
-    assert_eq!((ids(&by_one).len(), by_one.len(), by_four.len()), (56, 57, 60), "a trial each, and 6 warm-ups in all");
+    assert!(
+        by_one
+            .iter()
+            .filter(|(id, _)| is_of_the_plan(id))
+            .all(|(id, body)| by_four[id] == *body),
+        "the same bytes"
+    );
+    assert_eq!(
+        (ids(&by_one).len(), by_one.len(), by_four.len()),
+        (56, 57, 60),
+        "a trial each, and 6 warm-ups in all"
+    );
 
     let expected = facts(&one);
     let found: Vec<_> = shards.iter().map(facts).collect();
@@ -139,11 +231,29 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     for (place, (log, facts)) in shards.iter().zip(&found).enumerate() {
         let part = Shard::new(place + 1, 4).unwrap();
         let about = log.record.shard.as_ref().unwrap();
-        assert_eq!((about.part(), &about.plan_sha256), (part, &shards[0].record.shard.as_ref().unwrap().plan_sha256));
-        assert!(facts.keys().copied().eq((0..50).filter(|index| part.takes(*index))), "{part}: {:?}", facts.keys());
-        let same =
-            |of: &dyn Fn(&[String; 5]) -> String| facts.iter().filter(|(index, facts)| of(facts) == of(&expected[index])).count();
-        let bodies = facts.keys().map(|index| format!("r-{index}")).filter(|id| by_one[id] == by_four[id]).count();
+        assert_eq!(
+            (about.part(), &about.plan_sha256),
+            (part, &shards[0].record.shard.as_ref().unwrap().plan_sha256)
+        );
+        assert!(
+            facts
+                .keys()
+                .copied()
+                .eq((0..50).filter(|index| part.takes(*index))),
+            "{part}: {:?}",
+            facts.keys()
+        );
+        let same = |of: &dyn Fn(&[String; 5]) -> String| {
+            facts
+                .iter()
+                .filter(|(index, facts)| of(facts) == of(&expected[index]))
+                .count()
+        };
+        let bodies = facts
+            .keys()
+            .map(|index| format!("r-{index}"))
+            .filter(|id| by_one[id] == by_four[id])
+            .count();
         let counts = [
             bodies,
             same(&|it| it[1..3].concat()),
@@ -165,10 +275,18 @@ fn four_shards_are_the_run_of_one_request_for_request() {
         assert_eq!(counts, [part.share(50); 5]);
         assert!(peak <= cap, "{part}: {peak} under way, {cap} allowed");
     }
-    let caps: Vec<usize> = shards.iter().map(|log| log.record.own_cap().unwrap()).collect();
+    let caps: Vec<usize> = shards
+        .iter()
+        .map(|log| log.record.own_cap().unwrap())
+        .collect();
     assert_eq!(caps, [2, 2, 2, 1]);
     let union: BTreeMap<usize, [String; 5]> = found.into_iter().flatten().collect();
-    println!("union | {:8} of {}, every one equal: {}", union.len(), expected.len(), union == expected);
+    println!(
+        "union | {:8} of {}, every one equal: {}",
+        union.len(),
+        expected.len(),
+        union == expected
+    );
     assert_eq!(union, expected);
     merged_they_say_the_same(folder.path(), &expected);
 }
@@ -176,34 +294,60 @@ fn four_shards_are_the_run_of_one_request_for_request() {
 /// Holds the merged log of [`run_shards`], and its result, against those of the run of one client.
 fn merged_they_say_the_same(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
     let (paths, merged) = (paths(folder, 4), folder.join("merged.jsonl"));
-    let ran = merge(&paths, &["--output", merged.to_str().unwrap(), "--format", "json"]);
+    let ran = merge(
+        &paths,
+        &["--output", merged.to_str().unwrap(), "--format", "json"],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     check_lines(&merged);
     paths.iter().for_each(|path| check_lines(path.as_ref()));
     let log = RunLog::read(&merged, Keep::Texts).unwrap();
     let instants_moved = facts(&log);
     // Each began when it was ready: its requests were due so much later.
-    let but_due = |facts: &BTreeMap<usize, [String; 5]>| facts.values().map(|it| it[1..].to_vec()).collect::<Vec<_>>();
+    let but_due = |facts: &BTreeMap<usize, [String; 5]>| {
+        facts
+            .values()
+            .map(|it| it[1..].to_vec())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(but_due(&instants_moved), but_due(expected));
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(check_result(&result), Ok(()));
     let own = &result["sobench"];
     assert_eq!(
-        (result["num_prompts"].as_u64(), result["max_concurrency"].as_u64(), result["request_rate"].as_f64()),
+        (
+            result["num_prompts"].as_u64(),
+            result["max_concurrency"].as_u64(),
+            result["request_rate"].as_f64()
+        ),
         (Some(50), Some(7), Some(250.0))
     );
-    assert_eq!((own["trial_requests"].as_u64(), own["warmup_requests"].as_u64()), (Some(4), Some(6)));
     assert_eq!(
-        own["shards"].as_array().unwrap().iter().map(|it| it["requests"].as_u64().unwrap()).collect::<Vec<_>>(),
+        (
+            own["trial_requests"].as_u64(),
+            own["warmup_requests"].as_u64()
+        ),
+        (Some(4), Some(6))
+    );
+    assert_eq!(
+        own["shards"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["requests"].as_u64().unwrap())
+            .collect::<Vec<_>>(),
         [13, 13, 12, 12]
     );
     let said = own["notices"].to_string();
     assert!(
-        said.contains("the clocks of the shards were not measured") && said.contains("did not begin at one instant"),
+        said.contains("the clocks of the shards were not measured")
+            && said.contains("did not begin at one instant"),
         "{said}"
     );
-    let alone: Value =
-        serde_json::from_str(&sobench(&["report", log_of_one(folder).as_str(), "--format", "json"]).stdout).unwrap();
+    let alone: Value = serde_json::from_str(
+        &sobench(&["report", log_of_one(folder).as_str(), "--format", "json"]).stdout,
+    )
+    .unwrap();
     for place in [
         "/sobench/quality",
         "/sobench/outcomes",
@@ -221,16 +365,30 @@ fn log_of_one(folder: &Path) -> String {
 
 /// Where [`run_shards`] leaves the logs.
 fn paths(folder: &Path, of: usize) -> Vec<String> {
-    (1..=of).map(|number| folder.join(format!("shard-{number}.jsonl")).to_str().unwrap().to_owned()).collect()
+    (1..=of)
+        .map(|number| {
+            folder
+                .join(format!("shard-{number}.jsonl"))
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
 }
 
 fn merge(paths: &[String], more: &[&str]) -> Ran {
     let paths = paths.iter().map(String::as_str);
-    sobench(&["merge"].into_iter().chain(paths).chain(more.iter().copied()).collect::<Vec<_>>())
+    sobench(
+        &["merge"]
+            .into_iter()
+            .chain(paths)
+            .chain(more.iter().copied())
+            .collect::<Vec<_>>(),
+    )
 }
 
-/// The lines of a log, taken apart by hand into those of `of` shards: every request with its verdict, whatever the rest refers to, and a
-/// header and a footer for each.
+/// The lines of a log, taken apart by hand into those of `of` shards: every request with its
+/// verdict, whatever the rest refers to, and a header and a footer for each.
 fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
     let whole = RunLog::read(log, Keep::WithoutTexts).unwrap();
     let text = std::fs::read_to_string(log).unwrap();
@@ -244,19 +402,36 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
         record.shard = Some(shard.clone());
         shard.plan_sha256 = record.plan_sha256();
         record.shard = Some(shard);
-        let own = || whole.requests.iter().filter(|it| part.takes(it.case_index()));
+        let own = || {
+            whole
+                .requests
+                .iter()
+                .filter(|it| part.takes(it.case_index()))
+        };
         let mut footer = whole.footer.clone().unwrap();
         footer.requests = own().count();
         footer.duration_ns = own().filter_map(|it| it.moments().end_ns).max().unwrap();
         let lines = text.lines().filter(|line| {
             let value: Value = serde_json::from_str(line).unwrap();
-            let index = value.pointer("/request/index").or(value.pointer("/judged/index"));
-            let is_shared = ["constraint", "prompt", "oracle"].iter().any(|name| value.get(*name).is_some());
-            is_shared || index.is_some_and(|index| part.takes(usize::try_from(index.as_u64().unwrap()).unwrap()))
+            let index = value
+                .pointer("/request/index")
+                .or(value.pointer("/judged/index"));
+            let is_shared = ["constraint", "prompt", "oracle"]
+                .iter()
+                .any(|name| value.get(*name).is_some());
+            is_shared
+                || index.is_some_and(|index| {
+                    part.takes(usize::try_from(index.as_u64().unwrap()).unwrap())
+                })
         });
-        let (header, footer) =
-            (json!({"header": {"version": VERSION, "record": record}}).to_string(), json!({"footer": footer}).to_string());
-        let all: Vec<&str> = std::iter::once(header.as_str()).chain(lines).chain([footer.as_str()]).collect();
+        let (header, footer) = (
+            json!({"header": {"version": VERSION, "record": record}}).to_string(),
+            json!({"footer": footer}).to_string(),
+        );
+        let all: Vec<&str> = std::iter::once(header.as_str())
+            .chain(lines)
+            .chain([footer.as_str()])
+            .collect();
         let path = folder.join(format!("shard-{number}.jsonl"));
         std::fs::write(&path, all.join("\n") + "\n").unwrap();
         check_lines(&path);
@@ -269,9 +444,13 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
 fn without_clients(text: &str) -> Value {
     let mut result: Value = serde_json::from_str(text).unwrap();
     let own = result["sobench"].as_object_mut().unwrap();
-    ["client", "shards", "notices"].iter().for_each(|name| drop(own.remove(*name)));
+    ["client", "shards", "notices"]
+        .iter()
+        .for_each(|name| drop(own.remove(*name)));
     let record = own["record"].as_object_mut().unwrap();
-    ["merged", "notices"].iter().for_each(|name| drop(record.remove(*name)));
+    ["merged", "notices"]
+        .iter()
+        .for_each(|name| drop(record.remove(*name)));
     result
 }
 
@@ -279,11 +458,21 @@ fn without_clients(text: &str) -> Value {
 fn page_without_clients(page: &str) -> String {
     let parts = page.split("\n\n");
     let is_theirs = |part: &&str| {
-        ["What the client took", "What the worst of", "The shards, each", "note:", "Notes", "client "]
-            .iter()
-            .any(|begin| part.starts_with(begin))
+        [
+            "What the client took",
+            "What the worst of",
+            "The shards, each",
+            "note:",
+            "Notes",
+            "client ",
+        ]
+        .iter()
+        .any(|begin| part.starts_with(begin))
     };
-    parts.filter(|part| !is_theirs(part)).collect::<Vec<_>>().join("\n\n")
+    parts
+        .filter(|part| !is_theirs(part))
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 #[test]
@@ -291,26 +480,51 @@ fn a_run_taken_apart_and_merged_says_the_same_to_the_last_digit() {
     let server = Scripted::answering(answer);
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("one.jsonl");
-    for detailed in [&[][..], &["--save-detailed", "--result-dir", folder.path().to_str().unwrap(), "--goodput", "ttft:3"]] {
+    for detailed in [
+        &[][..],
+        &[
+            "--save-detailed",
+            "--result-dir",
+            folder.path().to_str().unwrap(),
+            "--goodput",
+            "ttft:3",
+        ],
+    ] {
         let ran = run(&server, detailed, &log);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let parts = folder.path().join(format!("parts-{}", detailed.len()));
         std::fs::create_dir(&parts).unwrap();
         let shards = split(&log, 4, &parts);
         let merged = parts.join("merged.jsonl");
-        let json = merge(&shards, &["--output", merged.to_str().unwrap(), "--format", "json"]);
+        let json = merge(
+            &shards,
+            &["--output", merged.to_str().unwrap(), "--format", "json"],
+        );
         assert_eq!(json.code, 0, "{}", json.stderr);
         let before = sobench(&["report", log.to_str().unwrap(), "--format", "json"]).stdout;
         let (found, expected) = (without_clients(&json.stdout), without_clients(&before));
         for (name, value) in expected["sobench"].as_object().unwrap() {
             assert_eq!(&found["sobench"][name], value, "{name}");
         }
-        assert_eq!(found, expected, "every figure, and every request where it holds them");
+        assert_eq!(
+            found, expected,
+            "every figure, and every request where it holds them"
+        );
         let page = sobench(&["report", merged.to_str().unwrap()]).stdout;
-        assert_eq!(page, merge(&shards, &[]).stdout, "merge prints what report does");
+        assert_eq!(
+            page,
+            merge(&shards, &[]).stdout,
+            "merge prints what report does"
+        );
         println!("{page}");
-        assert_eq!(page_without_clients(&page), page_without_clients(&ran.stdout));
-        assert_eq!(facts(&RunLog::read(&merged, Keep::Texts).unwrap()), facts(&RunLog::read(&log, Keep::Texts).unwrap()));
+        assert_eq!(
+            page_without_clients(&page),
+            page_without_clients(&ran.stdout)
+        );
+        assert_eq!(
+            facts(&RunLog::read(&merged, Keep::Texts).unwrap()),
+            facts(&RunLog::read(&log, Keep::Texts).unwrap())
+        );
     }
 }
 
@@ -321,32 +535,69 @@ fn what_does_not_belong_together_is_not_merged() {
     let log = folder.path().join("one.jsonl");
     assert_eq!(run(&server, &[], &log).code, 0);
     let shards = split(&log, 3, folder.path());
-    assert_fails(&merge(&shards[..2], &[]), 2, &["of 3 shards the file of shard 3 is missing", "hint: "]);
-    assert_fails(&merge(&[&shards[..], &shards[..1]].concat(), &[]), 2, &["two files are of shard 1/3: ", "hint: "]);
-    assert_fails(&merge(&[log.to_str().unwrap().to_owned()], &[]), 2, &["not the log of a shard", "sobench report reads it"]);
+    assert_fails(
+        &merge(&shards[..2], &[]),
+        2,
+        &["of 3 shards the file of shard 3 is missing", "hint: "],
+    );
+    assert_fails(
+        &merge(&[&shards[..], &shards[..1]].concat(), &[]),
+        2,
+        &["two files are of shard 1/3: ", "hint: "],
+    );
+    assert_fails(
+        &merge(&[log.to_str().unwrap().to_owned()], &[]),
+        2,
+        &["not the log of a shard", "sobench report reads it"],
+    );
     let taken = folder.path().join("one.jsonl");
-    assert_fails(&merge(&shards, &["--output", taken.to_str().unwrap()]), 2, &["there is a file of this name already"]);
-    assert_fails(&merge(&shards, &["--report", &shards[1]]), 2, &["--report would be written over what is read"]);
+    assert_fails(
+        &merge(&shards, &["--output", taken.to_str().unwrap()]),
+        2,
+        &["there is a file of this name already"],
+    );
+    assert_fails(
+        &merge(&shards, &["--report", &shards[1]]),
+        2,
+        &["--report would be written over what is read"],
+    );
     // One that was killed counts as far as it went.
     let text = std::fs::read_to_string(&shards[1]).unwrap();
-    let last = text.lines().collect::<Vec<_>>().iter().rposition(|line| line.starts_with("{\"request\"")).unwrap();
+    let last = text
+        .lines()
+        .collect::<Vec<_>>()
+        .iter()
+        .rposition(|line| line.starts_with("{\"request\""))
+        .unwrap();
     let begun: Vec<&str> = text.lines().take(last).collect();
     std::fs::write(&shards[1], begun.join("\n") + "\n{\"reque").unwrap();
     let merged = folder.path().join("merged.jsonl");
-    let ran = merge(&shards, &["--output", merged.to_str().unwrap(), "--format", "json"]);
+    let ran = merge(
+        &shards,
+        &["--output", merged.to_str().unwrap(), "--format", "json"],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    assert!(ran.stderr.contains("the last line of the run log is torn"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("the last line of the run log is torn"),
+        "{}",
+        ran.stderr
+    );
     check_lines(&merged);
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(check_result(&result), Ok(()));
     let own = &result["sobench"];
     assert_eq!(
-        (&own["partial"], &own["shards"][1]["end"], &own["shards"][1]["client"]),
+        (
+            &own["partial"],
+            &own["shards"][1]["end"],
+            &own["shards"][1]["client"]
+        ),
         (&json!(true), &json!("killed"), &Value::Null)
     );
     let said = own["notices"].to_string();
     assert!(
-        said.contains("partial: the log of shard 2 has no end") && said.contains("16 of its 17 requests had ended"),
+        said.contains("partial: the log of shard 2 has no end")
+            && said.contains("16 of its 17 requests had ended"),
         "{said}"
     );
     assert_eq!(result["num_prompts"].as_u64(), Some(49));
@@ -356,21 +607,72 @@ fn what_does_not_belong_together_is_not_merged() {
 fn what_cannot_be_dealt_out_is_refused_with_the_reason() {
     let server = ["--base-url", "http://127.0.0.1:1", "--model", "tiny"];
     for (arguments, words) in [
-        (&["--shard", "5/4"][..], "--shard is no shard from 1/4 to 4/4: 5/4"),
-        (&["--shard", "auto"], "--shard auto finds neither SOBENCH_SHARD"),
-        (&["--shard", "1/4", "--max-concurrency", "3"], "--max-concurrency 3 is too little for the shards of --shard 1/4"),
-        (&["--shard", "1/4", "--num-prompts", "3"], "3 requests are too few for the shards of --shard 1/4"),
-        (&["--shard", "1/4", "--duration", "5", "--max-concurrency", "8"], "a load in shards has a number of requests"),
         (
-            &["--shard", "1/4", "--duration", "5", "--max-concurrency", "8", "--num-prompts", "9"],
+            &["--shard", "5/4"][..],
+            "--shard is no shard from 1/4 to 4/4: 5/4",
+        ),
+        (
+            &["--shard", "auto"],
+            "--shard auto finds neither SOBENCH_SHARD",
+        ),
+        (
+            &["--shard", "1/4", "--max-concurrency", "3"],
+            "--max-concurrency 3 is too little for the shards of --shard 1/4",
+        ),
+        (
+            &["--shard", "1/4", "--num-prompts", "3"],
+            "3 requests are too few for the shards of --shard 1/4",
+        ),
+        (
+            &[
+                "--shard",
+                "1/4",
+                "--duration",
+                "5",
+                "--max-concurrency",
+                "8",
+            ],
+            "a load in shards has a number of requests",
+        ),
+        (
+            &[
+                "--shard",
+                "1/4",
+                "--duration",
+                "5",
+                "--max-concurrency",
+                "8",
+                "--num-prompts",
+                "9",
+            ],
             "a load in shards cannot end in the middle of a closed loop",
         ),
-        (&["--shard", "1/4", "--profile"], "a load in shards would have every shard begin and end the server's profile"),
-        (&["--shard", "1/4", "--require", "correct_rate>=99"], "a load in shards has no bounds on one of them"),
-        (&["--shard", "1/4", "--no-run-log"], "a load in shards is put together from the logs of its shards"),
-        (&["--shard", "1/4", "--repeat", "2"], "several runs are not dealt out to clients"),
+        (
+            &["--shard", "1/4", "--profile"],
+            "a load in shards would have every shard begin and end the server's profile",
+        ),
+        (
+            &["--shard", "1/4", "--require", "correct_rate>=99"],
+            "a load in shards has no bounds on one of them",
+        ),
+        (
+            &["--shard", "1/4", "--no-run-log"],
+            "a load in shards is put together from the logs of its shards",
+        ),
+        (
+            &["--shard", "1/4", "--repeat", "2"],
+            "several runs are not dealt out to clients",
+        ),
     ] {
-        assert_fails(&sobench(&[&server[..], arguments].concat()), 2, &[words, "hint: "]);
+        assert_fails(
+            &sobench(&[&server[..], arguments].concat()),
+            2,
+            &[words, "hint: "],
+        );
     }
-    assert_fails(&sobench(&["--shard", "1/4"]), 2, &["needs one server for all of them", "sobench serve"]);
+    assert_fails(
+        &sobench(&["--shard", "1/4"]),
+        2,
+        &["needs one server for all of them", "sobench serve"],
+    );
 }

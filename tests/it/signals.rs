@@ -18,8 +18,15 @@ struct Running {
 impl Running {
     fn start<S: AsRef<std::ffi::OsStr>>(flags: &[S]) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"));
-        program.args(flags).env("XDG_CACHE_HOME", cache()).env("NO_PROXY", "127.0.0.1");
-        let mut child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        program
+            .args(flags)
+            .env("XDG_CACHE_HOME", cache())
+            .env("NO_PROXY", "127.0.0.1");
+        let mut child = program
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         Self { child, stderr }
     }
@@ -27,7 +34,10 @@ impl Running {
     /// Waits for a line on stderr.
     fn wait_for(&mut self, words: &str) {
         let mut lines = self.stderr.by_ref().map(Result::unwrap);
-        assert!(lines.any(|line| line.contains(words)), "stderr ended without: {words}");
+        assert!(
+            lines.any(|line| line.contains(words)),
+            "stderr ended without: {words}"
+        );
     }
 
     fn signal(&self, signal: Signal) {
@@ -42,18 +52,25 @@ impl Running {
     fn end(mut self) -> (Option<i32>, String, String) {
         let stderr: Vec<String> = self.stderr.map(Result::unwrap).collect();
         let mut stdout = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut stdout)
+            .unwrap();
         (self.child.wait().unwrap().code(), stdout, stderr.join("\n"))
     }
 }
 
 /// A server that answers the trial request, and none of the run.
 fn hanging() -> Scripted {
-    let answer = "data: {\"choices\":[{\"text\":\"yes\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let answer =
+        "data: {\"choices\":[{\"text\":\"yes\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     Scripted::new(move |asked, stream| {
-        let is_of_the_run = asked
-            .header("x-request-id")
-            .is_some_and(|id| id.strip_prefix("r-").is_some_and(|number| number.parse::<usize>().is_ok()));
+        let is_of_the_run = asked.header("x-request-id").is_some_and(|id| {
+            id.strip_prefix("r-")
+                .is_some_and(|number| number.parse::<usize>().is_ok())
+        });
         let text = match () {
             () if asked.asks_for_models() => models(),
             () if is_of_the_run => {
@@ -72,13 +89,41 @@ fn hanging() -> Scripted {
 fn hanging_matrix(order: &str) -> (Running, [Scripted; 2]) {
     let servers = [hanging(), hanging()];
     let targets = [0, 1].map(|place| format!("s{place}={}", servers[place].base_url));
-    let flags =
-        ["--target", &targets[0], "--target", &targets[1], "--matrix-order", order, "--no-control-arm", "--skip-preflight"];
-    let load = ["--dataset", "choice", "--choice", "yes,no", "--num-prompts", "5", "--max-concurrency", "1", "--disable-tqdm"];
-    let ends = ["--request-id-prefix", "r-", "--drain-timeout", "3600", "--no-run-log"];
+    let flags = [
+        "--target",
+        &targets[0],
+        "--target",
+        &targets[1],
+        "--matrix-order",
+        order,
+        "--no-control-arm",
+        "--skip-preflight",
+    ];
+    let load = [
+        "--dataset",
+        "choice",
+        "--choice",
+        "yes,no",
+        "--num-prompts",
+        "5",
+        "--max-concurrency",
+        "1",
+        "--disable-tqdm",
+    ];
+    let ends = [
+        "--request-id-prefix",
+        "r-",
+        "--drain-timeout",
+        "3600",
+        "--no-run-log",
+    ];
     let mut running = Running::start(&[&flags[..], &load, &ends].concat());
     let hangs = |server: &Scripted| {
-        server.requests().iter().any(|asked| asked.header("x-request-id").is_some_and(|id| id.starts_with("r-0")))
+        server.requests().iter().any(|asked| {
+            asked
+                .header("x-request-id")
+                .is_some_and(|id| id.starts_with("r-0"))
+        })
     };
     let most = if order == "blocks" { 1 } else { 2 };
     wait_until("the requests of the run come", || {
@@ -94,12 +139,18 @@ fn the_second_signal_aborts_every_run_of_a_matrix() {
         let (mut running, _servers) = hanging_matrix(order);
         running.signal(Signal::INT);
         running.wait_for("stopping: requests under way may end");
-        assert!(running.is_running(), "requests in flight have an hour to end");
+        assert!(
+            running.is_running(),
+            "requests in flight have an hour to end"
+        );
         running.signal(Signal::INT);
         running.wait_for("stopping now");
         let (code, _, stderr) = running.end();
         assert_eq!(code, Some(130), "{order}: {stderr}");
-        assert!(!stderr.contains("stopping"), "each stage is reported once: {stderr}");
+        assert!(
+            !stderr.contains("stopping"),
+            "each stage is reported once: {stderr}"
+        );
     }
 }
 
@@ -110,7 +161,11 @@ fn serve_ends_at_the_first_signal() {
         running.wait_for("stop with Ctrl-C");
         running.signal(signal);
         let (code, stdout, stderr) = running.end();
-        assert_eq!((code, stdout.as_str(), stderr.as_str()), (Some(0), "", "stopped"), "{signal:?}");
+        assert_eq!(
+            (code, stdout.as_str(), stderr.as_str()),
+            (Some(0), "", "stopped"),
+            "{signal:?}"
+        );
     }
 }
 
@@ -118,7 +173,16 @@ fn serve_ends_at_the_first_signal() {
 fn engines_are_measured_until_the_first_signal() {
     let folder = tempfile::tempdir().unwrap();
     let rows = folder.path().join("rows.jsonl");
-    let flags = ["mask", "--limit", "1", "--engine", "guidance", "--disable-tqdm", "--rows", rows.to_str().unwrap()];
+    let flags = [
+        "mask",
+        "--limit",
+        "1",
+        "--engine",
+        "guidance",
+        "--disable-tqdm",
+        "--rows",
+        rows.to_str().unwrap(),
+    ];
     // More masks than the test could wait for.
     let endless = ["--prove", "--budget", "100000000", "--timeout", "86400"];
     let mut running = Running::start(&[&flags[..], &endless].concat());
@@ -130,7 +194,10 @@ fn engines_are_measured_until_the_first_signal() {
     running.wait_for("stopping: what was measured is reported");
     let (code, stdout, stderr) = running.end();
     assert_eq!(code, Some(130), "{stderr}");
-    assert!(stderr.contains("interrupted: the report covers the entries that were done"), "{stdout}{stderr}");
+    assert!(
+        stderr.contains("interrupted: the report covers the entries that were done"),
+        "{stdout}{stderr}"
+    );
 }
 
 /// The rows of a measurement have their record as the first line.

@@ -1,4 +1,5 @@
-//! Holds the tree to the invariants of ARCHITECTURE.md: which layer may name what, and how a file begins.
+//! Holds the tree to the invariants of ARCHITECTURE.md: which layer may name what, and how a file
+//! begins.
 
 mod imports;
 
@@ -22,7 +23,10 @@ const RULES: [Rule; 3] = [
     },
     Rule {
         within: &["crates/preflight/src/"],
-        except: &["crates/preflight/src/ask.rs", "crates/preflight/src/features/probe.rs"],
+        except: &[
+            "crates/preflight/src/ask.rs",
+            "crates/preflight/src/features/probe.rs",
+        ],
         words: &["sobench_client"],
         why: "what an answer proves is judged without a network",
     },
@@ -34,11 +38,30 @@ const RULES: [Rule; 3] = [
     },
 ];
 
-/// Crates that can be run again from a file: no network, no clock, no layout of pages. The manifests leave these crates out; what the
-/// standard library has of it is forbidden by clippy.toml.
-const PURE: [&str; 10] =
-    ["backend", "core", "grammar", "judge", "notices", "pycompat", "render", "report", "results", "statistics"];
-const IMPURE_DEPENDENCIES: [&str; 7] = ["axum", "hf-hub", "nix", "reqwest", "sobench-client", "tokio", "ureq"];
+/// Crates that can be run again from a file: no network, no clock, no layout of pages. The
+/// manifests leave these crates out; what the standard library has of it is forbidden by
+/// clippy.toml.
+const PURE: [&str; 10] = [
+    "backend",
+    "core",
+    "grammar",
+    "judge",
+    "notices",
+    "pycompat",
+    "render",
+    "report",
+    "results",
+    "statistics",
+];
+const IMPURE_DEPENDENCIES: [&str; 7] = [
+    "axum",
+    "hf-hub",
+    "nix",
+    "reqwest",
+    "sobench-client",
+    "tokio",
+    "ureq",
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -61,30 +84,56 @@ fn sources() -> Vec<(String, String)> {
     for folder in ["src", "crates", "tests"] {
         rust_files(&root().join(folder), &mut paths);
     }
-    let name = |path: &Path| path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
-    paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+    let name = |path: &Path| {
+        path.strip_prefix(root())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .replace('\\', "/")
+    };
+    paths
+        .iter()
+        .map(|path| (name(path), fs::read_to_string(path).unwrap()))
+        .collect()
 }
 
-/// Code without its comments, so that a rule may be written about in the very files it binds, and without the tests at its foot.
+/// Code without its comments, so that a rule may be written about in the very files it binds, and
+/// without the tests at its foot.
 fn code_of(text: &str) -> String {
-    let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    shipped.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    let shipped = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or(text);
+    shipped
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Whether a file of `src` holds nothing but tests or what they need.
 fn is_test(name: &str) -> bool {
-    name.split('/').any(|part| matches!(part.trim_end_matches(".rs"), "tests" | "testing") || part.ends_with("_tests.rs"))
+    name.split('/').any(|part| {
+        matches!(part.trim_end_matches(".rs"), "tests" | "testing") || part.ends_with("_tests.rs")
+    })
 }
 
 #[test]
 fn layers_name_only_what_they_may() {
     let mut broken = Vec::new();
-    for (name, text) in sources().iter().filter(|(name, _)| !name.starts_with("tests/") && !is_test(name)) {
+    for (name, text) in sources()
+        .iter()
+        .filter(|(name, _)| !name.starts_with("tests/") && !is_test(name))
+    {
         let code = code_of(text);
         for rule in &RULES {
             let bound = rule.within.iter().any(|prefix| name.starts_with(prefix));
             let exempt = rule.except.iter().any(|prefix| name.starts_with(prefix));
-            for word in rule.words.iter().filter(|word| bound && !exempt && code.contains(**word)) {
+            for word in rule
+                .words
+                .iter()
+                .filter(|word| bound && !exempt && code.contains(**word))
+            {
                 broken.push(format!("{name} says `{word}`: {}", rule.why));
             }
         }
@@ -94,15 +143,25 @@ fn layers_name_only_what_they_may() {
 
 #[test]
 fn files_say_what_they_are() {
-    let silent: Vec<String> = sources().into_iter().filter(|(_, text)| !text.starts_with("//! ")).map(|(name, _)| name).collect();
-    assert!(silent.is_empty(), "without a `//!` line at the top: {}", silent.join(", "));
+    let silent: Vec<String> = sources()
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//! "))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "without a `//!` line at the top: {}",
+        silent.join(", ")
+    );
 }
 
 /// The crates that a manifest names, in its section of dependencies.
 fn dependencies(manifest: &str) -> Vec<String> {
     let (_, section) = manifest.split_once("\n[dependencies]\n").unwrap();
     let lines = section.lines().take_while(|line| !line.is_empty());
-    lines.map(|line| line.split(['.', ' ']).next().unwrap().to_owned()).collect()
+    lines
+        .map(|line| line.split(['.', ' ']).next().unwrap().to_owned())
+        .collect()
 }
 
 /// Every crate by the name of its folder, with its dependencies.
@@ -112,7 +171,10 @@ fn crates() -> Vec<(String, Vec<String>)> {
         .map(|folder| {
             let folder = folder.unwrap().path();
             let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-            (folder.file_name().unwrap().to_str().unwrap().to_owned(), dependencies(&manifest))
+            (
+                folder.file_name().unwrap().to_str().unwrap().to_owned(),
+                dependencies(&manifest),
+            )
         })
         .collect();
     crates.sort();
@@ -123,18 +185,36 @@ fn crates() -> Vec<(String, Vec<String>)> {
 fn arrows_between_crates_are_on_the_map() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for (name, dependencies) in crates() {
-        let ours: Vec<&str> = dependencies.iter().filter_map(|name| name.strip_prefix("sobench-")).collect();
-        let arrows = if ours.is_empty() { "nothing of ours".to_owned() } else { ours.join(", ") };
-        let row = map.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let ours: Vec<&str> = dependencies
+            .iter()
+            .filter_map(|name| name.strip_prefix("sobench-"))
+            .collect();
+        let arrows = if ours.is_empty() {
+            "nothing of ours".to_owned()
+        } else {
+            ours.join(", ")
+        };
+        let row = map
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{name}` |")));
         let row = row.unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for the crate {name}"));
-        assert!(row.ends_with(&format!("| {arrows} |")), "ARCHITECTURE.md on {name}: its manifest names {arrows}");
+        assert!(
+            row.ends_with(&format!("| {arrows} |")),
+            "ARCHITECTURE.md on {name}: its manifest names {arrows}"
+        );
     }
 }
 
 #[test]
 fn pure_crates_have_no_network() {
-    for (name, dependencies) in crates().iter().filter(|(name, _)| PURE.contains(&name.as_str())) {
-        let found: Vec<&String> = dependencies.iter().filter(|name| IMPURE_DEPENDENCIES.contains(&name.as_str())).collect();
+    for (name, dependencies) in crates()
+        .iter()
+        .filter(|(name, _)| PURE.contains(&name.as_str()))
+    {
+        let found: Vec<&String> = dependencies
+            .iter()
+            .filter(|name| IMPURE_DEPENDENCIES.contains(&name.as_str()))
+            .collect();
         assert!(found.is_empty(), "{name} is pure, and depends on {found:?}");
     }
 }
@@ -142,13 +222,22 @@ fn pure_crates_have_no_network() {
 #[test]
 fn witnesses_are_checked_with_packages_of_the_versions_that_were_proved() {
     let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
-    let packages = fs::read_to_string(root().join("tests/live/witnesses.requirements.txt")).unwrap();
+    let packages =
+        fs::read_to_string(root().join("tests/live/witnesses.requirements.txt")).unwrap();
     let locked = |name: &str| {
-        let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \"")).unwrap();
+        let (_, rest) = lock
+            .split_once(&format!("name = \"{name}\"\nversion = \""))
+            .unwrap();
         rest.split('"').next().unwrap().to_owned()
     };
-    for (package, library) in [("llguidance", "llguidance"), ("outlines_core", "outlines-core")] {
+    for (package, library) in [
+        ("llguidance", "llguidance"),
+        ("outlines_core", "outlines-core"),
+    ] {
         let line = format!("{package}=={}", locked(library));
-        assert!(packages.lines().any(|it| it == line), "{line} is not in witnesses.requirements.txt");
+        assert!(
+            packages.lines().any(|it| it == line),
+            "{line} is not in witnesses.requirements.txt"
+        );
     }
 }

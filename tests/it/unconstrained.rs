@@ -1,5 +1,5 @@
-//! Promise: servers whose answers no constraint can be about are driven and reported like any other, without a figure that means
-//! nothing there, and without a constraint.
+//! Promise: servers whose answers no constraint can be about are driven and reported like any
+//! other, without a figure that means nothing there, and without a constraint.
 
 use serde_json::{Value, json};
 use sobench_testkit::scripted::{Request, Scripted, models, whole};
@@ -9,15 +9,34 @@ use crate::support::{Ran, sobench, sobench_result};
 
 /// A server that lists a model and answers every other request with `body`.
 fn serving(content_type: &'static str, body: &'static str) -> Scripted {
-    Scripted::answering(move |request| if request.asks_for_models() { models() } else { whole("200 OK", content_type, body) })
+    Scripted::answering(move |request| {
+        if request.asks_for_models() {
+            models()
+        } else {
+            whole("200 OK", content_type, body)
+        }
+    })
 }
 
 /// Six requests to a server of this kind, and what it was sent.
 fn run(server: &Scripted, backend: &str, arguments: &[&str]) -> (Ran, Value, Vec<Request>) {
-    let fixed = ["--backend", backend, "--base-url", &server.base_url, "--num-prompts", "6", "--num-warmups", "1"];
+    let fixed = [
+        "--backend",
+        backend,
+        "--base-url",
+        &server.base_url,
+        "--num-prompts",
+        "6",
+        "--num-warmups",
+        "1",
+    ];
     let (ran, result) = sobench_result(&[&fixed[..], arguments].concat());
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    let asked: Vec<Request> = server.requests().into_iter().filter(|request| request.line.starts_with("POST ")).collect();
+    let asked: Vec<Request> = server
+        .requests()
+        .into_iter()
+        .filter(|request| request.line.starts_with("POST "))
+        .collect();
     assert_eq!(asked.len(), 8, "a trial, a warm-up and six requests");
     (ran, result, asked)
 }
@@ -50,54 +69,139 @@ fn vectors_and_scores_have_a_latency_to_the_end_and_no_tokens() {
         ),
     ] {
         let server = serving("application/json", answer);
-        let (ran, result, asked) = run(&server, backend, &["--dataset", "choice", "--goodput", "e2el:600000"]);
+        let (ran, result, asked) = run(
+            &server,
+            backend,
+            &["--dataset", "choice", "--goodput", "e2el:600000"],
+        );
         let of_the_run = [&asked[..1], &asked[2..]].concat();
-        assert!(of_the_run.iter().all(|request| body(request) == expected), "{backend}: {}", body(&asked[0]));
-        assert_ne!(body(&asked[1]), expected, "{backend}: a warm-up asks in other words");
+        assert!(
+            of_the_run.iter().all(|request| body(request) == expected),
+            "{backend}: {}",
+            body(&asked[0])
+        );
+        assert_ne!(
+            body(&asked[1]),
+            expected,
+            "{backend}: a warm-up asks in other words"
+        );
         assert_eq!(asked[0].line, format!("POST {path} HTTP/1.1"));
         assert_eq!(asked[0].header("content-type"), Some("application/json"));
 
         for (key, value) in [("completed", 6), ("failed", 0), ("total_input_tokens", 18)] {
             assert_eq!(result[key].as_u64(), Some(value), "{backend} {key}");
         }
-        for key in
-            ["total_output_tokens", "output_throughput", "max_output_tokens_per_s", "mean_ttft_ms", "p99_tpot_ms", "mean_itl_ms"]
-        {
+        for key in [
+            "total_output_tokens",
+            "output_throughput",
+            "max_output_tokens_per_s",
+            "mean_ttft_ms",
+            "p99_tpot_ms",
+            "mean_itl_ms",
+        ] {
             assert!(result[key].is_null(), "{backend} {key}: {}", result[key]);
         }
-        for key in ["mean_e2el_ms", "p99_e2el_ms", "total_token_throughput", "request_goodput"] {
-            assert!(result[key].as_f64().is_some_and(|figure| figure > 0.0), "{backend} {key}: {}", result[key]);
+        for key in [
+            "mean_e2el_ms",
+            "p99_e2el_ms",
+            "total_token_throughput",
+            "request_goodput",
+        ] {
+            assert!(
+                result[key].as_f64().is_some_and(|figure| figure > 0.0),
+                "{backend} {key}: {}",
+                result[key]
+            );
         }
         let own = &result["sobench"];
         assert_eq!(own["options"]["answers"], "computed");
-        assert!(own["constraint_dialect"].is_null() && own["output_len"].is_null() && own["constrained_ratio"].is_null());
-        assert_eq!(own["overall"]["tokens"]["output_sources"], json!({"server": 0, "tokenizer": 0, "unknown": 0}));
+        assert!(
+            own["constraint_dialect"].is_null()
+                && own["output_len"].is_null()
+                && own["constrained_ratio"].is_null()
+        );
+        assert_eq!(
+            own["overall"]["tokens"]["output_sources"],
+            json!({"server": 0, "tokenizer": 0, "unknown": 0})
+        );
         assert!(result["correct_rate(%)"].is_null());
 
-        for word in ["Mean E2EL (ms):", "Total input tokens:                      18", "answers are computed whole"] {
-            assert!(ran.stdout.contains(word), "{backend}: no {word:?} in\n{}", ran.stdout);
+        for word in [
+            "Mean E2EL (ms):",
+            "Total input tokens:                      18",
+            "answers are computed whole",
+        ] {
+            assert!(
+                ran.stdout.contains(word),
+                "{backend}: no {word:?} in\n{}",
+                ran.stdout
+            );
         }
-        for word in ["Mean TTFT", "TPOT (ms)", "generated tokens:", "Output token", "Quality of the answers", "counted by", "n/a"]
-        {
-            assert!(!ran.stdout.contains(word), "{backend}: {word:?} in\n{}", ran.stdout);
+        for word in [
+            "Mean TTFT",
+            "TPOT (ms)",
+            "generated tokens:",
+            "Output token",
+            "Quality of the answers",
+            "counted by",
+            "n/a",
+        ] {
+            assert!(
+                !ran.stdout.contains(word),
+                "{backend}: {word:?} in\n{}",
+                ran.stdout
+            );
         }
     }
 }
 
 #[test]
 fn documents_are_dealt_to_requests_in_turn() {
-    let server = serving("application/json", include_str!("../../fixtures/bodies/vllm-rerank.json"));
+    let server = serving(
+        "application/json",
+        include_str!("../../fixtures/bodies/vllm-rerank.json"),
+    );
     let rows = tempfile::NamedTempFile::new().unwrap();
-    let lines: String = ["q", "a", "b", "c"].map(|text| format!("{}\n", json!({"prompt": text, "regex": "x"}))).concat();
+    let lines: String = ["q", "a", "b", "c"]
+        .map(|text| format!("{}\n", json!({"prompt": text, "regex": "x"})))
+        .concat();
     std::fs::write(rows.path(), lines).unwrap();
     let path = rows.path().to_str().unwrap();
-    let arguments = ["--dataset", "custom", "--dataset-path", path, "--rerank-documents", "2", "--max-concurrency", "1"];
+    let arguments = [
+        "--dataset",
+        "custom",
+        "--dataset-path",
+        path,
+        "--rerank-documents",
+        "2",
+        "--max-concurrency",
+        "1",
+    ];
     let (_, result, asked) = run(&server, "vllm-rerank", &arguments);
-    let documents: Vec<Value> = asked[2..].iter().map(|request| body(request)["documents"].take()).collect();
-    let pairs = [["a", "b"], ["c", "a"], ["b", "c"], ["a", "b"], ["a", "b"], ["c", "a"]];
+    let documents: Vec<Value> = asked[2..]
+        .iter()
+        .map(|request| body(request)["documents"].take())
+        .collect();
+    let pairs = [
+        ["a", "b"],
+        ["c", "a"],
+        ["b", "c"],
+        ["a", "b"],
+        ["a", "b"],
+        ["c", "a"],
+    ];
     assert_eq!(documents, pairs.map(|pair| json!(pair)));
-    assert!(asked[2..].iter().all(|request| body(request)["query"] == "q"));
-    assert!(result["sobench"]["constraint_kinds"].as_array().is_some_and(Vec::is_empty), "rows' constraints are left out");
+    assert!(
+        asked[2..]
+            .iter()
+            .all(|request| body(request)["query"] == "q")
+    );
+    assert!(
+        result["sobench"]["constraint_kinds"]
+            .as_array()
+            .is_some_and(Vec::is_empty),
+        "rows' constraints are left out"
+    );
 }
 
 #[test]
@@ -106,21 +210,45 @@ fn sound_is_sent_as_a_form_and_its_text_is_timed() {
     let server = serving("text/event-stream", stream);
     let folder = tempfile::tempdir().unwrap();
     let files = ["one.wav", "two.mp3"].map(|name| folder.path().join(name));
-    files.iter().zip(["first sound", "second sound"]).for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+    files
+        .iter()
+        .zip(["first sound", "second sound"])
+        .for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
     let paths = files.each_ref().map(|path| path.to_str().unwrap());
-    let arguments = ["--audio-path", paths[0], paths[1], "--output-len", "9", "--max-concurrency", "1", "--temperature", "0"];
+    let arguments = [
+        "--audio-path",
+        paths[0],
+        paths[1],
+        "--output-len",
+        "9",
+        "--max-concurrency",
+        "1",
+        "--temperature",
+        "0",
+    ];
     let (ran, result, asked) = run(&server, "openai-audio", &arguments);
     assert_eq!(asked[0].line, "POST /v1/audio/transcriptions HTTP/1.1");
-    let boundary = asked[0].header("content-type").and_then(|kind| kind.strip_prefix("multipart/form-data; boundary=")).unwrap();
+    let boundary = asked[0]
+        .header("content-type")
+        .and_then(|kind| kind.strip_prefix("multipart/form-data; boundary="))
+        .unwrap();
     let parts = |request: &Request| -> Vec<String> {
         let text = String::from_utf8(request.body.clone()).unwrap();
         let (parts, end) = text.rsplit_once(&format!("--{boundary}--\r\n")).unwrap();
         assert!(end.is_empty());
-        parts.split(&format!("--{boundary}\r\n")).skip(1).map(str::to_owned).collect()
+        parts
+            .split(&format!("--{boundary}\r\n"))
+            .skip(1)
+            .map(str::to_owned)
+            .collect()
     };
-    let field = |name: &str, value: &str| format!("Content-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+    let field = |name: &str, value: &str| {
+        format!("Content-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
     let file = |name: &str, kind: &str, bytes: &str| {
-        format!("Content-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\nContent-Type: {kind}\r\n\r\n{bytes}\r\n")
+        format!(
+            "Content-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\nContent-Type: {kind}\r\n\r\n{bytes}\r\n"
+        )
     };
     let fields = [
         ("model", "tiny"),
@@ -133,36 +261,99 @@ fn sound_is_sent_as_a_form_and_its_text_is_timed() {
     ];
     let fields = fields.map(|(name, value)| field(name, value));
     let with = |file: String| [vec![file], fields.to_vec()].concat();
-    assert_eq!(parts(&asked[2]), with(file("one.wav", "audio/wav", "first sound")));
-    assert_eq!(parts(&asked[3]), with(file("two.mp3", "audio/mpeg", "second sound")));
+    assert_eq!(
+        parts(&asked[2]),
+        with(file("one.wav", "audio/wav", "first sound"))
+    );
+    assert_eq!(
+        parts(&asked[3]),
+        with(file("two.mp3", "audio/mpeg", "second sound"))
+    );
     assert_eq!(parts(&asked[4]), parts(&asked[2]), "files are sent in turn");
 
-    assert_eq!((result["total_input_tokens"].as_u64(), result["total_output_tokens"].as_u64()), (Some(24), Some(30)));
-    assert!(result["mean_ttft_ms"].is_number() && result["mean_e2el_ms"].is_number(), "{}", ran.stdout);
     assert_eq!(
-        (&result["sobench"]["dataset"]["name"], &result["sobench"]["options"]["answers"]),
+        (
+            result["total_input_tokens"].as_u64(),
+            result["total_output_tokens"].as_u64()
+        ),
+        (Some(24), Some(30))
+    );
+    assert!(
+        result["mean_ttft_ms"].is_number() && result["mean_e2el_ms"].is_number(),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(
+        (
+            &result["sobench"]["dataset"]["name"],
+            &result["sobench"]["options"]["answers"]
+        ),
         (&json!("audio"), &json!("generated"))
     );
-    assert!(!ran.stdout.contains("Quality of the answers"), "{}", ran.stdout);
+    assert!(
+        !ran.stdout.contains("Quality of the answers"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
 fn generated_sound_is_said_to_be_generated() {
-    let server = serving("application/json", include_str!("../../fixtures/bodies/vllm-transcription.json"));
-    let (ran, result, asked) = run(&server, "openai-audio", &["--disable-stream", "--audio-seconds", "0.25"]);
+    let server = serving(
+        "application/json",
+        include_str!("../../fixtures/bodies/vllm-transcription.json"),
+    );
+    let (ran, result, asked) = run(
+        &server,
+        "openai-audio",
+        &["--disable-stream", "--audio-seconds", "0.25"],
+    );
     let has_wav = |request: &Request| request.body.windows(8).any(|window| window == b"WAVEfmt ");
     assert!(asked.iter().all(has_wav));
     let lengths: Vec<usize> = asked.iter().map(|request| request.body.len()).collect();
-    assert!(lengths.iter().all(|&length| length > 8_044 && length < 9_500), "{lengths:?}");
-    assert_eq!((result["completed"].as_u64(), result["mean_ttft_ms"].is_null()), (Some(6), true));
-    assert!(ran.stdout.contains("no word is spoken in it"), "{}", ran.stdout);
+    assert!(
+        lengths
+            .iter()
+            .all(|&length| length > 8_044 && length < 9_500),
+        "{lengths:?}"
+    );
+    assert_eq!(
+        (
+            result["completed"].as_u64(),
+            result["mean_ttft_ms"].is_null()
+        ),
+        (Some(6), true)
+    );
+    assert!(
+        ran.stdout.contains("no word is spoken in it"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
 fn what_is_no_answer_of_the_kind_fails_the_trial_run() {
-    let server = serving("application/json", r#"{"object":"list","data":[{"id":"tiny","object":"model"}]}"#);
-    let ran = sobench(&["--backend", "openai-embeddings", "--base-url", &server.base_url, "--num-prompts", "2"]);
-    assert_fails(&ran, 3, &["the trial run failed at", "/v1/embeddings", "a body without an answer"]);
+    let server = serving(
+        "application/json",
+        r#"{"object":"list","data":[{"id":"tiny","object":"model"}]}"#,
+    );
+    let ran = sobench(&[
+        "--backend",
+        "openai-embeddings",
+        "--base-url",
+        &server.base_url,
+        "--num-prompts",
+        "2",
+    ]);
+    assert_fails(
+        &ran,
+        3,
+        &[
+            "the trial run failed at",
+            "/v1/embeddings",
+            "a body without an answer",
+        ],
+    );
 }
 
 #[test]
@@ -179,13 +370,45 @@ fn a_constraint_is_refused_by_name_and_nothing_is_sent() {
             &["--constraint-dialect", "response-format"],
             "takes no constraint: --constraint-dialect response-format",
         ),
-        ("openai-audio", &["--dataset", "json"], "the dataset json has no prompts in the form that the endpoint takes"),
-        ("vllm", &["--dataset", "audio"], "the dataset audio has no prompts in the form that the endpoint takes"),
-        ("vllm-pooling", &["--temperature", "0"], "the vllm-pooling backend has no field for temperature"),
-        ("vllm-rerank", &["--extra-body", r#"{"query": "x"}"#], "--extra-body sets what sobench has to know: query"),
+        (
+            "openai-audio",
+            &["--dataset", "json"],
+            "the dataset json has no prompts in the form that the endpoint takes",
+        ),
+        (
+            "vllm",
+            &["--dataset", "audio"],
+            "the dataset audio has no prompts in the form that the endpoint takes",
+        ),
+        (
+            "vllm-pooling",
+            &["--temperature", "0"],
+            "the vllm-pooling backend has no field for temperature",
+        ),
+        (
+            "vllm-rerank",
+            &["--extra-body", r#"{"query": "x"}"#],
+            "--extra-body sets what sobench has to know: query",
+        ),
     ] {
-        let fixed = ["--backend", backend, "--base-url", &server.base_url, "--num-prompts", "2"];
-        assert_fails(&sobench(&[&fixed[..], arguments].concat()), 2, &[words, "hint: "]);
+        let fixed = [
+            "--backend",
+            backend,
+            "--base-url",
+            &server.base_url,
+            "--num-prompts",
+            "2",
+        ];
+        assert_fails(
+            &sobench(&[&fixed[..], arguments].concat()),
+            2,
+            &[words, "hint: "],
+        );
     }
-    assert!(server.requests().iter().all(|request| !request.line.starts_with("POST ")));
+    assert!(
+        server
+            .requests()
+            .iter()
+            .all(|request| !request.line.starts_with("POST "))
+    );
 }

@@ -1,9 +1,11 @@
-//! What a decoder makes of the bytes of one answer, and which outcome that is. Knows no wire format and no clock.
+//! What a decoder makes of the bytes of one answer, and which outcome that is. Knows no wire format
+//! and no clock.
 
 use sobench_core::answer::Answer;
 use sobench_core::observation::{Advice, Outcome, Usage};
 
-/// Turns the bytes of one answer into what they say. Runs in the timed path: it finds text, and does nothing else with it.
+/// Turns the bytes of one answer into what they say. Runs in the timed path: it finds text, and
+/// does nothing else with it.
 pub trait Decoder: Send {
     /// Takes the bytes of one read.
     fn push(&mut self, bytes: &[u8]) -> Fed;
@@ -39,7 +41,12 @@ impl Fed {
 
     /// What one event or one body brought: a chunk, where it has content at all.
     pub(super) fn chunk(reasoning: bool, answer: bool) -> Self {
-        Self { content_chunks: usize::from(reasoning || answer), reasoning, answer, ended: false }
+        Self {
+            content_chunks: usize::from(reasoning || answer),
+            reasoning,
+            answer,
+            ended: false,
+        }
     }
 }
 
@@ -50,7 +57,8 @@ pub struct Decoded {
     pub finish_reason: Option<String>,
     /// The last counts that the server stated.
     pub usage: Option<Usage>,
-    /// For each chunk with generated content, the output tokens up to and with it, as far as the server states counts in chunks.
+    /// For each chunk with generated content, the output tokens up to and with it, as far as the
+    /// server states counts in chunks.
     pub chunk_tokens: Vec<u64>,
     /// Whether any generated content came.
     pub has_content: bool,
@@ -76,7 +84,8 @@ pub enum Broken {
     Unreadable { message: String },
 }
 
-/// Finish reasons that name a failure of the server rather than an end of the answer (vLLM and SGLang, aborted requests).
+/// Finish reasons that name a failure of the server rather than an end of the answer (vLLM and
+/// SGLang, aborted requests).
 const FAILED_FINISH_REASONS: [&str; 2] = ["abort", "error"];
 
 /// What a finish reason makes of an answer.
@@ -98,8 +107,9 @@ impl Finish {
 }
 
 impl Decoded {
-    /// Takes a finish reason. One that says something else of the end than an earlier one did breaks the answer: whether it ended or
-    /// was cut cannot be told. Two that agree (`tool_calls`, then `stop`) are the later one.
+    /// Takes a finish reason. One that says something else of the end than an earlier one did
+    /// breaks the answer: whether it ended or was cut cannot be told. Two that agree (`tool_calls`,
+    /// then `stop`) are the later one.
     pub(super) fn finish(&mut self, reason: String) {
         if let Some(earlier) = self.finish_reason.as_deref()
             && Finish::of(earlier) != Finish::of(&reason)
@@ -122,19 +132,28 @@ impl Decoded {
     /// - Neither is a stream that broke off: [`Outcome::StreamError`].
     pub fn outcome(&self) -> Outcome {
         match &self.broken {
-            Some(Broken::ServerSaid { status: Some(status), body }) if !self.has_content => {
+            Some(Broken::ServerSaid {
+                status: Some(status),
+                body,
+            }) if !self.has_content => {
                 return outcome_of_status(*status, body.clone(), None);
             }
             Some(Broken::ServerSaid { body, .. }) => return stream_error(body.clone()),
             Some(Broken::Unreadable { message }) => return stream_error(message.clone()),
             None => {}
         }
-        match self.finish_reason.as_deref().map(|reason| (Finish::of(reason), reason)) {
+        match self
+            .finish_reason
+            .as_deref()
+            .map(|reason| (Finish::of(reason), reason))
+        {
             Some((Finish::AtTheLimit, _)) => Outcome::Truncated,
             Some((Finish::Failed, reason)) => stream_error(format!("finish reason {reason:?}")),
             Some((Finish::ByItself, _)) => Outcome::Completed,
             None if self.terminated && (self.has_content || self.stated) => Outcome::Completed,
-            None if self.terminated => stream_error("ended with neither content nor a finish reason"),
+            None if self.terminated => {
+                stream_error("ended with neither content nor a finish reason")
+            }
             None => stream_error("ended without a terminal event and without a finish reason"),
         }
     }
@@ -143,14 +162,24 @@ impl Decoded {
 /// The outcome of a status that is not 200: 4xx is a refusal, anything else the server's failure.
 pub fn outcome_of_status(status: u16, body: String, advice: Option<Advice>) -> Outcome {
     if (400..500).contains(&status) {
-        Outcome::Rejected { status, body, advice }
+        Outcome::Rejected {
+            status,
+            body,
+            advice,
+        }
     } else {
-        Outcome::ServerError { status, body, advice }
+        Outcome::ServerError {
+            status,
+            body,
+            advice,
+        }
     }
 }
 
 fn stream_error(message: impl Into<String>) -> Outcome {
-    Outcome::StreamError { message: message.into() }
+    Outcome::StreamError {
+        message: message.into(),
+    }
 }
 
 #[cfg(test)]
@@ -158,7 +187,12 @@ mod tests {
     use super::*;
 
     fn answer(finish_reason: Option<&str>, has_content: bool, terminated: bool) -> Decoded {
-        Decoded { finish_reason: finish_reason.map(str::to_owned), has_content, terminated, ..Decoded::default() }
+        Decoded {
+            finish_reason: finish_reason.map(str::to_owned),
+            has_content,
+            terminated,
+            ..Decoded::default()
+        }
     }
 
     #[test]
@@ -177,7 +211,11 @@ mod tests {
             (None, false, false, "stream_error"),
         ] {
             let outcome = answer(reason, has_content, terminated).outcome();
-            assert_eq!(outcome.name(), name, "{reason:?} {has_content} {terminated}");
+            assert_eq!(
+                outcome.name(),
+                name,
+                "{reason:?} {has_content} {terminated}"
+            );
         }
     }
 
@@ -193,23 +231,63 @@ mod tests {
             (&["stop", "length", "stop"], "stream_error", "stop"),
         ] {
             let mut answer = answer(None, true, true);
-            reasons.iter().for_each(|reason| answer.finish((*reason).to_owned()));
-            assert_eq!((answer.outcome().name(), answer.finish_reason.as_deref()), (name, Some(kept)), "{reasons:?}");
+            reasons
+                .iter()
+                .for_each(|reason| answer.finish((*reason).to_owned()));
+            assert_eq!(
+                (answer.outcome().name(), answer.finish_reason.as_deref()),
+                (name, Some(kept)),
+                "{reasons:?}"
+            );
         }
         let mut answer = answer(Some("stop"), true, true);
         answer.finish("length".to_owned());
-        assert_eq!(answer.outcome(), stream_error("two finish reasons: \"stop\", then \"length\""));
+        assert_eq!(
+            answer.outcome(),
+            stream_error("two finish reasons: \"stop\", then \"length\"")
+        );
     }
 
     #[test]
     fn an_error_wins_over_all_that_follows() {
         let broken = |status, has_content| {
-            let broken = Some(Broken::ServerSaid { status, body: "words".to_owned() });
-            Decoded { broken, ..answer(Some("stop"), has_content, true) }.outcome()
+            let broken = Some(Broken::ServerSaid {
+                status,
+                body: "words".to_owned(),
+            });
+            Decoded {
+                broken,
+                ..answer(Some("stop"), has_content, true)
+            }
+            .outcome()
         };
-        assert_eq!(broken(Some(400), false), Outcome::Rejected { status: 400, body: "words".to_owned(), advice: None });
-        assert_eq!(broken(Some(503), false), Outcome::ServerError { status: 503, body: "words".to_owned(), advice: None });
-        assert_eq!(broken(Some(400), true), Outcome::StreamError { message: "words".to_owned() });
-        assert_eq!(broken(None, false), Outcome::StreamError { message: "words".to_owned() });
+        assert_eq!(
+            broken(Some(400), false),
+            Outcome::Rejected {
+                status: 400,
+                body: "words".to_owned(),
+                advice: None
+            }
+        );
+        assert_eq!(
+            broken(Some(503), false),
+            Outcome::ServerError {
+                status: 503,
+                body: "words".to_owned(),
+                advice: None
+            }
+        );
+        assert_eq!(
+            broken(Some(400), true),
+            Outcome::StreamError {
+                message: "words".to_owned()
+            }
+        );
+        assert_eq!(
+            broken(None, false),
+            Outcome::StreamError {
+                message: "words".to_owned()
+            }
+        );
     }
 }

@@ -1,19 +1,27 @@
-//! What every kind of server is sent for every kind of constraint in every dialect, held to a page a kind; and the whole answers
-//! of every kind.
+//! What every kind of server is sent for every kind of constraint in every dialect, held to a page
+//! a kind; and the whole answers of every kind.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{ConstraintDialect, Decoded, Input, JSON, RequestOptions, Sampling, ServerKind, adapter};
+use super::{
+    ConstraintDialect, Decoded, Input, JSON, RequestOptions, Sampling, ServerKind, adapter,
+};
 use sobench_core::case::{Arm, Case, Message, Prompt};
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::observation::Outcome;
 use sobench_core::sound::Clip;
 
 fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
-    let messages = || [Message { role: "user".to_owned(), content: json!("Say it") }].into();
+    let messages = || {
+        [Message {
+            role: "user".to_owned(),
+            content: json!("Say it"),
+        }]
+        .into()
+    };
     let documents = || ["first".into(), "second".into()].into();
     Case {
         id: "t-0".to_owned(),
@@ -21,7 +29,10 @@ fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
             Input::Messages => Prompt::Messages(messages()),
             Input::Text => Prompt::Text("Say it".into()),
             Input::Audio => Prompt::Audio(Arc::new(Clip::new("a.wav", "<sound>"))),
-            Input::Ranking => Prompt::Ranking { query: "Say it".into(), documents: documents() },
+            Input::Ranking => Prompt::Ranking {
+                query: "Say it".into(),
+                documents: documents(),
+            },
         },
         constraint: constraint.map(Arc::new),
         arm,
@@ -49,10 +60,20 @@ fn options(dialect: ConstraintDialect) -> RequestOptions {
 fn line(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
     match adapter(kind).encode(case, options) {
         Ok(body) if adapter(kind).content_type() != JSON => {
-            format!("{}\n  {}", adapter(kind).content_type(), String::from_utf8(body.to_vec()).unwrap().replace("\r\n", "\n  "))
+            format!(
+                "{}\n  {}",
+                adapter(kind).content_type(),
+                String::from_utf8(body.to_vec())
+                    .unwrap()
+                    .replace("\r\n", "\n  ")
+            )
         }
         Ok(body) => {
-            assert!(serde_json::from_slice::<serde_json::Value>(&body).unwrap().is_object());
+            assert!(
+                serde_json::from_slice::<serde_json::Value>(&body)
+                    .unwrap()
+                    .is_object()
+            );
             String::from_utf8(body.to_vec()).unwrap()
         }
         Err(unsendable) => format!("refused: {}", unsendable.what),
@@ -61,26 +82,45 @@ fn line(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
 
 fn page(kind: ServerKind) -> String {
     let constraints = [
-        Constraint::JsonSchema(Arc::new(json!({"type": "object", "properties": {"a": {"type": "integer"}}}))),
+        Constraint::JsonSchema(Arc::new(
+            json!({"type": "object", "properties": {"a": {"type": "integer"}}}),
+        )),
         Constraint::JsonObject(AlwaysTrue),
         Constraint::Regex(r"[A-Z]{2}\d".into()),
         Constraint::Choice(vec!["yes".to_owned(), "no.".to_owned()].into()),
-        Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() },
+        Constraint::Grammar {
+            dialect: GrammarDialect::Ebnf,
+            text: "root ::= \"a\"".into(),
+        },
         Constraint::StructuralTag(Arc::new(json!({"format": {"type": "any_text"}}))),
     ];
     let mut page = format!("{}\n", kind.path(true));
     // A kind without any dialect shows what becomes of a constraint all the same.
     let none = [ConstraintDialect::ResponseFormat];
-    let dialects = if kind.dialects().is_empty() { &none } else { kind.dialects() };
+    let dialects = if kind.dialects().is_empty() {
+        &none
+    } else {
+        kind.dialects()
+    };
     for dialect in dialects {
         for constraint in &constraints {
             let name = constraint.kind();
             let case = case(kind, Some(constraint.clone()), Arm::Constrained);
-            writeln!(page, "{dialect} {name}\n  {}", line(kind, &case, &options(*dialect))).unwrap();
+            writeln!(
+                page,
+                "{dialect} {name}\n  {}",
+                line(kind, &case, &options(*dialect))
+            )
+            .unwrap();
         }
     }
     let control = case(kind, Some(constraints[0].clone()), Arm::Control);
-    writeln!(page, "control\n  {}", line(kind, &control, &options(dialects[0]))).unwrap();
+    writeln!(
+        page,
+        "control\n  {}",
+        line(kind, &control, &options(dialects[0]))
+    )
+    .unwrap();
     let whole = RequestOptions {
         stream: false,
         sampling: match kind.generates() {
@@ -88,14 +128,24 @@ fn page(kind: ServerKind) -> String {
                 temperature: Some(0.5),
                 top_p: Some(0.9),
                 top_k: Some(40),
-                frequency_penalty: kind.spec().body.sampling_field("frequency_penalty").map(|_| 0.1),
+                frequency_penalty: kind
+                    .spec()
+                    .body
+                    .sampling_field("frequency_penalty")
+                    .map(|_| 0.1),
                 ..Sampling::default()
             },
             false => Sampling::default(),
         },
         ..options(dialects[0])
     };
-    writeln!(page, "whole {}\n  {}", kind.path(false), line(kind, &case(kind, None, Arm::Free), &whole)).unwrap();
+    writeln!(
+        page,
+        "whole {}\n  {}",
+        kind.path(false),
+        line(kind, &case(kind, None, Arm::Free), &whole)
+    )
+    .unwrap();
     page
 }
 
@@ -106,7 +156,8 @@ fn bodies_of_every_kind() {
     }
 }
 
-/// What a whole answer says: its body, its finish reason, and its counts of the prompt and the answer.
+/// What a whole answer says: its body, its finish reason, and its counts of the prompt and the
+/// answer.
 type Said = (String, Option<&'static str>, (Option<u64>, Option<u64>));
 
 /// A whole answer of `{"a": 1}` in the kind's shape.
@@ -114,46 +165,86 @@ fn said(kind: ServerKind) -> Said {
     let text = r#""{\"a\": 1}""#;
     let usage = r#""usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}"#;
     let (body, finish_reason) = match kind {
-        ServerKind::Vllm | ServerKind::Openai | ServerKind::Aphrodite | ServerKind::Scalellm | ServerKind::DeepspeedMii => {
-            (format!(r#"{{"choices":[{{"index":0,"text":{text},"finish_reason":"stop"}}],{usage}}}"#), Some("stop"))
-        }
+        ServerKind::Vllm
+        | ServerKind::Openai
+        | ServerKind::Aphrodite
+        | ServerKind::Scalellm
+        | ServerKind::DeepspeedMii => (
+            format!(
+                r#"{{"choices":[{{"index":0,"text":{text},"finish_reason":"stop"}}],{usage}}}"#
+            ),
+            Some("stop"),
+        ),
         ServerKind::OpenaiChat | ServerKind::TrtllmServe | ServerKind::Lmdeploy => {
             let message = format!(r#"{{"role":"assistant","content":{text}}}"#);
-            (format!(r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}],{usage}}}"#), Some("stop"))
+            (
+                format!(
+                    r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}],{usage}}}"#
+                ),
+                Some("stop"),
+            )
         }
         ServerKind::OpenaiResponses => {
-            let item = format!(r#"{{"type":"message","content":[{{"type":"output_text","text":{text}}}]}}"#);
+            let item = format!(
+                r#"{{"type":"message","content":[{{"type":"output_text","text":{text}}}]}}"#
+            );
             let usage = r#""usage":{"input_tokens":3,"output_tokens":4}"#;
-            (format!(r#"{{"status":"completed","error":null,"output":[{item}],{usage}}}"#), Some("stop"))
+            (
+                format!(r#"{{"status":"completed","error":null,"output":[{item}],{usage}}}"#),
+                Some("stop"),
+            )
         }
         ServerKind::Sglang => {
             let meta = r#"{"finish_reason":{"type":"stop","matched":2},"prompt_tokens":3,"completion_tokens":4}"#;
-            (format!(r#"{{"text":{text},"output_ids":[5,6,7,2],"meta_info":{meta}}}"#), Some("stop"))
+            (
+                format!(r#"{{"text":{text},"output_ids":[5,6,7,2],"meta_info":{meta}}}"#),
+                Some("stop"),
+            )
         }
         ServerKind::LlamaCpp => {
             let counts = r#""tokens_predicted":4,"tokens_evaluated":3"#;
-            (format!(r#"{{"content":{text},"stop":true,"stop_type":"eos",{counts}}}"#), Some("stop"))
+            (
+                format!(r#"{{"content":{text},"stop":true,"stop_type":"eos",{counts}}}"#),
+                Some("stop"),
+            )
         }
         ServerKind::Tgi => {
-            let details = r#"{"finish_reason":"eos_token","generated_tokens":4,"prefill":[],"tokens":[]}"#;
+            let details =
+                r#"{"finish_reason":"eos_token","generated_tokens":4,"prefill":[],"tokens":[]}"#;
             let body = format!(r#"{{"generated_text":{text},"details":{details}}}"#);
             return (body, Some("eos_token"), (None, Some(4)));
         }
         ServerKind::TensorrtLlm => {
-            return (format!(r#"{{"model_name":"ensemble","text_output":{text}}}"#), None, (None, None));
+            return (
+                format!(r#"{{"model_name":"ensemble","text_output":{text}}}"#),
+                None,
+                (None, None),
+            );
         }
         ServerKind::Ollama => {
             let counts = r#""prompt_eval_count":3,"eval_count":4"#;
             let message = format!(r#"{{"role":"assistant","content":{text}}}"#);
-            (format!(r#"{{"message":{message},"done":true,"done_reason":"stop",{counts}}}"#), Some("stop"))
+            (
+                format!(r#"{{"message":{message},"done":true,"done_reason":"stop",{counts}}}"#),
+                Some("stop"),
+            )
         }
         ServerKind::OpenaiAudio => {
-            let usage = r#""usage":{"type":"tokens","input_tokens":3,"output_tokens":4,"total_tokens":7}"#;
+            let usage =
+                r#""usage":{"type":"tokens","input_tokens":3,"output_tokens":4,"total_tokens":7}"#;
             (format!(r#"{{"text":{text},{usage}}}"#), None)
         }
-        ServerKind::OpenaiEmbeddings => return computed(include_str!("../../../fixtures/bodies/vllm-embeddings.json")),
-        ServerKind::VllmPooling => return computed(include_str!("../../../fixtures/bodies/vllm-pooling.json")),
-        ServerKind::VllmRerank => return computed(include_str!("../../../fixtures/bodies/vllm-rerank.json")),
+        ServerKind::OpenaiEmbeddings => {
+            return computed(include_str!(
+                "../../../fixtures/bodies/vllm-embeddings.json"
+            ));
+        }
+        ServerKind::VllmPooling => {
+            return computed(include_str!("../../../fixtures/bodies/vllm-pooling.json"));
+        }
+        ServerKind::VllmRerank => {
+            return computed(include_str!("../../../fixtures/bodies/vllm-rerank.json"));
+        }
     };
     (body, finish_reason, (Some(3), Some(4)))
 }
@@ -166,13 +257,36 @@ fn computed(body: &str) -> Said {
 #[test]
 fn other_whole_answers() {
     for (kind, body, text, counts) in [
-        (ServerKind::OpenaiEmbeddings, include_str!("../../../fixtures/bodies/openai-embeddings-base64.json"), "", Some(3)),
-        (ServerKind::VllmRerank, include_str!("../../../fixtures/bodies/vllm-rerank-total.json"), "", Some(3)),
-        (ServerKind::OpenaiAudio, include_str!("../../../fixtures/bodies/vllm-transcription.json"), r#" {"a": 1}"#, None),
+        (
+            ServerKind::OpenaiEmbeddings,
+            include_str!("../../../fixtures/bodies/openai-embeddings-base64.json"),
+            "",
+            Some(3),
+        ),
+        (
+            ServerKind::VllmRerank,
+            include_str!("../../../fixtures/bodies/vllm-rerank-total.json"),
+            "",
+            Some(3),
+        ),
+        (
+            ServerKind::OpenaiAudio,
+            include_str!("../../../fixtures/bodies/vllm-transcription.json"),
+            r#" {"a": 1}"#,
+            None,
+        ),
     ] {
         let answer = whole(kind, body);
-        assert_eq!((&*answer.answer.text(), answer.outcome()), (text, Outcome::Completed), "{kind}");
-        assert_eq!(answer.usage.and_then(|usage| usage.prompt_tokens), counts, "{kind}");
+        assert_eq!(
+            (&*answer.answer.text(), answer.outcome()),
+            (text, Outcome::Completed),
+            "{kind}"
+        );
+        assert_eq!(
+            answer.usage.and_then(|usage| usage.prompt_tokens),
+            counts,
+            "{kind}"
+        );
     }
 }
 
@@ -182,10 +296,16 @@ fn whole_answers_of_every_kind() {
         let (body, finish_reason, counts) = said(kind);
         let answer = whole(kind, &body);
         let text = if kind.generates() { r#"{"a": 1}"# } else { "" };
-        assert_eq!((&*answer.answer.text(), answer.outcome()), (text, Outcome::Completed), "{kind}");
+        assert_eq!(
+            (&*answer.answer.text(), answer.outcome()),
+            (text, Outcome::Completed),
+            "{kind}"
+        );
         assert!(answer.has_content, "{kind}");
         assert_eq!(answer.finish_reason.as_deref(), finish_reason, "{kind}");
-        let usage = answer.usage.map_or((None, None), |usage| (usage.prompt_tokens, usage.completion_tokens));
+        let usage = answer.usage.map_or((None, None), |usage| {
+            (usage.prompt_tokens, usage.completion_tokens)
+        });
         assert_eq!(usage, counts, "{kind}");
     }
 }
@@ -206,8 +326,13 @@ fn what_is_no_answer_of_a_kind_is_an_outcome() {
             ("", "stream_error"),
         ] {
             let answer = whole(kind, body);
-            // TGI's errors are strings with a type beside them: an object there stands for no status.
-            let outcome = if kind == ServerKind::Tgi { "stream_error" } else { outcome };
+            // TGI's errors are strings with a type beside them: an object there stands for no
+            // status.
+            let outcome = if kind == ServerKind::Tgi {
+                "stream_error"
+            } else {
+                outcome
+            };
             assert_eq!(answer.outcome().name(), outcome, "{kind}: {body}");
             assert!(!answer.has_content, "{kind}: {body}");
         }

@@ -11,42 +11,62 @@ use sobench_core::error::{Error, Result};
 
 /// Refuses a run whose requests would not mean what the user asked for.
 ///
-/// Usage errors: a constraint that the dialect cannot carry; constraints that this kind of server has no field for at all, if there
-/// are no others (where there are, such a case is not sent, which is its outcome); a parameter it has no field for; chat messages on a completions backend; an `--extra-body` that
-/// changes the constraint or adds one, asks for several choices (whose tokens `usage` adds up, while one is timed), sets what the
-/// report says of every request (model, prompt, length, streaming), or constrains requests of the control arm.
+/// Usage errors: a constraint that the dialect cannot carry; constraints that this kind of server
+/// has no field for at all, if there are no others (where there are, such a case is not sent, which
+/// is its outcome); a parameter it has no field for; chat messages on a completions backend; an
+/// `--extra-body` that changes the constraint or adds one, asks for several choices (whose tokens
+/// `usage` adds up, while one is timed), sets what the report says of every request (model, prompt,
+/// length, streaming), or constrains requests of the control arm.
 pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
     check_extra_body(kind, cases, options)?;
     let adapter = adapter(kind);
     let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
     let has_supported = constrained().any(|case| unsupported(kind, case).is_none());
     let mut seen = HashSet::new();
-    for case in cases.iter().filter(|case| !has_supported || unsupported(kind, case).is_none()) {
+    for case in cases
+        .iter()
+        .filter(|case| !has_supported || unsupported(kind, case).is_none())
+    {
         if !seen.insert(case.asked()) {
             continue;
         }
-        adapter.encode(case, options).map_err(|unsendable| unsendable.into_error(case))?;
+        adapter
+            .encode(case, options)
+            .map_err(|unsendable| unsendable.into_error(case))?;
     }
     Ok(())
 }
 
-/// Why a case is not sent at all: this kind of server has no field for its constraint, in any dialect.
+/// Why a case is not sent at all: this kind of server has no field for its constraint, in any
+/// dialect.
 pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
-    let constraint = case.constraint.as_ref().filter(|_| case.arm == Arm::Constrained)?;
-    let is_carried = kind.dialects().iter().any(|dialect| dialect.carries(constraint.kind()));
+    let constraint = case
+        .constraint
+        .as_ref()
+        .filter(|_| case.arm == Arm::Constrained)?;
+    let is_carried = kind
+        .dialects()
+        .iter()
+        .any(|dialect| dialect.carries(constraint.kind()));
     (!is_carried).then(|| ConstraintDialect::no_field(kind, constraint))
 }
 
 fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
-    let Some(extra) = &options.extra_body else { return Ok(()) };
+    let Some(extra) = &options.extra_body else {
+        return Ok(());
+    };
     let shape = &kind.spec().body;
     let has_control = cases.iter().any(|case| case.arm == Arm::Control);
     for (field, value) in extra {
         if shape.nest == Some(field.as_str()) && !value.is_object() {
-            return Err(Error::usage(format!("--extra-body replaces the parameters by something else: {field} = {value}"))
-                .hint("give an object: its members are added to those that sobench sends"));
+            return Err(Error::usage(format!(
+                "--extra-body replaces the parameters by something else: {field} = {value}"
+            ))
+            .hint("give an object: its members are added to those that sobench sends"));
         }
-        let members = value.as_object().filter(|_| shape.nest == Some(field.as_str()));
+        let members = value
+            .as_object()
+            .filter(|_| shape.nest == Some(field.as_str()));
         for (name, value) in members.into_iter().flatten() {
             check_field(shape, name, value)?;
         }
@@ -54,8 +74,12 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
             check_field(shape, field, value)?;
         }
         if has_control && ConstraintDialect::constrains(field, value) {
-            return Err(Error::usage(format!("--extra-body would constrain the control requests too: {field}"))
-                .hint("take the field out, or constrain every request with --guided-decoding-ratio 1.0"));
+            return Err(Error::usage(format!(
+                "--extra-body would constrain the control requests too: {field}"
+            ))
+            .hint(
+                "take the field out, or constrain every request with --guided-decoding-ratio 1.0",
+            ));
         }
     }
     Ok(())
@@ -63,8 +87,12 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
 
 fn check_field(shape: &Shape, field: &str, value: &Value) -> Result<()> {
     if matches!(field, "n" | "best_of") && value.as_u64() != Some(1) {
-        return Err(Error::usage(format!("--extra-body asks for several choices: {field} = {value}"))
-            .hint("one answer a request is timed and judged: take the field out and raise --num-prompts"));
+        return Err(Error::usage(format!(
+            "--extra-body asks for several choices: {field} = {value}"
+        ))
+        .hint(
+            "one answer a request is timed and judged: take the field out and raise --num-prompts",
+        ));
     }
     if shape.owns(field) {
         return Err(Error::usage(format!("--extra-body sets what sobench has to know: {field} = {value}"))
@@ -85,7 +113,15 @@ mod tests {
     use sobench_core::constraint::Constraint;
 
     fn case(constraint: Option<Constraint>, arm: Arm) -> Case {
-        Case { arm, ..Case::new("t-0", Prompt::Text("Say it".into()), constraint.map(Arc::new), 16) }
+        Case {
+            arm,
+            ..Case::new(
+                "t-0",
+                Prompt::Text("Say it".into()),
+                constraint.map(Arc::new),
+                16,
+            )
+        }
     }
 
     fn regex(arm: Arm) -> Case {
@@ -134,19 +170,32 @@ mod tests {
     fn messages_go_as_they_are() {
         let mut chat = case(None, Arm::Free);
         let parts = json!([{"type": "text", "text": "hi"}]);
-        chat.prompt = Prompt::Messages(vec![Message { role: "system".to_owned(), content: parts }].into());
+        chat.prompt = Prompt::Messages(
+            vec![Message {
+                role: "system".to_owned(),
+                content: parts,
+            }]
+            .into(),
+        );
         let options = options(ConstraintDialect::StructuredOutputs, Value::Null);
         assert!(
-            body(ServerKind::OpenaiChat, &chat, &options)
-                .contains(r#""messages":[{"role":"system","content":[{"type":"text","text":"hi"}]}]"#)
+            body(ServerKind::OpenaiChat, &chat, &options).contains(
+                r#""messages":[{"role":"system","content":[{"type":"text","text":"hi"}]}]"#
+            )
         );
         let error = check(ServerKind::Vllm, &[chat], &options).unwrap_err();
-        assert_eq!(error.what, "the vllm backend takes text, not chat messages: case \"t-0\"");
+        assert_eq!(
+            error.what,
+            "the vllm backend takes text, not chat messages: case \"t-0\""
+        );
     }
 
     #[test]
     fn later_fields_win_and_sampling_is_sent_as_given() {
-        let mut options = options(ConstraintDialect::StructuredOutputs, json!({"top_k": 7, "max_tokens": 4, "x": null}));
+        let mut options = options(
+            ConstraintDialect::StructuredOutputs,
+            json!({"top_k": 7, "max_tokens": 4, "x": null}),
+        );
         options.ignore_eos = true;
         options.sampling = Sampling {
             temperature: Some(0.0),
@@ -167,14 +216,27 @@ mod tests {
     fn the_extra_body_adds_beside_the_constraint() {
         let extra = json!({"structured_outputs": {"disable_any_whitespace": true}});
         assert!(
-            body(ServerKind::Vllm, &regex(Arm::Constrained), &options(ConstraintDialect::StructuredOutputs, extra))
-                .ends_with(r#""structured_outputs":{"regex":"a+","disable_any_whitespace":true}}"#)
+            body(
+                ServerKind::Vllm,
+                &regex(Arm::Constrained),
+                &options(ConstraintDialect::StructuredOutputs, extra)
+            )
+            .ends_with(r#""structured_outputs":{"regex":"a+","disable_any_whitespace":true}}"#)
         );
         let extra = json!({"response_format": {"json_schema": {"strict": false}}});
-        let schema = case(Some(Constraint::JsonSchema(Arc::new(json!({"type": "array"})))), Arm::Constrained);
+        let schema = case(
+            Some(Constraint::JsonSchema(Arc::new(json!({"type": "array"})))),
+            Arm::Constrained,
+        );
         assert!(
-            body(ServerKind::OpenaiChat, &schema, &options(ConstraintDialect::ResponseFormat, extra))
-                .ends_with(r#""json_schema":{"name":"answer","schema":{"type":"array"},"strict":false}}}"#)
+            body(
+                ServerKind::OpenaiChat,
+                &schema,
+                &options(ConstraintDialect::ResponseFormat, extra)
+            )
+            .ends_with(
+                r#""json_schema":{"name":"answer","schema":{"type":"array"},"strict":false}}}"#
+            )
         );
     }
 
@@ -215,28 +277,61 @@ mod tests {
             json!({"structured_outputs": "off"}),
             "--extra-body changes what the constraint sets: /structured_outputs/regex: case \"t-0\"",
         );
-        refused(Guided, &mixed, json!({"guided_json": {}}), "--extra-body would constrain the control requests too: guided_json");
-        refused(Guided, &constrained, json!({"n": 4}), "--extra-body asks for several choices: n = 4");
-        refused(Guided, &constrained, json!({"stream": true}), "--extra-body sets what sobench has to know: stream = true");
-        refused(Guided, &[case(None, Arm::Constrained)], Value::Null, "a constrained case has no constraint: case \"t-0\"");
+        refused(
+            Guided,
+            &mixed,
+            json!({"guided_json": {}}),
+            "--extra-body would constrain the control requests too: guided_json",
+        );
+        refused(
+            Guided,
+            &constrained,
+            json!({"n": 4}),
+            "--extra-body asks for several choices: n = 4",
+        );
+        refused(
+            Guided,
+            &constrained,
+            json!({"stream": true}),
+            "--extra-body sets what sobench has to know: stream = true",
+        );
+        refused(
+            Guided,
+            &[case(None, Arm::Constrained)],
+            Value::Null,
+            "a constrained case has no constraint: case \"t-0\"",
+        );
         assert!(check(ServerKind::Vllm, &mixed, &options(Guided, json!({"n": 1}))).is_ok());
     }
 
     #[test]
     fn parameters_in_a_member_of_their_own_are_watched_too() {
         let check = |extra: Value, cases: &[Case]| {
-            check(ServerKind::Sglang, cases, &options(ConstraintDialect::Sglang, extra)).map_err(|error| error.what)
+            check(
+                ServerKind::Sglang,
+                cases,
+                &options(ConstraintDialect::Sglang, extra),
+            )
+            .map_err(|error| error.what)
         };
         let constrained = [regex(Arm::Constrained)];
         let mixed = [regex(Arm::Constrained), regex(Arm::Control)];
         for (extra, cases, what) in [
-            (json!({"sampling_params": {"n": 2}}), &constrained[..], "--extra-body asks for several choices: n = 2"),
+            (
+                json!({"sampling_params": {"n": 2}}),
+                &constrained[..],
+                "--extra-body asks for several choices: n = 2",
+            ),
             (
                 json!({"sampling_params": {"max_new_tokens": 2}}),
                 &constrained,
                 "--extra-body sets what sobench has to know: max_new_tokens = 2",
             ),
-            (json!({"text": "x"}), &constrained, "--extra-body sets what sobench has to know: text = \"x\""),
+            (
+                json!({"text": "x"}),
+                &constrained,
+                "--extra-body sets what sobench has to know: text = \"x\"",
+            ),
             (
                 json!({"sampling_params": 1}),
                 &constrained,
@@ -260,10 +355,20 @@ mod tests {
         ] {
             assert_eq!(check(extra, cases), Err(what.to_owned()));
         }
-        assert_eq!(check(json!({"sampling_params": {"stop": ["x"]}}), &mixed), Ok(()));
+        assert_eq!(
+            check(json!({"sampling_params": {"stop": ["x"]}}), &mixed),
+            Ok(())
+        );
         let extra = json!({"sampling_params": {"stop": ["x"]}});
-        let body = body(ServerKind::Sglang, &constrained[0], &options(ConstraintDialect::Sglang, extra));
-        assert_eq!(body, r#"{"text":"Say it","sampling_params":{"max_new_tokens":16,"regex":"a+","stop":["x"]},"stream":true}"#);
+        let body = body(
+            ServerKind::Sglang,
+            &constrained[0],
+            &options(ConstraintDialect::Sglang, extra),
+        );
+        assert_eq!(
+            body,
+            r#"{"text":"Say it","sampling_params":{"max_new_tokens":16,"regex":"a+","stop":["x"]},"stream":true}"#
+        );
     }
 
     #[test]
@@ -272,19 +377,35 @@ mod tests {
         let mut options = options(ConstraintDialect::TgiGrammar, Value::Null);
         options.sampling.min_p = Some(0.1);
         let error = check(ServerKind::Tgi, &free, &options).unwrap_err();
-        assert_eq!(error.what, "the tgi backend has no field for min_p: case \"t-0\"");
+        assert_eq!(
+            error.what,
+            "the tgi backend has no field for min_p: case \"t-0\""
+        );
         options.sampling.min_p = None;
         options.ignore_eos = true;
         let error = check(ServerKind::Ollama, &free, &options).unwrap_err();
-        assert_eq!(error.what, "the ollama backend has no field for ignore_eos: case \"t-0\"");
+        assert_eq!(
+            error.what,
+            "the ollama backend has no field for ignore_eos: case \"t-0\""
+        );
         options.ignore_eos = false;
         for (temperature, parameters) in [
             (Some(0.0), r#""details":true,"do_sample":false}"#),
-            (Some(1.0), r#""details":true,"do_sample":true,"temperature":1.0,"top_p":0.5}"#),
+            (
+                Some(1.0),
+                r#""details":true,"do_sample":true,"temperature":1.0,"top_p":0.5}"#,
+            ),
             (None, r#""details":true,"top_p":0.5}"#),
         ] {
-            options.sampling = Sampling { temperature, top_p: Some(0.5), ..Sampling::default() };
-            assert!(body(ServerKind::Tgi, &free[0], &options).contains(parameters), "{temperature:?}");
+            options.sampling = Sampling {
+                temperature,
+                top_p: Some(0.5),
+                ..Sampling::default()
+            };
+            assert!(
+                body(ServerKind::Tgi, &free[0], &options).contains(parameters),
+                "{temperature:?}"
+            );
         }
     }
 }

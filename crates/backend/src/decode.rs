@@ -1,4 +1,5 @@
-//! Decoders of answers: a stream of events, or one whole body, of any kind's JSON. Knows no HTTP and no clock.
+//! Decoders of answers: a stream of events, or one whole body, of any kind's JSON. Knows no HTTP
+//! and no clock.
 
 use super::answer::{Broken, Decoded, Decoder, Fed};
 use super::likeness::{Channel, Likeness};
@@ -6,10 +7,12 @@ use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
 use super::wire::{self, Delta, TextIs};
 
-/// The default bound of one event. The largest seen are a few KiB; log probabilities of a long chunk may reach 100 KiB.
+/// The default bound of one event. The largest seen are a few KiB; log probabilities of a long
+/// chunk may reach 100 KiB.
 pub const DEFAULT_MAX_EVENT_BYTES: usize = 4 << 20;
 
-/// How much of unreadable data is quoted in an outcome's message; what is cut is said in the message.
+/// How much of unreadable data is quoted in an outcome's message; what is cut is said in the
+/// message.
 pub const QUOTED_BYTES: usize = 4 << 10;
 
 /// How a kind's answers are read.
@@ -20,7 +23,8 @@ pub(super) struct Wire {
     pub(super) event: fn(&str) -> serde_json::Result<Delta>,
     /// Reads the JSON of one whole body.
     pub(super) body: fn(&str) -> serde_json::Result<Delta>,
-    /// Where the kind has no terminal event at all, an orderly end of the body is the end of the answer.
+    /// Where the kind has no terminal event at all, an orderly end of the body is the end of the
+    /// answer.
     pub(super) body_ends_answer: bool,
 }
 
@@ -45,7 +49,12 @@ impl Framing {
 impl Wire {
     /// Server-sent events that have the shape of a whole body.
     pub(super) const fn sse(read: fn(&str) -> serde_json::Result<Delta>) -> Self {
-        Self { framing: Framing::Sse, event: read, body: read, body_ends_answer: false }
+        Self {
+            framing: Framing::Sse,
+            event: read,
+            body: read,
+            body_ends_answer: false,
+        }
     }
 }
 
@@ -54,11 +63,24 @@ pub(super) const OPENAI: Wire = Wire::sse(wire::read);
 
 /// The decoder of an event stream, or of one whole body.
 pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-    let state = State { wire, decoded: Decoded::default(), likeness: Likeness::default() };
+    let state = State {
+        wire,
+        decoded: Decoded::default(),
+        likeness: Likeness::default(),
+    };
     match (stream, wire.framing) {
-        (false, _) => Box::new(BodyDecoder { body: vec![], state }),
-        (true, Framing::Sse) => Box::new(StreamDecoder { framer: Framer::Sse(SseDecoder::new(max_event_bytes)), state }),
-        (true, Framing::Lines) => Box::new(StreamDecoder { framer: Framer::Lines(LineDecoder::new(max_event_bytes)), state }),
+        (false, _) => Box::new(BodyDecoder {
+            body: vec![],
+            state,
+        }),
+        (true, Framing::Sse) => Box::new(StreamDecoder {
+            framer: Framer::Sse(SseDecoder::new(max_event_bytes)),
+            state,
+        }),
+        (true, Framing::Lines) => Box::new(StreamDecoder {
+            framer: Framer::Lines(LineDecoder::new(max_event_bytes)),
+            state,
+        }),
     }
 }
 
@@ -69,7 +91,11 @@ enum Framer {
 }
 
 impl Framer {
-    fn push(&mut self, bytes: &[u8], on_event: &mut dyn FnMut(Event<'_>)) -> Result<(), EventTooLarge> {
+    fn push(
+        &mut self,
+        bytes: &[u8],
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), EventTooLarge> {
         match self {
             Self::Sse(sse) => sse.push(bytes, on_event),
             Self::Lines(lines) => lines.push(bytes, on_event),
@@ -97,12 +123,18 @@ impl Decoder for StreamDecoder {
         if let (Err(too_large), false) = (result, state.ended()) {
             state.unreadable(too_large.to_string());
         }
-        Fed { ended: state.ended(), ..fed }
+        Fed {
+            ended: state.ended(),
+            ..fed
+        }
     }
 
     fn finish(&mut self) -> Fed {
         let Self { framer, state } = self;
-        let mut fed = Fed { ended: true, ..Fed::default() };
+        let mut fed = Fed {
+            ended: true,
+            ..Fed::default()
+        };
         framer.finish(&mut |event| fed.merge(state.take(event)));
         state.decoded.terminated |= state.wire.body_ends_answer;
         fed
@@ -128,11 +160,13 @@ impl Decoder for BodyDecoder {
     fn finish(&mut self) -> Fed {
         let body = std::mem::take(&mut self.body);
         let fed = match read(self.state.wire.body, &body) {
-            Ok(delta) if delta.error.is_none() && !delta.is_answer => {
-                self.state.unreadable(format!("a body without an answer: {}", quote(&body)))
-            }
+            Ok(delta) if delta.error.is_none() && !delta.is_answer => self
+                .state
+                .unreadable(format!("a body without an answer: {}", quote(&body))),
             Ok(delta) => self.state.add(delta, &body),
-            Err(message) => self.state.unreadable(format!("an unreadable body ({message}): {}", quote(&body))),
+            Err(message) => self
+                .state
+                .unreadable(format!("an unreadable body ({message}): {}", quote(&body))),
         };
         self.state.decoded.terminated = true;
         Fed { ended: true, ..fed }
@@ -176,28 +210,42 @@ impl State {
         }
         match read(self.wire.event, data) {
             Ok(delta) if delta.error.is_none() && event.name == b"error" => {
-                self.broke(Broken::ServerSaid { status: None, body: quote(data) })
+                self.broke(Broken::ServerSaid {
+                    status: None,
+                    body: quote(data),
+                })
             }
             Ok(delta) => {
                 if event.name.is_empty() {
                     // What was read as JSON is text.
-                    self.likeness.learn(std::str::from_utf8(data).unwrap_or_default(), &delta, self.wire.event);
+                    self.likeness.learn(
+                        std::str::from_utf8(data).unwrap_or_default(),
+                        &delta,
+                        self.wire.event,
+                    );
                 }
                 self.add(delta, data)
             }
-            // mistral.rs puts its errors into the stream as plain text: the message is then the server's own words.
-            Err(message) => self.unreadable(format!("an unreadable event ({message}): {}", quote(data))),
+            // mistral.rs puts its errors into the stream as plain text: the message is then the
+            // server's own words.
+            Err(message) => {
+                self.unreadable(format!("an unreadable event ({message}): {}", quote(data)))
+            }
         }
     }
 
     fn add(&mut self, mut delta: Delta, raw: &[u8]) -> Fed {
         if let Some(error) = &delta.error {
-            return self.broke(Broken::ServerSaid { status: error.status, body: quote(raw) });
+            return self.broke(Broken::ServerSaid {
+                status: error.status,
+                body: quote(raw),
+            });
         }
         let (is_content, has_text) = self.add_text(&mut delta);
         let decoded = &mut self.decoded;
         decoded.answer.reasoning.push_str(&delta.reasoning);
-        // Content that is neither text nor reasoning is the name of a tool call, or a list of numbers: the answer.
+        // Content that is neither text nor reasoning is the name of a tool call, or a list of
+        // numbers: the answer.
         let reasoning = is_content && !delta.reasoning.is_empty();
         let fed = Fed::chunk(reasoning, is_content && (has_text || !reasoning));
         decoded.has_content |= is_content;
@@ -207,17 +255,21 @@ impl State {
             decoded.finish(reason);
         }
         if is_content {
-            decoded.chunk_tokens.extend(delta.usage.and_then(|usage| usage.completion_tokens));
+            decoded
+                .chunk_tokens
+                .extend(delta.usage.and_then(|usage| usage.completion_tokens));
         }
         if delta.usage.is_some() {
-            // Usage on every chunk is cumulative (vLLM's `continuous_usage_stats`): the last one is the whole.
+            // Usage on every chunk is cumulative (vLLM's `continuous_usage_stats`): the last one is
+            // the whole.
             decoded.usage = delta.usage;
         }
         decoded.terminated |= delta.is_last;
         fed
     }
 
-    /// Adds everything but the reasoning; whether it is new content, and whether there is text in it.
+    /// Adds everything but the reasoning; whether it is new content, and whether there is text in
+    /// it.
     fn add_text(&mut self, delta: &mut Delta) -> (bool, bool) {
         let answer = &mut self.decoded.answer;
         let has_text = delta.has_text();
@@ -225,7 +277,10 @@ impl State {
             TextIs::Added => {
                 answer.content.push_str(&delta.text);
                 answer.refusal.push_str(&delta.refusal);
-                delta.tool_calls.iter().for_each(|call| answer.add_call(call));
+                delta
+                    .tool_calls
+                    .iter()
+                    .for_each(|call| answer.add_call(call));
                 (delta.is_content, has_text)
             }
             TextIs::SoFar => {
@@ -253,7 +308,8 @@ impl State {
         self.broke(Broken::Unreadable { message })
     }
 
-    /// What went wrong first is what went wrong: SGLang sends a usage chunk and `[DONE]` after its error. Brings nothing.
+    /// What went wrong first is what went wrong: SGLang sends a usage chunk and `[DONE]` after its
+    /// error. Brings nothing.
     fn broke(&mut self, broken: Broken) -> Fed {
         self.decoded.broken.get_or_insert(broken);
         Fed::default()
@@ -274,7 +330,10 @@ fn quote(data: &[u8]) -> String {
     if data.len() <= QUOTED_BYTES {
         return String::from_utf8_lossy(data).into_owned();
     }
-    let kept = data[..QUOTED_BYTES].utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let kept = data[..QUOTED_BYTES]
+        .utf8_chunks()
+        .next()
+        .map_or("", |chunk| chunk.valid());
     format!("{kept}... (cut, {} bytes in all)", data.len())
 }
 
@@ -293,12 +352,25 @@ mod tests {
     #[test]
     fn chunks_of_one_read_are_counted_together() {
         let event = "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}]}\n\n";
-        let (fed, answer) = decode(true, 1 << 10, &[&event.repeat(3).into_bytes(), b"data: [DONE]\n\n", event.as_bytes()]);
+        let (fed, answer) = decode(
+            true,
+            1 << 10,
+            &[
+                &event.repeat(3).into_bytes(),
+                b"data: [DONE]\n\n",
+                event.as_bytes(),
+            ],
+        );
         assert_eq!(
-            fed.iter().map(|fed| (fed.content_chunks, fed.ended)).collect::<Vec<_>>(),
+            fed.iter()
+                .map(|fed| (fed.content_chunks, fed.ended))
+                .collect::<Vec<_>>(),
             [(3, false), (0, true), (0, true), (0, true)]
         );
-        assert_eq!((answer.answer.content.as_str(), answer.outcome()), ("aaa", Outcome::Completed));
+        assert_eq!(
+            (answer.answer.content.as_str(), answer.outcome()),
+            ("aaa", Outcome::Completed)
+        );
     }
 
     #[test]
@@ -309,17 +381,33 @@ mod tests {
             (r#"{"reasoning_content":"hm","content":""}"#, 1, true, false),
             (r#"{"content":"a"}"#, 1, false, true),
             (r#"{"reasoning":"m","content":"a"}"#, 1, true, true),
-            (r#"{"tool_calls":[{"function":{"name":"f"}}]}"#, 1, false, true),
+            (
+                r#"{"tool_calls":[{"function":{"name":"f"}}]}"#,
+                1,
+                false,
+                true,
+            ),
         ] {
             let event = format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
             let (fed, _) = decode(true, 1 << 10, &[event.as_bytes()]);
-            assert_eq!((fed[0].content_chunks, fed[0].reasoning, fed[0].answer), (chunks, reasoning, answer), "{delta}");
+            assert_eq!(
+                (fed[0].content_chunks, fed[0].reasoning, fed[0].answer),
+                (chunks, reasoning, answer),
+                "{delta}"
+            );
         }
         let body = br#"{"choices":[{"message":{"reasoning":"hm","content":""},"finish_reason":"length"}]}"#;
         let (fed, answer) = decode(false, 0, &[body]);
-        assert_eq!((fed[1].content_chunks, fed[1].reasoning, fed[1].answer), (1, true, false));
         assert_eq!(
-            (answer.answer.reasoning.as_str(), answer.answer.content.as_str(), answer.outcome()),
+            (fed[1].content_chunks, fed[1].reasoning, fed[1].answer),
+            (1, true, false)
+        );
+        assert_eq!(
+            (
+                answer.answer.reasoning.as_str(),
+                answer.answer.content.as_str(),
+                answer.outcome()
+            ),
             ("hm", "", Outcome::Truncated)
         );
     }
@@ -333,15 +421,26 @@ mod tests {
         };
         let stream = [event("", 0), event("a", 1), event("bcd", 4), event("", 5)].concat();
         let (_, answer) = decode(true, 1 << 10, &[stream.as_bytes()]);
-        assert_eq!((answer.chunk_tokens, answer.usage.unwrap().completion_tokens), (vec![1, 4], Some(5)));
+        assert_eq!(
+            (answer.chunk_tokens, answer.usage.unwrap().completion_tokens),
+            (vec![1, 4], Some(5))
+        );
     }
 
     #[test]
     fn an_event_past_the_limit_ends_the_answer() {
-        let event = format!("data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n", "a".repeat(100));
+        let event = format!(
+            "data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n",
+            "a".repeat(100)
+        );
         let (fed, answer) = decode(true, 64, &[event.as_bytes()]);
         assert!(fed[0].ended);
-        assert_eq!(answer.outcome(), Outcome::StreamError { message: "an event larger than 64 bytes".to_owned() });
+        assert_eq!(
+            answer.outcome(),
+            Outcome::StreamError {
+                message: "an event larger than 64 bytes".to_owned()
+            }
+        );
     }
 
     #[test]
@@ -350,15 +449,24 @@ mod tests {
         let long = format!("a{}", "\u{e9}".repeat(QUOTED_BYTES));
         let quoted = quote(long.as_bytes());
         assert!(quoted.len() < QUOTED_BYTES + 40, "{}", quoted.len());
-        assert!(quoted.ends_with(&format!("\u{e9}... (cut, {} bytes in all)", long.len())), "{quoted}");
+        assert!(
+            quoted.ends_with(&format!("\u{e9}... (cut, {} bytes in all)", long.len())),
+            "{quoted}"
+        );
     }
 
     #[test]
     fn whole_bodies_have_one_chunk_at_the_end() {
         let body = br#"{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
         let (fed, answer) = decode(false, 0, &[&body[..40], &body[40..]]);
-        assert_eq!(fed.iter().map(|fed| fed.content_chunks).collect::<Vec<_>>(), [0, 0, 1]);
-        assert_eq!((answer.answer.content.as_str(), answer.outcome()), ("hi", Outcome::Truncated));
+        assert_eq!(
+            fed.iter().map(|fed| fed.content_chunks).collect::<Vec<_>>(),
+            [0, 0, 1]
+        );
+        assert_eq!(
+            (answer.answer.content.as_str(), answer.outcome()),
+            ("hi", Outcome::Truncated)
+        );
         assert_eq!(answer.usage.unwrap().completion_tokens, Some(1));
         for (body, name) in [
             (r#"{"error":{"message":"no","code":400}}"#, "rejected"),
@@ -368,7 +476,11 @@ mod tests {
             ("\u{0}", "stream_error"),
             ("", "stream_error"),
         ] {
-            assert_eq!(decode(false, 0, &[body.as_bytes()]).1.outcome().name(), name, "{body}");
+            assert_eq!(
+                decode(false, 0, &[body.as_bytes()]).1.outcome().name(),
+                name,
+                "{body}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Which server is it, and what follows for `auto`: from the kind and the texts of `/version` and `/v1/models`.
+//! Which server is it, and what follows for `auto`: from the kind and the texts of `/version` and
+//! `/v1/models`.
 
 use super::{ConstraintDialect, Product, ServerKind};
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
@@ -8,18 +9,23 @@ use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 pub enum Server {
     /// Our own embedded server, which reads the dialects of vLLM and OpenAI.
     Embedded,
-    /// A server that reads constraints as those of this kind do. The version is major and minor; `None` where it is not stated (a
-    /// build of vLLM from source without tags states `0.1.dev`).
-    Kind { kind: ServerKind, version: Option<(u32, u32)> },
+    /// A server that reads constraints as those of this kind do. The version is major and minor;
+    /// `None` where it is not stated (a build of vLLM from source without tags states `0.1.dev`).
+    Kind {
+        kind: ServerKind,
+        version: Option<(u32, u32)>,
+    },
 }
 
 /// How the embedded server's `/version` begins.
 pub const EMBEDDED_VERSION_PREFIX: &str = "sobench-embedded";
 
-/// Tells the server from the kind that the user named, the `version` member of `/version`, and `owned_by` of its first model.
+/// Tells the server from the kind that the user named, the `version` member of `/version`, and
+/// `owned_by` of its first model.
 ///
-/// A kind that is one server's own is that server. The user's word (`--backend vllm`) counts unless the server names itself as one
-/// that ignores vLLM's fields; the `openai` kinds count as what the server names itself, where they speak the dialect that follows.
+/// A kind that is one server's own is that server. The user's word (`--backend vllm`) counts unless
+/// the server names itself as one that ignores vLLM's fields; the `openai` kinds count as what the
+/// server names itself, where they speak the dialect that follows.
 pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>) -> Server {
     if version.is_some_and(|version| version.starts_with(EMBEDDED_VERSION_PREFIX)) {
         return Server::Embedded;
@@ -27,9 +33,13 @@ pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>)
     let version = version.and_then(major_minor);
     let owner = owned_by.and_then(|owned_by| {
         let product = Product::by_owner(owned_by)?;
-        ServerKind::ALL.into_iter().find(|kind| kind.product() == Some(product))
+        ServerKind::ALL
+            .into_iter()
+            .find(|kind| kind.product() == Some(product))
     });
-    let other = owner.and_then(|owner| (kind.spec().treated_as)(owner, version)).map(|kind| Server::Kind { kind, version });
+    let other = owner
+        .and_then(|owner| (kind.spec().treated_as)(owner, version))
+        .map(|kind| Server::Kind { kind, version });
     let spoken = other.filter(|server| kind.dialects().contains(&server.constraint_dialect()));
     spoken.unwrap_or(Server::Kind { kind, version })
 }
@@ -37,10 +47,17 @@ pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>)
 impl Server {
     /// Whether it is a vLLM server.
     pub fn is_vllm(self) -> bool {
-        matches!(self, Self::Kind { kind: ServerKind::Vllm, .. })
+        matches!(
+            self,
+            Self::Kind {
+                kind: ServerKind::Vllm,
+                ..
+            }
+        )
     }
 
-    /// What `--constraint-dialect auto` means. Where a server has a dialect of its own, that one carries more than others do.
+    /// What `--constraint-dialect auto` means. Where a server has a dialect of its own, that one
+    /// carries more than others do.
     pub fn constraint_dialect(self) -> ConstraintDialect {
         match self {
             Self::Embedded => ConstraintDialect::StructuredOutputs,
@@ -48,7 +65,8 @@ impl Server {
         }
     }
 
-    /// The notation in which the shipped grammar is sent; the embedded server decodes with llguidance, which reads Lark.
+    /// The notation in which the shipped grammar is sent; the embedded server decodes with
+    /// llguidance, which reads Lark.
     pub fn grammar_dialect(self) -> GrammarDialect {
         match self {
             Self::Embedded => GrammarDialect::Lark,
@@ -57,7 +75,11 @@ impl Server {
     }
 
     /// What becomes of a grammar in the notation that the user did not ask for.
-    pub fn grammar_spelling(self, dialect: ConstraintDialect, asked: Option<GrammarDialect>) -> GrammarSpelling {
+    pub fn grammar_spelling(
+        self,
+        dialect: ConstraintDialect,
+        asked: Option<GrammarDialect>,
+    ) -> GrammarSpelling {
         let of_server = match self {
             Self::Embedded => None,
             Self::Kind { kind, .. } => kind.spec().grammar_spelling,
@@ -68,7 +90,8 @@ impl Server {
         }
     }
 
-    /// Whether the server takes its decoding engine from the request, in the dialect that has a field for it.
+    /// Whether the server takes its decoding engine from the request, in the dialect that has a
+    /// field for it.
     pub fn honours_engine(self) -> bool {
         match self {
             Self::Embedded => true,
@@ -78,21 +101,31 @@ impl Server {
 
     /// The product and the version, where this version is known to ignore the fields of a dialect.
     pub fn ignoring(self, dialect: ConstraintDialect) -> Option<String> {
-        let Self::Kind { kind, version: Some(version) } = self else { return None };
+        let Self::Kind {
+            kind,
+            version: Some(version),
+        } = self
+        else {
+            return None;
+        };
         let (major, minor) = version;
         let name = kind.product().map_or(kind.name(), Product::label);
         (kind.spec().ignores_dialect)(version, dialect).then(|| format!("{name} {major}.{minor}"))
     }
 }
 
-/// `0.11.2rc1.dev3+gabc` is `(0, 11)`; `0.1.dev1+gabc`, which a build without tags calls itself, is unknown.
+/// `0.11.2rc1.dev3+gabc` is `(0, 11)`; `0.1.dev1+gabc`, which a build without tags calls itself, is
+/// unknown.
 fn major_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim().trim_start_matches('v').split('.');
     let major = parts.next()?.parse().ok()?;
     let minor = parts.next()?;
-    let digits = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+    let digits = minor
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(minor.len());
     let minor = minor[..digits].parse().ok()?;
-    let is_untagged = (major, minor) == (0, 1) && parts.next().is_some_and(|part| part.starts_with("dev"));
+    let is_untagged =
+        (major, minor) == (0, 1) && parts.next().is_some_and(|part| part.starts_with("dev"));
     (!is_untagged).then_some((major, minor))
 }
 
@@ -107,7 +140,10 @@ mod tests {
     fn grammars_are_converted_where_one_notation_is_known_to_be_read() {
         use ConstraintDialect::{LlamaCpp, Sglang, TritonGuide, TrtllmFormat};
         use GrammarSpelling::{AsWritten, Converted, Portable};
-        let of = |kind| Server::Kind { kind, version: None };
+        let of = |kind| Server::Kind {
+            kind,
+            version: None,
+        };
         for (server, dialect, asked, expected) in [
             (of(Vllm), StructuredOutputs, None, AsWritten),
             (of(Vllm), StructuredOutputs, Some(Lark), Converted),
@@ -121,7 +157,11 @@ mod tests {
             (of(ServerKind::LlamaCpp), ResponseFormat, None, Portable),
             (of(ServerKind::LlamaCpp), LlamaCpp, Some(Ebnf), Portable),
         ] {
-            assert_eq!(server.grammar_spelling(dialect, asked), expected, "{server:?} {dialect} {asked:?}");
+            assert_eq!(
+                server.grammar_spelling(dialect, asked),
+                expected,
+                "{server:?} {dialect} {asked:?}"
+            );
         }
     }
 
@@ -134,11 +174,24 @@ mod tests {
             (Some((0, 12)), ResponseFormat, None, false),
             (None, Guided, None, true),
         ] {
-            let server = Server::Kind { kind: Vllm, version };
-            assert_eq!(server.ignoring(dialect).as_deref(), ignored, "{version:?} {dialect}");
+            let server = Server::Kind {
+                kind: Vllm,
+                version,
+            };
+            assert_eq!(
+                server.ignoring(dialect).as_deref(),
+                ignored,
+                "{version:?} {dialect}"
+            );
             assert_eq!(server.honours_engine(), honours_engine, "{version:?}");
         }
-        assert!(Server::Kind { kind: ServerKind::Sglang, version: Some((0, 12)) }.honours_engine());
+        assert!(
+            Server::Kind {
+                kind: ServerKind::Sglang,
+                version: Some((0, 12))
+            }
+            .honours_engine()
+        );
     }
 
     #[test]
@@ -146,46 +199,190 @@ mod tests {
         for (kind, version, owned_by, dialect, grammar) in [
             (Vllm, Some("0.32.0"), Some("vllm"), StructuredOutputs, Ebnf),
             (Vllm, Some("0.11.0"), Some("vllm"), StructuredOutputs, Ebnf),
-            (Vllm, Some("0.11.0rc1.dev7+gabc"), Some("vllm"), StructuredOutputs, Ebnf),
+            (
+                Vllm,
+                Some("0.11.0rc1.dev7+gabc"),
+                Some("vllm"),
+                StructuredOutputs,
+                Ebnf,
+            ),
             (Vllm, Some("0.10.2"), Some("vllm"), Guided, Ebnf),
             (Vllm, Some("0.8.5.post1"), None, Guided, Ebnf),
             (Vllm, Some("v0.7.3"), None, Guided, Lark),
             (Vllm, Some("0.6.6"), None, Guided, Lark),
             (Vllm, Some("1.0"), None, StructuredOutputs, Ebnf),
-            (Vllm, Some("0.1.dev11+gabc"), Some("vllm"), StructuredOutputs, Ebnf),
+            (
+                Vllm,
+                Some("0.1.dev11+gabc"),
+                Some("vllm"),
+                StructuredOutputs,
+                Ebnf,
+            ),
             (Vllm, Some("nightly"), None, StructuredOutputs, Ebnf),
             (Vllm, None, None, StructuredOutputs, Ebnf),
             (Vllm, None, Some("somebody"), StructuredOutputs, Ebnf),
             (Vllm, None, Some("sglang"), ResponseFormat, Ebnf),
             (Vllm, Some("0.5.23"), Some("sglang"), ResponseFormat, Ebnf),
             (Vllm, None, Some("llamacpp"), ResponseFormat, Ebnf),
-            (Openai, Some("0.32.0"), Some("vllm"), StructuredOutputs, Ebnf),
+            (
+                Openai,
+                Some("0.32.0"),
+                Some("vllm"),
+                StructuredOutputs,
+                Ebnf,
+            ),
             (OpenaiChat, Some("0.9.2"), Some("vllm"), Guided, Ebnf),
-            (Openai, Some("0.5.23"), Some("sglang"), ConstraintDialect::Sglang, Ebnf),
-            (OpenaiChat, None, Some("llamacpp"), ConstraintDialect::LlamaCpp, Ebnf),
-            (OpenaiChat, None, Some("lmdeploy"), ConstraintDialect::RegexSchema, Ebnf),
+            (
+                Openai,
+                Some("0.5.23"),
+                Some("sglang"),
+                ConstraintDialect::Sglang,
+                Ebnf,
+            ),
+            (
+                OpenaiChat,
+                None,
+                Some("llamacpp"),
+                ConstraintDialect::LlamaCpp,
+                Ebnf,
+            ),
+            (
+                OpenaiChat,
+                None,
+                Some("lmdeploy"),
+                ConstraintDialect::RegexSchema,
+                Ebnf,
+            ),
             (Openai, None, Some("lmdeploy"), ResponseFormat, Ebnf),
-            (OpenaiChat, None, Some("tensorrt_llm"), ConstraintDialect::TrtllmFormat, Ebnf),
-            (ServerKind::OpenaiResponses, Some("0.33.0"), Some("vllm"), StructuredOutputs, Ebnf),
-            (ServerKind::OpenaiResponses, Some("0.13.0"), Some("vllm"), ConstraintDialect::TextFormat, Ebnf),
-            (ServerKind::OpenaiResponses, None, Some("vllm"), ConstraintDialect::TextFormat, Ebnf),
-            (ServerKind::OpenaiResponses, Some("0.33.0"), Some("sglang"), ConstraintDialect::TextFormat, Ebnf),
-            (Vllm, Some("0.33.0"), Some("tensorrt_llm"), StructuredOutputs, Ebnf),
-            (ServerKind::Sglang, None, Some("vllm"), ConstraintDialect::Sglang, Ebnf),
-            (ServerKind::OpenaiResponses, None, Some("openai"), ConstraintDialect::TextFormat, Ebnf),
-            (ServerKind::Sglang, None, None, ConstraintDialect::Sglang, Ebnf),
-            (ServerKind::LlamaCpp, None, Some("llamacpp"), ConstraintDialect::LlamaCpp, Ebnf),
-            (ServerKind::Tgi, None, Some("org/model"), ConstraintDialect::TgiGrammar, Ebnf),
-            (ServerKind::TensorrtLlm, None, None, ConstraintDialect::TritonGuide, Ebnf),
-            (ServerKind::TrtllmServe, Some("1.2.0"), Some("tensorrt_llm"), ConstraintDialect::TrtllmFormat, Ebnf),
-            (ServerKind::Lmdeploy, None, Some("lmdeploy"), ConstraintDialect::RegexSchema, Ebnf),
+            (
+                OpenaiChat,
+                None,
+                Some("tensorrt_llm"),
+                ConstraintDialect::TrtllmFormat,
+                Ebnf,
+            ),
+            (
+                ServerKind::OpenaiResponses,
+                Some("0.33.0"),
+                Some("vllm"),
+                StructuredOutputs,
+                Ebnf,
+            ),
+            (
+                ServerKind::OpenaiResponses,
+                Some("0.13.0"),
+                Some("vllm"),
+                ConstraintDialect::TextFormat,
+                Ebnf,
+            ),
+            (
+                ServerKind::OpenaiResponses,
+                None,
+                Some("vllm"),
+                ConstraintDialect::TextFormat,
+                Ebnf,
+            ),
+            (
+                ServerKind::OpenaiResponses,
+                Some("0.33.0"),
+                Some("sglang"),
+                ConstraintDialect::TextFormat,
+                Ebnf,
+            ),
+            (
+                Vllm,
+                Some("0.33.0"),
+                Some("tensorrt_llm"),
+                StructuredOutputs,
+                Ebnf,
+            ),
+            (
+                ServerKind::Sglang,
+                None,
+                Some("vllm"),
+                ConstraintDialect::Sglang,
+                Ebnf,
+            ),
+            (
+                ServerKind::OpenaiResponses,
+                None,
+                Some("openai"),
+                ConstraintDialect::TextFormat,
+                Ebnf,
+            ),
+            (
+                ServerKind::Sglang,
+                None,
+                None,
+                ConstraintDialect::Sglang,
+                Ebnf,
+            ),
+            (
+                ServerKind::LlamaCpp,
+                None,
+                Some("llamacpp"),
+                ConstraintDialect::LlamaCpp,
+                Ebnf,
+            ),
+            (
+                ServerKind::Tgi,
+                None,
+                Some("org/model"),
+                ConstraintDialect::TgiGrammar,
+                Ebnf,
+            ),
+            (
+                ServerKind::TensorrtLlm,
+                None,
+                None,
+                ConstraintDialect::TritonGuide,
+                Ebnf,
+            ),
+            (
+                ServerKind::TrtllmServe,
+                Some("1.2.0"),
+                Some("tensorrt_llm"),
+                ConstraintDialect::TrtllmFormat,
+                Ebnf,
+            ),
+            (
+                ServerKind::Lmdeploy,
+                None,
+                Some("lmdeploy"),
+                ConstraintDialect::RegexSchema,
+                Ebnf,
+            ),
             (ServerKind::Aphrodite, Some("0.9.1"), None, Guided, Ebnf),
-            (ServerKind::Ollama, Some("0.13.5"), Some("library"), ConstraintDialect::OllamaFormat, Ebnf),
-            (ServerKind::Scalellm, None, Some("scalellm"), ResponseFormat, Ebnf),
+            (
+                ServerKind::Ollama,
+                Some("0.13.5"),
+                Some("library"),
+                ConstraintDialect::OllamaFormat,
+                Ebnf,
+            ),
+            (
+                ServerKind::Scalellm,
+                None,
+                Some("scalellm"),
+                ResponseFormat,
+                Ebnf,
+            ),
             (OpenaiChat, None, Some("openai"), ResponseFormat, Ebnf),
             (OpenaiChat, None, None, ResponseFormat, Ebnf),
-            (Openai, Some("sobench-embedded 0.1.0"), Some("sobench"), StructuredOutputs, Lark),
-            (Vllm, Some("sobench-embedded 0.1.0"), None, StructuredOutputs, Lark),
+            (
+                Openai,
+                Some("sobench-embedded 0.1.0"),
+                Some("sobench"),
+                StructuredOutputs,
+                Lark,
+            ),
+            (
+                Vllm,
+                Some("sobench-embedded 0.1.0"),
+                None,
+                StructuredOutputs,
+                Lark,
+            ),
         ] {
             let server = identify(kind, version, owned_by);
             let found = (server.constraint_dialect(), server.grammar_dialect());

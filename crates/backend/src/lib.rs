@@ -1,8 +1,9 @@
 //! Server kinds: how a case becomes a request and bytes become deltas.
 //!
-//! A server kind ([`ServerKind`], `--backend`) says which endpoint and message shapes are spoken; a constraint dialect
-//! ([`ConstraintDialect`], `--constraint-dialect`) says which request fields carry the constraint. Both are registries: one file
-//! with a `SPEC` for each, one line in the list of `kind/mod.rs` or `dialect/mod.rs`.
+//! A server kind ([`ServerKind`], `--backend`) says which endpoint and message shapes are spoken; a
+//! constraint dialect ([`ConstraintDialect`], `--constraint-dialect`) says which request fields
+//! carry the constraint. Both are registries: one file with a `SPEC` for each, one line in the list
+//! of `kind/mod.rs` or `dialect/mod.rs`.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -53,7 +54,8 @@ pub struct RequestOptions {
     /// Sent only if true. A server may then go on past the end of what the constraint allows.
     pub ignore_eos: bool,
     pub dialect: ConstraintDialect,
-    /// `--guided-decoding-backend`: sent in the `guided` dialect only, as no other dialect has a field for it.
+    /// `--guided-decoding-backend`: sent in the `guided` dialect only, as no other dialect has a
+    /// field for it.
     pub guided_decoding_backend: Option<String>,
     /// `--extra-body`: merged over everything else, see [`check`] for what it must not touch.
     pub extra_body: Option<Map<String, Value>>,
@@ -66,7 +68,8 @@ impl RequestOptions {
     }
 }
 
-/// Sampling parameters; only what was given is sent, so that the server's own defaults hold otherwise.
+/// Sampling parameters; only what was given is sent, so that the server's own defaults hold
+/// otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
     pub temperature: Option<f64>,
@@ -89,8 +92,8 @@ pub trait Adapter: Send + Sync {
         (self.kind().spec().encode)(self.kind(), case, options)
     }
 
-    /// A fresh decoder for one answer: of an event stream, or of one whole body.
-    /// `max_event_bytes` bounds one event of a stream; a whole body is bounded by whoever reads it.
+    /// A fresh decoder for one answer: of an event stream, or of one whole body. `max_event_bytes`
+    /// bounds one event of a stream; a whole body is bounded by whoever reads it.
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
         decode::decoder(self.kind().spec().wire, stream, max_event_bytes)
     }
@@ -100,7 +103,8 @@ pub trait Adapter: Send + Sync {
         JSON
     }
 
-    /// The media type, without parameters, by which a stream of this kind is known. Anything else is read as one whole body.
+    /// The media type, without parameters, by which a stream of this kind is known. Anything else
+    /// is read as one whole body.
     fn stream_media_type(&self) -> &'static str {
         self.kind().spec().wire.framing.media_type()
     }
@@ -128,7 +132,10 @@ pub struct Unsendable {
 
 impl Unsendable {
     fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: hint.into() }
+        Self {
+            what: what.into(),
+            hint: hint.into(),
+        }
     }
 
     /// The error for people, naming the case.

@@ -1,8 +1,10 @@
-//! The short way through a stream: the events of one answer are mostly alike but for their text. Knows no server's JSON.
+//! The short way through a stream: the events of one answer are mostly alike but for their text.
+//! Knows no server's JSON.
 //!
-//! Where an event was read that brought text and nothing else, what stands before and after that text is kept. The next event that
-//! has the same before and after, and one JSON string between them, is the same JSON with another text: nothing of it needs to be
-//! read again but the string. Everything else goes the long way.
+//! Where an event was read that brought text and nothing else, what stands before and after that
+//! text is kept. The next event that has the same before and after, and one JSON string between
+//! them, is the same JSON with another text: nothing of it needs to be read again but the string.
+//! Everything else goes the long way.
 
 use memchr::memmem;
 
@@ -36,7 +38,8 @@ pub(super) enum Channel {
 }
 
 impl Likeness {
-    /// The text of an event that is like the one that was learnt from, and where it goes; `None` for every other one.
+    /// The text of an event that is like the one that was learnt from, and where it goes; `None`
+    /// for every other one.
     pub(super) fn text<'a>(&self, data: &'a [u8]) -> Option<(&Channel, Text<'a>)> {
         if self.before.is_empty() || data.len() < self.before.len() + self.after.len() {
             return None;
@@ -46,18 +49,27 @@ impl Likeness {
         }
         let string = &data[self.before.len() - 1..=data.len() - self.after.len()];
         // An empty text is no content, and rare: the long way knows what it is.
-        let text = serde_json::from_slice(string).ok().filter(|text: &Text<'_>| !text.0.is_empty())?;
+        let text = serde_json::from_slice(string)
+            .ok()
+            .filter(|text: &Text<'_>| !text.0.is_empty())?;
         Some((&self.channel, text))
     }
 
     /// Learns from an event that `reader` has read as `delta`.
-    pub(super) fn learn(&mut self, data: &str, delta: &Delta, reader: fn(&str) -> serde_json::Result<Delta>) {
+    pub(super) fn learn(
+        &mut self,
+        data: &str,
+        delta: &Delta,
+        reader: fn(&str) -> serde_json::Result<Delta>,
+    ) {
         // Looked at first, since it holds for nearly every event that comes here.
         if self.tries == MAX_TRIES || (delta.text.is_empty() && delta.tool_calls.is_empty()) {
             return;
         }
         self.tries += 1;
-        let Some((channel, text)) = Channel::of_only_text(delta) else { return };
+        let Some((channel, text)) = Channel::of_only_text(delta) else {
+            return;
+        };
         let probe = channel.delta(PROBE, delta.is_answer);
         let string = serde_json::to_string(text).expect("a text is JSON");
         let places = memmem::find_iter(data.as_bytes(), &string).take(usize::from(MAX_TRIES));
@@ -76,18 +88,39 @@ impl Channel {
     fn of_only_text(delta: &Delta) -> Option<(Self, &str)> {
         let (channel, text) = match &delta.tool_calls[..] {
             [] => (Self::Content, delta.text.as_str()),
-            [call] => (Self::Call(ToolCall { arguments: String::new(), ..call.clone() }), call.arguments.as_str()),
+            [call] => (
+                Self::Call(ToolCall {
+                    arguments: String::new(),
+                    ..call.clone()
+                }),
+                call.arguments.as_str(),
+            ),
             _ => return None,
         };
-        let is_alone = !text.is_empty() && delta.text_is == TextIs::Added && *delta == channel.delta(text, delta.is_answer);
+        let is_alone = !text.is_empty()
+            && delta.text_is == TextIs::Added
+            && *delta == channel.delta(text, delta.is_answer);
         is_alone.then_some((channel, text))
     }
 
     fn delta(&self, text: &str, is_answer: bool) -> Delta {
-        let delta = Delta { is_content: true, is_answer, ..Delta::default() };
+        let delta = Delta {
+            is_content: true,
+            is_answer,
+            ..Delta::default()
+        };
         match self {
-            Self::Content => Delta { text: text.to_owned(), ..delta },
-            Self::Call(call) => Delta { tool_calls: vec![ToolCall { arguments: text.to_owned(), ..call.clone() }], ..delta },
+            Self::Content => Delta {
+                text: text.to_owned(),
+                ..delta
+            },
+            Self::Call(call) => Delta {
+                tool_calls: vec![ToolCall {
+                    arguments: text.to_owned(),
+                    ..call.clone()
+                }],
+                ..delta
+            },
         }
     }
 }
@@ -101,13 +134,23 @@ mod tests {
     fn texts(first: &str, others: &[&str]) -> Vec<Option<String>> {
         let mut likeness = Likeness::default();
         likeness.learn(first, &read(first).unwrap(), read);
-        others.iter().map(|data| likeness.text(data.as_bytes()).map(|(_, text)| text.0.into_owned())).collect()
+        others
+            .iter()
+            .map(|data| {
+                likeness
+                    .text(data.as_bytes())
+                    .map(|(_, text)| text.0.into_owned())
+            })
+            .collect()
     }
 
     #[test]
     fn events_that_differ_in_their_text_alone() {
-        let event =
-            |text: &str| format!(r#"{{"id":"x","choices":[{{"index":0,"delta":{{"content":"{text}"}},"logprobs":null}}]}}"#);
+        let event = |text: &str| {
+            format!(
+                r#"{{"id":"x","choices":[{{"index":0,"delta":{{"content":"{text}"}},"logprobs":null}}]}}"#
+            )
+        };
         let found = texts(
             &event("x"),
             &[
@@ -119,7 +162,18 @@ mod tests {
                 &event("\\ud83d"),
             ],
         );
-        assert_eq!(found, [Some("a"), Some("{\"b\":\n"), Some("\u{e9}\u{e9}"), None, None, None].map(|it| it.map(str::to_owned)));
+        assert_eq!(
+            found,
+            [
+                Some("a"),
+                Some("{\"b\":\n"),
+                Some("\u{e9}\u{e9}"),
+                None,
+                None,
+                None
+            ]
+            .map(|it| it.map(str::to_owned))
+        );
         // Other members, an end, another choice, a shorter event.
         let others = [
             event("a").replace("null", "[]"),
@@ -127,19 +181,27 @@ mod tests {
             event("a").replace("\"index\":0", "\"index\":1"),
             "{\"id\":\"".to_owned(),
         ];
-        assert_eq!(texts(&event("b"), &others.each_ref().map(String::as_str)), [None, None, None, None]);
+        assert_eq!(
+            texts(&event("b"), &others.each_ref().map(String::as_str)),
+            [None, None, None, None]
+        );
     }
 
     #[test]
     fn arguments_of_a_call_are_text() {
         let event = |index: u8, text: &str| {
-            format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"function":{{"arguments":"{text}"}}}}]}}}}]}}"#)
+            format!(
+                r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"function":{{"arguments":"{text}"}}}}]}}}}]}}"#
+            )
         };
         let mut likeness = Likeness::default();
         likeness.learn(&event(1, "x"), &read(&event(1, "x")).unwrap(), read);
         let (alike, other) = (event(1, "a"), event(2, "a"));
         let (channel, text) = likeness.text(alike.as_bytes()).unwrap();
-        assert!(matches!(channel, Channel::Call(call) if call.index == 1) && text.0 == "a", "{channel:?}");
+        assert!(
+            matches!(channel, Channel::Call(call) if call.index == 1) && text.0 == "a",
+            "{channel:?}"
+        );
         assert!(likeness.text(other.as_bytes()).is_none());
     }
 

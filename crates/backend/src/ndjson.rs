@@ -1,7 +1,8 @@
 //! One JSON object a line: bytes to lines. Knows no JSON and no server.
 //!
-//! Follows the specification at ndjson.org: lines end in LF, with or without a CR before it, and empty lines mean nothing. The
-//! end of the stream also ends a line, to see more of what a server did.
+//! Follows the specification at ndjson.org: lines end in LF, with or without a CR before it, and
+//! empty lines mean nothing. The end of the stream also ends a line, to see more of what a server
+//! did.
 
 use super::sse::{Event, EventTooLarge};
 
@@ -16,17 +17,26 @@ pub(super) struct LineDecoder {
 impl LineDecoder {
     /// `limit_bytes` bounds what is kept for one line.
     pub(super) fn new(limit_bytes: usize) -> Self {
-        Self { line: vec![], limit_bytes }
+        Self {
+            line: vec![],
+            limit_bytes,
+        }
     }
 
     /// Takes the next bytes and calls `on_event` for every line that they complete.
-    pub(super) fn push(&mut self, bytes: &[u8], on_event: &mut dyn FnMut(Event<'_>)) -> Result<(), EventTooLarge> {
+    pub(super) fn push(
+        &mut self,
+        bytes: &[u8],
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), EventTooLarge> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let end = rest.iter().position(|byte| *byte == b'\n');
             let (part, more) = rest.split_at(end.unwrap_or(rest.len()));
             if self.line.len() + part.len() > self.limit_bytes {
-                return Err(EventTooLarge { limit_bytes: self.limit_bytes });
+                return Err(EventTooLarge {
+                    limit_bytes: self.limit_bytes,
+                });
             }
             self.line.extend_from_slice(part);
             if end.is_none() {
@@ -42,7 +52,10 @@ impl LineDecoder {
     pub(super) fn finish(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
         let line = self.line.trim_ascii();
         if !line.is_empty() {
-            on_event(Event { name: b"", data: line });
+            on_event(Event {
+                name: b"",
+                data: line,
+            });
         }
         self.line.clear();
     }
@@ -55,7 +68,8 @@ mod tests {
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
         let mut decoder = LineDecoder::new(16);
         let mut lines = vec![];
-        let mut keep = |event: Event<'_>| lines.push(String::from_utf8_lossy(event.data).into_owned());
+        let mut keep =
+            |event: Event<'_>| lines.push(String::from_utf8_lossy(event.data).into_owned());
         for piece in pieces {
             decoder.push(piece, &mut keep).unwrap();
         }
@@ -73,7 +87,11 @@ mod tests {
         ] {
             assert_eq!(lines(&[stream]), expected);
             for cut in 0..=stream.len() {
-                assert_eq!(lines(&[&stream[..cut], &stream[cut..]]), expected, "cut at {cut}");
+                assert_eq!(
+                    lines(&[&stream[..cut], &stream[cut..]]),
+                    expected,
+                    "cut at {cut}"
+                );
             }
         }
     }
@@ -82,8 +100,14 @@ mod tests {
     fn a_line_is_bounded_however_it_comes() {
         for size in [1, 5, 20] {
             let mut decoder = LineDecoder::new(16);
-            let result = [b'x'; 20].chunks(size).try_for_each(|piece| decoder.push(piece, &mut |_| {}));
-            assert_eq!(result, Err(EventTooLarge { limit_bytes: 16 }), "in pieces of {size}");
+            let result = [b'x'; 20]
+                .chunks(size)
+                .try_for_each(|piece| decoder.push(piece, &mut |_| {}));
+            assert_eq!(
+                result,
+                Err(EventTooLarge { limit_bytes: 16 }),
+                "in pieces of {size}"
+            );
         }
     }
 }

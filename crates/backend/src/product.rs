@@ -1,12 +1,13 @@
-//! Server software that is recognised by what it says of itself: at pages of its own, as the owner of its models, in a header.
+//! Server software that is recognised by what it says of itself: at pages of its own, as the owner
+//! of its models, in a header.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::ServerKind;
 
-/// Pages that several products have, asked for before those of one product: `/version` is vLLM's and the embedded server's,
-/// `/v1/models` is in OpenAI's API.
+/// Pages that several products have, asked for before those of one product: `/version` is vLLM's
+/// and the embedded server's, `/v1/models` is in OpenAI's API.
 const COMMON_PAGES: [&str; 2] = ["/version", "/v1/models"];
 
 /// How a product is recognised, and what it is called.
@@ -30,7 +31,15 @@ pub(crate) struct ProductSpec {
 impl ProductSpec {
     /// A product that says nothing of itself.
     pub(super) const fn new(name: &'static str, label: &'static str) -> Self {
-        Self { name, label, owned_by: None, server_header: None, pages: &[], engine: None, ignores_vllm_fields: false }
+        Self {
+            name,
+            label,
+            owned_by: None,
+            server_header: None,
+            pages: &[],
+            engine: None,
+            ignores_vllm_fields: false,
+        }
     }
 }
 
@@ -52,7 +61,10 @@ pub struct Info {
 
 /// A text member of a page that is not empty.
 pub fn text_member(page: &Value, member: &str) -> Option<String> {
-    page.get(member)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+    page.get(member)?
+        .as_str()
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
 }
 
 /// A product, as [`ServerKind::product`] gives it.
@@ -69,7 +81,10 @@ impl Product {
 
     /// Every product.
     pub fn all() -> impl Iterator<Item = Self> {
-        ServerKind::ALL.into_iter().filter_map(ServerKind::product).chain([Self::EMBEDDED])
+        ServerKind::ALL
+            .into_iter()
+            .filter_map(ServerKind::product)
+            .chain([Self::EMBEDDED])
     }
 
     /// The name in files.
@@ -154,11 +169,15 @@ mod tests {
         let products: Vec<Product> = Product::all().collect();
         for (place, product) in products.iter().enumerate() {
             assert!(!products[..place].contains(product), "{product:?}");
-            let read: Product = serde_json::from_value(serde_json::to_value(product).unwrap()).unwrap();
+            let read: Product =
+                serde_json::from_value(serde_json::to_value(product).unwrap()).unwrap();
             assert_eq!((read, read.label()), (*product, product.label()));
         }
         let paths: Vec<&str> = Product::page_paths().collect();
-        assert!((0..paths.len()).all(|place| !paths[..place].contains(&paths[place])), "{paths:?}");
+        assert!(
+            (0..paths.len()).all(|place| !paths[..place].contains(&paths[place])),
+            "{paths:?}"
+        );
         assert!(serde_json::from_str::<Product>("\"nginx\"").is_err());
     }
 }

@@ -1,9 +1,11 @@
 //! Server-sent events: bytes to events. Knows no JSON and no server.
 //!
-//! Follows the WHATWG HTML standard, "Event stream interpretation": lines end in LF, CRLF or CR; one byte order mark at the very
-//! beginning is dropped; a line with a colon in front is a comment; one space after the field's colon is dropped; several `data`
-//! lines are joined with LF; an empty line ends the event. Two departures, both to see more of what a server did: the end of the
-//! stream also ends an event (the standard drops it), and bytes stay bytes (the standard decodes them as UTF-8).
+//! Follows the WHATWG HTML standard, "Event stream interpretation": lines end in LF, CRLF or CR;
+//! one byte order mark at the very beginning is dropped; a line with a colon in front is a comment;
+//! one space after the field's colon is dropped; several `data` lines are joined with LF; an empty
+//! line ends the event. Two departures, both to see more of what a server did: the end of the
+//! stream also ends an event (the standard drops it), and bytes stay bytes (the standard decodes
+//! them as UTF-8).
 
 use std::fmt;
 
@@ -47,11 +49,22 @@ pub struct SseDecoder {
 impl SseDecoder {
     /// `limit_bytes` bounds what is kept for one event: its name, its data and the line at hand.
     pub fn new(limit_bytes: usize) -> Self {
-        Self { mark_seen: Some(0), after_cr: false, line: vec![], name: vec![], data: vec![], limit_bytes }
+        Self {
+            mark_seen: Some(0),
+            after_cr: false,
+            line: vec![],
+            name: vec![],
+            data: vec![],
+            limit_bytes,
+        }
     }
 
     /// Takes the next bytes and calls `on_event` for every event that they complete.
-    pub fn push(&mut self, bytes: &[u8], on_event: &mut dyn FnMut(Event<'_>)) -> Result<(), EventTooLarge> {
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), EventTooLarge> {
         let mut rest = self.after_mark(bytes);
         while let Some(&first) = rest.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
@@ -81,15 +94,17 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// The data of an event that lies here whole and has one line, which ends at `end`, and nothing but data, and what follows it:
-    /// nearly all events are so, and need no copy.
+    /// The data of an event that lies here whole and has one line, which ends at `end`, and nothing
+    /// but data, and what follows it: nearly all events are so, and need no copy.
     fn whole_event<'a>(&self, rest: &'a [u8], end: usize) -> Option<(&'a [u8], &'a [u8])> {
         if !(self.line.is_empty() && self.data.is_empty() && self.name.is_empty()) {
             return None;
         }
         let (line, ends) = rest.split_at(end);
         let value = line.strip_prefix(b"data:")?;
-        let more = ends.strip_prefix(b"\n\n").or_else(|| ends.strip_prefix(b"\r\n\r\n"))?;
+        let more = ends
+            .strip_prefix(b"\n\n")
+            .or_else(|| ends.strip_prefix(b"\r\n\r\n"))?;
         Some((value.strip_prefix(b" ").unwrap_or(value), more))
     }
 
@@ -133,14 +148,22 @@ impl SseDecoder {
     fn take_line(&mut self, line: &[u8], on_event: &mut dyn FnMut(Event<'_>)) {
         if line.is_empty() {
             if let Some((_, data)) = self.data.split_last() {
-                on_event(Event { name: &self.name, data });
+                on_event(Event {
+                    name: &self.name,
+                    data,
+                });
             }
             self.name.clear();
             self.data.clear();
             return;
         }
         let (field, value) = match line.iter().position(|byte| *byte == b':') {
-            Some(colon) => (&line[..colon], line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..])),
+            Some(colon) => (
+                &line[..colon],
+                line[colon + 1..]
+                    .strip_prefix(b" ")
+                    .unwrap_or(&line[colon + 1..]),
+            ),
             None => (line, &[][..]),
         };
         match field {
@@ -152,15 +175,19 @@ impl SseDecoder {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // Comments (an empty field name), `id` and `retry` mean nothing to a client that never connects again.
+            // Comments (an empty field name), `id` and `retry` mean nothing to a client that never
+            // connects again.
             _ => {}
         }
     }
 
-    /// Counts whole lines before they are taken, so that the limit does not depend on how the bytes were cut.
+    /// Counts whole lines before they are taken, so that the limit does not depend on how the bytes
+    /// were cut.
     fn check_limit(&self, more: usize) -> Result<(), EventTooLarge> {
         if self.line.len() + more + self.data.len() + self.name.len() > self.limit_bytes {
-            return Err(EventTooLarge { limit_bytes: self.limit_bytes });
+            return Err(EventTooLarge {
+                limit_bytes: self.limit_bytes,
+            });
         }
         Ok(())
     }
@@ -187,10 +214,17 @@ mod tests {
     /// Whole, cut at every byte, and byte by byte: always these events.
     #[track_caller]
     fn check(stream: &[u8], expected: &[(&str, &str)]) {
-        let expected: Vec<_> = expected.iter().map(|(name, data)| (name.to_string(), data.to_string())).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(name, data)| (name.to_string(), data.to_string()))
+            .collect();
         assert_eq!(events([stream]), expected);
         for cut in 0..=stream.len() {
-            assert_eq!(events([&stream[..cut], &stream[cut..]]), expected, "cut at {cut}");
+            assert_eq!(
+                events([&stream[..cut], &stream[cut..]]),
+                expected,
+                "cut at {cut}"
+            );
         }
         assert_eq!(events(stream.chunks(1)), expected);
     }
@@ -201,8 +235,14 @@ mod tests {
         check(b"data: a\r\n\r\ndata: b\r\n\r\n", &[("", "a"), ("", "b")]);
         check(b"data: a\r\rdata: b\r\r", &[("", "a"), ("", "b")]);
         check(b"data: a\r\n\ndata: b\n\r\n", &[("", "a"), ("", "b")]);
-        check(b"event: x\r\ndata: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", &[("x", "a\nb"), ("", "c")]);
-        check(b"event: x\rdata: a\rdata: b\r\rdata: c\r\r", &[("x", "a\nb"), ("", "c")]);
+        check(
+            b"event: x\r\ndata: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n",
+            &[("x", "a\nb"), ("", "c")],
+        );
+        check(
+            b"event: x\rdata: a\rdata: b\r\rdata: c\r\r",
+            &[("x", "a\nb"), ("", "c")],
+        );
         check(b"\n\r\n\rdata: a\n\n\n\n", &[("", "a")]);
     }
 
@@ -213,16 +253,28 @@ mod tests {
         check(b"data: a\ndata: b\ndata\n\n", &[("", "a\nb\n")]);
         check(b"data\n\ndata:\n\n", &[("", ""), ("", "")]);
         check(b": ping\n\n:data: x\ndata: a:b\n\n", &[("", "a:b")]);
-        check(b"event: error\ndata: a\n\ndata: b\n\n", &[("error", "a"), ("", "b")]);
+        check(
+            b"event: error\ndata: a\n\ndata: b\n\n",
+            &[("error", "a"), ("", "b")],
+        );
         check(b"event: lonely\n\ndata: b\n\n", &[("", "b")]);
-        check(b"id: 7\nretry: 10\ndata: a\nDATA: b\n data: c\n\n", &[("", "a")]);
-        check("data: \u{e9}\u{1f600}\n\n".as_bytes(), &[("", "\u{e9}\u{1f600}")]);
+        check(
+            b"id: 7\nretry: 10\ndata: a\nDATA: b\n data: c\n\n",
+            &[("", "a")],
+        );
+        check(
+            "data: \u{e9}\u{1f600}\n\n".as_bytes(),
+            &[("", "\u{e9}\u{1f600}")],
+        );
     }
 
     #[test]
     fn a_byte_order_mark_counts_only_at_the_beginning() {
         check(b"\xEF\xBB\xBFdata: a\n\n", &[("", "a")]);
-        check(b"\xEF\xBB\xBF\xEF\xBB\xBFdata: a\n\ndata: b\n\n", &[("", "b")]);
+        check(
+            b"\xEF\xBB\xBF\xEF\xBB\xBFdata: a\n\ndata: b\n\n",
+            &[("", "b")],
+        );
         check(b"\xEF\xBBdata: a\n\ndata: b\n\n", &[("", "b")]);
         check(b"\xEF\xBB", &[]);
         check(b"\xEF\xBB\xBF", &[]);
@@ -238,14 +290,26 @@ mod tests {
 
     #[test]
     fn an_event_is_bounded_however_it_comes() {
-        for stream in [b"data: 0123456789".repeat(2), b"data: 01234\ndata: 56789\ndata: 01234\ndata: 56789\n".to_vec()] {
+        for stream in [
+            b"data: 0123456789".repeat(2),
+            b"data: 01234\ndata: 56789\ndata: 01234\ndata: 56789\n".to_vec(),
+        ] {
             for size in [1, 7, stream.len()] {
                 let mut decoder = SseDecoder::new(16);
-                let result = stream.chunks(size).try_for_each(|piece| decoder.push(piece, &mut |_| {}));
-                assert_eq!(result, Err(EventTooLarge { limit_bytes: 16 }), "in pieces of {size}");
+                let result = stream
+                    .chunks(size)
+                    .try_for_each(|piece| decoder.push(piece, &mut |_| {}));
+                assert_eq!(
+                    result,
+                    Err(EventTooLarge { limit_bytes: 16 }),
+                    "in pieces of {size}"
+                );
             }
         }
         let mut decoder = SseDecoder::new(16);
-        assert_eq!(decoder.push(&b"data: 01234567\n\n".repeat(9), &mut |_| {}), Ok(()));
+        assert_eq!(
+            decoder.push(&b"data: 01234567\n\n".repeat(9), &mut |_| {}),
+            Ok(())
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! The JSON of OpenAI-shaped answers: one event of a stream, or one whole body. Knows no order of events.
+//! The JSON of OpenAI-shaped answers: one event of a stream, or one whole body. Knows no order of
+//! events.
 //!
-//! One set of types reads completions (`choices[].text`), chat chunks (`choices[].delta`) and whole chat answers
-//! (`choices[].message`): servers mix them less than clients fear, and every field is optional anyway.
+//! One set of types reads completions (`choices[].text`), chat chunks (`choices[].delta`) and whole
+//! chat answers (`choices[].message`): servers mix them less than clients fear, and every field is
+//! optional anyway.
 
 use std::borrow::Cow;
 
@@ -21,14 +23,16 @@ pub(super) struct Delta {
     pub(super) refusal: String,
     /// Pieces of calls.
     pub(super) tool_calls: Vec<ToolCall>,
-    /// Whether anything generated is in it. The name of a tool call is generated, but it is no text.
+    /// Whether anything generated is in it. The name of a tool call is generated, but it is no
+    /// text.
     pub(super) is_content: bool,
     pub(super) finish_reason: Option<String>,
     pub(super) usage: Option<Usage>,
     pub(super) error: Option<WireError>,
     /// Whether it has the shape of an answer at all.
     pub(super) is_answer: bool,
-    /// Whether it states the whole answer, so that one without text is an empty answer and not the lack of one.
+    /// Whether it states the whole answer, so that one without text is an empty answer and not the
+    /// lack of one.
     pub(super) is_whole: bool,
     /// Whether it says that nothing follows. Kinds that end with `[DONE]` leave it unset.
     pub(super) is_last: bool,
@@ -37,7 +41,11 @@ pub(super) struct Delta {
 impl Delta {
     /// Whether there is text in it that is not reasoning.
     pub(super) fn has_text(&self) -> bool {
-        let has_call = || self.tool_calls.iter().any(|call| !call.arguments.is_empty());
+        let has_call = || {
+            self.tool_calls
+                .iter()
+                .any(|call| !call.arguments.is_empty())
+        };
         !self.text.is_empty() || !self.refusal.is_empty() || has_call()
     }
 }
@@ -50,7 +58,8 @@ pub(super) enum TextIs {
     Added,
     /// Everything generated so far; it is content where it differs from what was known.
     SoFar,
-    /// The server's own statement of the whole answer; `is_content` says if there is something new in it.
+    /// The server's own statement of the whole answer; `is_content` says if there is something new
+    /// in it.
     Whole,
     /// The whole answer once more, for those who were sent nothing of it before.
     Repeated,
@@ -66,11 +75,20 @@ pub(super) struct WireError {
 /// Reads one JSON object; the error is serde's words.
 pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
-    let mut delta = Delta { usage: chunk.usage.and_then(stated), ..Delta::default() };
+    let mut delta = Delta {
+        usage: chunk.usage.and_then(stated),
+        ..Delta::default()
+    };
     delta.error = error(chunk.error, chunk.object.as_ref(), chunk.code, chunk.kind);
     delta.is_answer = chunk.choices.is_some();
-    // Other choices of the same request are other answers: index 0 is the one that is timed and judged.
-    for choice in chunk.choices.unwrap_or_default().into_iter().filter(|choice| choice.index.unwrap_or(0) == 0) {
+    // Other choices of the same request are other answers: index 0 is the one that is timed and
+    // judged.
+    for choice in chunk
+        .choices
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|choice| choice.index.unwrap_or(0) == 0)
+    {
         if let Some(reason) = choice.finish_reason {
             delta.finish_reason = Some(reason.0.into_owned());
         }
@@ -83,7 +101,8 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
     Ok(delta)
 }
 
-/// A string that borrows from the JSON where it can. One `borrow` in a struct is enough for all of its fields.
+/// A string that borrows from the JSON where it can. One `borrow` in a struct is enough for all of
+/// its fields.
 #[derive(Debug, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
@@ -146,12 +165,23 @@ impl Message<'_> {
             (_, text) => add(&mut delta.reasoning, text),
         }
         for (place, call) in self.tool_calls.into_iter().flatten().enumerate() {
-            let Some(Function { name, arguments }) = call.function else { continue };
-            let text = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
+            let Some(Function { name, arguments }) = call.function else {
+                continue;
+            };
+            let text =
+                |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
             // Whole messages do not number their calls.
             let index = number(call.index).unwrap_or(place as u64);
-            let id = call.id.and_then(|id| serde_json::from_str(id.get()).ok()).unwrap_or_default();
-            let call = ToolCall { index, id, name: text(name), arguments: text(arguments) };
+            let id = call
+                .id
+                .and_then(|id| serde_json::from_str(id.get()).ok())
+                .unwrap_or_default();
+            let call = ToolCall {
+                index,
+                id,
+                name: text(name),
+                arguments: text(arguments),
+            };
             delta.is_content |= !call.name.is_empty();
             delta.tool_calls.push(call);
         }
@@ -169,8 +199,9 @@ pub(super) fn add(text: &mut String, more: Option<Text<'_>>) {
     }
 }
 
-/// Reads a `usage`, by the names of chat completions or of responses. Counts are read leniently: one that is no whole number is no
-/// count, and no reason to lose the answer, but that there was one is kept.
+/// Reads a `usage`, by the names of chat completions or of responses. Counts are read leniently:
+/// one that is no whole number is no count, and no reason to lose the answer, but that there was
+/// one is kept.
 pub(super) fn stated(raw: &RawValue) -> Option<Usage> {
     #[derive(Deserialize)]
     struct WireUsage<'a> {
@@ -182,18 +213,31 @@ pub(super) fn stated(raw: &RawValue) -> Option<Usage> {
     }
     match members::<WireUsage<'_>>(raw) {
         // Some servers send both names, for clients old and new.
-        Some(it) => usage(it.prompt_tokens.or(it.input_tokens), it.completion_tokens.or(it.output_tokens)),
-        None => Some(Usage { unreadable: true, ..Usage::default() }),
+        Some(it) => usage(
+            it.prompt_tokens.or(it.input_tokens),
+            it.completion_tokens.or(it.output_tokens),
+        ),
+        None => Some(Usage {
+            unreadable: true,
+            ..Usage::default()
+        }),
     }
 }
 
-/// The members of an object; `None` for anything else, an array among it, whose elements serde would take for them.
+/// The members of an object; `None` for anything else, an array among it, whose elements serde
+/// would take for them.
 pub(super) fn members<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
-    raw.get().starts_with('{').then(|| serde_json::from_str(raw.get()).ok()).flatten()
+    raw.get()
+        .starts_with('{')
+        .then(|| serde_json::from_str(raw.get()).ok())
+        .flatten()
 }
 
 /// Counts as a kind states them, where it states any.
-pub(super) fn usage(prompt_tokens: Option<&RawValue>, completion_tokens: Option<&RawValue>) -> Option<Usage> {
+pub(super) fn usage(
+    prompt_tokens: Option<&RawValue>,
+    completion_tokens: Option<&RawValue>,
+) -> Option<Usage> {
     let mut unreadable = false;
     let mut count = |value: Option<&RawValue>| {
         let count = value?.get().parse().ok();
@@ -201,7 +245,11 @@ pub(super) fn usage(prompt_tokens: Option<&RawValue>, completion_tokens: Option<
         count
     };
     let (prompt_tokens, completion_tokens) = (count(prompt_tokens), count(completion_tokens));
-    let usage = Usage { prompt_tokens, completion_tokens, unreadable };
+    let usage = Usage {
+        prompt_tokens,
+        completion_tokens,
+        unreadable,
+    };
     (usage != Usage::default()).then_some(usage)
 }
 
@@ -221,21 +269,32 @@ pub(super) fn error(
     kind: Option<&RawValue>,
 ) -> Option<WireError> {
     match (error, object) {
-        (Some(error), _) => Some(WireError { status: nested_status(error) }),
-        // SGLang's errors of whole answers are not wrapped: `{"object":"error","message":...,"code":400}`.
-        (None, Some(object)) if object.0 == "error" => Some(WireError { status: status_of(code, kind) }),
+        (Some(error), _) => Some(WireError {
+            status: nested_status(error),
+        }),
+        // SGLang's errors of whole answers are not wrapped:
+        // `{"object":"error","message":...,"code":400}`.
+        (None, Some(object)) if object.0 == "error" => Some(WireError {
+            status: status_of(code, kind),
+        }),
         (None, _) => None,
     }
 }
 
-/// The status of an `error` member, which is an object (OpenAI, vLLM, SGLang, llama.cpp) or a mere string.
+/// The status of an `error` member, which is an object (OpenAI, vLLM, SGLang, llama.cpp) or a mere
+/// string.
 pub(super) fn nested_status(error: &RawValue) -> Option<u16> {
-    serde_json::from_str::<ErrorObject<'_>>(error.get()).ok().and_then(|error| status_of(error.code, error.kind))
+    serde_json::from_str::<ErrorObject<'_>>(error.get())
+        .ok()
+        .and_then(|error| status_of(error.code, error.kind))
 }
 
-/// The status that an error stands for: its `code`, if that is a number or spells one, else what its `type` names.
+/// The status that an error stands for: its `code`, if that is a number or spells one, else what
+/// its `type` names.
 pub(super) fn status_of(code: Option<&RawValue>, kind: Option<&RawValue>) -> Option<u16> {
-    let code = code.and_then(|code| code.get().trim_matches('"').parse().ok()).filter(|code| (400..600).contains(code));
+    let code = code
+        .and_then(|code| code.get().trim_matches('"').parse().ok())
+        .filter(|code| (400..600).contains(code));
     code.or_else(|| match kind?.get().trim_matches('"') {
         "BadRequestError" | "BAD_REQUEST" | "invalid_request_error" | "invalid_prompt" => Some(400),
         "rate_limit_exceeded" => Some(429),
@@ -252,42 +311,137 @@ mod tests {
     #[track_caller]
     fn check(json: &str, text: &str, reasoning: &str, is_content: bool) {
         let delta = read(json).unwrap();
-        let mut answer = Answer { content: delta.text, refusal: delta.refusal, ..Answer::default() };
-        delta.tool_calls.iter().for_each(|call| answer.add_call(call));
-        assert_eq!((&*answer.text(), &*delta.reasoning, delta.is_content), (text, reasoning, is_content));
+        let mut answer = Answer {
+            content: delta.text,
+            refusal: delta.refusal,
+            ..Answer::default()
+        };
+        delta
+            .tool_calls
+            .iter()
+            .for_each(|call| answer.add_call(call));
+        assert_eq!(
+            (&*answer.text(), &*delta.reasoning, delta.is_content),
+            (text, reasoning, is_content)
+        );
     }
 
     #[test]
     fn what_is_content_and_what_is_not() {
-        check(r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#, "", "", false);
-        check(r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}"#, "", "", false);
-        check(r#"{"choices":[{"index":0,"delta":{"role":"assistant"}}]}"#, "", "", false);
-        check(r#"{"choices":[{"delta":{"role":"assistant","content":"a","tool_calls":null}}]}"#, "a", "", true);
+        check(
+            r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
+            "",
+            "",
+            false,
+        );
+        check(
+            r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}"#,
+            "",
+            "",
+            false,
+        );
+        check(
+            r#"{"choices":[{"index":0,"delta":{"role":"assistant"}}]}"#,
+            "",
+            "",
+            false,
+        );
+        check(
+            r#"{"choices":[{"delta":{"role":"assistant","content":"a","tool_calls":null}}]}"#,
+            "a",
+            "",
+            true,
+        );
         check(r#"{"choices":[{"index":0,"text":" \n"}]}"#, " \n", "", true);
-        check(r#"{"choices":[{"index":0,"text":"","finish_reason":"stop"}]}"#, "", "", false);
-        check(r#"{"choices":[{"delta":{"reasoning":"why"}}]}"#, "", "why", true);
-        check(r#"{"choices":[{"delta":{"reasoning_content":"why","content":null}}]}"#, "", "why", true);
-        check(r#"{"choices":[{"delta":{"reasoning":"why","reasoning_content":"why"}}]}"#, "", "why", true);
-        check(r#"{"choices":[{"delta":{"reasoning":"","reasoning_content":"why"}}]}"#, "", "why", true);
-        check(r#"{"choices":[{"delta":{"refusal":"I will not"}}]}"#, "I will not", "", true);
-        check(r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":""}}]}}]}"#, "", "", true);
-        check(r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"a\""}}]}}]}"#, "{\"a\"", "", true);
-        check(r#"{"choices":[{"message":{"role":"assistant","content":"\u00e9\ud83d\ude00"}}]}"#, "\u{e9}\u{1f600}", "", true);
-        check(r#"{"choices":[{"index":1,"text":"b"},{"index":0,"text":"a"}]}"#, "a", "", true);
+        check(
+            r#"{"choices":[{"index":0,"text":"","finish_reason":"stop"}]}"#,
+            "",
+            "",
+            false,
+        );
+        check(
+            r#"{"choices":[{"delta":{"reasoning":"why"}}]}"#,
+            "",
+            "why",
+            true,
+        );
+        check(
+            r#"{"choices":[{"delta":{"reasoning_content":"why","content":null}}]}"#,
+            "",
+            "why",
+            true,
+        );
+        check(
+            r#"{"choices":[{"delta":{"reasoning":"why","reasoning_content":"why"}}]}"#,
+            "",
+            "why",
+            true,
+        );
+        check(
+            r#"{"choices":[{"delta":{"reasoning":"","reasoning_content":"why"}}]}"#,
+            "",
+            "why",
+            true,
+        );
+        check(
+            r#"{"choices":[{"delta":{"refusal":"I will not"}}]}"#,
+            "I will not",
+            "",
+            true,
+        );
+        check(
+            r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":""}}]}}]}"#,
+            "",
+            "",
+            true,
+        );
+        check(
+            r#"{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{\"a\""}}]}}]}"#,
+            "{\"a\"",
+            "",
+            true,
+        );
+        check(
+            r#"{"choices":[{"message":{"role":"assistant","content":"\u00e9\ud83d\ude00"}}]}"#,
+            "\u{e9}\u{1f600}",
+            "",
+            true,
+        );
+        check(
+            r#"{"choices":[{"index":1,"text":"b"},{"index":0,"text":"a"}]}"#,
+            "a",
+            "",
+            true,
+        );
         check(r#"{"choices":[]}"#, "", "", false);
-        check(r#"{"choices":null,"usage":null,"error":null,"object":"list"}"#, "", "", false);
+        check(
+            r#"{"choices":null,"usage":null,"error":null,"object":"list"}"#,
+            "",
+            "",
+            false,
+        );
     }
 
     #[test]
     fn usage_is_read_leniently() {
         let usage = |json: &str| read(json).unwrap().usage;
         assert_eq!(
-            usage(r#"{"choices":[],"usage":{"prompt_tokens":17,"total_tokens":25,"completion_tokens":8}}"#),
-            Some(Usage { prompt_tokens: Some(17), completion_tokens: Some(8), unreadable: false })
+            usage(
+                r#"{"choices":[],"usage":{"prompt_tokens":17,"total_tokens":25,"completion_tokens":8}}"#
+            ),
+            Some(Usage {
+                prompt_tokens: Some(17),
+                completion_tokens: Some(8),
+                unreadable: false
+            })
         );
         assert_eq!(
             usage(r#"{"usage":{"prompt_tokens":null,"completion_tokens":1.5}}"#),
-            Some(Usage { prompt_tokens: None, completion_tokens: None, unreadable: true })
+            Some(Usage {
+                prompt_tokens: None,
+                completion_tokens: None,
+                unreadable: true
+            })
         );
         assert_eq!(usage(r#"{"choices":[],"usage":{}}"#), None);
         for (stated, prompt_tokens, unreadable) in [
@@ -295,17 +449,33 @@ mod tests {
             ("\"many\"", None, true),
             ("7", None, true),
             ("true", None, true),
-            (r#"{"prompt_tokens":9223372036854775808}"#, Some(1 << 63), false),
+            (
+                r#"{"prompt_tokens":9223372036854775808}"#,
+                Some(1 << 63),
+                false,
+            ),
             (r#"{"prompt_tokens":18446744073709551616}"#, None, true),
             (r#"{"prompt_tokens":1e300}"#, None, true),
             (r#"{"prompt_tokens":-1}"#, None, true),
             (r#"{"prompt_tokens":"7"}"#, None, true),
             (r#"{"prompt_tokens":[7]}"#, None, true),
-            (r#"{"prompt_tokens":7,"prompt_tokens_details":[]}"#, Some(7), false),
+            (
+                r#"{"prompt_tokens":7,"prompt_tokens_details":[]}"#,
+                Some(7),
+                false,
+            ),
             (r#"{"input_tokens":7,"prompt_tokens":7}"#, Some(7), false),
         ] {
-            let expected = Some(Usage { prompt_tokens, completion_tokens: None, unreadable });
-            assert_eq!(usage(&format!(r#"{{"choices":[],"usage":{stated}}}"#)), expected, "{stated}");
+            let expected = Some(Usage {
+                prompt_tokens,
+                completion_tokens: None,
+                unreadable,
+            });
+            assert_eq!(
+                usage(&format!(r#"{{"choices":[],"usage":{stated}}}"#)),
+                expected,
+                "{stated}"
+            );
         }
         assert_eq!(usage(r#"{"choices":[],"usage":null}"#), None);
     }
@@ -313,24 +483,53 @@ mod tests {
     #[test]
     fn errors_in_every_servers_shape() {
         for (json, status) in [
-            (r#"{"error": {"message": "bad", "type": "BadRequestError", "param": null, "code": 400}}"#, Some(400)),
-            (r#"{"error": {"object": "error", "message": "bad", "type": "BAD_REQUEST", "code": 400}}"#, Some(400)),
-            (r#"{"error":{"code":500,"message":"empty grammar stack","type":"server_error"}}"#, Some(500)),
-            (r#"{"error":{"message":"no","type":"invalid_request_error","code":"invalid_schema"}}"#, Some(400)),
+            (
+                r#"{"error": {"message": "bad", "type": "BadRequestError", "param": null, "code": 400}}"#,
+                Some(400),
+            ),
+            (
+                r#"{"error": {"object": "error", "message": "bad", "type": "BAD_REQUEST", "code": 400}}"#,
+                Some(400),
+            ),
+            (
+                r#"{"error":{"code":500,"message":"empty grammar stack","type":"server_error"}}"#,
+                Some(500),
+            ),
+            (
+                r#"{"error":{"message":"no","type":"invalid_request_error","code":"invalid_schema"}}"#,
+                Some(400),
+            ),
             (r#"{"error":{"message":"no","code":"429"}}"#, Some(429)),
-            (r#"{"error":{"message":"no","type":"InternalServerError","code":null}}"#, Some(500)),
+            (
+                r#"{"error":{"message":"no","type":"InternalServerError","code":null}}"#,
+                Some(500),
+            ),
             (r#"{"error":{"message":"no","code":7}}"#, None),
-            (r#"{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}"#, Some(400)),
+            (
+                r#"{"object":"error","message":"bad","type":"BadRequestError","param":null,"code":400}"#,
+                Some(400),
+            ),
             (r#"{"error":"out of memory"}"#, None),
             (r#"{"error":[1]}"#, None),
         ] {
-            assert_eq!(read(json).unwrap().error, Some(WireError { status }), "{json}");
+            assert_eq!(
+                read(json).unwrap().error,
+                Some(WireError { status }),
+                "{json}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_object_is_an_error() {
-        for text in ["", "1", "[DONE]", "Invalid grammar. 1(9): Expected token", "{", r#"{"choices":[{"text":1}]}"#] {
+        for text in [
+            "",
+            "1",
+            "[DONE]",
+            "Invalid grammar. 1(9): Expected token",
+            "{",
+            r#"{"choices":[{"text":1}]}"#,
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
     }

@@ -23,8 +23,9 @@ use sobench_core::shard::Shard;
 /// How long a request may take where nobody said: what vLLM's client gives.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// How long an idle connection is kept. uvicorn closes after 5 s; giving up earlier than the server does keeps requests off
-/// connections that are being closed, which would show as failures of the server.
+/// How long an idle connection is kept. uvicorn closes after 5 s; giving up earlier than the server
+/// does keeps requests off connections that are being closed, which would show as failures of the
+/// server.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Where requests carry their number.
@@ -39,13 +40,16 @@ pub struct DriverOptions {
     pub endpoint: Endpoint,
     /// The most requests under way at a time; `None` for no cap.
     pub max_concurrency: Option<usize>,
-    /// The most that one request may take, from sent to end; `None` for [`DEFAULT_REQUEST_TIMEOUT`].
+    /// The most that one request may take, from sent to end; `None` for
+    /// [`DEFAULT_REQUEST_TIMEOUT`].
     pub request_timeout: Option<Duration>,
-    /// The most time without any byte of the answer: from sent to its head, and between its pieces; `None` for no such limit.
+    /// The most time without any byte of the answer: from sent to its head, and between its pieces;
+    /// `None` for no such limit.
     pub idle_timeout: Option<Duration>,
     /// `x-request-id` is this and the case's index; without it no such header is sent.
     pub request_id_prefix: Option<String>,
-    /// Which part of a load this client carries: what several send beside the plan is told apart by it.
+    /// Which part of a load this client carries: what several send beside the plan is told apart by
+    /// it.
     pub part: Shard,
     pub limits: Limits,
 }
@@ -68,19 +72,23 @@ impl DriverOptions {
 /// What is bounded, with defaults that no sane answer comes near. Reaching one is an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of a 200 answer's body: [`sobench_core::observation::TransportCause::BodyTooLarge`].
+    /// The most bytes of a 200 answer's body:
+    /// [`sobench_core::observation::TransportCause::BodyTooLarge`].
     pub max_body_bytes: usize,
-    /// The most bytes of one event of a stream: [`sobench_core::observation::Outcome::StreamError`].
+    /// The most bytes of one event of a stream:
+    /// [`sobench_core::observation::Outcome::StreamError`].
     pub max_event_bytes: usize,
     /// How much is kept of the body of an answer that is not 200; what is cut is said.
     pub max_error_body_bytes: usize,
-    /// How long the body of such an answer is waited for: its status is what counts, and it has a slot meanwhile.
+    /// How long the body of such an answer is waited for: its status is what counts, and it has a
+    /// slot meanwhile.
     pub refusal_timeout: Duration,
     /// The most that connecting may take, TLS included.
     pub connect_timeout: Duration,
     /// How long requests under way may go on after the first stop signal.
     pub drain_timeout: Duration,
-    /// How long the end of a body is waited for after its terminal event, so that the connection can be used again.
+    /// How long the end of a body is waited for after its terminal event, so that the connection
+    /// can be used again.
     pub linger: Duration,
     /// The most that one question about the server (models, version) may take.
     pub probe_timeout: Duration,
@@ -104,12 +112,14 @@ impl Default for Limits {
     }
 }
 
-/// An HTTP/1.1 client with its connections and the threads that they live on. Cheap to clone; clones share them.
+/// An HTTP/1.1 client with its connections and the threads that they live on. Cheap to clone;
+/// clones share them.
 ///
-/// It follows no redirect and retries nothing. (A request moves to a fresh connection, once, if the kept one that it was meant for
-/// turns out to have been closed: without a byte on it since the last answer, the server did not take the request, which counts as
-/// sent when it went out again. From then on connections are used once.)
-/// HTTP proxies are taken from the environment, except for servers on this machine.
+/// It follows no redirect and retries nothing. (A request moves to a fresh connection, once, if the
+/// kept one that it was meant for turns out to have been closed: without a byte on it since the
+/// last answer, the server did not take the request, which counts as sent when it went out again.
+/// From then on connections are used once.) HTTP proxies are taken from the environment, except for
+/// servers on this machine.
 #[derive(Clone)]
 pub struct Client {
     /// For questions about the server.
@@ -126,29 +136,42 @@ pub struct Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("url", &self.url.as_str()).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("url", &self.url.as_str())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
 impl Client {
-    /// Errors: an address, header or cap that makes no sense (usage); a proxy that is not supported, a TLS set-up that fails
-    /// (environment).
+    /// Errors: an address, header or cap that makes no sense (usage); a proxy that is not
+    /// supported, a TLS set-up that fails (environment).
     pub fn new(options: DriverOptions) -> Result<Self> {
         if options.max_concurrency == Some(0) {
-            return Err(Error::usage("nothing can be sent with --max-concurrency 0").hint("give at least 1, or leave it out"));
+            return Err(Error::usage("nothing can be sent with --max-concurrency 0")
+                .hint("give at least 1, or leave it out"));
         }
         let url = options.endpoint.url(&options.endpoint.path)?;
         let headers = options.endpoint.header_map()?;
         if let Some(prefix) = &options.request_id_prefix {
             HeaderValue::from_str(prefix).map_err(|_| {
-                Error::usage(format!("a header cannot carry this --request-id-prefix: {prefix:?}")).hint("use visible ASCII")
+                Error::usage(format!(
+                    "a header cannot carry this --request-id-prefix: {prefix:?}"
+                ))
+                .hint("use visible ASCII")
             })?;
         }
-        let proxy = if options.endpoint.is_loopback()? { None } else { Proxy::from_env(&url)? };
+        let proxy = if options.endpoint.is_loopback()? {
+            None
+        } else {
+            Proxy::from_env(&url)?
+        };
         let has_tls = url.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| proxy.is_tls);
         let has_proxy = proxy.is_some();
         let http = http_client(&options, has_proxy, has_tls)?;
-        let tls = has_tls.then(|| tls::config(options.endpoint.insecure)).transpose()?;
+        let tls = has_tls
+            .then(|| tls::config(options.endpoint.insecure))
+            .transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
         let target = Target::new(&url, &headers, USER_AGENT, tls.as_ref(), proxy)?;
         let threads = Threads::start().map_err(|error| {
@@ -157,7 +180,14 @@ impl Client {
         })?;
         let connections = Arc::new(Connections::default());
         let connect_timeout = options.limits.connect_timeout;
-        let pool = |_| Pool::new(target.clone(), Arc::clone(&connections), POOL_IDLE_TIMEOUT, connect_timeout);
+        let pool = |_| {
+            Pool::new(
+                target.clone(),
+                Arc::clone(&connections),
+                POOL_IDLE_TIMEOUT,
+                connect_timeout,
+            )
+        };
         let pools = (0..threads.len()).map(pool).collect();
         Ok(Self {
             http,
@@ -181,18 +211,20 @@ impl Client {
         self.url.as_str()
     }
 
-    /// Connections that were opened to the generating endpoint, and those of them that a request had to wait for.
+    /// Connections that were opened to the generating endpoint, and those of them that a request
+    /// had to wait for.
     pub fn connections(&self) -> (usize, usize) {
         (self.connections.opened(), self.connections.waited_for())
     }
 
-    /// From now on no more than so many connections to the generating endpoint are open at a time; requests past them find none.
+    /// From now on no more than so many connections to the generating endpoint are open at a time;
+    /// requests past them find none.
     pub fn keep_within(&self, most: usize) {
         self.connections.keep_within(most);
     }
 
-    /// Opens connections ahead of their use: so many as may be under way at a time. Stops at the first that fails, as the request
-    /// that it was meant for will tell.
+    /// Opens connections ahead of their use: so many as may be under way at a time. Stops at the
+    /// first that fails, as the request that it was meant for will tell.
     pub(super) async fn open_ahead(&self, wanted: usize, spare: usize) {
         let threads = self.threads.len();
         let opening: Vec<_> = self
@@ -224,7 +256,10 @@ impl Client {
     /// An open connection to the server, on the thread that asks.
     pub(super) async fn way(&self, thread: usize) -> io::Result<Way> {
         let pool = Arc::clone(&self.pools[thread]);
-        Ok(Way { connection: pool.take().await?, pool })
+        Ok(Way {
+            connection: pool.take().await?,
+            pool,
+        })
     }
 
     pub(super) fn has_proxy(&self) -> bool {
@@ -235,11 +270,18 @@ impl Client {
         &self.http
     }
 
-    /// A generating request; `label` completes `x-request-id`. A form names its boundary in `content_type`, which no header of the
-    /// user's may replace.
+    /// A generating request; `label` completes `x-request-id`. A form names its boundary in
+    /// `content_type`, which no header of the user's may replace.
     pub(super) fn message(&self, body: Bytes, content_type: &'static str, label: &str) -> Message {
-        let given = self.headers.get(CONTENT_TYPE).filter(|_| content_type == JSON).cloned();
-        let mut headers = vec![(CONTENT_TYPE, given.unwrap_or(HeaderValue::from_static(content_type)))];
+        let given = self
+            .headers
+            .get(CONTENT_TYPE)
+            .filter(|_| content_type == JSON)
+            .cloned();
+        let mut headers = vec![(
+            CONTENT_TYPE,
+            given.unwrap_or(HeaderValue::from_static(content_type)),
+        )];
         if let Some(prefix) = &self.options.request_id_prefix {
             let id = HeaderValue::from_str(&format!("{prefix}{label}"));
             // The prefix was tried in `new`; labels are ours.
@@ -282,15 +324,19 @@ fn http_client(options: &DriverOptions, has_proxy: bool, has_tls: bool) -> Resul
         builder = builder.no_proxy();
     }
     if !has_tls {
-        // Without TLS, no certificates: loading them costs time, and fails where a machine has none.
+        // Without TLS, no certificates: loading them costs time, and fails where a machine has
+        // none.
         builder = builder.tls_certs_only([]);
     } else if options.endpoint.insecure {
         builder = builder.tls_danger_accept_invalid_certs(true);
     }
     tls::install_provider();
     builder.build().map_err(|error| {
-        Error::environment(format!("could not set up the HTTP client: {}", describe(&error)))
-            .hint("for https the machine's CA certificates must be readable")
+        Error::environment(format!(
+            "could not set up the HTTP client: {}",
+            describe(&error)
+        ))
+        .hint("for https the machine's CA certificates must be readable")
     })
 }
 

@@ -1,10 +1,13 @@
-//! Several clients that carry one load begin at one instant, and know what their clocks are off each other. Knows no request.
+//! Several clients that carry one load begin at one instant, and know what their clocks are off
+//! each other. Knows no request.
 //!
-//! Shard 1 leads: it listens, and the others connect. A line of JSON is a message. Each says which shard it is and which plan it has, and,
-//! when it could begin, that it is ready; when all are, the leader names an instant by its clock. Each then exchanges stamps with the
-//! leader, as NTP does (RFC 5905, section 8): the offset of two clocks is
-//! ((received - sent) + (answered - heard)) / 2, and cannot be wrong by more than half the round trip that the exchange took. Of some
-//! tens of exchanges the one with the shortest round trip counts. They are repeated after the run, so that drift shows.
+//! Shard 1 leads: it listens, and the others connect. A line of JSON is a message. Each says which
+//! shard it is and which plan it has, and, when it could begin, that it is ready; when all are, the
+//! leader names an instant by its clock. Each then exchanges stamps with the leader, as NTP does
+//! (RFC 5905, section 8): the offset of two clocks is ((received - sent) + (answered - heard)) / 2,
+//! and cannot be wrong by more than half the round trip that the exchange took. Of some tens of
+//! exchanges the one with the shortest round trip counts. They are repeated after the run, so that
+//! drift shows.
 
 mod leader;
 mod member;
@@ -20,7 +23,8 @@ use sobench_core::error::{Error, Result};
 use sobench_core::shard::{ClockOffset, Shard};
 use sobench_shutdown::Shutdown;
 
-/// From the instant at which all are ready to the begin: time for everybody to hear of it, to measure clocks and to open connections.
+/// From the instant at which all are ready to the begin: time for everybody to hear of it, to
+/// measure clocks and to open connections.
 const LEAD: Duration = Duration::from_secs(3);
 
 /// Where shards find each other, and how long one waits for another.
@@ -44,7 +48,9 @@ enum Role {
 
 impl fmt::Debug for Coordination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Coordination").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("Coordination")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,8 +58,14 @@ impl Coordination {
     /// Shard 1 begins to listen; the others wait for it, and say which plan they have.
     ///
     /// # Errors
-    /// There is no listening there, nobody listens in time, or the plan is another one; the user stopped it.
-    pub async fn join(options: &CoordinatorOptions, part: Shard, plan_sha256: &str, shutdown: &Shutdown) -> Result<Self> {
+    /// There is no listening there, nobody listens in time, or the plan is another one; the user
+    /// stopped it.
+    pub async fn join(
+        options: &CoordinatorOptions,
+        part: Shard,
+        plan_sha256: &str,
+        shutdown: &Shutdown,
+    ) -> Result<Self> {
         let joining = async {
             Ok(match part.number {
                 1 => Role::Leader(Leader::listen(options, part, plan_sha256).await?),
@@ -70,7 +82,8 @@ impl Coordination {
     /// Waits until all shards are ready, and until this one knows its clock.
     ///
     /// # Errors
-    /// A shard did not come in time, left, or has another plan; the begin has passed; the user stopped it.
+    /// A shard did not come in time, left, or has another plan; the begin has passed; the user
+    /// stopped it.
     pub(super) async fn begin(&mut self, shutdown: &Shutdown) -> Result<Begin> {
         let beginning = async {
             match &mut self.role {
@@ -99,7 +112,8 @@ impl Coordination {
         }
     }
 
-    /// Shard 1 stays until the others have measured their clocks, for as long as it waited for them to come; whether they have.
+    /// Shard 1 stays until the others have measured their clocks, for as long as it waited for them
+    /// to come; whether they have.
     pub async fn leave(self, shutdown: &Shutdown) -> bool {
         match self.role {
             Role::Member(_) => true,
@@ -112,7 +126,8 @@ impl Coordination {
 }
 
 fn stopped() -> Error {
-    Error::interrupted("stopped while the other shards were waited for").hint("nothing was measured")
+    Error::interrupted("stopped while the other shards were waited for")
+        .hint("nothing was measured")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What a run costs the machine it runs on: CPU time, memory, connections. Knows no request.
 //!
-//! Everything is asked of the operating system before the run and after it, never in between, and is `None` where that does not
-//! say.
+//! Everything is asked of the operating system before the run and after it, never in between, and
+//! is `None` where that does not say.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -20,24 +20,32 @@ pub struct Cost {
     pub machine_busy: Option<f64>,
     /// Cores that this process may use.
     pub cores: Option<usize>,
-    /// Threads that the client's work, and that of the other runs, is spread over; `None` for as many as there are cores.
+    /// Threads that the client's work, and that of the other runs, is spread over; `None` for as
+    /// many as there are cores.
     pub threads: Option<usize>,
     /// Other runs that this process made at the same time: CPU time and memory are theirs as well.
     pub other_runs: usize,
-    /// The most memory that this process has had resident, the time before the run included (Linux).
+    /// The most memory that this process has had resident, the time before the run included
+    /// (Linux).
     pub peak_memory_bytes: Option<u64>,
-    /// Stamps of arriving packets that could not be true, over all runs of this time; `None` where there were none.
+    /// Stamps of arriving packets that could not be true, over all runs of this time; `None` where
+    /// there were none.
     pub refused_stamps: Option<u64>,
     /// Connections that the client has opened, those before the run included.
     pub connections_opened: u64,
-    /// Those of them that a request had to wait for, as no open one was free: that time is between due and sent.
+    /// Those of them that a request had to wait for, as no open one was free: that time is between
+    /// due and sent.
     pub connections_waited_for: u64,
 }
 
 impl Cost {
     /// The same, where so many other runs went on in this process, each with as many threads.
     pub(super) fn beside(self, other_runs: usize) -> Self {
-        Self { threads: self.threads.map(|threads| threads * (other_runs + 1)), other_runs, ..self }
+        Self {
+            threads: self.threads.map(|threads| threads * (other_runs + 1)),
+            other_runs,
+            ..self
+        }
     }
 }
 
@@ -50,7 +58,11 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn start() -> Self {
-        Self { cpu: process_cpu(), machine: machine_time(), refused_stamps: clock::refused_stamps() }
+        Self {
+            cpu: process_cpu(),
+            machine: machine_time(),
+            refused_stamps: clock::refused_stamps(),
+        }
     }
 
     /// The cost of the `wall` nanoseconds since.
@@ -58,13 +70,18 @@ impl Meter {
         let (connections_opened, connections_waited_for) = client.connections();
         Cost {
             wall: Duration::from_nanos(wall_ns),
-            cpu: process_cpu().zip(self.cpu).map(|(after, before)| after.saturating_sub(before)),
-            machine_busy: machine_time().zip(self.machine).and_then(|(after, before)| after.busy_since(before)),
+            cpu: process_cpu()
+                .zip(self.cpu)
+                .map(|(after, before)| after.saturating_sub(before)),
+            machine_busy: machine_time()
+                .zip(self.machine)
+                .and_then(|(after, before)| after.busy_since(before)),
             threads: Some(client.thread_count()),
             other_runs: 0,
             cores: std::thread::available_parallelism().ok().map(NonZero::get),
             peak_memory_bytes: peak_memory_bytes(),
-            refused_stamps: Some(clock::refused_stamps() - self.refused_stamps).filter(|count| *count > 0),
+            refused_stamps: Some(clock::refused_stamps() - self.refused_stamps)
+                .filter(|count| *count > 0),
             connections_opened: connections_opened as u64,
             connections_waited_for: connections_waited_for as u64,
         }
@@ -85,8 +102,9 @@ impl MachineTime {
         Some(self.busy.saturating_sub(before.busy).min(all) as f64 / all as f64)
     }
 
-    /// Reads the first line of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal. Guests' time is in
-    /// user's already. Time that the machine below stole was not idle either.
+    /// Reads the first line of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq,
+    /// softirq, steal. Guests' time is in user's already. Time that the machine below stole was not
+    /// idle either.
     fn read(stat: &str) -> Option<Self> {
         let ticks: Vec<u64> = stat
             .lines()
@@ -98,7 +116,10 @@ impl MachineTime {
             .collect::<Option<_>>()?;
         let idle = ticks.get(3)? + ticks.get(4).copied().unwrap_or(0);
         let all = ticks.iter().sum::<u64>();
-        Some(Self { busy: all - idle, all })
+        Some(Self {
+            busy: all - idle,
+            all,
+        })
     }
 }
 
@@ -110,7 +131,10 @@ fn machine_time() -> Option<MachineTime> {
 #[cfg(unix)]
 fn process_cpu() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+    Some(Duration::new(
+        u64::try_from(time.tv_sec).ok()?,
+        u32::try_from(time.tv_nsec).ok()?,
+    ))
 }
 
 #[cfg(not(unix))]
@@ -124,8 +148,15 @@ fn peak_memory_bytes() -> Option<u64> {
 
 /// Reads `VmHWM` (proc(5)), which is in kibibytes.
 fn peak_of(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -135,14 +166,23 @@ mod tests {
     #[test]
     fn the_kernels_tables_are_read() {
         let before = MachineTime::read("cpu  100 0 50 800 50 0 0 0 7 0\ncpu0 1 2 3 4\n").unwrap();
-        assert_eq!(before, MachineTime { busy: 150, all: 1000 });
+        assert_eq!(
+            before,
+            MachineTime {
+                busy: 150,
+                all: 1000
+            }
+        );
         let after = MachineTime::read("cpu  160 0 65 820 55 0 0 0 7 0\n").unwrap();
         assert_eq!(after.busy_since(before), Some(0.75));
         assert_eq!(before.busy_since(before), None);
         for odd in ["", "cpu", "cpu x", "intr 1 2 3 4"] {
             assert_eq!(MachineTime::read(odd), None, "{odd:?}");
         }
-        assert_eq!(peak_of("Name:\tx\nVmHWM:\t    1234 kB\nVmRSS:\t 1 kB\n"), Some(1234 * 1024));
+        assert_eq!(
+            peak_of("Name:\tx\nVmHWM:\t    1234 kB\nVmRSS:\t 1 kB\n"),
+            Some(1234 * 1024)
+        );
         assert_eq!(peak_of("VmRSS:\t 1 kB\n"), None);
     }
 

@@ -1,5 +1,5 @@
-//! The dispatcher: hands each case out when it is due and a slot is free, until sending ends. Knows no socket and no clock but
-//! through [`World`], so that tests step both.
+//! The dispatcher: hands each case out when it is due and a slot is free, until sending ends. Knows
+//! no socket and no clock but through [`World`], so that tests step both.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +33,11 @@ pub(super) trait World: Send + Sync + 'static {
     fn place(&self) -> (Self::Place, Option<Handle>);
 
     /// Sends the request now and observes what happens.
-    fn exchange(&self, prepared: Prepared, place: Self::Place) -> impl Future<Output = Observation> + Send;
+    fn exchange(
+        &self,
+        prepared: Prepared,
+        place: Self::Place,
+    ) -> impl Future<Output = Observation> + Send;
 }
 
 /// How the dispatcher goes about it.
@@ -48,15 +52,27 @@ pub(super) struct DispatchOptions {
 
 /// What became of a case's turn.
 enum Turn {
-    /// It is due and has a slot since this instant: what goes by from here is the client's own delay.
+    /// It is due and has a slot since this instant: what goes by from here is the client's own
+    /// delay.
     Go { ready: Duration },
     /// Sending is over, by time or by a signal.
     Over,
 }
 
-/// Sends the cases of `queue`, which are in the order in which they are due, and returns when the last request has ended.
-pub(super) async fn dispatch<W: World>(world: W, queue: Queue, options: DispatchOptions, events: UnboundedSender<RunEvent>) {
-    let DispatchOptions { max_concurrency, until, shutdown, breaker } = options;
+/// Sends the cases of `queue`, which are in the order in which they are due, and returns when the
+/// last request has ended.
+pub(super) async fn dispatch<W: World>(
+    world: W,
+    queue: Queue,
+    options: DispatchOptions,
+    events: UnboundedSender<RunEvent>,
+) {
+    let DispatchOptions {
+        max_concurrency,
+        until,
+        shutdown,
+        breaker,
+    } = options;
     let (world, breaker) = (Arc::new(world), Arc::new(breaker));
     let mut slots = Slots::new(max_concurrency);
     let mut requests = JoinSet::new();
@@ -71,7 +87,11 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, options: Dispatch
             };
             if let Turn::Go { ready } = turn {
                 let (place, runtime) = world.place();
-                let going = Going { slot: slots.taken(&world), breaker: Arc::clone(&breaker), ready };
+                let going = Going {
+                    slot: slots.taken(&world),
+                    breaker: Arc::clone(&breaker),
+                    ready,
+                };
                 let request = send(Arc::clone(&world), prepared, place, going, events.clone());
                 match runtime {
                     Some(runtime) => requests.spawn_on(request, &runtime),
@@ -86,7 +106,11 @@ pub(super) async fn dispatch<W: World>(world: W, queue: Queue, options: Dispatch
             break;
         }
         // Only fails when the run was dropped.
-        let _ = events.send(RunEvent::Ended(Box::new(unsent(prepared.index, prepared.due, Outcome::Cancelled))));
+        let _ = events.send(RunEvent::Ended(Box::new(unsent(
+            prepared.index,
+            prepared.due,
+            Outcome::Cancelled,
+        ))));
     }
     while requests.join_next().await.is_some() {}
 }
@@ -100,11 +124,22 @@ struct Going<W: World> {
 }
 
 /// One request, as a task of its own.
-async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, going: Going<W>, events: UnboundedSender<RunEvent>) {
-    let _ = events.send(RunEvent::Sent { index: prepared.index });
+async fn send<W: World>(
+    world: Arc<W>,
+    prepared: Prepared,
+    place: W::Place,
+    going: Going<W>,
+    events: UnboundedSender<RunEvent>,
+) {
+    let _ = events.send(RunEvent::Sent {
+        index: prepared.index,
+    });
     let mut observation = world.exchange(prepared, place).await;
-    // Before the slot is free: nobody is to take it when this was the last error that the run puts up with.
-    let tripped = going.breaker.ended(observation.case_index, &observation.outcome, world.now());
+    // Before the slot is free: nobody is to take it when this was the last error that the run puts
+    // up with.
+    let tripped = going
+        .breaker
+        .ended(observation.case_index, &observation.outcome, world.now());
     drop(going.slot);
     if let Some(tripped) = tripped {
         let _ = events.send(RunEvent::Tripped(Box::new(tripped)));
@@ -114,8 +149,8 @@ async fn send<W: World>(world: Arc<W>, prepared: Prepared, place: W::Place, goin
     let _ = events.send(RunEvent::Ended(Box::new(observation)));
 }
 
-/// Waits until the case is due, then for a free slot, unless sending ends first. There is one waiter at a time, so slots go out in
-/// due order.
+/// Waits until the case is due, then for a free slot, unless sending ends first. There is one
+/// waiter at a time, so slots go out in due order.
 async fn turn<W: World>(world: &W, due: Duration, slots: &mut Slots, until: Until) -> Turn {
     let end = until.time();
     if end.is_some_and(|end| due > end) {
@@ -133,14 +168,18 @@ async fn turn<W: World>(world: &W, due: Duration, slots: &mut Slots, until: Unti
         freed = slots.free_one() => freed,
         () = over => return Turn::Over,
     };
-    // Cases that are due at the very begin would go on for ever where slots are always free. Any other may be due at the very end.
+    // Cases that are due at the very begin would go on for ever where slots are always free. Any
+    // other may be due at the very end.
     if due.is_zero() && end.is_some_and(|end| world.now() >= end) {
         return Turn::Over;
     }
-    Turn::Go { ready: due.max(freed) }
+    Turn::Go {
+        ready: due.max(freed),
+    }
 }
 
-/// The slots under the cap. Each that is freed says when, so that waiting for the server is told from the client's own delay.
+/// The slots under the cap. Each that is freed says when, so that waiting for the server is told
+/// from the client's own delay.
 struct Slots {
     /// Those that nobody has had yet; `None` without a cap.
     untouched: Option<usize>,
@@ -157,10 +196,15 @@ struct Slot<W: World> {
 impl Slots {
     fn new(max_concurrency: Option<usize>) -> Self {
         let (give_back, freed) = unbounded_channel();
-        Self { untouched: max_concurrency, give_back, freed }
+        Self {
+            untouched: max_concurrency,
+            give_back,
+            freed,
+        }
     }
 
-    /// Waits for a free slot; returns since when it has been free. Cancelling the wait loses nothing.
+    /// Waits for a free slot; returns since when it has been free. Cancelling the wait loses
+    /// nothing.
     async fn free_one(&mut self) -> Duration {
         match &mut self.untouched {
             None => Duration::ZERO,
@@ -174,7 +218,10 @@ impl Slots {
 
     /// The slot that was found free.
     fn taken<W: World>(&self, world: &Arc<W>) -> Slot<W> {
-        Slot { world: Arc::clone(world), give_back: self.untouched.is_some().then(|| self.give_back.clone()) }
+        Slot {
+            world: Arc::clone(world),
+            give_back: self.untouched.is_some().then(|| self.give_back.clone()),
+        }
     }
 }
 
@@ -192,7 +239,10 @@ pub(super) fn unsent(index: usize, due: Duration, outcome: Outcome) -> Observati
     Observation {
         case_index: index,
         outcome,
-        timing: Timing { due_ns: super::clock::as_ns(due), ..Timing::default() },
+        timing: Timing {
+            due_ns: super::clock::as_ns(due),
+            ..Timing::default()
+        },
         answer: Answer::default(),
         finish_reason: None,
         usage: None,

@@ -1,4 +1,5 @@
-//! Where requests go: base URL, path, headers, key. Knows no HTTP client's settings; keeps secrets out of debug output.
+//! Where requests go: base URL, path, headers, key. Knows no HTTP client's settings; keeps secrets
+//! out of debug output.
 
 use std::fmt;
 
@@ -17,7 +18,8 @@ pub struct Endpoint {
     pub base_url: String,
     /// The path of the generating endpoint, e.g. `/v1/completions`.
     pub path: String,
-    /// `--header` values, in the order given; a later one replaces an earlier one and the key's `Authorization`.
+    /// `--header` values, in the order given; a later one replaces an earlier one and the key's
+    /// `Authorization`.
     pub headers: Vec<(String, String)>,
     pub api_key: Option<ApiKey>,
     /// Whether TLS certificates are taken unchecked.
@@ -44,7 +46,13 @@ impl fmt::Debug for ApiKey {
 /// Header values may be secrets as well as the key: only their names are shown.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { base_url, path, headers, api_key, insecure } = self;
+        let Self {
+            base_url,
+            path,
+            headers,
+            api_key,
+            insecure,
+        } = self;
         let names: Vec<_> = headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("Endpoint")
             .field("base_url", base_url)
@@ -57,27 +65,40 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// What must not be shown to anybody but the server: the key, and the values of the user's headers.
+    /// What must not be shown to anybody but the server: the key, and the values of the user's
+    /// headers.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.headers.iter().map(|(_, value)| value.as_str()).chain(self.api_key.iter().map(|key| key.0.as_str()))
+        self.headers
+            .iter()
+            .map(|(_, value)| value.as_str())
+            .chain(self.api_key.iter().map(|key| key.0.as_str()))
     }
 
     /// The base URL without the user and password that may stand in it.
     pub fn public_base_url(&self) -> String {
-        let Ok(mut url) = Url::parse(&self.base_url) else { return self.base_url.clone() };
+        let Ok(mut url) = Url::parse(&self.base_url) else {
+            return self.base_url.clone();
+        };
         if url.username().is_empty() && url.password().is_none() {
             return self.base_url.clone();
         }
         // Only fails for URLs without a host, which have neither.
-        let _ = url.set_username("***").and_then(|()| url.set_password(None));
+        let _ = url
+            .set_username("***")
+            .and_then(|()| url.set_password(None));
         url.to_string()
     }
 
-    /// The URL of a path under the base URL. A base URL that ends in `/v1` is not given a second one.
+    /// The URL of a path under the base URL. A base URL that ends in `/v1` is not given a second
+    /// one.
     pub(super) fn url(&self, path: &str) -> Result<Url> {
         let root = self.base_url.trim_end_matches('/');
         let path = path.trim_start_matches('/');
-        let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+        let path = if root.ends_with("/v1") {
+            path.strip_prefix("v1/").unwrap_or(path)
+        } else {
+            path
+        };
         self.parse(&format!("{root}/{path}"))
     }
 
@@ -91,8 +112,15 @@ impl Endpoint {
     /// Whether the server is on this machine, where no proxy is of use.
     pub(super) fn is_loopback(&self) -> Result<bool> {
         let url = self.url("")?;
-        let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        Ok(host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
+        let host = url
+            .host_str()
+            .unwrap_or_default()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        Ok(host == "localhost"
+            || host
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|address| address.is_loopback()))
     }
 
     /// Every header that requests have in common.
@@ -112,7 +140,10 @@ impl Endpoint {
             let header = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| Error::usage(format!("not a header name: {name:?}")).hint(hint))?;
             let mut value = HeaderValue::from_str(value).map_err(|_| {
-                Error::usage(format!("the value has characters that a header cannot carry: header {name}")).hint(hint)
+                Error::usage(format!(
+                    "the value has characters that a header cannot carry: header {name}"
+                ))
+                .hint(hint)
             })?;
             value.set_sensitive(true);
             map.insert(header, value);
@@ -125,9 +156,13 @@ impl Endpoint {
             Error::usage(format!("not an HTTP address: {}", self.base_url))
                 .hint("give --base-url with its scheme, e.g. http://127.0.0.1:8000")
         };
-        // The base is parsed by itself first: with a path behind it, `http:///v1` would name a host `v1`.
+        // The base is parsed by itself first: with a path behind it, `http:///v1` would name a host
+        // `v1`.
         let base = Url::parse(&self.base_url).map_err(|_| bad())?;
-        if !matches!(base.scheme(), "http" | "https") || base.query().is_some() || base.fragment().is_some() {
+        if !matches!(base.scheme(), "http" | "https")
+            || base.query().is_some()
+            || base.fragment().is_some()
+        {
             return Err(bad());
         }
         Url::parse(url).map_err(|_| bad())
@@ -141,30 +176,69 @@ mod tests {
     fn endpoint(base_url: &str) -> Endpoint {
         let headers = vec![("x-token".to_owned(), "s3cret".to_owned())];
         let api_key = Some(ApiKey::new("s3cret"));
-        Endpoint { base_url: base_url.to_owned(), path: "/v1/completions".to_owned(), headers, api_key, insecure: false }
+        Endpoint {
+            base_url: base_url.to_owned(),
+            path: "/v1/completions".to_owned(),
+            headers,
+            api_key,
+            insecure: false,
+        }
     }
 
     #[test]
     fn base_urls_of_every_form() {
         for (base_url, url, version) in [
-            ("http://h:8000", "http://h:8000/v1/completions", "http://h:8000/version"),
-            ("http://h:8000/", "http://h:8000/v1/completions", "http://h:8000/version"),
-            ("http://h:8000/v1", "http://h:8000/v1/completions", "http://h:8000/version"),
-            ("https://h/api/v1/", "https://h/api/v1/completions", "https://h/api/version"),
-            ("https://h/api", "https://h/api/v1/completions", "https://h/api/version"),
+            (
+                "http://h:8000",
+                "http://h:8000/v1/completions",
+                "http://h:8000/version",
+            ),
+            (
+                "http://h:8000/",
+                "http://h:8000/v1/completions",
+                "http://h:8000/version",
+            ),
+            (
+                "http://h:8000/v1",
+                "http://h:8000/v1/completions",
+                "http://h:8000/version",
+            ),
+            (
+                "https://h/api/v1/",
+                "https://h/api/v1/completions",
+                "https://h/api/version",
+            ),
+            (
+                "https://h/api",
+                "https://h/api/v1/completions",
+                "https://h/api/version",
+            ),
         ] {
             let endpoint = endpoint(base_url);
             assert_eq!(endpoint.url(&endpoint.path).unwrap().as_str(), url);
             assert_eq!(endpoint.root_url("/version").unwrap().as_str(), version);
         }
-        assert_eq!(endpoint("http://h/v1").url("generate").unwrap().as_str(), "http://h/v1/generate");
+        assert_eq!(
+            endpoint("http://h/v1").url("generate").unwrap().as_str(),
+            "http://h/v1/generate"
+        );
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for base_url in ["localhost:8000", "127.0.0.1:8000", "ftp://h", "http://", "http://h?x=1", ""] {
+        for base_url in [
+            "localhost:8000",
+            "127.0.0.1:8000",
+            "ftp://h",
+            "http://",
+            "http://h?x=1",
+            "",
+        ] {
             let error = endpoint(base_url).url("/v1/models").unwrap_err();
-            assert_eq!((error.exit_code(), error.what), (2, format!("not an HTTP address: {base_url}")));
+            assert_eq!(
+                (error.exit_code(), error.what),
+                (2, format!("not an HTTP address: {base_url}"))
+            );
         }
     }
 
@@ -177,7 +251,11 @@ mod tests {
             ("http://10.0.0.1", false),
             ("https://localhost.example", false),
         ] {
-            assert_eq!(endpoint(base_url).is_loopback().unwrap(), expected, "{base_url}");
+            assert_eq!(
+                endpoint(base_url).is_loopback().unwrap(),
+                expected,
+                "{base_url}"
+            );
         }
     }
 
@@ -186,17 +264,33 @@ mod tests {
         let endpoint = endpoint("http://h");
         let shown = format!("{endpoint:?} {:?}", endpoint.header_map().unwrap());
         assert!(!shown.contains("s3cret"), "{shown}");
-        assert_eq!(endpoint.header_map().unwrap()[AUTHORIZATION], "Bearer s3cret");
+        assert_eq!(
+            endpoint.header_map().unwrap()[AUTHORIZATION],
+            "Bearer s3cret"
+        );
     }
 
     #[test]
     fn given_headers_win_and_bad_ones_are_named() {
         let mut endpoint = endpoint("http://h");
-        endpoint.headers.push(("Authorization".to_owned(), "Basic x".to_owned()));
+        endpoint
+            .headers
+            .push(("Authorization".to_owned(), "Basic x".to_owned()));
         assert_eq!(endpoint.header_map().unwrap()[AUTHORIZATION], "Basic x");
-        endpoint.headers.push(("bad name".to_owned(), "x".to_owned()));
-        assert_eq!(endpoint.header_map().unwrap_err().what, "not a header name: \"bad name\"");
+        endpoint
+            .headers
+            .push(("bad name".to_owned(), "x".to_owned()));
+        assert_eq!(
+            endpoint.header_map().unwrap_err().what,
+            "not a header name: \"bad name\""
+        );
         endpoint.headers = vec![("x-a".to_owned(), "a\nb".to_owned())];
-        assert!(endpoint.header_map().unwrap_err().what.ends_with("header x-a"));
+        assert!(
+            endpoint
+                .header_map()
+                .unwrap_err()
+                .what
+                .ends_with("header x-a")
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The only loop that talks to a server. Knows instants and bytes, not what an answer means.
 //!
-//! One dispatcher (`dispatch.rs`) waits for each due instant in turn, then for a free slot, and hands the request to a task of
-//! its own. Events go through a channel to [`run`], so that progress and files cost the timed path nothing.
+//! One dispatcher (`dispatch.rs`) waits for each due instant in turn, then for a free slot, and
+//! hands the request to a task of its own. Events go through a channel to [`run`], so that progress
+//! and files cost the timed path nothing.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -68,9 +69,11 @@ const SPARE_SPAN: Duration = Duration::from_millis(100);
 /// The end of a run, after all of its events.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Cases that the run came to: all of them, unless a time ended the run; more than there are cases where they went round.
+    /// Cases that the run came to: all of them, unless a time ended the run; more than there are
+    /// cases where they went round.
     pub cases: usize,
-    /// From the begin (the instant from which due times count) to the last end of a request that was sent.
+    /// From the begin (the instant from which due times count) to the last end of a request that
+    /// was sent.
     pub duration_ns: u64,
     /// What the run took from the machine that it ran on.
     pub cost: Cost,
@@ -80,15 +83,17 @@ pub struct Ran {
 
 /// Sends every case when it is due and observes what happens.
 ///
-/// Bodies are encoded before the clock starts. Due times count from the begin, one for each case; cases go out in the order of
-/// their due times, and wait in that order for a free slot where `max_concurrency` is set. After the first shutdown request,
-/// or at the schedule's end, no more requests are sent; requests in flight have the drain timeout to end, or until the second request.
+/// Bodies are encoded before the clock starts. Due times count from the begin, one for each case;
+/// cases go out in the order of their due times, and wait in that order for a free slot where
+/// `max_concurrency` is set. After the first shutdown request, or at the schedule's end, no more
+/// requests are sent; requests in flight have the drain timeout to end, or until the second
+/// request.
 ///
 /// Every event goes to `on_event` as it comes, and nothing of it is kept.
 ///
 /// # Errors
-/// A case that cannot be encoded (see [`sobench_backend::check`]); other runs that it is to begin with do not come. What servers do is never an
-/// error, but an observation.
+/// A case that cannot be encoded (see [`sobench_backend::check`]); other runs that it is to begin
+/// with do not come. What servers do is never an error, but an observation.
 pub async fn run(
     client: &Client,
     adapter: Arc<dyn Adapter>,
@@ -102,7 +107,8 @@ pub async fn run(
     drive(client, adapter, request, queue, schedule, outside, on_event).await
 }
 
-/// Sends every case of a part as soon as a slot is free, as [`run`] would if all were due at once: the warm-ups.
+/// Sends every case of a part as soon as a slot is free, as [`run`] would if all were due at once:
+/// the warm-ups.
 ///
 /// Errors: as for [`run`].
 pub async fn warm_up(
@@ -113,7 +119,10 @@ pub async fn warm_up(
     part: Shard,
     shutdown: &Shutdown,
 ) -> Result<Vec<Observation>> {
-    let schedule = Schedule { part, ..Schedule::of(vec![Duration::ZERO; cases.len()]) };
+    let schedule = Schedule {
+        part,
+        ..Schedule::of(vec![Duration::ZERO; cases.len()])
+    };
     let queue = prepare(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
     let mut observations = Vec::with_capacity(cases.len());
     let keep = |event: RunEvent| {
@@ -121,7 +130,16 @@ pub async fn warm_up(
             observations.push(*observation);
         }
     };
-    drive(client, adapter, request, queue, &schedule, shutdown.clone().into(), keep).await?;
+    drive(
+        client,
+        adapter,
+        request,
+        queue,
+        &schedule,
+        shutdown.clone().into(),
+        keep,
+    )
+    .await?;
     observations.sort_unstable_by_key(|observation| observation.case_index);
     Ok(observations)
 }
@@ -138,25 +156,53 @@ async fn drive(
     outside: Outside<'_>,
     mut on_event: impl FnMut(RunEvent),
 ) -> Result<Ran> {
-    let Outside { shutdown, error_limits, mut beginning } = outside;
+    let Outside {
+        shutdown,
+        error_limits,
+        mut beginning,
+    } = outside;
     let (wanted, spare) = ahead(queue.due(), client.options().max_concurrency);
     let (sender_of_events, mut events) = unbounded_channel();
-    let (begin, clock_off) = beginning.prepare(client.open_ahead(wanted, spare), &shutdown).await?;
+    let (begin, clock_off) = beginning
+        .prepare(client.open_ahead(wanted, spare), &shutdown)
+        .await?;
     let others = beginning.others();
     let meter = Meter::start();
     let clock = begin.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
     let breaker = Breaker::new(error_limits, shutdown.clone());
-    let options = DispatchOptions { max_concurrency, until: schedule.until, shutdown: shutdown.clone(), breaker };
-    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock, shutdown };
-    // A set of one: dropping it, when the caller drops this future, ends the dispatcher and its requests with it.
+    let options = DispatchOptions {
+        max_concurrency,
+        until: schedule.until,
+        shutdown: shutdown.clone(),
+        breaker,
+    };
+    let sender = Sender {
+        client: client.clone(),
+        adapter,
+        stream: request.stream,
+        clock,
+        shutdown,
+    };
+    // A set of one: dropping it, when the caller drops this future, ends the dispatcher and its
+    // requests with it.
     let mut dispatcher = JoinSet::new();
     dispatcher.spawn(dispatch(sender, queue, options, sender_of_events));
-    let owed = if schedule.until == Until::LastCase { schedule.due.len() } else { 0 };
-    let mut ended = Ended { has: vec![false; owed], part: schedule.part };
+    let owed = if schedule.until == Until::LastCase {
+        schedule.due.len()
+    } else {
+        0
+    };
+    let mut ended = Ended {
+        has: vec![false; owed],
+        part: schedule.part,
+    };
     let mut duration_ns = 0;
     let mut tripped = None;
-    on_event(RunEvent::Started { at: clock.started(), clock: clock_off });
+    on_event(RunEvent::Started {
+        at: clock.started(),
+        clock: clock_off,
+    });
     while let Some(event) = events.recv().await {
         match &event {
             RunEvent::Started { .. } => {}
@@ -167,22 +213,35 @@ async fn drive(
             RunEvent::Ended(observation) => {
                 *ended.place(observation.case_index) = true;
                 let timing = &observation.timing;
-                duration_ns = timing.sent_ns.and(timing.end_ns).unwrap_or(0).max(duration_ns);
+                duration_ns = timing
+                    .sent_ns
+                    .and(timing.end_ns)
+                    .unwrap_or(0)
+                    .max(duration_ns);
             }
         }
         on_event(event);
     }
     let cost = meter.stop(client, clock.now_ns()).beside(others);
     for index in ended.missing() {
-        on_event(RunEvent::Ended(Box::new(lost(index, schedule.due.get(index).copied().unwrap_or_default()))));
+        on_event(RunEvent::Ended(Box::new(lost(
+            index,
+            schedule.due.get(index).copied().unwrap_or_default(),
+        ))));
     }
-    Ok(Ran { cases: schedule.part.share(ended.has.len()), duration_ns, cost, tripped })
+    Ok(Ran {
+        cases: schedule.part.share(ended.has.len()),
+        duration_ns,
+        cost,
+        tripped,
+    })
 }
 
-/// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count from the call.
+/// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count
+/// from the call.
 ///
-/// `label` takes the place of the index in `x-request-id`: servers refuse or mix up equal ids of requests under way, also where the
-/// clients are several.
+/// `label` takes the place of the index in `x-request-id`: servers refuse or mix up equal ids of
+/// requests under way, also where the clients are several.
 pub async fn send_one(
     client: &Client,
     adapter: Arc<dyn Adapter>,
@@ -191,19 +250,32 @@ pub async fn send_one(
     label: &str,
     shutdown: &Shutdown,
 ) -> Result<Observation> {
-    let body = adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?;
+    let body = adapter
+        .encode(case, request)
+        .map_err(|unsendable| unsendable.into_error(case))?;
     let shutdown = shutdown.clone();
-    let sender = Sender { client: client.clone(), adapter, stream: request.stream, clock: Clock::start(), shutdown };
+    let sender = Sender {
+        client: client.clone(),
+        adapter,
+        stream: request.stream,
+        clock: Clock::start(),
+        shutdown,
+    };
     let label = match client.options().part {
         Shard::WHOLE => label.to_owned(),
         part => format!("{label}-shard-{}", part.number),
     };
-    let prepared = Prepared { index: 0, label, due: Duration::ZERO, body: Body::Bytes(body) };
+    let prepared = Prepared {
+        index: 0,
+        label,
+        due: Duration::ZERO,
+        body: Body::Bytes(body),
+    };
     Ok(on_own_thread(&sender, prepared).await)
 }
 
-/// Encodes every body of the part that is sent, once for all cases that share it, and puts the cases in the order in which they are due;
-/// cases due together keep the plan's order.
+/// Encodes every body of the part that is sent, once for all cases that share it, and puts the
+/// cases in the order in which they are due; cases due together keep the plan's order.
 fn prepare(
     adapter: &dyn Adapter,
     request: &RequestOptions,
@@ -213,14 +285,22 @@ fn prepare(
 ) -> Result<Queue> {
     let Schedule { due, until, part } = schedule;
     if cases.len() != due.len() {
-        return Err(Error::internal(format!("{} cases with {} due times", cases.len(), due.len())));
+        return Err(Error::internal(format!(
+            "{} cases with {} due times",
+            cases.len(),
+            due.len()
+        )));
     }
     if *part != Shard::WHOLE && matches!(until, Until::Cycling(_)) {
         return Err(Error::internal("a part of cases that go round"));
     }
     let mut queue = Queue::new(label, part.share(cases.len()));
     let mut bodies: HashMap<Asked, u32> = HashMap::new();
-    let taken = cases.iter().zip(due).enumerate().filter(|(index, _)| part.takes(*index));
+    let taken = cases
+        .iter()
+        .zip(due)
+        .enumerate()
+        .filter(|(index, _)| part.takes(*index));
     for (index, (case, due)) in taken {
         let body = match bodies.entry(case.asked()) {
             Entry::Occupied(known) => *known.get(),
@@ -235,25 +315,38 @@ fn prepare(
 fn encode(adapter: &dyn Adapter, request: &RequestOptions, case: &Case) -> Result<Body> {
     match unsupported(adapter.kind(), case) {
         Some(unsendable) => Ok(Body::Unsupported(unsendable.what.into())),
-        None => Ok(Body::Bytes(adapter.encode(case, request).map_err(|unsendable| unsendable.into_error(case))?)),
+        None => Ok(Body::Bytes(
+            adapter
+                .encode(case, request)
+                .map_err(|unsendable| unsendable.into_error(case))?,
+        )),
     }
 }
 
-/// How many connections are opened before the clock starts, and how many are kept ready besides those in use.
+/// How many connections are opened before the clock starts, and how many are kept ready besides
+/// those in use.
 ///
-/// Under a cap there are never more requests under way than that. Without one, those that are due within the first second have
-/// theirs, and what comes later is opened ahead of need: as many are kept ready as are due within the densest [`SPARE_SPAN`].
-/// `due` never falls.
+/// Under a cap there are never more requests under way than that. Without one, those that are due
+/// within the first second have theirs, and what comes later is opened ahead of need: as many are
+/// kept ready as are due within the densest [`SPARE_SPAN`]. `due` never falls.
 fn ahead(due: impl Iterator<Item = Duration>, cap: Option<usize>) -> (usize, usize) {
     let due: Vec<Duration> = due.collect();
-    let most = cap.unwrap_or(usize::MAX).min(due.len()).min(MAX_OPENED_AHEAD);
+    let most = cap
+        .unwrap_or(usize::MAX)
+        .min(due.len())
+        .min(MAX_OPENED_AHEAD);
     if cap.is_some_and(|cap| cap <= MAX_OPENED_AHEAD) {
         return (most, 0);
     }
     let soon = due.partition_point(|due| *due <= FIRST_SPAN);
-    let densest = (0..due.len()).map(|first| due[first..].partition_point(|at| *at <= due[first] + SPARE_SPAN)).max();
+    let densest = (0..due.len())
+        .map(|first| due[first..].partition_point(|at| *at <= due[first] + SPARE_SPAN))
+        .max();
     let spare = densest.unwrap_or(0).min(most);
-    ((soon + spare).min(most), if soon == due.len() { 0 } else { spare })
+    (
+        (soon + spare).min(most),
+        if soon == due.len() { 0 } else { spare },
+    )
 }
 
 /// Which of the cases that the run came to have ended.
@@ -274,7 +367,11 @@ impl Ended {
 
     /// Cases without an end.
     fn missing(&self) -> impl Iterator<Item = usize> + '_ {
-        let missing = self.has.iter().enumerate().filter(|(index, ended)| !**ended && self.part.takes(*index));
+        let missing = self
+            .has
+            .iter()
+            .enumerate()
+            .filter(|(index, ended)| !**ended && self.part.takes(*index));
         missing.map(|(index, _)| index)
     }
 }
@@ -309,12 +406,26 @@ async fn on_own_thread(sender: &Sender, prepared: Prepared) -> Observation {
     let (thread, handle) = client.thread();
     // A set of one: dropping it, when the caller drops this future, ends the request with it.
     let mut set = JoinSet::new();
-    set.spawn_on(async move { observe(&sender, prepared, thread).await }, handle);
-    set.join_next().await.and_then(std::result::Result::ok).unwrap_or_else(|| lost(index, due))
+    set.spawn_on(
+        async move { observe(&sender, prepared, thread).await },
+        handle,
+    );
+    set.join_next()
+        .await
+        .and_then(std::result::Result::ok)
+        .unwrap_or_else(|| lost(index, due))
 }
 
-/// A request whose task died is an observation too: a defect of ours must not make a run look smaller than it was.
+/// A request whose task died is an observation too: a defect of ours must not make a run look
+/// smaller than it was.
 fn lost(index: usize, due: Duration) -> Observation {
     let message = "sobench lost this request (its task panicked): please report this".to_owned();
-    unsent(index, due, Outcome::Transport { cause: TransportCause::Other, message })
+    unsent(
+        index,
+        due,
+        Outcome::Transport {
+            cause: TransportCause::Other,
+            message,
+        },
+    )
 }

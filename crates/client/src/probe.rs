@@ -1,4 +1,5 @@
-//! Questions about the server, outside the timed run: is it ready, which models has it, what version is it. Knows no case.
+//! Questions about the server, outside the timed run: is it ready, which models has it, what
+//! version is it. Knows no case.
 
 use std::time::Duration;
 
@@ -32,19 +33,28 @@ pub struct ModelInfo {
     pub owned_by: Option<String>,
 }
 
-/// The models that the server offers, at least one. Environment errors carry the server's own words.
+/// The models that the server offers, at least one. Environment errors carry the server's own
+/// words.
 pub async fn models(client: &Client) -> Result<Vec<ModelInfo>> {
     let url = client.options().endpoint.url(MODELS_PATH)?;
     let hint = "name the model with --model if the server does not list it";
-    let (status, headers, body) = fetch(client, client.get(url.clone())).await.map_err(|why| {
-        Error::environment(format!("no answer from {url}: {}", why.words))
-            .hint(why.remedy.unwrap_or("is the server up? say where with --base-url, or --host and --port"))
-    })?;
+    let (status, headers, body) = fetch(client, client.get(url.clone()))
+        .await
+        .map_err(|why| {
+            Error::environment(format!("no answer from {url}: {}", why.words)).hint(
+                why.remedy
+                    .unwrap_or("is the server up? say where with --base-url, or --host and --port"),
+            )
+        })?;
     if status != StatusCode::OK {
         let hint = match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "set OPENAI_API_KEY, or give the key with --header",
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                "set OPENAI_API_KEY, or give the key with --header"
+            }
             StatusCode::PROXY_AUTHENTICATION_REQUIRED => PROXY_PASSWORD,
-            StatusCode::TOO_MANY_REQUESTS => "the server has a limit on how fast it may be asked: wait, then try again",
+            StatusCode::TOO_MANY_REQUESTS => {
+                "the server has a limit on how fast it may be asked: wait, then try again"
+            }
             _ => hint,
         };
         if let Some(place) = headers.get(LOCATION).filter(|_| status.is_redirection()) {
@@ -52,10 +62,20 @@ pub async fn models(client: &Client) -> Result<Vec<ModelInfo>> {
             return Err(Error::environment(format!("{url} answered {}, and points to: {place}", status.as_u16()))
                 .hint("redirects are not followed, so that no key goes to another host: give that server as --base-url"));
         }
-        return Err(Error::environment(format!("{url} answered {}: {}", status.as_u16(), quote(&body))).hint(hint));
+        return Err(Error::environment(format!(
+            "{url} answered {}: {}",
+            status.as_u16(),
+            quote(&body)
+        ))
+        .hint(hint));
     }
-    let list: ModelList = serde_json::from_slice(&body)
-        .map_err(|error| Error::environment(format!("{url} did not list models ({error}): {}", quote(&body))).hint(hint))?;
+    let list: ModelList = serde_json::from_slice(&body).map_err(|error| {
+        Error::environment(format!(
+            "{url} did not list models ({error}): {}",
+            quote(&body)
+        ))
+        .hint(hint)
+    })?;
     if list.data.is_empty() {
         return Err(Error::environment(format!("the server offers no model: {url}")).hint(hint));
     }
@@ -71,7 +91,9 @@ pub async fn version(client: &Client) -> Option<String> {
     let url = client.options().endpoint.root_url("/version").ok()?;
     let (status, body) = ask(client, client.get(url)).await.ok()?;
     let version: Option<Version> = serde_json::from_slice(&body).ok();
-    version.filter(|_| status == StatusCode::OK).map(|answer| answer.version)
+    version
+        .filter(|_| status == StatusCode::OK)
+        .map(|answer| answer.version)
 }
 
 /// One page as the server gave it, whatever its status.
@@ -83,13 +105,19 @@ pub struct Page {
     pub body: String,
 }
 
-/// The page at a path beside `/v1`, such as `/props`; `None` where no answer came. Pages larger than the bound of every such
-/// question count as none.
+/// The page at a path beside `/v1`, such as `/props`; `None` where no answer came. Pages larger
+/// than the bound of every such question count as none.
 pub async fn page(client: &Client, path: &str) -> Option<Page> {
     let url = client.options().endpoint.root_url(path).ok()?;
     let (status, headers, body) = fetch(client, client.get(url)).await.ok()?;
-    let server = headers.get(SERVER).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    Some(Page { status: status.as_u16(), server, body: String::from_utf8_lossy(&body).into_owned() })
+    let server = headers
+        .get(SERVER)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    Some(Page {
+        status: status.as_u16(),
+        server,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
 }
 
 /// The most that the server may take to begin or end a profile: it writes it to disk meanwhile.
@@ -97,19 +125,27 @@ const MAX_ORDER_TIME: Duration = Duration::from_secs(600);
 
 /// Posts to a path beside `/v1` without a body, such as `/start_profile`. The error is in words.
 pub async fn order(client: &Client, path: &str) -> std::result::Result<(), String> {
-    let url = client.options().endpoint.root_url(path).map_err(|error| error.what)?;
+    let url = client
+        .options()
+        .endpoint
+        .root_url(path)
+        .map_err(|error| error.what)?;
     match fetch_within(client, client.post(url), MAX_ORDER_TIME).await {
         Ok((StatusCode::OK, _, _)) => Ok(()),
-        Ok((status, _, body)) => Err(format!("{} {}", status.as_u16(), quote(&body)).trim_end().to_owned()),
+        Ok((status, _, body)) => Err(format!("{} {}", status.as_u16(), quote(&body))
+            .trim_end()
+            .to_owned()),
         Err(why) => Err(why.words),
     }
 }
 
-/// Waits until the server answers at all, for at most `timeout`; zero does not wait and does not look.
+/// Waits until the server answers at all, for at most `timeout`; zero does not wait and does not
+/// look.
 ///
-/// vLLM's client sends the first real request until one succeeds. This asks for `/v1/models` instead, so that nothing is
-/// generated and no grammar is compiled before the run. Any status below 500 counts as ready: a server that refuses the question
-/// is up (llama.cpp says 503 while it loads).
+/// vLLM's client sends the first real request until one succeeds. This asks for `/v1/models`
+/// instead, so that nothing is generated and no grammar is compiled before the run. Any status
+/// below 500 counts as ready: a server that refuses the question is up (llama.cpp says 503 while it
+/// loads).
 pub async fn wait_ready(client: &Client, timeout: Duration) -> Result<()> {
     if timeout.is_zero() {
         return Ok(());
@@ -121,15 +157,24 @@ pub async fn wait_ready(client: &Client, timeout: Duration) -> Result<()> {
             last = match ask(client, client.get(url.clone())).await {
                 Ok((status, _)) if status.as_u16() < 500 => return,
                 Ok((status, body)) => format!("{}: {}", status.as_u16(), quote(&body)),
-                Err(Unanswered { words, remedy: Some(remedy) }) => format!("{words}: {remedy}"),
-                Err(Unanswered { words, remedy: None }) => words,
+                Err(Unanswered {
+                    words,
+                    remedy: Some(remedy),
+                }) => format!("{words}: {remedy}"),
+                Err(Unanswered {
+                    words,
+                    remedy: None,
+                }) => words,
             };
             tokio::time::sleep(client.options().limits.ready_poll).await;
         }
     };
     tokio::time::timeout(timeout, poll).await.map_err(|_| {
-        Error::environment(format!("the server was not ready within {} s at {url}: {last}", timeout.as_secs_f64()))
-            .hint("give it longer with --ready-check-timeout-sec, or skip the check with 0")
+        Error::environment(format!(
+            "the server was not ready within {} s at {url}: {last}",
+            timeout.as_secs_f64()
+        ))
+        .hint("give it longer with --ready-check-timeout-sec, or skip the check with 0")
     })
 }
 
@@ -147,16 +192,27 @@ struct Unanswered {
 
 impl From<String> for Unanswered {
     fn from(words: String) -> Self {
-        Self { words, remedy: None }
+        Self {
+            words,
+            remedy: None,
+        }
     }
 }
 
 /// One question and its answer.
-async fn ask(client: &Client, request: Request) -> std::result::Result<(StatusCode, Vec<u8>), Unanswered> {
-    fetch(client, request).await.map(|(status, _, body)| (status, body))
+async fn ask(
+    client: &Client,
+    request: Request,
+) -> std::result::Result<(StatusCode, Vec<u8>), Unanswered> {
+    fetch(client, request)
+        .await
+        .map(|(status, _, body)| (status, body))
 }
 
-async fn fetch(client: &Client, request: Request) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), Unanswered> {
+async fn fetch(
+    client: &Client,
+    request: Request,
+) -> std::result::Result<(StatusCode, HeaderMap, Vec<u8>), Unanswered> {
     fetch_within(client, request, client.options().limits.probe_timeout).await
 }
 
@@ -183,7 +239,10 @@ async fn fetch_within(
         Ok(Err(error)) => {
             let error = reqwest::Error::without_url(error);
             let proxy = (client.has_proxy() && error.is_connect()).then_some(PROXY);
-            Err(Unanswered { words: describe(&error), remedy: remedy(&error).or(proxy) })
+            Err(Unanswered {
+                words: describe(&error),
+                remedy: remedy(&error).or(proxy),
+            })
         }
         Err(_) => Err(format!("nothing within {} s", limit.as_secs_f64()).into()),
     }

@@ -14,7 +14,10 @@ use sobench_core::error::{Error, Result};
 pub(super) fn config(insecure: bool) -> Result<ClientConfig> {
     install_provider();
     let mut config = if insecure {
-        ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider()))).with_no_client_auth()
+        ClientConfig::builder()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anybody(provider())))
+            .with_no_client_auth()
     } else {
         ClientConfig::with_platform_verifier().map_err(|error| {
             Error::environment(format!("could not set up TLS: {error}"))
@@ -25,7 +28,8 @@ pub(super) fn config(insecure: bool) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// rustls and reqwest are built without a TLS provider of their own, as the lighter one does; they take the process's default.
+/// rustls and reqwest are built without a TLS provider of their own, as the lighter one does; they
+/// take the process's default.
 pub(super) fn install_provider() {
     if CryptoProvider::get_default().is_none() {
         // Fails only where another thread was faster, which is as good.
@@ -59,7 +63,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -68,7 +77,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -1,8 +1,10 @@
-//! Connections of our own for the timed path: HTTP/1.1 over sockets that say when bytes arrived. Knows no case and no schedule.
+//! Connections of our own for the timed path: HTTP/1.1 over sockets that say when bytes arrived.
+//! Knows no case and no schedule.
 //!
-//! Against a general HTTP client this one opens connections ahead of their use, so that none is opened inside a TTFT; reads in
-//! the very task that waits for the answer, and hands bytes on where the read left them, so that a chunk costs one system call, no
-//! hand-over and no copy; keeps no buffer for a connection that has nothing to say; and lives on threads of its own, so that
+//! Against a general HTTP client this one opens connections ahead of their use, so that none is
+//! opened inside a TTFT; reads in the very task that waits for the answer, and hands bytes on where
+//! the read left them, so that a chunk costs one system call, no hand-over and no copy; keeps no
+//! buffer for a connection that has nothing to say; and lives on threads of its own, so that
 //! nothing else in the process takes their turn.
 
 mod http;
@@ -31,8 +33,8 @@ use socket::Arrival;
 pub use socket::Socket;
 pub(super) use threads::Threads;
 
-/// The most bytes of one read. What lies ready in the socket together is stamped with its last packet's arrival, so more would
-/// blur a client that lags behind; less would cost it system calls.
+/// The most bytes of one read. What lies ready in the socket together is stamped with its last
+/// packet's arrival, so more would blur a client that lags behind; less would cost it system calls.
 const READ_BYTES: usize = 8 << 10;
 
 thread_local! {
@@ -72,13 +74,19 @@ pub(super) struct Answer {
 /// A request that went nowhere, or broke.
 pub(super) struct NotSent {
     pub(super) error: HttpError,
-    /// Whether the server has not taken the request: a connection that had carried an answer before was closed without a byte.
+    /// Whether the server has not taken the request: a connection that had carried an answer before
+    /// was closed without a byte.
     pub(super) is_unheard: bool,
 }
 
 impl Connection {
     fn new(link: Link, arrival: Arrival) -> Self {
-        Self { link, arrival, is_reused: false, place: None }
+        Self {
+            link,
+            arrival,
+            is_reused: false,
+            place: None,
+        }
     }
 
     /// When the bytes arrived that were read last, in [`super::clock::process_ns`].
@@ -86,7 +94,8 @@ impl Connection {
         self.arrival.at_ns()
     }
 
-    /// Whether a request can be sent now. Looks at the socket, as a server may have closed it since.
+    /// Whether a request can be sent now. Looks at the socket, as a server may have closed it
+    /// since.
     pub(super) async fn is_usable(&mut self) -> bool {
         // Nothing is owed here: an end, an error or bytes that nobody asked for all spoil it.
         poll_fn(|cx| Poll::Ready(self.poll_bytes(cx, &mut |_| {}).is_pending())).await
@@ -110,18 +119,34 @@ impl Connection {
         match answered {
             Ok((mut head, body)) => {
                 head.keeps_connection &= is_written;
-                Ok(Answer { connection: self, head, body, early: received, has_more: false })
+                Ok(Answer {
+                    connection: self,
+                    head,
+                    body,
+                    early: received,
+                    has_more: false,
+                })
             }
             Err(error) => {
-                // A server that closes an idle connection says nothing on it, and does not look at what comes too late.
-                let is_unheard = self.is_reused && received.is_empty() && !matches!(error, HttpError::Broken(_));
-                // What the write met comes first, and says more than the end of the connection does.
-                Err(NotSent { error: write_error.map_or(error, HttpError::Io), is_unheard })
+                // A server that closes an idle connection says nothing on it, and does not look at
+                // what comes too late.
+                let is_unheard =
+                    self.is_reused && received.is_empty() && !matches!(error, HttpError::Broken(_));
+                // What the write met comes first, and says more than the end of the connection
+                // does.
+                Err(NotSent {
+                    error: write_error.map_or(error, HttpError::Io),
+                    is_unheard,
+                })
             }
         }
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, outgoing: &mut Outgoing) -> Poll<io::Result<()>> {
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        outgoing: &mut Outgoing,
+    ) -> Poll<io::Result<()>> {
         while outgoing.has_remaining() {
             let parts = [IoSlice::new(&outgoing.head), IoSlice::new(&outgoing.body)];
             let written = ready!(Pin::new(&mut self.link).poll_write_vectored(cx, &parts))?;
@@ -134,9 +159,14 @@ impl Connection {
     }
 
     /// Reads until the head is whole; what follows it stays in `received`.
-    fn poll_head(&mut self, cx: &mut Context<'_>, received: &mut Vec<u8>) -> Poll<Result<(Head, Body), HttpError>> {
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        received: &mut Vec<u8>,
+    ) -> Poll<Result<(Head, Body), HttpError>> {
         loop {
-            let read = ready!(self.poll_bytes(cx, &mut |bytes| received.extend_from_slice(bytes))).map_err(HttpError::Io)?;
+            let read = ready!(self.poll_bytes(cx, &mut |bytes| received.extend_from_slice(bytes)))
+                .map_err(HttpError::Io)?;
             if read == 0 {
                 return Poll::Ready(Err(HttpError::Closed));
             }
@@ -148,7 +178,11 @@ impl Connection {
     }
 
     /// Reads once and hands on what came; how much it was, and 0 at the end.
-    fn poll_bytes(&mut self, cx: &mut Context<'_>, on_bytes: &mut dyn FnMut(&[u8])) -> Poll<io::Result<usize>> {
+    fn poll_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        on_bytes: &mut dyn FnMut(&[u8]),
+    ) -> Poll<io::Result<usize>> {
         BYTES.with_borrow_mut(|bytes| {
             let mut buffer = ReadBuf::new(bytes);
             ready!(Pin::new(&mut self.link).poll_read(cx, &mut buffer))?;
@@ -171,10 +205,19 @@ impl Outgoing {
 }
 
 impl Answer {
-    /// Waits for the next bytes of the body and hands them on, in one piece or several of the same instant: those of one read from
-    /// the socket. `false` at the end.
-    pub(super) async fn piece(&mut self, on_data: &mut (dyn FnMut(&[u8]) + Send)) -> Result<bool, HttpError> {
-        let Self { connection, body, early, has_more, .. } = self;
+    /// Waits for the next bytes of the body and hands them on, in one piece or several of the same
+    /// instant: those of one read from the socket. `false` at the end.
+    pub(super) async fn piece(
+        &mut self,
+        on_data: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<bool, HttpError> {
+        let Self {
+            connection,
+            body,
+            early,
+            has_more,
+            ..
+        } = self;
         let mut has_data = false;
         let mut take = |bytes: &[u8]| {
             let used = body.take(bytes, &mut |data| {
@@ -182,7 +225,11 @@ impl Answer {
                 on_data(data);
             })?;
             *has_more |= used < bytes.len();
-            Ok(if has_data { Some(true) } else { body.is_done().then_some(false) })
+            Ok(if has_data {
+                Some(true)
+            } else {
+                body.is_done().then_some(false)
+            })
         };
         // A body without a byte is done before anything is read.
         if let Some(piece) = take(&std::mem::take(early))? {
@@ -191,7 +238,8 @@ impl Answer {
         let read = poll_fn(|cx| {
             loop {
                 let mut taken = Ok(None);
-                let read = ready!(connection.poll_bytes(cx, &mut |bytes| taken = take(bytes))).map_err(HttpError::Io)?;
+                let read = ready!(connection.poll_bytes(cx, &mut |bytes| taken = take(bytes)))
+                    .map_err(HttpError::Io)?;
                 if let Some(piece) = taken? {
                     return Poll::Ready(Ok(Some(piece)));
                 }
@@ -213,6 +261,7 @@ impl Answer {
 
     /// The connection, if the body has been read to its end and the server keeps it open.
     pub(super) fn into_connection(self) -> Option<Connection> {
-        (self.body.is_done() && self.head.keeps_connection && !self.has_more).then_some(self.connection)
+        (self.body.is_done() && self.head.keeps_connection && !self.has_more)
+            .then_some(self.connection)
     }
 }

@@ -39,9 +39,14 @@ pub(super) enum Broken {
 }
 
 impl Way {
-    /// Sends the request, and waits for the head of the answer. `sent` is called at the instant when the request goes out, again if
-    /// it has to go out once more: where a connection that had been kept after an earlier answer was closed without a byte.
-    pub(super) async fn send(self, message: Message, mut sent: impl FnMut()) -> Result<Response, Broken> {
+    /// Sends the request, and waits for the head of the answer. `sent` is called at the instant
+    /// when the request goes out, again if it has to go out once more: where a connection that had
+    /// been kept after an earlier answer was closed without a byte.
+    pub(super) async fn send(
+        self,
+        message: Message,
+        mut sent: impl FnMut(),
+    ) -> Result<Response, Broken> {
         let Self { connection, pool } = self;
         let request = pool.target().request(&message.headers, message.body);
         sent();
@@ -52,18 +57,27 @@ impl Way {
                 pool.closes_after_answers();
                 let fresh = match pool.open().await {
                     Ok(fresh) => fresh,
-                    Err(lacking) if ran_out(&lacking).is_some() || is_of_proxy(&lacking) => return Err(Broken::Connect(lacking)),
-                    // Where nobody takes a fresh one either, the server has gone: what it died of is the request that it had.
+                    Err(lacking) if ran_out(&lacking).is_some() || is_of_proxy(&lacking) => {
+                        return Err(Broken::Connect(lacking));
+                    }
+                    // Where nobody takes a fresh one either, the server has gone: what it died of
+                    // is the request that it had.
                     Err(_) => return Err(Broken::Exchange(not_sent.error)),
                 };
                 sent();
-                fresh.send(request).await.map_err(|not_sent| Broken::Exchange(not_sent.error))?
+                fresh
+                    .send(request)
+                    .await
+                    .map_err(|not_sent| Broken::Exchange(not_sent.error))?
             }
         };
         if let Some(refusal) = pool.target().refusal_of_proxy(answer.head.status) {
             return Err(Broken::Connect(refusal));
         }
-        Ok(Response { answer: Box::new(answer), pool })
+        Ok(Response {
+            answer: Box::new(answer),
+            pool,
+        })
     }
 }
 
@@ -72,8 +86,12 @@ impl Response {
         &mut self.answer.head
     }
 
-    /// Waits for the next bytes of the body and hands them on, in one piece or several that share an instant; `false` at the end.
-    pub(super) async fn piece(&mut self, on_data: &mut (dyn FnMut(&[u8]) + Send)) -> Result<bool, Broken> {
+    /// Waits for the next bytes of the body and hands them on, in one piece or several that share
+    /// an instant; `false` at the end.
+    pub(super) async fn piece(
+        &mut self,
+        on_data: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<bool, Broken> {
         self.answer.piece(on_data).await.map_err(Broken::Exchange)
     }
 
@@ -95,7 +113,10 @@ impl Broken {
         let (cause, message) = match self {
             Self::Connect(error) => match ran_out(&error) {
                 Some(words) => (TransportCause::Local, words.to_owned()),
-                None => (TransportCause::Connect, format!("error trying to connect: {}", with_remedy(&error))),
+                None => (
+                    TransportCause::Connect,
+                    format!("error trying to connect: {}", with_remedy(&error)),
+                ),
             },
             Self::Exchange(error) => (cause_of(&error), with_remedy(&error)),
         };
@@ -117,9 +138,9 @@ fn cause_of(error: &HttpError) -> TransportCause {
     match error {
         HttpError::Closed => TransportCause::Closed,
         HttpError::Io(error) => match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe => {
-                TransportCause::Reset
-            }
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => TransportCause::Reset,
             io::ErrorKind::UnexpectedEof => TransportCause::Closed,
             _ => TransportCause::Other,
         },
@@ -141,30 +162,48 @@ mod tests {
 
     /// A server that answers once and closes when it is told to.
     #[tokio::test]
-    async fn a_kept_connection_that_cannot_be_replaced_for_want_of_files_says_nothing_of_the_server() {
+    async fn a_kept_connection_that_cannot_be_replaced_for_want_of_files_says_nothing_of_the_server()
+     {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
         let (close, told) = channel::<()>();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 1024]).unwrap();
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                .unwrap();
             let _ = told.recv();
         });
         let connections = Arc::new(Connections::default());
         let target = Target::new(&url, &HeaderMap::new(), "test", None, None).unwrap();
         let (keep, connect_timeout) = (Duration::from_secs(3600), Duration::from_secs(3600));
         let pool = Pool::new(target, Arc::clone(&connections), keep, connect_timeout);
-        let message = || Message { headers: vec![], body: Bytes::from_static(b"{}") };
-        let first = Way { connection: pool.take().await.unwrap(), pool: Arc::clone(&pool) };
-        let Ok(mut answer) = first.send(message(), || {}).await else { panic!("no answer") };
+        let message = || Message {
+            headers: vec![],
+            body: Bytes::from_static(b"{}"),
+        };
+        let first = Way {
+            connection: pool.take().await.unwrap(),
+            pool: Arc::clone(&pool),
+        };
+        let Ok(mut answer) = first.send(message(), || {}).await else {
+            panic!("no answer")
+        };
         while let Ok(true) = answer.piece(&mut |_| {}).await {}
         answer.keep_connection();
-        let second = Way { connection: pool.take().await.unwrap(), pool: Arc::clone(&pool) };
+        let second = Way {
+            connection: pool.take().await.unwrap(),
+            pool: Arc::clone(&pool),
+        };
         drop(close);
         server.join().unwrap();
         connections.keep_within(0);
-        let Err(broken) = second.send(message(), || {}).await else { panic!("an answer") };
+        let Err(broken) = second.send(message(), || {}).await else {
+            panic!("an answer")
+        };
         let outcome = broken.outcome();
         assert!(outcome.is_local(), "{outcome:?}");
     }

@@ -33,7 +33,10 @@ pub struct ToolCall {
 impl Answer {
     /// An answer of which only the text is known.
     pub fn from_text(text: String) -> Self {
-        Self { content: text, ..Self::default() }
+        Self {
+            content: text,
+            ..Self::default()
+        }
     }
 
     /// The text that a constraint is judged by: content, refusal, and the arguments of the calls.
@@ -42,12 +45,19 @@ impl Answer {
             return Cow::Borrowed(&self.content);
         }
         let calls = self.tool_calls.iter().map(|call| call.arguments.as_str());
-        [self.content.as_str(), &self.refusal].into_iter().chain(calls).collect::<String>().into()
+        [self.content.as_str(), &self.refusal]
+            .into_iter()
+            .chain(calls)
+            .collect::<String>()
+            .into()
     }
 
     /// Bytes of all channels.
     pub fn len(&self) -> usize {
-        let calls = self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
+        let calls = self
+            .tool_calls
+            .iter()
+            .map(|call| call.id.len() + call.name.len() + call.arguments.len());
         self.reasoning.len() + self.content.len() + self.refusal.len() + calls.sum::<usize>()
     }
 
@@ -63,10 +73,14 @@ impl Answer {
     /// The same with other arguments than the piece's own.
     pub fn add_arguments(&mut self, piece: &ToolCall, arguments: &str) {
         let is_same = |call: &&mut ToolCall| {
-            call.index == piece.index && (piece.id.is_empty() || call.id.is_empty() || call.id == piece.id)
+            call.index == piece.index
+                && (piece.id.is_empty() || call.id.is_empty() || call.id == piece.id)
         };
         let Some(call) = self.tool_calls.iter_mut().rfind(is_same) else {
-            return self.tool_calls.push(ToolCall { arguments: arguments.to_owned(), ..piece.clone() });
+            return self.tool_calls.push(ToolCall {
+                arguments: arguments.to_owned(),
+                ..piece.clone()
+            });
         };
         for (known, text) in [(&mut call.id, &piece.id), (&mut call.name, &piece.name)] {
             if known.is_empty() {
@@ -82,7 +96,12 @@ mod tests {
     use super::*;
 
     fn piece(index: u64, id: &str, name: &str, arguments: &str) -> ToolCall {
-        ToolCall { index, id: id.into(), name: name.into(), arguments: arguments.into() }
+        ToolCall {
+            index,
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+        }
     }
 
     #[test]
@@ -98,16 +117,29 @@ mod tests {
         ] {
             answer.add_call(&piece);
         }
-        assert_eq!(answer.tool_calls, [piece(0, "a", "f", "{\"x\":1}"), piece(1, "b", "g", "{}"), piece(1, "c", "g", "[]")]);
+        assert_eq!(
+            answer.tool_calls,
+            [
+                piece(0, "a", "f", "{\"x\":1}"),
+                piece(1, "b", "g", "{}"),
+                piece(1, "c", "g", "[]")
+            ]
+        );
         assert_eq!(answer.text(), "{\"x\":1}{}[]");
     }
 
     #[test]
     fn the_text_is_every_channel_but_the_reasoning() {
-        let mut answer = Answer { reasoning: "hm".into(), ..Answer::from_text("a".into()) };
+        let mut answer = Answer {
+            reasoning: "hm".into(),
+            ..Answer::from_text("a".into())
+        };
         assert!(matches!(answer.text(), Cow::Borrowed("a")));
         answer.refusal = "no".into();
         answer.add_call(&piece(0, "", "f", "{}"));
-        assert_eq!((&*answer.text(), answer.len(), answer.is_empty()), ("ano{}", 8, false));
+        assert_eq!(
+            (&*answer.text(), answer.len(), answer.is_empty()),
+            ("ano{}", 8, false)
+        );
     }
 }

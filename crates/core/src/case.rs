@@ -25,15 +25,16 @@ pub struct Case {
     /// A reference answer, where the dataset has one.
     pub completion: Option<String>,
     pub tags: Vec<String>,
-    /// A pest grammar that decides membership instead of the general recogniser, where its author wrote one.
+    /// A pest grammar that decides membership instead of the general recogniser, where its author
+    /// wrote one.
     pub grammar_oracle: Option<Arc<str>>,
     /// The model that this request asks for, where it is another than the run's: a LoRA module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
 }
 
-/// What a request's body is made of, by address: cases of one row share their texts. Equal ones have equal bodies for as long as
-/// their cases live; of unequal ones nothing follows.
+/// What a request's body is made of, by address: cases of one row share their texts. Equal ones
+/// have equal bodies for as long as their cases live; of unequal ones nothing follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Asked {
     prompt: usize,
@@ -46,12 +47,22 @@ pub struct Asked {
 }
 
 impl Case {
-    /// A case with nothing but what every one has. With a constraint it is sent with it, without one it is [`Arm::Free`].
-    pub fn new(id: impl Into<String>, prompt: Prompt, constraint: Option<Arc<Constraint>>, output_len: u32) -> Self {
+    /// A case with nothing but what every one has. With a constraint it is sent with it, without
+    /// one it is [`Arm::Free`].
+    pub fn new(
+        id: impl Into<String>,
+        prompt: Prompt,
+        constraint: Option<Arc<Constraint>>,
+        output_len: u32,
+    ) -> Self {
         Self {
             id: id.into(),
             prompt,
-            arm: if constraint.is_some() { Arm::Constrained } else { Arm::Free },
+            arm: if constraint.is_some() {
+                Arm::Constrained
+            } else {
+                Arm::Free
+            },
             constraint,
             output_len,
             completion: None,
@@ -67,11 +78,26 @@ impl Case {
             Prompt::Text(text) => (text.as_ptr() as usize, 0),
             Prompt::Messages(messages) => (messages.as_ptr() as usize, 0),
             Prompt::Audio(clip) => (Arc::as_ptr(clip) as usize, 0),
-            Prompt::Ranking { query, documents } => (query.as_ptr() as usize, documents.as_ptr() as usize),
+            Prompt::Ranking { query, documents } => {
+                (query.as_ptr() as usize, documents.as_ptr() as usize)
+            }
         };
-        let constraint = self.constraint.as_ref().map_or(0, |constraint| Arc::as_ptr(constraint) as usize);
-        let model = self.model.as_ref().map_or(0, |model| model.as_ptr() as usize);
-        Asked { prompt, documents, constraint, arm: self.arm, output_len: self.output_len, model }
+        let constraint = self
+            .constraint
+            .as_ref()
+            .map_or(0, |constraint| Arc::as_ptr(constraint) as usize);
+        let model = self
+            .model
+            .as_ref()
+            .map_or(0, |model| model.as_ptr() as usize);
+        Asked {
+            prompt,
+            documents,
+            constraint,
+            arm: self.arm,
+            output_len: self.output_len,
+            model,
+        }
     }
 }
 
@@ -86,7 +112,10 @@ pub enum Prompt {
     /// Sound to be transcribed.
     Audio(Arc<Clip>),
     /// Documents to be ranked by how well they fit a query.
-    Ranking { query: Arc<str>, documents: Arc<[Arc<str>]> },
+    Ranking {
+        query: Arc<str>,
+        documents: Arc<[Arc<str>]>,
+    },
 }
 
 impl Prompt {
@@ -114,7 +143,8 @@ pub struct Message {
 pub enum Arm {
     /// The constraint is sent, and the answer judged by it.
     Constrained,
-    /// The same constraint is not sent; the answer is judged by it all the same, which shows what the constraint is worth.
+    /// The same constraint is not sent; the answer is judged by it all the same, which shows what
+    /// the constraint is worth.
     Control,
     /// There is no constraint, nothing to judge.
     Free,

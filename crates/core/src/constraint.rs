@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 
 /// What an answer must match, as the user stated it, before any server's way of carrying it.
 ///
-/// In files it is an object with one member: `{"json": ...}`, `{"json_object": true}`, `{"regex": "..."}`, `{"choice": [...]}`,
-/// `{"grammar": {"dialect": "lark", "text": "..."}}` or `{"structural_tag": ...}`.
+/// In files it is an object with one member: `{"json": ...}`, `{"json_object": true}`, `{"regex":
+/// "..."}`, `{"choice": [...]}`, `{"grammar": {"dialect": "lark", "text": "..."}}` or
+/// `{"structural_tag": ...}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraint {
@@ -25,7 +26,10 @@ pub enum Constraint {
     /// The answer equals one of these, byte for byte.
     Choice(Arc<[String]>),
     /// The answer is a sentence of the language, in the very dialect of `text`.
-    Grammar { dialect: GrammarDialect, text: Arc<str> },
+    Grammar {
+        dialect: GrammarDialect,
+        text: Arc<str>,
+    },
     /// xgrammar's structural tag, passed on as it is.
     StructuralTag(Arc<Value>),
 }
@@ -43,7 +47,11 @@ pub struct AlwaysTrue;
 impl TryFrom<bool> for AlwaysTrue {
     type Error = &'static str;
     fn try_from(value: bool) -> Result<Self, Self::Error> {
-        if value { Ok(Self) } else { Err("json_object must be true") }
+        if value {
+            Ok(Self)
+        } else {
+            Err("json_object must be true")
+        }
     }
 }
 
@@ -53,7 +61,8 @@ impl From<AlwaysTrue> for bool {
     }
 }
 
-/// The notation a grammar is written in. The same text can mean different languages in different dialects.
+/// The notation a grammar is written in. The same text can mean different languages in different
+/// dialects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrammarDialect {
@@ -64,11 +73,17 @@ pub enum GrammarDialect {
 }
 
 impl GrammarDialect {
-    /// The notation that a text is written in: EBNF where something that could be a rule's name stands before `::=`.
+    /// The notation that a text is written in: EBNF where something that could be a rule's name
+    /// stands before `::=`.
     pub fn of_text(text: &str) -> Self {
-        static RULE: LazyLock<Regex> =
-            LazyLock::new(|| Regex::new(r"(?m)^\s*[\w-]+\s*::=").expect("the expression is fixed and well formed"));
-        if RULE.is_match(text) { Self::Ebnf } else { Self::Lark }
+        static RULE: LazyLock<Regex> = LazyLock::new(|| {
+            Regex::new(r"(?m)^\s*[\w-]+\s*::=").expect("the expression is fixed and well formed")
+        });
+        if RULE.is_match(text) {
+            Self::Ebnf
+        } else {
+            Self::Lark
+        }
     }
 
     /// The name used in flags, files and messages.
@@ -88,7 +103,8 @@ pub enum GrammarSpelling {
     AsWritten,
     /// It is converted.
     Converted,
-    /// It is converted, and the shipped EBNF is respelt in names that every reader of EBNF takes: not all of them take `_`.
+    /// It is converted, and the shipped EBNF is respelt in names that every reader of EBNF takes:
+    /// not all of them take `_`.
     Portable,
 }
 
@@ -100,7 +116,14 @@ impl fmt::Display for GrammarDialect {
 
 impl Constraint {
     /// Every kind's name.
-    pub const KINDS: [&str; 6] = ["json", "json_object", "regex", "choice", "grammar", "structural_tag"];
+    pub const KINDS: [&str; 6] = [
+        "json",
+        "json_object",
+        "regex",
+        "choice",
+        "grammar",
+        "structural_tag",
+    ];
 
     /// The kind's name, the same as the member's name in vLLM's `structured_outputs`.
     pub fn kind(&self) -> &'static str {
@@ -121,7 +144,8 @@ impl Constraint {
 
     /// SHA-256, in hex, of the constraint's JSON text; equal constraints have equal fingerprints.
     pub fn fingerprint(&self) -> String {
-        let text = serde_json::to_string(self).expect("a constraint holds only strings and JSON values");
+        let text =
+            serde_json::to_string(self).expect("a constraint holds only strings and JSON values");
         sha256_hex(text.as_bytes())
     }
 }
@@ -134,10 +158,12 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 /// A digest in lower-case hex.
 pub fn hex(digest: &[u8]) -> String {
     use fmt::Write as _;
-    digest.iter().fold(String::with_capacity(2 * digest.len()), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("writing to a string does not fail");
-        hex
-    })
+    digest
+        .iter()
+        .fold(String::with_capacity(2 * digest.len()), |mut hex, byte| {
+            write!(hex, "{byte:02x}").expect("writing to a string does not fail");
+            hex
+        })
 }
 
 #[cfg(test)]
@@ -152,7 +178,9 @@ mod tests {
 
     #[test]
     fn files_keep_order_and_number_spelling() {
-        let constraint = round_trip(r#"{"json":{"type":"number","multipleOf":0.10,"maximum":12345678901234567890123}}"#);
+        let constraint = round_trip(
+            r#"{"json":{"type":"number","multipleOf":0.10,"maximum":12345678901234567890123}}"#,
+        );
         assert_eq!(constraint.kind(), "json");
     }
 
@@ -162,7 +190,10 @@ mod tests {
             (r#"{"json_object":true}"#, "json_object"),
             (r#"{"regex":"\\w+"}"#, "regex"),
             (r#"{"choice":["a","b"]}"#, "choice"),
-            (r#"{"grammar":{"dialect":"lark","text":"start: \"a\""}}"#, "grammar"),
+            (
+                r#"{"grammar":{"dialect":"lark","text":"start: \"a\""}}"#,
+                "grammar",
+            ),
             (r#"{"structural_tag":{"format":{}}}"#, "structural_tag"),
         ] {
             assert_eq!(round_trip(text).kind(), kind);

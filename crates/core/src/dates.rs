@@ -1,4 +1,5 @@
-//! Dates as text, in UTC, by the crate `chrono`. The instant is an argument: nothing here reads a clock.
+//! Dates as text, in UTC, by the crate `chrono`. The instant is an argument: nothing here reads a
+//! clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,12 +9,16 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 const VLLM_DATE: &str = "%Y%m%d-%H%M%S";
 
 /// The directives that [`strftime`] accepts: those that mean the same in `chrono` and in C.
-const DIRECTIVES: [&str; 24] =
-    ["Y", "y", "m", "-m", "b", "h", "B", "d", "-d", "e", "j", "a", "A", "H", "-H", "I", "-I", "M", "S", "p", "F", "T", "D", "%"];
+const DIRECTIVES: [&str; 24] = [
+    "Y", "y", "m", "-m", "b", "h", "B", "d", "-d", "e", "j", "a", "A", "H", "-H", "I", "-I", "M",
+    "S", "p", "F", "T", "D", "%",
+];
 
 /// An instant in ISO 8601 with microseconds, as Python's `isoformat` writes it.
 pub fn timestamp(instant: SystemTime) -> String {
-    DateTime::<Utc>::from(instant).format("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
+    DateTime::<Utc>::from(instant)
+        .format("%Y-%m-%dT%H:%M:%S%.6f+00:00")
+        .to_string()
 }
 
 /// An instant as vLLM writes it.
@@ -27,7 +32,8 @@ pub fn iso_8601(date: &str) -> Option<String> {
     Some(date.format("%Y-%m-%dT%H:%M:%S").to_string())
 }
 
-/// The time since 1970 of an instant in RFC 3339 and UTC, as `2026-03-01T12:00:00Z`; `None` if it is malformed or in another zone.
+/// The time since 1970 of an instant in RFC 3339 and UTC, as `2026-03-01T12:00:00Z`; `None` if it
+/// is malformed or in another zone.
 pub fn since_1970(text: &str) -> Option<Duration> {
     let instant = DateTime::parse_from_rfc3339(text).ok()?;
     // RFC 3339 allows a blank in place of the `T`, which would be split by a shell.
@@ -51,7 +57,10 @@ pub fn strftime(format: &str, unix_s: i64) -> Result<String, String> {
             return Err(format!("%{directive}"));
         }
     }
-    Ok(DateTime::from_timestamp(unix_s, 0).unwrap_or_default().format(format).to_string())
+    Ok(DateTime::from_timestamp(unix_s, 0)
+        .unwrap_or_default()
+        .format(format)
+        .to_string())
 }
 
 #[cfg(test)]
@@ -63,12 +72,30 @@ mod tests {
     fn dates_are_those_of_python() {
         let format = "%Y-%m-%d %b %B %a %A %y %H:%M:%S %I %p %j %e|%-d.%-m.|%F %T %D %%";
         for (unix_s, expected) in [
-            (0, "1970-01-01 Jan January Thu Thursday 70 00:00:00 12 AM 001  1|1.1.|1970-01-01 00:00:00 01/01/70 %"),
-            (1721952000, "2024-07-26 Jul July Fri Friday 24 00:00:00 12 AM 208 26|26.7.|2024-07-26 00:00:00 07/26/24 %"),
-            (1709251199, "2024-02-29 Feb February Thu Thursday 24 23:59:59 11 PM 060 29|29.2.|2024-02-29 23:59:59 02/29/24 %"),
-            (951868800, "2000-03-01 Mar March Wed Wednesday 00 00:00:00 12 AM 061  1|1.3.|2000-03-01 00:00:00 03/01/00 %"),
-            (4107542399, "2100-02-28 Feb February Sun Sunday 00 23:59:59 11 PM 059 28|28.2.|2100-02-28 23:59:59 02/28/00 %"),
-            (-1, "1969-12-31 Dec December Wed Wednesday 69 23:59:59 11 PM 365 31|31.12.|1969-12-31 23:59:59 12/31/69 %"),
+            (
+                0,
+                "1970-01-01 Jan January Thu Thursday 70 00:00:00 12 AM 001  1|1.1.|1970-01-01 00:00:00 01/01/70 %",
+            ),
+            (
+                1721952000,
+                "2024-07-26 Jul July Fri Friday 24 00:00:00 12 AM 208 26|26.7.|2024-07-26 00:00:00 07/26/24 %",
+            ),
+            (
+                1709251199,
+                "2024-02-29 Feb February Thu Thursday 24 23:59:59 11 PM 060 29|29.2.|2024-02-29 23:59:59 02/29/24 %",
+            ),
+            (
+                951868800,
+                "2000-03-01 Mar March Wed Wednesday 00 00:00:00 12 AM 061  1|1.3.|2000-03-01 00:00:00 03/01/00 %",
+            ),
+            (
+                4107542399,
+                "2100-02-28 Feb February Sun Sunday 00 23:59:59 11 PM 059 28|28.2.|2100-02-28 23:59:59 02/28/00 %",
+            ),
+            (
+                -1,
+                "1969-12-31 Dec December Wed Wednesday 69 23:59:59 11 PM 365 31|31.12.|1969-12-31 23:59:59 12/31/69 %",
+            ),
         ] {
             assert_eq!(strftime(format, unix_s).unwrap(), expected);
         }
@@ -89,8 +116,17 @@ mod tests {
 
     #[test]
     fn dates_in_iso_8601_have_no_zone() {
-        assert_eq!(iso_8601("20260102-030405").as_deref(), Some("2026-01-02T03:04:05"));
-        for odd in ["", "-", "2026é02-030405", "20260102-03040é", "20261302-030405"] {
+        assert_eq!(
+            iso_8601("20260102-030405").as_deref(),
+            Some("2026-01-02T03:04:05")
+        );
+        for odd in [
+            "",
+            "-",
+            "2026é02-030405",
+            "20260102-03040é",
+            "20261302-030405",
+        ] {
             assert_eq!(iso_8601(odd), None, "{odd}");
         }
     }

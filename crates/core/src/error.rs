@@ -1,4 +1,5 @@
-//! Errors for people: what is wrong, what to do, and which exit code follows. Knows no layer of the program.
+//! Errors for people: what is wrong, what to do, and which exit code follows. Knows no layer of the
+//! program.
 
 use std::fmt;
 
@@ -68,7 +69,11 @@ impl Error {
     }
 
     fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), hint: None }
+        Self {
+            kind,
+            what: what.into(),
+            hint: None,
+        }
     }
 }
 
@@ -90,8 +95,12 @@ mod tests {
 
     #[test]
     fn shows_the_hint_on_a_line_of_its_own() {
-        let error = Error::usage("no such file: x.json").hint("give --json-schema-path a file that exists");
-        assert_eq!(error.to_string(), "no such file: x.json\nhint: give --json-schema-path a file that exists");
+        let error =
+            Error::usage("no such file: x.json").hint("give --json-schema-path a file that exists");
+        assert_eq!(
+            error.to_string(),
+            "no such file: x.json\nhint: give --json-schema-path a file that exists"
+        );
         assert_eq!(error.exit_code(), 2);
         assert_eq!(Error::environment("gone").exit_code(), 3);
         assert_eq!(Error::interrupted("stopped").exit_code(), 130);

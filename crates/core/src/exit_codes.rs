@@ -17,7 +17,8 @@ pub const INTERRUPTED: u8 = 130;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meaning {
     pub code: u8,
-    /// The command that ends with it for this reason, as it is typed behind `sobench`; `None` is every command.
+    /// The command that ends with it for this reason, as it is typed behind `sobench`; `None` is
+    /// every command.
     pub command: Option<&'static str>,
     /// Why, in Markdown.
     pub means: &'static str,
@@ -43,7 +44,11 @@ pub const TABLE: [Meaning; 19] = [
         "compare",
         "a rule was broken (`--gate`, `--fail-on`, `--require`), or could not be told from chance where that was not enough (`--undecided fail`)",
     ),
-    of(NOT_KEPT, "preflight", "no dialect enforces every asked kind that it carries"),
+    of(
+        NOT_KEPT,
+        "preflight",
+        "no dialect enforces every asked kind that it carries",
+    ),
     every(
         USAGE,
         "a wrong flag or input file, a file that is no run log, a constraint of one's own that is broken or that no answer could be judged by",
@@ -73,19 +78,46 @@ pub const TABLE: [Meaning; 19] = [
         "nobody answered, or not even without a constraint; with `--features` also: no dialect enforces a JSON Schema, or the server was gone before the end",
     ),
     of(COULD_NOT, "calibrate", "a client could not be measured"),
-    of(COULD_NOT, "mask", "a witness could not be checked again (`--replay`)"),
-    of(NOT_COMPARABLE, "compare", "what was asked differs, and the runs are not comparable"),
-    every(INTERRUPTED, "interrupted (Ctrl-C, SIGTERM, SIGHUP) before there was anything to report"),
-    of(INTERRUPTED, "bench", "interrupted; the report of what was done is printed, marked partial"),
-    of(INTERRUPTED, "mask", "interrupted; the report covers the entries that were done"),
+    of(
+        COULD_NOT,
+        "mask",
+        "a witness could not be checked again (`--replay`)",
+    ),
+    of(
+        NOT_COMPARABLE,
+        "compare",
+        "what was asked differs, and the runs are not comparable",
+    ),
+    every(
+        INTERRUPTED,
+        "interrupted (Ctrl-C, SIGTERM, SIGHUP) before there was anything to report",
+    ),
+    of(
+        INTERRUPTED,
+        "bench",
+        "interrupted; the report of what was done is printed, marked partial",
+    ),
+    of(
+        INTERRUPTED,
+        "mask",
+        "interrupted; the report covers the entries that were done",
+    ),
 ];
 
 const fn every(code: u8, means: &'static str) -> Meaning {
-    Meaning { code, command: None, means }
+    Meaning {
+        code,
+        command: None,
+        means,
+    }
 }
 
 const fn of(code: u8, command: &'static str, means: &'static str) -> Meaning {
-    Meaning { code, command: Some(command), means }
+    Meaning {
+        code,
+        command: Some(command),
+        means,
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +129,16 @@ mod tests {
         let mut codes: Vec<u8> = TABLE.iter().map(|line| line.code).collect();
         assert!(codes.is_sorted());
         codes.dedup();
-        assert_eq!(codes, [DONE, NOT_KEPT, USAGE, COULD_NOT, NOT_COMPARABLE, INTERRUPTED]);
+        assert_eq!(
+            codes,
+            [
+                DONE,
+                NOT_KEPT,
+                USAGE,
+                COULD_NOT,
+                NOT_COMPARABLE,
+                INTERRUPTED
+            ]
+        );
     }
 }

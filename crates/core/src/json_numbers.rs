@@ -1,5 +1,5 @@
-//! Numbers that JSON has no form for: an infinite number as the text `inf`, as vLLM writes it, and a duration in seconds. For use with
-//! `#[serde(with = "...")]`.
+//! Numbers that JSON has no form for: an infinite number as the text `inf`, as vLLM writes it, and
+//! a duration in seconds. For use with `#[serde(with = "...")]`.
 
 /// A number, or `"inf"`.
 pub mod number_or_inf {
@@ -18,7 +18,8 @@ pub mod number_or_inf {
     /// # Errors
     /// Neither a number nor `"inf"`.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        super::number_or_inf_or_null::deserialize(deserializer)?.ok_or_else(|| serde::de::Error::custom("no number"))
+        super::number_or_inf_or_null::deserialize(deserializer)?
+            .ok_or_else(|| serde::de::Error::custom("no number"))
     }
 }
 
@@ -31,7 +32,10 @@ pub mod number_or_inf_or_null {
     ///
     /// # Errors
     /// The serialiser's.
-    pub fn serialize<S: Serializer>(number: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        number: &Option<f64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match number {
             Some(number) if number.is_infinite() => serializer.serialize_str("inf"),
             Some(number) => serializer.serialize_f64(*number),
@@ -43,12 +47,16 @@ pub mod number_or_inf_or_null {
     ///
     /// # Errors
     /// None of the three.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<f64>, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::Null => Ok(None),
             Value::String(text) if text == "inf" => Ok(Some(f64::INFINITY)),
             Value::Number(number) => Ok(number.as_f64()),
-            other => Err(serde::de::Error::custom(format!("neither a number nor \"inf\": {other}"))),
+            other => Err(serde::de::Error::custom(format!(
+                "neither a number nor \"inf\": {other}"
+            ))),
         }
     }
 }
@@ -72,7 +80,8 @@ pub mod seconds {
     /// # Errors
     /// Not a number, or no duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        super::seconds_or_null::deserialize(deserializer)?.ok_or_else(|| serde::de::Error::custom("no duration"))
+        super::seconds_or_null::deserialize(deserializer)?
+            .ok_or_else(|| serde::de::Error::custom("no duration"))
     }
 }
 
@@ -86,17 +95,27 @@ pub mod seconds_or_null {
     ///
     /// # Errors
     /// The serialiser's.
-    pub fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-        duration.map(|duration| duration.as_secs_f64()).serialize(serializer)
+    pub fn serialize<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        duration
+            .map(|duration| duration.as_secs_f64())
+            .serialize(serializer)
     }
 
     /// Reads it.
     ///
     /// # Errors
     /// Not a number, or no duration.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         let seconds = Option::<f64>::deserialize(deserializer)?;
-        seconds.map(Duration::try_from_secs_f64).transpose().map_err(serde::de::Error::custom)
+        seconds
+            .map(Duration::try_from_secs_f64)
+            .transpose()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -120,12 +139,22 @@ mod tests {
 
     #[test]
     fn values_read_back() {
-        let all = All { rate: f64::INFINITY, other: Some(2.5), time: Duration::from_nanos(1_500_000_001), idle: None };
+        let all = All {
+            rate: f64::INFINITY,
+            other: Some(2.5),
+            time: Duration::from_nanos(1_500_000_001),
+            idle: None,
+        };
         let text = serde_json::to_string(&all).unwrap();
-        assert_eq!(text, r#"{"rate":"inf","other":2.5,"time":1.500000001,"idle":null}"#);
+        assert_eq!(
+            text,
+            r#"{"rate":"inf","other":2.5,"time":1.500000001,"idle":null}"#
+        );
         assert_eq!(serde_json::from_str::<All>(&text).unwrap(), all);
-        for wrong in [r#"{"rate":"fast","other":null,"time":1,"idle":null}"#, r#"{"rate":1,"other":null,"time":-1,"idle":null}"#]
-        {
+        for wrong in [
+            r#"{"rate":"fast","other":null,"time":1,"idle":null}"#,
+            r#"{"rate":1,"other":null,"time":-1,"idle":null}"#,
+        ] {
             assert!(serde_json::from_str::<All>(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,5 +1,6 @@
-//! The nouns of sobench, which every layer names: what is asked, what came back, what it was worth; errors, exit codes, limits of input,
-//! and the load of a run. Knows no server, no network and no clock.
+//! The nouns of sobench, which every layer names: what is asked, what came back, what it was worth;
+//! errors, exit codes, limits of input, and the load of a run. Knows no server, no network and no
+//! clock.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

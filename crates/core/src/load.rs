@@ -53,12 +53,17 @@ pub struct ErrorLimits {
 pub const MIN_ENDED: usize = 20;
 
 impl ErrorLimits {
-    /// When the run stops, one phrase per limit. `enough` names the requests that have to end before a share counts.
+    /// When the run stops, one phrase per limit. `enough` names the requests that have to end
+    /// before a share counts.
     pub fn phrases(&self, enough: &str) -> Vec<String> {
-        let rate = self
-            .max_error_rate
-            .map(|share| format!("above a share of errors of {share}, once {enough} have ended (--max-error-rate)"));
-        let in_a_row = self.max_consecutive_errors.map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
+        let rate = self.max_error_rate.map(|share| {
+            format!(
+                "above a share of errors of {share}, once {enough} have ended (--max-error-rate)"
+            )
+        });
+        let in_a_row = self
+            .max_consecutive_errors
+            .map(|most| format!("at {most} errors in a row (--max-consecutive-errors)"));
         rate.into_iter().chain(in_a_row).collect()
     }
 }

@@ -25,8 +25,16 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// Every format, in the order in which they are listed to people.
-    pub const ALL: [Self; 8] =
-        [Self::Text, Self::Json, Self::Csv, Self::Markdown, Self::Html, Self::Junit, Self::VllmServe, Self::VllmStructured];
+    pub const ALL: [Self; 8] = [
+        Self::Text,
+        Self::Json,
+        Self::Csv,
+        Self::Markdown,
+        Self::Html,
+        Self::Junit,
+        Self::VllmServe,
+        Self::VllmStructured,
+    ];
 
     /// The name in flags.
     pub fn name(self) -> &'static str {

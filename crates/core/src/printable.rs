@@ -3,8 +3,9 @@
 /// The most characters that are shown of a name that came from outside.
 pub const NAME_CHARS: usize = 200;
 
-/// `text` in one line, at most `max_chars` characters wide before escaping is counted in, without anything that a terminal would
-/// obey: control characters, and the invisible ones that turn or hide the text around them, are written as escapes.
+/// `text` in one line, at most `max_chars` characters wide before escaping is counted in, without
+/// anything that a terminal would obey: control characters, and the invisible ones that turn or
+/// hide the text around them, are written as escapes.
 ///
 /// Where the text was cut, an ellipsis ends it.
 pub fn printable(text: &str, max_chars: usize) -> String {
@@ -22,7 +23,8 @@ pub fn printable(text: &str, max_chars: usize) -> String {
     line
 }
 
-/// What a server said in the body of an answer, fit for an error of one line; a body without text is said to be one.
+/// What a server said in the body of an answer, fit for an error of one line; a body without text
+/// is said to be one.
 pub fn printable_body(body: &str, max_chars: usize) -> String {
     match body.trim() {
         "" => "(no body)".to_owned(),
@@ -51,7 +53,8 @@ fn shown(character: char) -> String {
     }
 }
 
-/// Zero-width characters, line separators and the controls of writing direction (Unicode's `Bidi_Control`), byte order mark included.
+/// Zero-width characters, line separators and the controls of writing direction (Unicode's
+/// `Bidi_Control`), byte order mark included.
 pub fn is_invisible(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

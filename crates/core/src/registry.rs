@@ -1,9 +1,10 @@
-//! Registries: an enum of kinds with one line for each, whose names and behaviour come from the kind's `SPEC`.
+//! Registries: an enum of kinds with one line for each, whose names and behaviour come from the
+//! kind's `SPEC`.
 
 use crate::error::{Error, Result};
 
-/// Declares a registry: `Variant => file::SPEC,` for each kind, in the order of help texts and files. A spec has a `name`, by
-/// which the kind is written and read everywhere.
+/// Declares a registry: `Variant => file::SPEC,` for each kind, in the order of help texts and
+/// files. A spec has a `name`, by which the kind is written and read everywhere.
 #[macro_export]
 macro_rules! registry {
     (
@@ -68,9 +69,18 @@ macro_rules! registry {
 ///
 /// # Errors
 /// A usage error that lists the names.
-pub fn find<T: Copy>(all: &[T], name_of: fn(T) -> &'static str, what: &str, name: &str) -> Result<T> {
-    all.iter().copied().find(|value| name_of(*value) == name).ok_or_else(|| {
-        let names: Vec<_> = all.iter().map(|value| name_of(*value)).collect();
-        Error::usage(format!("unknown {what}: {name}")).hint(format!("one of {}", names.join(", ")))
-    })
+pub fn find<T: Copy>(
+    all: &[T],
+    name_of: fn(T) -> &'static str,
+    what: &str,
+    name: &str,
+) -> Result<T> {
+    all.iter()
+        .copied()
+        .find(|value| name_of(*value) == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|value| name_of(*value)).collect();
+            Error::usage(format!("unknown {what}: {name}"))
+                .hint(format!("one of {}", names.join(", ")))
+        })
 }

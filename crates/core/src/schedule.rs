@@ -1,4 +1,5 @@
-//! When each request is due, and when sending ends. Pure: a seed, a rate and a shape in, instants out; no clock, no waiting.
+//! When each request is due, and when sending ends. Pure: a seed, a rate and a shape in, instants
+//! out; no clock, no waiting.
 
 use std::time::Duration;
 
@@ -37,7 +38,11 @@ impl Serialize for Rate {
 impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let rate = number_or_inf::deserialize(deserializer)?;
-        Ok(if rate.is_infinite() { Self::Infinite } else { Self::PerSecond(rate) })
+        Ok(if rate.is_infinite() {
+            Self::Infinite
+        } else {
+            Self::PerSecond(rate)
+        })
     }
 }
 
@@ -85,7 +90,8 @@ pub struct Schedule {
     /// When each case is due, from the begin; never falling.
     pub due: Vec<Duration>,
     pub until: Until,
-    /// Which of the cases are sent, each when the whole has it due. Never a part of cases that go round.
+    /// Which of the cases are sent, each when the whole has it due. Never a part of cases that go
+    /// round.
     pub part: Shard,
 }
 
@@ -95,11 +101,12 @@ pub struct Schedule {
 pub enum Until {
     /// When every case has been sent.
     LastCase,
-    /// When every case has been sent, or at this time after the begin, whichever is first. A case that is due by then and still
-    /// waits for a free slot counts as cancelled. Those due at the very begin are due whenever a slot is free: what is left of
-    /// them was never asked for.
+    /// When every case has been sent, or at this time after the begin, whichever is first. A case
+    /// that is due by then and still waits for a free slot counts as cancelled. Those due at the
+    /// very begin are due whenever a slot is free: what is left of them was never asked for.
     Time(#[serde(with = "seconds")] Duration),
-    /// At this time after the begin; the cases go round until then, each due as soon as a slot is free.
+    /// At this time after the begin; the cases go round until then, each due as soon as a slot is
+    /// free.
     Cycling(#[serde(with = "seconds")] Duration),
 }
 
@@ -116,7 +123,11 @@ impl RampStrategy {
 impl Schedule {
     /// Every case, when it is due.
     pub fn of(due: Vec<Duration>) -> Self {
-        Self { due, until: Until::LastCase, part: Shard::WHOLE }
+        Self {
+            due,
+            until: Until::LastCase,
+            part: Shard::WHOLE,
+        }
     }
 }
 
@@ -177,7 +188,8 @@ impl Pace {
 }
 
 impl Ramp {
-    /// Requests per second when request `index` of `requests` is due, as `_get_current_request_rate` of `vllm bench serve` has it.
+    /// Requests per second when request `index` of `requests` is due, as
+    /// `_get_current_request_rate` of `vllm bench serve` has it.
     pub fn rate_at(self, index: usize, requests: usize) -> f64 {
         let progress = index as f64 / requests.saturating_sub(1).max(1) as f64;
         let (start, end) = (f64::from(self.start_rps), f64::from(self.end_rps));
@@ -187,11 +199,15 @@ impl Ramp {
         }
     }
 
-    /// The whole numbers of requests per second that the ramp comes to, and when: the start at the begin, each later one when the
-    /// first request of its rate is due. `due` are the first of `requests` due times. These are vLLM's `rps_change_events`.
+    /// The whole numbers of requests per second that the ramp comes to, and when: the start at the
+    /// begin, each later one when the first request of its rate is due. `due` are the first of
+    /// `requests` due times. These are vLLM's `rps_change_events`.
     pub fn steps(self, requests: usize, due: &[Duration]) -> Vec<RateStep> {
         let mut reached = self.start_rps;
-        let mut steps = vec![RateStep { rps: reached, at: Duration::ZERO }];
+        let mut steps = vec![RateStep {
+            rps: reached,
+            at: Duration::ZERO,
+        }];
         for (index, &at) in due.iter().enumerate() {
             let rps = self.rate_at(index, requests) as u32;
             steps.extend((reached + 1..=rps).map(|rps| RateStep { rps, at }));
@@ -213,10 +229,11 @@ impl Ramp {
 
 /// Due times of `requests` requests, counted from the begin of the run, in order.
 ///
-/// As in `vllm bench serve`: every gap (the one before the first request too) is drawn from a gamma distribution of shape
-/// `burstiness` and mean 1 / rate, from NumPy's legacy generator under the same seed; infinite burstiness spaces evenly. At a
-/// steady rate the sums are rescaled so that the last request is due at requests / rate, which makes the asked rate the offered
-/// one; those of a ramp stay as they were drawn.
+/// As in `vllm bench serve`: every gap (the one before the first request too) is drawn from a gamma
+/// distribution of shape `burstiness` and mean 1 / rate, from NumPy's legacy generator under the
+/// same seed; infinite burstiness spaces evenly. At a steady rate the sums are rescaled so that the
+/// last request is due at requests / rate, which makes the asked rate the offered one; those of a
+/// ramp stay as they were drawn.
 pub fn due_times(requests: usize, pace: Pace, burstiness: f64, seed: u64) -> Vec<Duration> {
     if pace == Pace::Steady(Rate::Infinite) {
         return vec![Duration::ZERO; requests];
@@ -226,7 +243,11 @@ pub fn due_times(requests: usize, pace: Pace, burstiness: f64, seed: u64) -> Vec
     let sums: Vec<f64> = (0..requests)
         .map(|index| {
             let rate = pace.rate_at(index, requests);
-            due_s += if burstiness.is_infinite() { 1.0 / rate } else { random.gamma(burstiness, 1.0 / (rate * burstiness)) };
+            due_s += if burstiness.is_infinite() {
+                1.0 / rate
+            } else {
+                random.gamma(burstiness, 1.0 / (rate * burstiness))
+            };
             due_s
         })
         .collect();
@@ -234,7 +255,9 @@ pub fn due_times(requests: usize, pace: Pace, burstiness: f64, seed: u64) -> Vec
         Pace::Steady(rate) if due_s > 0.0 => requests as f64 / rate.per_second() / due_s,
         _ => 1.0,
     };
-    sums.into_iter().map(|sum_s| Duration::from_secs_f64(sum_s * scale)).collect()
+    sums.into_iter()
+        .map(|sum_s| Duration::from_secs_f64(sum_s * scale))
+        .collect()
 }
 
 /// NumPy's legacy seeding takes 32 bits; longer seeds keep their low half.

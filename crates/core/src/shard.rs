@@ -1,4 +1,5 @@
-//! A part of a whole that several clients carry together: which shard this is, and what is its own. Knows neither requests nor entries.
+//! A part of a whole that several clients carry together: which shard this is, and what is its own.
+//! Knows neither requests nor entries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,8 +17,8 @@ pub const MAX_SHARDS: usize = 100_000;
 /// Characters of a list of shards, or of a value, that are shown.
 const MAX_SHOWN: usize = 80;
 
-/// One of several parts. Every shard knows the whole, and takes each `of`-th item of it, beginning with item `number - 1`: parts do not
-/// overlap, and together they are the whole.
+/// One of several parts. Every shard knows the whole, and takes each `of`-th item of it, beginning
+/// with item `number - 1`: parts do not overlap, and together they are the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// From 1.
@@ -64,8 +65,8 @@ impl Shard {
         index % self.of == self.number - 1
     }
 
-    /// How much of a whole of so many is this part's: of items as [`Shard::takes`] deals them, and of a cap, of which the first shards
-    /// have one more where it does not come out even.
+    /// How much of a whole of so many is this part's: of items as [`Shard::takes`] deals them, and
+    /// of a cap, of which the first shards have one more where it does not come out even.
     pub fn share(self, whole: usize) -> usize {
         whole / self.of + usize::from(self.number <= whole % self.of)
     }
@@ -76,7 +77,9 @@ impl FromStr for Shard {
 
     /// Reads `I/N`; the error says what is wrong with it.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(number, of)| Some((whole(number)?, whole(of)?)));
+        let parts = text
+            .split_once('/')
+            .and_then(|(number, of)| Some((whole(number)?, whole(of)?)));
         let (number, of) = parts.ok_or_else(|| format!("not I/N: {text}"))?;
         if of > MAX_SHARDS {
             return Err(format!("more than {MAX_SHARDS} shards: {text}"));
@@ -91,37 +94,55 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Sees that of every shard there is one file, in their order: `parts` are sorted by number, of one plan, each with its file's name.
+/// Sees that of every shard there is one file, in their order: `parts` are sorted by number, of one
+/// plan, each with its file's name.
 ///
 /// # Errors
 /// Usage: one is there twice, or missing.
 pub fn each_once(parts: &[(Shard, String)]) -> Result<()> {
     if let Some([(shard, one), (_, two)]) = parts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(
-            Error::usage(format!("two files are of shard {shard}: {one} and {two}")).hint("name the file of every shard once")
+            Error::usage(format!("two files are of shard {shard}: {one} and {two}"))
+                .hint("name the file of every shard once"),
         );
     }
     let of = parts.first().map_or(0, |(shard, _)| shard.of);
-    let is_there = |number: &usize| parts.binary_search_by_key(number, |(shard, _)| shard.number).is_ok();
-    let missing: Vec<String> = (1..=of).filter(|number| !is_there(number)).map(|number| number.to_string()).collect();
+    let is_there = |number: &usize| {
+        parts
+            .binary_search_by_key(number, |(shard, _)| shard.number)
+            .is_ok()
+    };
+    let missing: Vec<String> = (1..=of)
+        .filter(|number| !is_there(number))
+        .map(|number| number.to_string())
+        .collect();
     let words = match &missing[..] {
         [] => return Ok(()),
         [one] => format!("file of shard {one} is"),
-        several => format!("files of shards {} are", printable(&several.join(", "), MAX_SHOWN)),
+        several => format!(
+            "files of shards {} are",
+            printable(&several.join(", "), MAX_SHOWN)
+        ),
     };
     Err(Error::usage(format!("of {of} shards the {words} missing"))
         .hint("name the file of every shard; that of one that was killed counts as far as it goes"))
 }
 
-/// Sees that all parts have the same terms, each with its file's name. `different` says what it means that they have not, `whole` what they
-/// are parts of.
+/// Sees that all parts have the same terms, each with its file's name. `different` says what it
+/// means that they have not, `whole` what they are parts of.
 ///
 /// # Errors
 /// Usage: the first place at which one differs from the first.
 pub fn same_terms(different: &str, whole: &str, parts: &[(Value, String)]) -> Result<()> {
-    let Some(((expected, one), others)) = parts.split_first() else { return Ok(()) };
-    let differing = others.iter().find_map(|(terms, two)| Some((json::difference(expected, terms)?, two)));
-    let Some(((place, here, there), two)) = differing else { return Ok(()) };
+    let Some(((expected, one), others)) = parts.split_first() else {
+        return Ok(());
+    };
+    let differing = others
+        .iter()
+        .find_map(|(terms, two)| Some((json::difference(expected, terms)?, two)));
+    let Some(((place, here, there), two)) = differing else {
+        return Ok(());
+    };
     let place = place.trim_start_matches("about.");
     let [here, there] = [here, there].map(|value| printable(&value, MAX_SHOWN));
     Err(Error::usage(format!("{different}: {place} is {here} in {one} and {there} in {two}"))
@@ -130,7 +151,11 @@ pub fn same_terms(different: &str, whole: &str, parts: &[(Value, String)]) -> Re
 
 /// Digits alone: Rust's own reading takes a plus sign.
 fn whole(digits: &str) -> Option<usize> {
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())
+        .flatten()
 }
 
 #[cfg(test)]
@@ -140,11 +165,23 @@ mod tests {
     #[test]
     fn parts_are_the_whole_and_overlap_nowhere() {
         for of in 1..=7 {
-            let shards: Vec<Shard> = (1..=of).map(|number| Shard::new(number, of).unwrap()).collect();
+            let shards: Vec<Shard> = (1..=of)
+                .map(|number| Shard::new(number, of).unwrap())
+                .collect();
             for whole in 0..25 {
-                assert!((0..whole).all(|index| shards.iter().filter(|shard| shard.takes(index)).count() == 1));
+                assert!(
+                    (0..whole).all(|index| shards
+                        .iter()
+                        .filter(|shard| shard.takes(index))
+                        .count()
+                        == 1)
+                );
                 for shard in &shards {
-                    assert_eq!(shard.share(whole), (0..whole).filter(|index| shard.takes(*index)).count(), "{shard} of {whole}");
+                    assert_eq!(
+                        shard.share(whole),
+                        (0..whole).filter(|index| shard.takes(*index)).count(),
+                        "{shard} of {whole}"
+                    );
                 }
             }
         }

@@ -9,7 +9,8 @@ use crate::constraint::sha256_hex;
 
 /// A file of sound, whole.
 ///
-/// Its record (as JSON) is its name, media type and hash, not its bytes: what is read from a record has none, and cannot be sent.
+/// Its record (as JSON) is its name, media type and hash, not its bytes: what is read from a record
+/// has none, and cannot be sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Clip {
     name: String,
@@ -19,10 +20,16 @@ pub struct Clip {
 }
 
 impl Clip {
-    /// A clip from the bytes of a file; `name` is the file's, by whose ending the media type is told.
+    /// A clip from the bytes of a file; `name` is the file's, by whose ending the media type is
+    /// told.
     pub fn new(name: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
         let (name, bytes) = (name.into(), bytes.into());
-        Self { media_type: media_type(&name), sha256: sha256_hex(&bytes), name, bytes }
+        Self {
+            media_type: media_type(&name),
+            sha256: sha256_hex(&bytes),
+            name,
+            bytes,
+        }
     }
 
     /// The file's name, without its folder.
@@ -48,7 +55,9 @@ impl Clip {
 
 /// The media types of what OpenAI's reference says that it takes; what is not known is bytes.
 fn media_type(name: &str) -> &'static str {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    let ending = name
+        .rsplit_once('.')
+        .map(|(_, ending)| ending.to_ascii_lowercase());
     match ending.as_deref() {
         Some("wav") => "audio/wav",
         Some("mp3" | "mpeg" | "mpga") => "audio/mpeg",
@@ -62,13 +71,20 @@ fn media_type(name: &str) -> &'static str {
 
 impl fmt::Debug for Clip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clip").field("name", &self.name).field("sha256", &self.sha256).finish_non_exhaustive()
+        f.debug_struct("Clip")
+            .field("name", &self.name)
+            .field("sha256", &self.sha256)
+            .finish_non_exhaustive()
     }
 }
 
 impl Serialize for Clip {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let record = Record { name: &self.name, media_type: self.media_type, sha256: &self.sha256 };
+        let record = Record {
+            name: &self.name,
+            media_type: self.media_type,
+            sha256: &self.sha256,
+        };
         record.serialize(serializer)
     }
 }
@@ -89,7 +105,12 @@ struct ReadRecord {
 impl<'de> Deserialize<'de> for Clip {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let ReadRecord { name, sha256 } = ReadRecord::deserialize(deserializer)?;
-        Ok(Self { media_type: media_type(&name), bytes: Bytes::new(), sha256, name })
+        Ok(Self {
+            media_type: media_type(&name),
+            bytes: Bytes::new(),
+            sha256,
+            name,
+        })
     }
 }
 
@@ -102,9 +123,20 @@ mod tests {
         let clip = Clip::new("Talk.WAV", vec![1, 2, 3]);
         let record = serde_json::to_string(&clip).unwrap();
         let sha256 = sha256_hex(&[1, 2, 3]);
-        assert_eq!(record, format!(r#"{{"name":"Talk.WAV","media_type":"audio/wav","sha256":"{sha256}"}}"#));
+        assert_eq!(
+            record,
+            format!(r#"{{"name":"Talk.WAV","media_type":"audio/wav","sha256":"{sha256}"}}"#)
+        );
         let read: Clip = serde_json::from_str(&record).unwrap();
-        assert_eq!((read.name(), read.media_type(), read.sha256(), read.bytes().len()), ("Talk.WAV", "audio/wav", &*sha256, 0));
+        assert_eq!(
+            (
+                read.name(),
+                read.media_type(),
+                read.sha256(),
+                read.bytes().len()
+            ),
+            ("Talk.WAV", "audio/wav", &*sha256, 0)
+        );
     }
 
     #[test]

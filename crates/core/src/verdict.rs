@@ -22,7 +22,12 @@ pub enum Reason {
     /// One whole JSON text, with something else before or after it.
     ExtraText { byte: usize },
     /// JSON that breaks the schema; paths are JSON pointers, the first violation by document order.
-    Schema { keyword: String, instance_path: String, schema_path: String, message: String },
+    Schema {
+        keyword: String,
+        instance_path: String,
+        schema_path: String,
+        message: String,
+    },
     /// An object names a member twice, so that readers disagree about its value.
     DuplicateKey { key: String, instance_path: String },
     /// A `\u` escape of half a surrogate pair: readers disagree whether that is a string.
@@ -97,12 +102,25 @@ impl fmt::Display for Reason {
         match self {
             Self::NotJson { message, byte } => write!(f, "not JSON at byte {byte}: {message}"),
             Self::ExtraText { byte } => write!(f, "text around the JSON at byte {byte}"),
-            Self::Schema { keyword, instance_path, message, .. } => {
-                let place = if instance_path.is_empty() { "the document" } else { instance_path };
+            Self::Schema {
+                keyword,
+                instance_path,
+                message,
+                ..
+            } => {
+                let place = if instance_path.is_empty() {
+                    "the document"
+                } else {
+                    instance_path
+                };
                 write!(f, "breaks `{keyword}` at {place}: {message}")
             }
             Self::DuplicateKey { key, instance_path } => {
-                let place = if instance_path.is_empty() { "the document" } else { instance_path };
+                let place = if instance_path.is_empty() {
+                    "the document"
+                } else {
+                    instance_path
+                };
                 write!(f, "member {key:?} twice in {place}")
             }
             Self::LoneSurrogate { byte } => write!(f, "half a surrogate pair at byte {byte}"),

@@ -1,4 +1,5 @@
-//! Files of the Hugging Face Hub, through its cache. The only file that knows hf-hub; knows nothing of what the files hold.
+//! Files of the Hugging Face Hub, through its cache. The only file that knows hf-hub; knows nothing
+//! of what the files hold.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -29,40 +30,58 @@ pub struct HubSettings {
     /// Base address, without a slash at its end.
     pub endpoint: String,
     pub token: Option<String>,
-    /// The folder that holds a folder per repository; `None` where the environment names neither it nor a home.
+    /// The folder that holds a folder per repository; `None` where the environment names neither it
+    /// nor a home.
     pub cache: Option<PathBuf>,
     /// Only what is in the cache.
     pub offline: bool,
 }
 
 impl HubSettings {
-    /// As `huggingface_hub` reads the environment: `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`, `HF_HOME`, `HF_HUB_CACHE`,
-    /// `HF_HUB_OFFLINE`, `XDG_CACHE_HOME`; the token else from the file that `hf auth login` writes.
-    #[expect(clippy::disallowed_methods, reason = "the settings of the Hub are its environment")]
+    /// As `huggingface_hub` reads the environment: `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`,
+    /// `HF_HOME`, `HF_HUB_CACHE`, `HF_HUB_OFFLINE`, `XDG_CACHE_HOME`; the token else from the file
+    /// that `hf auth login` writes.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the settings of the Hub are its environment"
+    )]
     pub fn from_env() -> Self {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
     /// The same with the environment given as a function from names to values.
     pub fn from_lookup(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let set = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let set = |name: &str| {
+            variable(name)
+                .map(|value| value.trim().to_owned())
+                .filter(|value| !value.is_empty())
+        };
         let home = set("HF_HOME").map(PathBuf::from).or_else(|| {
             let caches = set("XDG_CACHE_HOME").map(PathBuf::from);
-            let caches = caches.or_else(|| Some(Path::new(&set("HOME").or_else(|| set("USERPROFILE"))?).join(".cache")));
+            let caches = caches.or_else(|| {
+                Some(Path::new(&set("HOME").or_else(|| set("USERPROFILE"))?).join(".cache"))
+            });
             Some(caches?.join("huggingface"))
         });
-        let token_file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| Some(home.as_ref()?.join("token")));
+        let token_file = set("HF_TOKEN_PATH")
+            .map(PathBuf::from)
+            .or_else(|| Some(home.as_ref()?.join("token")));
         let token_in_file = || {
             let text = std::fs::read_to_string(token_file?).ok()?;
             Some(text.trim().to_owned()).filter(|token| !token.is_empty())
         };
         let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned());
-        let offline = set("HF_HUB_OFFLINE")
-            .is_some_and(|value| ["1", "ON", "YES", "TRUE"].iter().any(|yes| value.eq_ignore_ascii_case(yes)));
+        let offline = set("HF_HUB_OFFLINE").is_some_and(|value| {
+            ["1", "ON", "YES", "TRUE"]
+                .iter()
+                .any(|yes| value.eq_ignore_ascii_case(yes))
+        });
         Self {
             endpoint: endpoint.trim_end_matches('/').to_owned(),
             token: set("HF_TOKEN").or_else(token_in_file),
-            cache: set("HF_HUB_CACHE").map(PathBuf::from).or_else(|| Some(home?.join("hub"))),
+            cache: set("HF_HUB_CACHE")
+                .map(PathBuf::from)
+                .or_else(|| Some(home?.join("hub"))),
             offline,
         }
     }
@@ -109,7 +128,8 @@ impl RepoKind {
 pub struct Snapshot {
     /// The commit's hash.
     pub commit: String,
-    /// Names within the repository, and where the files are; in the order in which they were chosen.
+    /// Names within the repository, and where the files are; in the order in which they were
+    /// chosen.
     pub files: Vec<(String, PathBuf)>,
     /// What the user should know, such as that the Hub was not reached and the cache served.
     pub notice: Option<Notice>,
@@ -118,17 +138,21 @@ pub struct Snapshot {
 /// Whether the text can be the id of a repository: `name` or `owner/name`.
 pub fn is_repo_id(text: &str) -> bool {
     let is_part = |part: &str| {
-        let is_plain = part.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'));
+        let is_plain = part
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'));
         !part.is_empty() && is_plain && !part.starts_with(['.', '-']) && !part.contains("..")
     };
     text.split('/').count() <= 2 && text.split('/').all(is_part)
 }
 
-/// Fetches those files of the newest commit that `choose` picks from the names of all; files that the cache has are not fetched
-/// again. Where the Hub cannot be reached, the commit that the cache knows serves, and the snapshot says so.
+/// Fetches those files of the newest commit that `choose` picks from the names of all; files that
+/// the cache has are not fetched again. Where the Hub cannot be reached, the commit that the cache
+/// knows serves, and the snapshot says so.
 ///
 /// # Errors
-/// If the Hub refuses, answers nonsense or takes longer than [`HUB_TIMEOUT`], or the cache has nothing when it is alone.
+/// If the Hub refuses, answers nonsense or takes longer than [`HUB_TIMEOUT`], or the cache has
+/// nothing when it is alone.
 pub fn fetch(
     settings: &HubSettings,
     kind: RepoKind,
@@ -138,7 +162,8 @@ pub fn fetch(
     let (sender, receiver) = mpsc::channel();
     let (settings, id) = (settings.clone(), id.to_owned());
     let asked = format!("{} {id}", kind.name());
-    // The client has no time limit of its own, and panics on some answers; a thread of its own bounds both.
+    // The client has no time limit of its own, and panics on some answers; a thread of its own
+    // bounds both.
     std::thread::spawn(move || {
         let hub = Hub { settings, kind, id };
         // The receiver is gone only if it has stopped waiting.
@@ -146,10 +171,16 @@ pub fn fetch(
     });
     receiver.recv_timeout(HUB_TIMEOUT).unwrap_or_else(|error| {
         let what = match error {
-            mpsc::RecvTimeoutError::Timeout => format!("the hub did not send the {asked} in {} s", HUB_TIMEOUT.as_secs()),
-            mpsc::RecvTimeoutError::Disconnected => format!("the hub's answer for the {asked} made its client fail"),
+            mpsc::RecvTimeoutError::Timeout => format!(
+                "the hub did not send the {asked} in {} s",
+                HUB_TIMEOUT.as_secs()
+            ),
+            mpsc::RecvTimeoutError::Disconnected => {
+                format!("the hub's answer for the {asked} made its client fail")
+            }
         };
-        Err(Error::environment(what).hint("give a local copy instead (--dataset-path, --tokenizer)"))
+        Err(Error::environment(what)
+            .hint("give a local copy instead (--dataset-path, --tokenizer)"))
     })
 }
 
@@ -179,9 +210,20 @@ impl Hub {
             Err(Failure::Final(error)) => Err(error),
             Err(Failure::Unreachable(words)) => match self.cached(choose)? {
                 Some(mut snapshot) => {
-                    let commit = snapshot.commit.get(..12).unwrap_or(&snapshot.commit).to_owned();
+                    let commit = snapshot
+                        .commit
+                        .get(..12)
+                        .unwrap_or(&snapshot.commit)
+                        .to_owned();
                     let (hub, repository) = (self.settings.endpoint.clone(), self.id.clone());
-                    snapshot.notice = Some(DatasetNotice::CachedCopy { hub, repository, commit }.into());
+                    snapshot.notice = Some(
+                        DatasetNotice::CachedCopy {
+                            hub,
+                            repository,
+                            commit,
+                        }
+                        .into(),
+                    );
                     Ok(snapshot)
                 }
                 None => Err(self.unreachable(&words)),
@@ -189,24 +231,43 @@ impl Hub {
         }
     }
 
-    fn online(&self, choose: &dyn Fn(&[String]) -> Vec<String>) -> std::result::Result<Snapshot, Failure> {
+    fn online(
+        &self,
+        choose: &dyn Fn(&[String]) -> Vec<String>,
+    ) -> std::result::Result<Snapshot, Failure> {
         let cache = self.cache().map_err(Failure::Final)?;
         let api = self.api(&cache).map_err(|error| self.failure(&error))?;
-        let info = api.repo(self.kind.repo(&self.id, REVISION)).info().map_err(|error| self.failure(&error))?;
-        let names: Vec<String> = info.siblings.into_iter().map(|file| file.rfilename).collect();
+        let info = api
+            .repo(self.kind.repo(&self.id, REVISION))
+            .info()
+            .map_err(|error| self.failure(&error))?;
+        let names: Vec<String> = info
+            .siblings
+            .into_iter()
+            .map(|file| file.rfilename)
+            .collect();
         let chosen = choose(&names);
         for name in chosen.iter().map(String::as_str).chain([info.sha.as_str()]) {
             self.check_name(name).map_err(Failure::Final)?;
         }
         if chosen.len() > MAX_HUB_FILES {
-            return Err(Failure::Final(self.nonsense(&format!("more than {MAX_HUB_FILES} files: {}", chosen.len()))));
+            return Err(Failure::Final(self.nonsense(&format!(
+                "more than {MAX_HUB_FILES} files: {}",
+                chosen.len()
+            ))));
         }
         let repo = api.repo(self.kind.repo(&self.id, &info.sha));
-        let folder = cache.repo(self.kind.repo(&self.id, REVISION)).pointer_path(&info.sha);
+        let folder = cache
+            .repo(self.kind.repo(&self.id, REVISION))
+            .pointer_path(&info.sha);
         let mut files = Vec::new();
         for name in chosen {
             let cached = folder.join(&name);
-            let path = if cached.exists() { cached } else { self.download(&api, &repo, &name)? };
+            let path = if cached.exists() {
+                cached
+            } else {
+                self.download(&api, &repo, &name)?
+            };
             files.push((name, path));
         }
         // Python's client and an offline run look a branch up by this.
@@ -214,18 +275,33 @@ impl Hub {
             .repo(self.kind.repo(&self.id, REVISION))
             .create_ref(&info.sha)
             .map_err(|error| self.failure(&ApiError::IoError(error)))?;
-        Ok(Snapshot { commit: info.sha, files, notice: None })
+        Ok(Snapshot {
+            commit: info.sha,
+            files,
+            notice: None,
+        })
     }
 
-    fn download(&self, api: &Api, repo: &ApiRepo, name: &str) -> std::result::Result<PathBuf, Failure> {
-        let metadata = api.metadata(&repo.url(name)).map_err(|error| self.failure(&error))?;
+    fn download(
+        &self,
+        api: &Api,
+        repo: &ApiRepo,
+        name: &str,
+    ) -> std::result::Result<PathBuf, Failure> {
+        let metadata = api
+            .metadata(&repo.url(name))
+            .map_err(|error| self.failure(&error))?;
         if metadata.size() > MAX_HUB_FILE_BYTES {
-            let words = format!("{name} is larger than {MAX_HUB_FILE_BYTES} bytes: {}", metadata.size());
+            let words = format!(
+                "{name} is larger than {MAX_HUB_FILE_BYTES} bytes: {}",
+                metadata.size()
+            );
             return Err(Failure::Final(self.nonsense(&words)));
         }
         // Both become names of files in the cache.
         self.check_name(metadata.etag()).map_err(Failure::Final)?;
-        self.check_name(metadata.commit_hash()).map_err(Failure::Final)?;
+        self.check_name(metadata.commit_hash())
+            .map_err(Failure::Final)?;
         repo.download(name).map_err(|error| self.failure(&error))
     }
 
@@ -233,20 +309,42 @@ impl Hub {
     fn cached(&self, choose: &dyn Fn(&[String]) -> Vec<String>) -> Result<Option<Snapshot>> {
         let cache = self.cache()?;
         let repo = self.kind.repo(&self.id, REVISION);
-        let reference = cache.path().join(repo.folder_name()).join("refs").join(REVISION);
-        let Ok(commit) = std::fs::read_to_string(reference) else { return Ok(None) };
+        let reference = cache
+            .path()
+            .join(repo.folder_name())
+            .join("refs")
+            .join(REVISION);
+        let Ok(commit) = std::fs::read_to_string(reference) else {
+            return Ok(None);
+        };
         let commit = commit.trim().to_owned();
         let folder = cache.repo(repo).pointer_path(&commit);
-        let listed = if folder.is_dir() { list(&folder)? } else { Vec::new() };
-        let files: Vec<_> = choose(&listed).into_iter().map(|name| (name.clone(), folder.join(name))).collect();
-        Ok(if files.is_empty() { None } else { Some(Snapshot { commit, files, notice: None }) })
+        let listed = if folder.is_dir() {
+            list(&folder)?
+        } else {
+            Vec::new()
+        };
+        let files: Vec<_> = choose(&listed)
+            .into_iter()
+            .map(|name| (name.clone(), folder.join(name)))
+            .collect();
+        Ok(if files.is_empty() {
+            None
+        } else {
+            Some(Snapshot {
+                commit,
+                files,
+                notice: None,
+            })
+        })
     }
 
     fn cache(&self) -> Result<Cache> {
         let folder = self.settings.cache.clone();
-        folder
-            .map(Cache::new)
-            .ok_or_else(|| Error::environment("there is no folder for the hub's cache").hint("set HF_HOME, or give a local copy"))
+        folder.map(Cache::new).ok_or_else(|| {
+            Error::environment("there is no folder for the hub's cache")
+                .hint("set HF_HOME, or give a local copy")
+        })
     }
 
     fn api(&self, cache: &Cache) -> std::result::Result<Api, ApiError> {
@@ -259,7 +357,9 @@ impl Hub {
 
     /// Names come from a server and become paths below the cache: they must stay there.
     fn check_name(&self, name: &str) -> Result<()> {
-        let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        let is_below = Path::new(name)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
         if is_below && !name.is_empty() && !name.contains('\\') {
             Ok(())
         } else {
@@ -273,11 +373,19 @@ impl Hub {
             self.kind.name(),
             self.id
         ))
-        .hint(format!("check HF_ENDPOINT, which is {}", self.settings.endpoint))
+        .hint(format!(
+            "check HF_ENDPOINT, which is {}",
+            self.settings.endpoint
+        ))
     }
 
     fn unreachable(&self, words: &str) -> Error {
-        let what = format!("cannot reach {} for the {} {}: {words}", self.settings.endpoint, self.kind.name(), self.id);
+        let what = format!(
+            "cannot reach {} for the {} {}: {words}",
+            self.settings.endpoint,
+            self.kind.name(),
+            self.id
+        );
         let flag = match self.kind {
             RepoKind::Dataset => "--dataset-path a local file",
             RepoKind::Model => "--tokenizer a local folder",
@@ -317,27 +425,71 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(variables: &[(&str, &str)], endpoint: &str, token: Option<&str>, cache: Option<&str>, offline: bool) {
+    fn check(
+        variables: &[(&str, &str)],
+        endpoint: &str,
+        token: Option<&str>,
+        cache: Option<&str>,
+        offline: bool,
+    ) {
         let settings = HubSettings::from_lookup(|name| {
-            variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
+            variables
+                .iter()
+                .find(|(variable, _)| *variable == name)
+                .map(|(_, value)| (*value).to_owned())
         });
         let (token, cache) = (token.map(str::to_owned), cache.map(PathBuf::from));
-        assert_eq!(settings, HubSettings { endpoint: endpoint.to_owned(), token, cache, offline });
+        assert_eq!(
+            settings,
+            HubSettings {
+                endpoint: endpoint.to_owned(),
+                token,
+                cache,
+                offline
+            }
+        );
     }
 
     #[test]
     fn the_environment_is_read_as_pythons_client_reads_it() {
         check(&[], DEFAULT_ENDPOINT, None, None, false);
-        check(&[("HOME", "/none"), ("HF_HUB_OFFLINE", "0")], DEFAULT_ENDPOINT, None, Some("/none/.cache/huggingface/hub"), false);
-        check(&[("HOME", "/none"), ("XDG_CACHE_HOME", "/x")], DEFAULT_ENDPOINT, None, Some("/x/huggingface/hub"), false);
         check(
-            &[("HF_ENDPOINT", "http://mirror/"), ("HF_TOKEN", " t\n"), ("HF_HOME", "/h"), ("HF_HUB_OFFLINE", "true")],
+            &[("HOME", "/none"), ("HF_HUB_OFFLINE", "0")],
+            DEFAULT_ENDPOINT,
+            None,
+            Some("/none/.cache/huggingface/hub"),
+            false,
+        );
+        check(
+            &[("HOME", "/none"), ("XDG_CACHE_HOME", "/x")],
+            DEFAULT_ENDPOINT,
+            None,
+            Some("/x/huggingface/hub"),
+            false,
+        );
+        check(
+            &[
+                ("HF_ENDPOINT", "http://mirror/"),
+                ("HF_TOKEN", " t\n"),
+                ("HF_HOME", "/h"),
+                ("HF_HUB_OFFLINE", "true"),
+            ],
             "http://mirror",
             Some("t"),
             Some("/h/hub"),
             true,
         );
-        check(&[("HF_HOME", "/h"), ("HF_HUB_CACHE", "/c"), ("HF_ENDPOINT", "")], DEFAULT_ENDPOINT, None, Some("/c"), false);
+        check(
+            &[
+                ("HF_HOME", "/h"),
+                ("HF_HUB_CACHE", "/c"),
+                ("HF_ENDPOINT", ""),
+            ],
+            DEFAULT_ENDPOINT,
+            None,
+            Some("/c"),
+            false,
+        );
     }
 
     #[test]
@@ -346,10 +498,28 @@ mod tests {
         std::fs::write(home.path().join("token"), "from-file\n").unwrap();
         let folder = home.path().to_str().unwrap();
         let hub = home.path().join("hub");
-        check(&[("HF_HOME", folder)], DEFAULT_ENDPOINT, Some("from-file"), hub.to_str(), false);
-        check(&[("HF_HOME", folder), ("HF_TOKEN", "own")], DEFAULT_ENDPOINT, Some("own"), hub.to_str(), false);
-        let shown = format!("{:?}", HubSettings::from_lookup(|name| (name == "HF_HOME").then(|| folder.to_owned())));
-        assert!(shown.contains("redacted") && !shown.contains("from-file"), "{shown}");
+        check(
+            &[("HF_HOME", folder)],
+            DEFAULT_ENDPOINT,
+            Some("from-file"),
+            hub.to_str(),
+            false,
+        );
+        check(
+            &[("HF_HOME", folder), ("HF_TOKEN", "own")],
+            DEFAULT_ENDPOINT,
+            Some("own"),
+            hub.to_str(),
+            false,
+        );
+        let shown = format!(
+            "{:?}",
+            HubSettings::from_lookup(|name| (name == "HF_HOME").then(|| folder.to_owned()))
+        );
+        assert!(
+            shown.contains("redacted") && !shown.contains("from-file"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -357,7 +527,9 @@ mod tests {
         for id in ["gpt2", "NousResearch/json-mode-eval", "a/b.c_d-1"] {
             assert!(is_repo_id(id), "{id}");
         }
-        for path in ["", "/", "a/b/c", "./a", "../a", "a/..", "a b", "~/a", "a//b", "/a", "a/", "C:\\a"] {
+        for path in [
+            "", "/", "a/b/c", "./a", "../a", "a/..", "a b", "~/a", "a//b", "/a", "a/", "C:\\a",
+        ] {
             assert!(!is_repo_id(path), "{path}");
         }
     }

@@ -1,5 +1,5 @@
-//! How answers ended for those who asked, which is not how their sequences ended: a fault, a refusal or a client that goes away
-//! comes between. Knows neither HTTP nor the batch.
+//! How answers ended for those who asked, which is not how their sequences ended: a fault, a
+//! refusal or a client that goes away comes between. Knows neither HTTP nor the batch.
 
 use std::sync::Arc;
 
@@ -27,7 +27,10 @@ pub(super) struct Account {
 impl Account {
     /// Until something else is known, its client will have gone.
     pub(super) fn open(tally: Arc<Tally>) -> Self {
-        Self { tally, end: AnswerEnd::Gone }
+        Self {
+            tally,
+            end: AnswerEnd::Gone,
+        }
     }
 
     pub(super) fn close(&mut self, end: AnswerEnd) {

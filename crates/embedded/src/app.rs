@@ -1,4 +1,5 @@
-//! What all requests share, and how a request becomes a sequence in the batch. Knows neither routes nor sockets.
+//! What all requests share, and how a request becomes a sequence in the batch. Knows neither routes
+//! nor sockets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -108,7 +109,11 @@ impl App {
     /// A place among the requests that are being answered.
     pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let permit = Arc::clone(&self.live).try_acquire_owned();
-        permit.map_err(|_| Failure::busy(format!("{MAX_LIVE_REQUESTS} requests are being answered already")))
+        permit.map_err(|_| {
+            Failure::busy(format!(
+                "{MAX_LIVE_REQUESTS} requests are being answered already"
+            ))
+        })
     }
 
     /// What constraints are taken.
@@ -125,7 +130,11 @@ impl App {
         let mut stats = ServerStats {
             engine: engine.name().to_owned(),
             engine_version: engine.version().to_owned(),
-            settings: engine.settings().into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            settings: engine
+                .settings()
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
             max_batch: self.batching.max_batch,
             threads: self.batching.threads,
             step_ms: self.options.step_ms,
@@ -143,20 +152,41 @@ impl App {
     /// Reads a request, and draws what is drawn for it.
     ///
     /// # Errors
-    /// A 400 or 404 that says what is wrong with it; a 503 where too many different requests have been counted.
-    pub(super) fn read(&self, endpoint: Endpoint, body: &[u8], request_id: Option<&str>) -> Result<Asked, Failure> {
+    /// A 400 or 404 that says what is wrong with it; a 503 where too many different requests have
+    /// been counted.
+    pub(super) fn read(
+        &self,
+        endpoint: Endpoint,
+        body: &[u8],
+        request_id: Option<&str>,
+    ) -> Result<Asked, Failure> {
         let request = request::parse(endpoint, body, &self.options.model, &self.rules())?;
         self.tally.unread(&request.unread);
         let (prompt_tokens, max_tokens) = self.room(endpoint, &request)?;
-        let fingerprint = request.constraint.as_ref().map(|constraint| constraint.fingerprint()).unwrap_or_default();
-        let seed = self.seeds.draw(&request.prompt, &fingerprint, request.seed, request_id)?;
+        let fingerprint = request
+            .constraint
+            .as_ref()
+            .map(|constraint| constraint.fingerprint())
+            .unwrap_or_default();
+        let seed = self
+            .seeds
+            .draw(&request.prompt, &fingerprint, request.seed, request_id)?;
         let planted = Planted::new(&self.options.faults, seed, Arc::clone(&self.tally));
-        Ok(Asked { endpoint, request, fingerprint, prompt_tokens, max_tokens, seed, planted })
+        Ok(Asked {
+            endpoint,
+            request,
+            fingerprint,
+            prompt_tokens,
+            max_tokens,
+            seed,
+            planted,
+        })
     }
 
     /// Tokens of a prompt, and of the answer that there is room for and that was asked for.
     fn room(&self, endpoint: Endpoint, request: &GenerationRequest) -> Result<(u32, u32), Failure> {
-        let prompt_tokens = u32::try_from(self.vocabulary.count(&request.prompt)).unwrap_or(u32::MAX);
+        let prompt_tokens =
+            u32::try_from(self.vocabulary.count(&request.prompt)).unwrap_or(u32::MAX);
         let room = CONTEXT_TOKENS.saturating_sub(prompt_tokens);
         let max_tokens = request.max_tokens.unwrap_or(match endpoint {
             Endpoint::Completions => DEFAULT_COMPLETION_TOKENS.min(room),
@@ -169,7 +199,10 @@ impl App {
             return Err(Failure::bad_request(message).about("max_tokens"));
         }
         if request.min_tokens > max_tokens {
-            let message = format!("min_tokens must be at most max_tokens, which is {max_tokens}; got {}", request.min_tokens);
+            let message = format!(
+                "min_tokens must be at most max_tokens, which is {max_tokens}; got {}",
+                request.min_tokens
+            );
             return Err(Failure::bad_request(message).about("min_tokens"));
         }
         Ok((prompt_tokens, max_tokens))
@@ -180,11 +213,24 @@ impl App {
     /// # Errors
     /// What the engine says against the constraint; a 503 where too many masks hang.
     pub(super) async fn begin(&self, asked: Asked, pacer: Pacer) -> Result<Begun, Failure> {
-        let Asked { endpoint, request, fingerprint, prompt_tokens, max_tokens, seed, mut planted } = asked;
-        let constraint = request.constraint.as_ref().filter(|_| !planted.has(FaultKind::IgnoreConstraint));
+        let Asked {
+            endpoint,
+            request,
+            fingerprint,
+            prompt_tokens,
+            max_tokens,
+            seed,
+            mut planted,
+        } = asked;
+        let constraint = request
+            .constraint
+            .as_ref()
+            .filter(|_| !planted.has(FaultKind::IgnoreConstraint));
         let matcher = match constraint {
             Some(_) if self.batcher.stuck() >= MAX_STUCK_STEPS => {
-                return Err(Failure::busy(format!("{MAX_STUCK_STEPS} masks ran out of time and still run")));
+                return Err(Failure::busy(format!(
+                    "{MAX_STUCK_STEPS} masks ran out of time and still run"
+                )));
             }
             Some(constraint) => Some(self.compiler.matcher(constraint, &fingerprint).await?),
             None => None,
@@ -193,25 +239,47 @@ impl App {
         self.tally.prompted(prompt_tokens);
         let tokens = if planted.strikes(FaultKind::Empty) {
             Tokens::already(Progress {
-                piece: Piece { text: String::new(), finish: Some(FinishReason::Stop), stop: None },
+                piece: Piece {
+                    text: String::new(),
+                    finish: Some(FinishReason::Stop),
+                    stop: None,
+                },
                 tokens: 1,
             })
         } else {
             if request.constraint.is_some() {
                 planted.strikes(FaultKind::IgnoreConstraint);
             }
-            let mut writer = self.language.writer(&request.prompt, request.sampling, seed, max_tokens);
-            if let Some(text) = self.options.repeats_between.and_then(|marks| between(&request.prompt, marks)) {
+            let mut writer =
+                self.language
+                    .writer(&request.prompt, request.sampling, seed, max_tokens);
+            if let Some(text) = self
+                .options
+                .repeats_between
+                .and_then(|marks| between(&request.prompt, marks))
+            {
                 writer.repeat(text);
             }
             let vocabulary = Arc::clone(&self.vocabulary);
             let stopping = Stopping::new(&request.stop, request.is_stop_kept);
-            let limits = Limits { max_tokens, min_tokens: request.min_tokens, ignore_eos: request.ignore_eos, stopping };
+            let limits = Limits {
+                max_tokens,
+                min_tokens: request.min_tokens,
+                ignore_eos: request.ignore_eos,
+                stopping,
+            };
             let generation = Generation::new(vocabulary, writer, matcher, limits);
-            let delivery = if request.stream { Delivery::Pieces } else { Delivery::Whole };
+            let delivery = if request.stream {
+                Delivery::Pieces
+            } else {
+                Delivery::Whole
+            };
             self.batcher.begin(generation, pacer, delivery)
         };
-        Ok(Begun { tokens, events: Events::new(head, request.usage, planted) })
+        Ok(Begun {
+            tokens,
+            events: Events::new(head, request.usage, planted),
+        })
     }
 
     fn head(&self, endpoint: Endpoint, prompt_tokens: u32) -> Head {
@@ -219,9 +287,19 @@ impl App {
             Endpoint::Completions => "cmpl",
             Endpoint::Chat => "chatcmpl",
         };
-        let id = format!("{prefix}-{:016x}", self.serial.fetch_add(1, Ordering::Relaxed));
+        let id = format!(
+            "{prefix}-{:016x}",
+            self.serial.fetch_add(1, Ordering::Relaxed)
+        );
         let fingerprint = format!("{} synthetic, {}", super::VERSION, self.engine().version());
-        Head { endpoint, id, created: unix_seconds(), model: self.options.model.clone(), fingerprint, prompt_tokens }
+        Head {
+            endpoint,
+            id,
+            created: unix_seconds(),
+            model: self.options.model.clone(),
+            fingerprint,
+            prompt_tokens,
+        }
     }
 }
 

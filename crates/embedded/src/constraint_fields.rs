@@ -1,5 +1,5 @@
-//! The constraint of a request, in whichever of the three ways it is written: `structured_outputs`, `response_format`, `guided_*`.
-//! Knows no engine but by name.
+//! The constraint of a request, in whichever of the three ways it is written: `structured_outputs`,
+//! `response_format`, `guided_*`. Knows no engine but by name.
 
 use std::sync::Arc;
 
@@ -9,13 +9,25 @@ use super::failure::Failure;
 use super::request::{present, wrong};
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 
-/// Members of `structured_outputs` that would change what a constraint means; taken only where they say nothing.
-const STRUCTURED_OPTIONS: &[&str] =
-    &["disable_any_whitespace", "disable_additional_properties", "disable_fallback", "whitespace_pattern"];
+/// Members of `structured_outputs` that would change what a constraint means; taken only where they
+/// say nothing.
+const STRUCTURED_OPTIONS: &[&str] = &[
+    "disable_any_whitespace",
+    "disable_additional_properties",
+    "disable_fallback",
+    "whitespace_pattern",
+];
 
-/// Members of a request that vLLM up to 0.11 reads a constraint from, and the two that go with them.
-pub(super) const GUIDED: [&str; 6] =
-    ["guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding_backend", "guided_whitespace_pattern"];
+/// Members of a request that vLLM up to 0.11 reads a constraint from, and the two that go with
+/// them.
+pub(super) const GUIDED: [&str; 6] = [
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "guided_decoding_backend",
+    "guided_whitespace_pattern",
+];
 
 /// What becomes of the fields named `guided_*`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,15 +49,20 @@ pub(super) struct Rules<'a> {
     pub(super) guided_fields: GuidedFields,
 }
 
-/// Reads the one constraint of a request, if it has any. A request may name the server's engine or `auto`, as in vLLM since its V1
-/// engine: an engine belongs to a server, not to a request.
+/// Reads the one constraint of a request, if it has any. A request may name the server's engine or
+/// `auto`, as in vLLM since its V1 engine: an engine belongs to a server, not to a request.
 ///
 /// # Errors
 /// A 400 for two constraints, for one that is malformed, and for another engine.
-pub(super) fn read(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Option<Constraint>, Failure> {
+pub(super) fn read(
+    fields: &Map<String, Value>,
+    rules: &Rules<'_>,
+) -> Result<Option<Constraint>, Failure> {
     let mut found = Vec::new();
     if let Some(value) = present(fields, "structured_outputs") {
-        let members = value.as_object().ok_or_else(|| wrong("structured_outputs", "an object"))?;
+        let members = value
+            .as_object()
+            .ok_or_else(|| wrong("structured_outputs", "an object"))?;
         found.push(structured_outputs(members, rules)?);
     }
     if rules.guided_fields == GuidedFields::Honour {
@@ -59,7 +76,11 @@ pub(super) fn read(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Opt
         found.push(constraint);
     }
     let first = found.pop();
-    if found.is_empty() { Ok(first) } else { Err(too_many()) }
+    if found.is_empty() {
+        Ok(first)
+    } else {
+        Err(too_many())
+    }
 }
 
 fn guided(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Vec<Constraint>, Failure> {
@@ -71,9 +92,12 @@ fn guided(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Vec<Constrai
         return Err(Failure::bad_request(message).about("guided_whitespace_pattern"));
     }
     let mut found = Vec::new();
-    for (name, member) in
-        [("guided_json", "json"), ("guided_regex", "regex"), ("guided_choice", "choice"), ("guided_grammar", "grammar")]
-    {
+    for (name, member) in [
+        ("guided_json", "json"),
+        ("guided_regex", "regex"),
+        ("guided_choice", "choice"),
+        ("guided_grammar", "grammar"),
+    ] {
         if let Some(value) = present(fields, name) {
             found.push(constraint(member, value)?);
         }
@@ -81,10 +105,17 @@ fn guided(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Vec<Constrai
     Ok(found)
 }
 
-/// An engine's name may be followed by options, as in vLLM 0.8: `xgrammar:no-fallback,disable-any-whitespace`.
+/// An engine's name may be followed by options, as in vLLM 0.8:
+/// `xgrammar:no-fallback,disable-any-whitespace`.
 fn check_engine(value: &Value, param: &'static str, rules: &Rules<'_>) -> Result<(), Failure> {
-    let Rules { engine, any_whitespace, .. } = *rules;
-    let text = value.as_str().ok_or_else(|| wrong(param, "the name of an engine"))?;
+    let Rules {
+        engine,
+        any_whitespace,
+        ..
+    } = *rules;
+    let text = value
+        .as_str()
+        .ok_or_else(|| wrong(param, "the name of an engine"))?;
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
     if name != engine && name != "auto" {
         let message = format!(
@@ -95,14 +126,19 @@ fn check_engine(value: &Value, param: &'static str, rules: &Rules<'_>) -> Result
     }
     for option in options.split(',').filter(|option| !option.is_empty()) {
         if option != "no-fallback" && (option != "disable-any-whitespace" || any_whitespace) {
-            let message = format!("this server was not started with the option {option} that {param} asks for");
+            let message = format!(
+                "this server was not started with the option {option} that {param} asks for"
+            );
             return Err(Failure::bad_request(message).about(param));
         }
     }
     Ok(())
 }
 
-fn structured_outputs(members: &Map<String, Value>, rules: &Rules<'_>) -> Result<Constraint, Failure> {
+fn structured_outputs(
+    members: &Map<String, Value>,
+    rules: &Rules<'_>,
+) -> Result<Constraint, Failure> {
     let mut found = None;
     for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
         if name == "backend" || name == "_backend" {
@@ -110,7 +146,8 @@ fn structured_outputs(members: &Map<String, Value>, rules: &Rules<'_>) -> Result
         } else if STRUCTURED_OPTIONS.contains(&name.as_str()) {
             let so_anyway = name == "disable_any_whitespace" && !rules.any_whitespace;
             if value != &Value::Bool(false) && !(so_anyway && value == &Value::Bool(true)) {
-                let message = format!("the embedded server does not implement structured_outputs.{name}");
+                let message =
+                    format!("the embedded server does not implement structured_outputs.{name}");
                 return Err(Failure::bad_request(message).about("structured_outputs"));
             }
         } else if found.replace(constraint(name, value)?).is_some() {
@@ -119,17 +156,26 @@ fn structured_outputs(members: &Map<String, Value>, rules: &Rules<'_>) -> Result
     }
     found.ok_or_else(|| {
         let kinds = "json, regex, choice, grammar, json_object, structural_tag";
-        wrong("structured_outputs", &format!("an object with one of {kinds}; none is given"))
+        wrong(
+            "structured_outputs",
+            &format!("an object with one of {kinds}; none is given"),
+        )
     })
 }
 
 /// One constraint by its member's name in `structured_outputs`.
 fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
     let bad = |message: String| Failure::bad_request(message).about("structured_outputs");
-    let text = || value.as_str().ok_or_else(|| bad(format!("{name} must be a string")));
+    let text = || {
+        value
+            .as_str()
+            .ok_or_else(|| bad(format!("{name} must be a string")))
+    };
     // vLLM takes JSON both as it is and as a string of it.
     let parsed = || match value {
-        Value::String(text) => serde_json::from_str(text).map_err(|error| bad(format!("{name} is not JSON: {error}"))),
+        Value::String(text) => {
+            serde_json::from_str(text).map_err(|error| bad(format!("{name} is not JSON: {error}")))
+        }
         other => Ok(other.clone()),
     };
     Ok(match name {
@@ -140,7 +186,9 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
         "regex" => Constraint::Regex(text()?.into()),
         "choice" => {
             let text = |choice: &Value| choice.as_str().map(str::to_owned);
-            let strings = value.as_array().and_then(|choices| choices.iter().map(text).collect::<Option<Vec<_>>>());
+            let strings = value
+                .as_array()
+                .and_then(|choices| choices.iter().map(text).collect::<Option<Vec<_>>>());
             let strings = strings.ok_or_else(|| bad("choice must be a list of strings".into()))?;
             if strings.is_empty() {
                 return Err(bad("choice must name at least one string".into()));
@@ -152,10 +200,17 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
             if text.trim().is_empty() {
                 return Err(bad("grammar must not be empty".into()));
             }
-            Constraint::Grammar { dialect: GrammarDialect::of_text(text), text: text.into() }
+            Constraint::Grammar {
+                dialect: GrammarDialect::of_text(text),
+                text: text.into(),
+            }
         }
         "structural_tag" => Constraint::StructuralTag(Arc::new(parsed()?)),
-        unknown => return Err(bad(format!("unknown member of structured_outputs: {unknown}"))),
+        unknown => {
+            return Err(bad(format!(
+                "unknown member of structured_outputs: {unknown}"
+            )));
+        }
     })
 }
 
@@ -165,12 +220,19 @@ fn response_format(value: &Value) -> Result<Option<Constraint>, Failure> {
         "text" => Ok(None),
         "json_object" => Ok(Some(Constraint::JsonObject(AlwaysTrue))),
         "json_schema" => {
-            let schema = value.get("json_schema").and_then(|format| format.get("schema")).filter(|schema| !schema.is_null());
-            let schema = schema.ok_or_else(|| wrong("response_format", "an object with json_schema.schema"))?;
+            let schema = value
+                .get("json_schema")
+                .and_then(|format| format.get("schema"))
+                .filter(|schema| !schema.is_null());
+            let schema = schema
+                .ok_or_else(|| wrong("response_format", "an object with json_schema.schema"))?;
             Ok(Some(Constraint::JsonSchema(Arc::new(schema.clone()))))
         }
         "structural_tag" => Ok(Some(Constraint::StructuralTag(Arc::new(value.clone())))),
-        _ => Err(wrong("response_format", "of type text, json_object, json_schema or structural_tag")),
+        _ => Err(wrong(
+            "response_format",
+            "of type text, json_object, json_schema or structural_tag",
+        )),
     }
 }
 
@@ -186,7 +248,11 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules<'static> = Rules { engine: "guidance", any_whitespace: true, guided_fields: GuidedFields::Honour };
+    const RULES: Rules<'static> = Rules {
+        engine: "guidance",
+        any_whitespace: true,
+        guided_fields: GuidedFields::Honour,
+    };
 
     fn read_all(fields: &Value) -> Result<Option<Constraint>, Failure> {
         read(fields.as_object().unwrap(), &RULES)
@@ -198,32 +264,75 @@ mod tests {
         let object = || Some(Constraint::JsonObject(AlwaysTrue));
         let regex = || Some(Constraint::Regex("a".into()));
         let choice = || Some(Constraint::Choice(["a".to_owned(), "b".to_owned()].into()));
-        let lark = || Some(Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() });
-        let ebnf = || Some(Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() });
+        let lark = || {
+            Some(Constraint::Grammar {
+                dialect: GrammarDialect::Lark,
+                text: "start: \"a\"".into(),
+            })
+        };
+        let ebnf = || {
+            Some(Constraint::Grammar {
+                dialect: GrammarDialect::Ebnf,
+                text: "root ::= \"a\"".into(),
+            })
+        };
         for (fields, expected) in [
             (json!({}), None),
-            (json!({"structured_outputs": null, "response_format": {"type": "text"}}), None),
-            (json!({"structured_outputs": {"json": {"type": "object"}, "regex": null, "disable_fallback": false}}), schema()),
-            (json!({"structured_outputs": {"json": "{\"type\": \"object\"}"}}), schema()),
-            (json!({"guided_json": {"type": "object"}, "guided_decoding_backend": "guidance"}), schema()),
+            (
+                json!({"structured_outputs": null, "response_format": {"type": "text"}}),
+                None,
+            ),
+            (
+                json!({"structured_outputs": {"json": {"type": "object"}, "regex": null, "disable_fallback": false}}),
+                schema(),
+            ),
+            (
+                json!({"structured_outputs": {"json": "{\"type\": \"object\"}"}}),
+                schema(),
+            ),
+            (
+                json!({"guided_json": {"type": "object"}, "guided_decoding_backend": "guidance"}),
+                schema(),
+            ),
             (
                 json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}}),
                 schema(),
             ),
-            (json!({"structured_outputs": {"json_object": true}}), object()),
-            (json!({"response_format": {"type": "json_object"}}), object()),
+            (
+                json!({"structured_outputs": {"json_object": true}}),
+                object(),
+            ),
+            (
+                json!({"response_format": {"type": "json_object"}}),
+                object(),
+            ),
             (json!({"structured_outputs": {"regex": "a"}}), regex()),
-            (json!({"guided_regex": "a", "guided_decoding_backend": "auto"}), regex()),
-            (json!({"guided_regex": "a", "guided_decoding_backend": "guidance:no-fallback"}), regex()),
-            (json!({"structured_outputs": {"regex": "a", "_backend": "guidance"}}), regex()),
+            (
+                json!({"guided_regex": "a", "guided_decoding_backend": "auto"}),
+                regex(),
+            ),
+            (
+                json!({"guided_regex": "a", "guided_decoding_backend": "guidance:no-fallback"}),
+                regex(),
+            ),
+            (
+                json!({"structured_outputs": {"regex": "a", "_backend": "guidance"}}),
+                regex(),
+            ),
             (
                 json!({"structured_outputs": {"json": {}}, "response_format": {"type": "json_schema", "json_schema":
                     {"schema": {"type": "object"}}}}),
                 schema(),
             ),
-            (json!({"structured_outputs": {"choice": ["a", "b"]}}), choice()),
+            (
+                json!({"structured_outputs": {"choice": ["a", "b"]}}),
+                choice(),
+            ),
             (json!({"guided_choice": ["a", "b"]}), choice()),
-            (json!({"structured_outputs": {"grammar": "start: \"a\""}}), lark()),
+            (
+                json!({"structured_outputs": {"grammar": "start: \"a\""}}),
+                lark(),
+            ),
             (json!({"guided_grammar": "root ::= \"a\""}), ebnf()),
         ] {
             assert_eq!(read_all(&fields).unwrap(), expected, "{fields}");
@@ -235,38 +344,96 @@ mod tests {
         for (fields, words) in [
             (json!({"structured_outputs": {}}), "none is given"),
             (json!({"structured_outputs": []}), "an object"),
-            (json!({"structured_outputs": {"json": {}, "regex": "a"}}), "one constraint only"),
-            (json!({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}), "one constraint only"),
+            (
+                json!({"structured_outputs": {"json": {}, "regex": "a"}}),
+                "one constraint only",
+            ),
+            (
+                json!({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}),
+                "one constraint only",
+            ),
             (json!({"structured_outputs": {"rexeg": "a"}}), "rexeg"),
             (json!({"structured_outputs": {"json": "{"}}), "not JSON"),
-            (json!({"structured_outputs": {"json_object": false}}), "must be true"),
-            (json!({"structured_outputs": {"choice": [1]}}), "list of strings"),
+            (
+                json!({"structured_outputs": {"json_object": false}}),
+                "must be true",
+            ),
+            (
+                json!({"structured_outputs": {"choice": [1]}}),
+                "list of strings",
+            ),
             (json!({"structured_outputs": {"grammar": " \n"}}), "empty"),
-            (json!({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}), "whitespace_pattern"),
+            (
+                json!({"structured_outputs": {"regex": "a", "whitespace_pattern": " "}}),
+                "whitespace_pattern",
+            ),
             (json!({"response_format": {"type": "yaml"}}), "of type"),
-            (json!({"response_format": {"type": "json_schema"}}), "json_schema.schema"),
+            (
+                json!({"response_format": {"type": "json_schema"}}),
+                "json_schema.schema",
+            ),
             (json!({"structured_outputs": {"regex": "a\u{0}"}}), "NUL"),
-            (json!({"structured_outputs": {"choice": []}}), "at least one"),
-            (json!({"structured_outputs": {"regex": "a", "disable_any_whitespace": true}}), "disable_any_whitespace"),
-            (json!({"structured_outputs": {"regex": "a", "_backend": "outlines"}}), "outlines"),
-            (json!({"guided_json": {}, "guided_decoding_backend": "xgrammar"}), "guidance"),
-            (json!({"guided_json": {}, "guided_decoding_backend": 1}), "name of an engine"),
-            (json!({"guided_json": {}, "guided_decoding_backend": "guidance:disable-any-whitespace"}), "disable-any-whitespace"),
-            (json!({"guided_json": {}, "guided_whitespace_pattern": " "}), "guided_whitespace_pattern"),
+            (
+                json!({"structured_outputs": {"choice": []}}),
+                "at least one",
+            ),
+            (
+                json!({"structured_outputs": {"regex": "a", "disable_any_whitespace": true}}),
+                "disable_any_whitespace",
+            ),
+            (
+                json!({"structured_outputs": {"regex": "a", "_backend": "outlines"}}),
+                "outlines",
+            ),
+            (
+                json!({"guided_json": {}, "guided_decoding_backend": "xgrammar"}),
+                "guidance",
+            ),
+            (
+                json!({"guided_json": {}, "guided_decoding_backend": 1}),
+                "name of an engine",
+            ),
+            (
+                json!({"guided_json": {}, "guided_decoding_backend": "guidance:disable-any-whitespace"}),
+                "disable-any-whitespace",
+            ),
+            (
+                json!({"guided_json": {}, "guided_whitespace_pattern": " "}),
+                "guided_whitespace_pattern",
+            ),
         ] {
             let failure = read_all(&fields).unwrap_err();
             assert_eq!(failure.status.as_u16(), 400);
-            assert!(failure.message.contains(words), "{fields}: {}", failure.message);
+            assert!(
+                failure.message.contains(words),
+                "{fields}: {}",
+                failure.message
+            );
         }
     }
 
     #[test]
     fn a_server_s_rules_decide_what_is_taken() {
-        let compact = Rules { any_whitespace: false, ..RULES };
+        let compact = Rules {
+            any_whitespace: false,
+            ..RULES
+        };
         let fields = json!({"structured_outputs": {"regex": "a", "disable_any_whitespace": true}});
-        assert!(read(fields.as_object().unwrap(), &compact).unwrap().is_some());
-        let newer = Rules { guided_fields: GuidedFields::Ignore, ..RULES };
-        let fields = json!({"guided_json": {}, "guided_regex": "(", "guided_decoding_backend": "xgrammar"});
-        assert_eq!(read(fields.as_object().unwrap(), &newer), Ok(None), "as vLLM 0.12 does it");
+        assert!(
+            read(fields.as_object().unwrap(), &compact)
+                .unwrap()
+                .is_some()
+        );
+        let newer = Rules {
+            guided_fields: GuidedFields::Ignore,
+            ..RULES
+        };
+        let fields =
+            json!({"guided_json": {}, "guided_regex": "(", "guided_decoding_backend": "xgrammar"});
+        assert_eq!(
+            read(fields.as_object().unwrap(), &newer),
+            Ok(None),
+            "as vLLM 0.12 does it"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Turns an answer's updates into bytes on the wire, planted faults included. Knows neither sockets nor clocks.
+//! Turns an answer's updates into bytes on the wire, planted faults included. Knows neither sockets
+//! nor clocks.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use super::wire::{self, DONE, Head};
 /// Texts of a stream before a fault in mid-answer strikes.
 const TEXTS_BEFORE_FAULT: u32 = 4;
 
-/// Stands for the byte that is not UTF-8 until the text has been written: a character of a private use area, of three bytes.
+/// Stands for the byte that is not UTF-8 until the text has been written: a character of a private
+/// use area, of three bytes.
 const BROKEN: char = '\u{f8ff}';
 
 const FENCE_OPENS: &str = "Here is the JSON:\n```json\n";
@@ -43,12 +45,22 @@ impl Events {
         if planted.has(FaultKind::WrongModel) {
             head.model.push_str("-other");
         }
-        Self { head, usage, planted, opened: false, texts: 0 }
+        Self {
+            head,
+            usage,
+            planted,
+            opened: false,
+            texts: 0,
+        }
     }
 
     /// The pause to make before this update is written, if any: a fault in mid-answer.
     pub(super) fn pause_before(&mut self, update: &Update) -> Option<Duration> {
-        if self.is_mid_answer(update) { self.planted.stall() } else { None }
+        if self.is_mid_answer(update) {
+            self.planted.stall()
+        } else {
+            None
+        }
     }
 
     /// Writes an update as events.
@@ -74,14 +86,17 @@ impl Events {
         }
         self.texts += 1;
         if !self.opened {
-            // With the first token, as vLLM does: its headers go out before, its role chunk does not.
+            // With the first token, as vLLM does: its headers go out before, its role chunk does
+            // not.
             self.opened = true;
             self.planted.strikes(FaultKind::WrongModel);
             let with_usage = self.has_usage(self.usage.in_every_chunk);
             out.extend(self.head.opening(with_usage).unwrap_or_default());
         }
         let with_usage = self.has_usage(self.usage.in_every_chunk);
-        let chunk = self.head.chunk(&progress.piece, progress.tokens, with_usage);
+        let chunk = self
+            .head
+            .chunk(&progress.piece, progress.tokens, with_usage);
         out.extend(self.broken(chunk));
         if finish.is_none() {
             return Then::GoOn;
@@ -106,7 +121,9 @@ impl Events {
         self.spoil_end(&mut progress.piece.text);
         self.planted.strikes(FaultKind::WrongModel);
         let with_usage = self.has_usage(true);
-        let whole = self.head.whole(&progress.piece, progress.tokens, with_usage);
+        let whole = self
+            .head
+            .whole(&progress.piece, progress.tokens, with_usage);
         let mut body = self.broken(whole);
         let then = self.cut_short().unwrap_or(Then::End);
         if then != Then::End {
@@ -117,12 +134,19 @@ impl Events {
 
     /// What becomes of an answer that a planted fault cuts short.
     fn cut_short(&mut self) -> Option<Then> {
-        let ways = [(FaultKind::Reset, Then::Reset), (FaultKind::Truncate, Then::BreakOff)];
-        ways.into_iter().find_map(|(kind, then)| self.planted.strikes(kind).then_some(then))
+        let ways = [
+            (FaultKind::Reset, Then::Reset),
+            (FaultKind::Truncate, Then::BreakOff),
+        ];
+        ways.into_iter()
+            .find_map(|(kind, then)| self.planted.strikes(kind).then_some(then))
     }
 
     fn is_mid_answer(&self, update: &Update) -> bool {
-        self.texts >= TEXTS_BEFORE_FAULT || update.as_ref().is_ok_and(|progress| progress.piece.finish.is_some())
+        self.texts >= TEXTS_BEFORE_FAULT
+            || update
+                .as_ref()
+                .is_ok_and(|progress| progress.piece.finish.is_some())
     }
 
     /// Whether usage goes where it is asked for.
@@ -150,7 +174,10 @@ impl Events {
         if self.planted.strikes(FaultKind::InvalidUtf8) {
             let mut stand_in = [0; 4];
             let stand_in = BROKEN.encode_utf8(&mut stand_in).as_bytes();
-            if let Some(at) = bytes.windows(stand_in.len()).position(|window| window == stand_in) {
+            if let Some(at) = bytes
+                .windows(stand_in.len())
+                .position(|window| window == stand_in)
+            {
                 bytes.splice(at..at + stand_in.len(), [0xff]);
             }
         }

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use sobench_engine::EngineError;
 
-/// A request that gets no answer: status, words, and the parameter that is to blame where there is one.
+/// A request that gets no answer: status, words, and the parameter that is to blame where there is
+/// one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) status: StatusCode,
@@ -17,7 +18,11 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None }
+        Self {
+            status,
+            message: message.into(),
+            param: None,
+        }
     }
 
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
@@ -63,9 +68,9 @@ impl From<EngineError> for Failure {
     /// What an engine refuses is the request's fault; what it breaks on is not.
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::Unsupported { words, .. } | EngineError::Invalid { words } | EngineError::TooLarge { words } => {
-                Self::bad_request(words)
-            }
+            EngineError::Unsupported { words, .. }
+            | EngineError::Invalid { words }
+            | EngineError::TooLarge { words } => Self::bad_request(words),
             EngineError::Crashed { words } => Self::internal(words),
             EngineError::Busy { words } => Self::busy(words),
         }

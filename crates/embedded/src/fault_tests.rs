@@ -31,30 +31,45 @@ async fn with_faults(faults: &[&str]) -> Client {
     static ENGINE: OnceLock<Arc<dyn Engine>> = OnceLock::new();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let faults: OurResult<Vec<Fault>> = faults.iter().map(|fault| Fault::parse(fault)).collect();
-    let options = EmbeddedOptions { faults: faults.unwrap(), ..EmbeddedOptions::default() };
+    let options = EmbeddedOptions {
+        faults: faults.unwrap(),
+        ..EmbeddedOptions::default()
+    };
     let start = move || {
-        let open = || engine::open_bare(EngineName::Guidance, &shared(), &EnginePolicy::default()).unwrap();
+        let open = || {
+            engine::open_bare(EngineName::Guidance, &shared(), &EnginePolicy::default()).unwrap()
+        };
         let engine = Arc::clone(ENGINE.get_or_init(open));
         let (batching, listener) = (batching(&options).unwrap(), listening::bind(None).unwrap());
         EmbeddedServer::run(options, batching, listener, shared(), engine).unwrap()
     };
     let server = tokio::task::spawn_blocking(start).await.unwrap();
-    Client { server, http: reqwest::Client::builder().no_proxy().build().unwrap() }
+    Client {
+        server,
+        http: reqwest::Client::builder().no_proxy().build().unwrap(),
+    }
 }
 
 impl Client {
     fn request(&self, body: &Value) -> reqwest::RequestBuilder {
-        self.http.post(format!("{}/v1/completions", self.server.base_url())).body(body.to_string())
+        self.http
+            .post(format!("{}/v1/completions", self.server.base_url()))
+            .body(body.to_string())
     }
 
     async fn post(&self, body: &Value) -> Answer {
         let response = self.request(body).send().await.unwrap();
-        Answer { status: response.status().as_u16(), body: response.text().await.unwrap() }
+        Answer {
+            status: response.status().as_u16(),
+            body: response.text().await.unwrap(),
+        }
     }
 
     /// Stops the server, away from the async threads.
     async fn done(self) {
-        tokio::task::spawn_blocking(move || drop(self)).await.unwrap();
+        tokio::task::spawn_blocking(move || drop(self))
+            .await
+            .unwrap();
     }
 }
 
@@ -65,7 +80,12 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(60), polls).await.is_ok(), "waited in vain: {what}");
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), polls)
+            .await
+            .is_ok(),
+        "waited in vain: {what}"
+    );
 }
 
 /// The answers of a server with this fault to one request for a stream and one for a whole answer.
@@ -83,8 +103,12 @@ async fn both(fault: &str) -> (Answer, Answer) {
 
 /// The texts of a stream's events, as far as they are JSON.
 fn texts(body: &str) -> String {
-    let events = body.split("\n\n").filter_map(|event| serde_json::from_str::<Value>(event.strip_prefix("data: ")?).ok());
-    events.filter_map(|event| event["choices"][0]["text"].as_str().map(str::to_owned)).collect()
+    let events = body
+        .split("\n\n")
+        .filter_map(|event| serde_json::from_str::<Value>(event.strip_prefix("data: ")?).ok());
+    events
+        .filter_map(|event| event["choices"][0]["text"].as_str().map(str::to_owned))
+        .collect()
 }
 
 fn whole_text(answer: &Answer) -> String {
@@ -103,7 +127,11 @@ async fn statuses() {
         let (stream, whole) = both(fault).await;
         for answer in [stream, whole] {
             assert_eq!(answer.status, status, "{fault}");
-            assert!(answer.body.contains(words) && answer.body.contains("planted fault"), "{fault}: {}", answer.body);
+            assert!(
+                answer.body.contains(words) && answer.body.contains("planted fault"),
+                "{fault}: {}",
+                answer.body
+            );
         }
     }
     let client = with_faults(&["error-429"]).await;
@@ -117,27 +145,54 @@ async fn a_dropped_constraint_looks_like_success() {
     let (stream, whole) = both("ignore-constraint").await;
     assert_eq!((stream.status, whole.status), (200, 200));
     assert!(stream.body.ends_with("data: [DONE]\n\n"));
-    assert!(texts(&stream.body) != ANSWER && whole_text(&whole) != ANSWER, "{}", whole.body);
+    assert!(
+        texts(&stream.body) != ANSWER && whole_text(&whole) != ANSWER,
+        "{}",
+        whole.body
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_break_their_rules() {
     let (cut, whole) = both("truncate").await;
-    assert!(ANSWER.starts_with(&texts(&cut.body)) && !texts(&cut.body).is_empty(), "{}", cut.body);
-    assert!(!cut.body.contains("[DONE]") && !cut.body.contains("\"finish_reason\":\"stop\""), "{}", cut.body);
+    assert!(
+        ANSWER.starts_with(&texts(&cut.body)) && !texts(&cut.body).is_empty(),
+        "{}",
+        cut.body
+    );
+    assert!(
+        !cut.body.contains("[DONE]") && !cut.body.contains("\"finish_reason\":\"stop\""),
+        "{}",
+        cut.body
+    );
     assert!(serde_json::from_str::<Value>(&whole.body).is_err());
 
     let (failed, whole) = both("error-mid-stream").await;
-    assert!(ANSWER.starts_with(&texts(&failed.body)) && texts(&failed.body).len() < ANSWER.len(), "{}", failed.body);
-    assert!(failed.body.contains("data: {\"error\":{") && failed.body.ends_with("data: [DONE]\n\n"), "{}", failed.body);
+    assert!(
+        ANSWER.starts_with(&texts(&failed.body)) && texts(&failed.body).len() < ANSWER.len(),
+        "{}",
+        failed.body
+    );
+    assert!(
+        failed.body.contains("data: {\"error\":{") && failed.body.ends_with("data: [DONE]\n\n"),
+        "{}",
+        failed.body
+    );
     assert_eq!(whole.status, 500);
 
     let (no_done, whole) = both("no-done").await;
-    assert!(texts(&no_done.body) == ANSWER && !no_done.body.contains("[DONE]"), "{}", no_done.body);
+    assert!(
+        texts(&no_done.body) == ANSWER && !no_done.body.contains("[DONE]"),
+        "{}",
+        no_done.body
+    );
     assert_eq!(whole_text(&whole), ANSWER);
 
     let (empty, whole) = both("empty").await;
-    assert_eq!((texts(&empty.body).as_str(), whole_text(&whole).as_str()), ("", ""));
+    assert_eq!(
+        (texts(&empty.body).as_str(), whole_text(&whole).as_str()),
+        ("", "")
+    );
     assert!(empty.body.contains("\"finish_reason\":\"stop\""));
 }
 
@@ -145,18 +200,32 @@ async fn streams_that_break_their_rules() {
 async fn answers_that_are_not_as_they_should_be() {
     let (fenced, whole) = both("extra-text").await;
     let expected = format!("Here is the JSON:\n```json\n{ANSWER}\n```");
-    assert_eq!((texts(&fenced.body), whole_text(&whole)), (expected.clone(), expected));
+    assert_eq!(
+        (texts(&fenced.body), whole_text(&whole)),
+        (expected.clone(), expected)
+    );
 
     let (other, whole) = both("wrong-model").await;
-    assert!(other.body.contains("\"model\":\"sobench-synthetic-other\"") && whole.body.contains("synthetic-other"));
+    assert!(
+        other.body.contains("\"model\":\"sobench-synthetic-other\"")
+            && whole.body.contains("synthetic-other")
+    );
 
     let client = with_faults(&["no-usage"]).await;
     let mut with_usage = asked(true);
     with_usage["stream_options"] = json!({"include_usage": true});
     let stream = client.post(&with_usage).await;
-    assert!(!stream.body.contains("usage") && texts(&stream.body) == ANSWER, "{}", stream.body);
+    assert!(
+        !stream.body.contains("usage") && texts(&stream.body) == ANSWER,
+        "{}",
+        stream.body
+    );
     let whole = client.post(&asked(false)).await;
-    assert!(whole.status == 200 && !whole.body.contains("usage"), "{}", whole.body);
+    assert!(
+        whole.status == 200 && !whole.body.contains("usage"),
+        "{}",
+        whole.body
+    );
     client.done().await;
 }
 
@@ -189,8 +258,14 @@ async fn a_reset_is_a_reset() {
         };
         assert!(read > 0, "there was something before");
         let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-        let kinds: Vec<_> = causes.filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind())).collect();
-        let expected = if cfg!(unix) { io::ErrorKind::ConnectionReset } else { io::ErrorKind::UnexpectedEof };
+        let kinds: Vec<_> = causes
+            .filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()))
+            .collect();
+        let expected = if cfg!(unix) {
+            io::ErrorKind::ConnectionReset
+        } else {
+            io::ErrorKind::UnexpectedEof
+        };
         assert!(kinds.contains(&expected), "{error:?}");
     }
     client.done().await;
@@ -198,13 +273,38 @@ async fn a_reset_is_a_reset() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_what_the_client_meets_is_counted() {
-    let once = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<Vec<_>>();
+    let once = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), 1))
+            .collect::<Vec<_>>()
+    };
     for (faults, body, counted) in [
-        (&["truncate", "no-done", "error-500", "ignore-constraint"][..], asked(true), once(&["error-500"])),
-        (&["error-500", "hang", "error-400", "slow-header:1"], json!({"prompt": 1.5}), once(&[])),
-        (&["truncate", "no-done", "no-usage", "extra-text"], asked(true), once(&["extra-text", "truncate"])),
-        (&["empty", "ignore-constraint", "no-usage"], asked(true), once(&["empty"])),
-        (&["ignore-constraint", "wrong-model", "wrong-model@100%"], json!({"prompt": "p"}), once(&["wrong-model"])),
+        (
+            &["truncate", "no-done", "error-500", "ignore-constraint"][..],
+            asked(true),
+            once(&["error-500"]),
+        ),
+        (
+            &["error-500", "hang", "error-400", "slow-header:1"],
+            json!({"prompt": 1.5}),
+            once(&[]),
+        ),
+        (
+            &["truncate", "no-done", "no-usage", "extra-text"],
+            asked(true),
+            once(&["extra-text", "truncate"]),
+        ),
+        (
+            &["empty", "ignore-constraint", "no-usage"],
+            asked(true),
+            once(&["empty"]),
+        ),
+        (
+            &["ignore-constraint", "wrong-model", "wrong-model@100%"],
+            json!({"prompt": "p"}),
+            once(&["wrong-model"]),
+        ),
     ] {
         let client = with_faults(faults).await;
         client.post(&body).await;
@@ -219,11 +319,19 @@ async fn only_what_the_client_meets_is_counted() {
 async fn pauses_and_silence() {
     for fault in ["stall:20", "slow-header:20"] {
         let (stream, whole) = both(fault).await;
-        assert_eq!((texts(&stream.body).as_str(), whole_text(&whole).as_str()), (ANSWER, ANSWER), "{fault}");
+        assert_eq!(
+            (texts(&stream.body).as_str(), whole_text(&whole).as_str()),
+            (ANSWER, ANSWER),
+            "{fault}"
+        );
     }
     let client = with_faults(&["hang"]).await;
     let request = client.request(&asked(true));
-    let error = request.timeout(Duration::from_secs(2)).send().await.unwrap_err();
+    let error = request
+        .timeout(Duration::from_secs(2))
+        .send()
+        .await
+        .unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert_eq!(
         (client.server.stats().running, client.server.stats().tokens),
@@ -238,7 +346,14 @@ async fn answers_are_counted_as_their_clients_met_them() {
     let none = Answers::default();
     for (fault, expected) in [
         ("truncate", Answers { broken: 2, ..none }),
-        ("error-mid-stream", Answers { broken: 1, refused: 1, ..none }),
+        (
+            "error-mid-stream",
+            Answers {
+                broken: 1,
+                refused: 1,
+                ..none
+            },
+        ),
         ("error-429", Answers { refused: 2, ..none }),
         ("no-done", Answers { whole: 2, ..none }),
         ("reset", Answers { broken: 2, ..none }),
@@ -251,7 +366,14 @@ async fn answers_are_counted_as_their_clients_met_them() {
                     let _ = response.bytes().await;
                 }
             };
-            let hangs = || client.server.stats().faults.iter().any(|(name, count)| name == "hang" && *count > before);
+            let hangs = || {
+                client
+                    .server
+                    .stats()
+                    .faults
+                    .iter()
+                    .any(|(name, count)| name == "hang" && *count > before)
+            };
             tokio::select! {
                 () = answer => assert_ne!(fault, "hang", "it ended"),
                 // The client goes away from a request that hangs.
@@ -260,7 +382,10 @@ async fn answers_are_counted_as_their_clients_met_them() {
         }
         // A client knows of its end before the server has put the request away.
         let total = |it: Answers| it.whole + it.refused + it.broken + it.gone;
-        until("both requests have ended", || total(client.server.stats().answers) == 2).await;
+        until("both requests have ended", || {
+            total(client.server.stats().answers) == 2
+        })
+        .await;
         assert_eq!(client.server.stats().answers, expected, "{fault}");
         client.done().await;
     }

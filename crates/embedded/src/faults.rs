@@ -1,4 +1,5 @@
-//! Faults that are planted into the embedded server's answers, so that clients can be tried on them. Knows neither HTTP nor JSON.
+//! Faults that are planted into the embedded server's answers, so that clients can be tried on
+//! them. Knows neither HTTP nor JSON.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +15,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A fault and the share of requests that it strikes.
 ///
-/// Written `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`. `MS` are the milliseconds of a pause and belong
-/// to the kinds that pause, where they must be given; `SHARE` is a number above 0 and up to 1, or a percentage, and 1 if there is none.
-/// Which requests are struck follows from their seed, so that the same run has the same faults.
+/// Written `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`. `MS` are the
+/// milliseconds of a pause and belong to the kinds that pause, where they must be given; `SHARE` is
+/// a number above 0 and up to 1, or a percentage, and 1 if there is none. Which requests are struck
+/// follows from their seed, so that the same run has the same faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
@@ -24,7 +26,8 @@ pub struct Fault {
     pub share: f64,
 }
 
-/// What goes wrong. Faults in mid-answer strike with the fifth text of a stream, or with its last one where it has fewer.
+/// What goes wrong. Faults in mid-answer strike with the fifth text of a stream, or with its last
+/// one where it has fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The constraint is read and dropped: an unconstrained answer with status 200.
@@ -91,38 +94,63 @@ impl Fault {
     /// Reads `KIND[:MS][@SHARE]`.
     ///
     /// # Errors
-    /// A usage error for a fault that nobody knows, which lists them all, and for numbers that are none.
+    /// A usage error for a fault that nobody knows, which lists them all, and for numbers that are
+    /// none.
     pub fn parse(text: &str) -> Result<Self> {
         let (rest, share) = text.split_once('@').unwrap_or((text, "1"));
         let share = parse_share(share).ok_or_else(|| {
-            Error::usage(format!("fault's share is not a number above 0 and up to 1: {text}"))
-                .hint("write KIND@0.1 or KIND@10% for a tenth of the requests")
+            Error::usage(format!(
+                "fault's share is not a number above 0 and up to 1: {text}"
+            ))
+            .hint("write KIND@0.1 or KIND@10% for a tenth of the requests")
         })?;
-        let (name, pause) = rest.split_once(':').map_or((rest, None), |(name, pause)| (name, Some(pause)));
-        let (_, pauses, kind) = KINDS.into_iter().find(|(known, ..)| *known == name).ok_or_else(|| {
-            Error::usage(format!("unknown fault: {name}"))
-                .hint(format!("write KIND[:MS][@SHARE] with one of {}", Self::kinds().collect::<Vec<_>>().join(", ")))
-        })?;
+        let (name, pause) = rest
+            .split_once(':')
+            .map_or((rest, None), |(name, pause)| (name, Some(pause)));
+        let (_, pauses, kind) = KINDS
+            .into_iter()
+            .find(|(known, ..)| *known == name)
+            .ok_or_else(|| {
+                Error::usage(format!("unknown fault: {name}")).hint(format!(
+                    "write KIND[:MS][@SHARE] with one of {}",
+                    Self::kinds().collect::<Vec<_>>().join(", ")
+                ))
+            })?;
         let pause = match (pauses, pause) {
             (true, Some(ms)) => parse_pause(ms).ok_or_else(|| {
-                Error::usage(format!("fault's pause is not milliseconds from 0 to 600000: {text}"))
-                    .hint(format!("write {name}:250 for a quarter of a second"))
+                Error::usage(format!(
+                    "fault's pause is not milliseconds from 0 to 600000: {text}"
+                ))
+                .hint(format!("write {name}:250 for a quarter of a second"))
             })?,
             (true, None) => {
-                return Err(Error::usage(format!("fault needs milliseconds: {text}")).hint(format!("write {name}:250")));
+                return Err(Error::usage(format!("fault needs milliseconds: {text}"))
+                    .hint(format!("write {name}:250")));
             }
             (false, Some(value)) => {
-                return Err(Error::usage(format!("fault takes no value: {text}"))
-                    .hint(format!("write {name}@{value} if {value} is the share of requests it is to strike")));
+                return Err(
+                    Error::usage(format!("fault takes no value: {text}")).hint(format!(
+                        "write {name}@{value} if {value} is the share of requests it is to strike"
+                    )),
+                );
             }
             (false, None) => Duration::ZERO,
         };
-        Ok(Self { kind: kind(pause), share })
+        Ok(Self {
+            kind: kind(pause),
+            share,
+        })
     }
 
     /// How faults are written, every one of them.
     pub fn kinds() -> impl Iterator<Item = String> {
-        KINDS.into_iter().map(|(name, pauses, _)| if pauses { format!("{name}:MS") } else { name.to_owned() })
+        KINDS.into_iter().map(|(name, pauses, _)| {
+            if pauses {
+                format!("{name}:MS")
+            } else {
+                name.to_owned()
+            }
+        })
     }
 }
 
@@ -132,7 +160,11 @@ impl fmt::Display for Fault {
         if let FaultKind::SlowHeader(pause) | FaultKind::Stall(pause) = self.kind {
             write!(f, ":{}", pause.as_secs_f64() * 1e3)?;
         }
-        if self.share < 1.0 { write!(f, "@{}", self.share) } else { Ok(()) }
+        if self.share < 1.0 {
+            write!(f, "@{}", self.share)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -163,12 +195,14 @@ fn parse_pause(ms: &str) -> Option<Duration> {
 
 /// Those of `faults` that strike the request of this seed. Each draws on its own.
 fn struck(faults: &[Fault], seed: u64) -> Vec<FaultKind> {
-    let strikes = |(index, fault): (usize, &Fault)| (unit(seed, index) < fault.share).then_some(fault.kind);
+    let strikes =
+        |(index, fault): (usize, &Fault)| (unit(seed, index) < fault.share).then_some(fault.kind);
     faults.iter().enumerate().filter_map(strikes).collect()
 }
 
-/// The faults that one request has drawn. A fault counts as one that has struck when it does, once a request: one that the client
-/// never meets, because another came before it or there was nothing for it to spoil, is not counted.
+/// The faults that one request has drawn. A fault counts as one that has struck when it does, once
+/// a request: one that the client never meets, because another came before it or there was nothing
+/// for it to spoil, is not counted.
 pub(super) struct Planted {
     struck: Vec<FaultKind>,
     counted: Vec<&'static str>,
@@ -178,7 +212,11 @@ pub(super) struct Planted {
 impl Planted {
     /// Draws those of `faults` that strike the request of this seed.
     pub(super) fn new(faults: &[Fault], seed: u64, tally: Arc<Tally>) -> Self {
-        Self { struck: struck(faults, seed), counted: Vec::new(), tally }
+        Self {
+            struck: struck(faults, seed),
+            counted: Vec::new(),
+            tally,
+        }
     }
 
     /// Whether a fault was drawn; it is not counted yet.
@@ -198,13 +236,25 @@ impl Planted {
 
     /// The pause before the status, if one is to be made now.
     pub(super) fn slow_header(&mut self) -> Option<Duration> {
-        let time = self.struck.iter().find_map(|kind| if let FaultKind::SlowHeader(time) = kind { Some(*time) } else { None })?;
+        let time = self.struck.iter().find_map(|kind| {
+            if let FaultKind::SlowHeader(time) = kind {
+                Some(*time)
+            } else {
+                None
+            }
+        })?;
         self.strikes(FaultKind::SlowHeader(time)).then_some(time)
     }
 
     /// The pause in mid-answer, if one is to be made now; there is one at most.
     pub(super) fn stall(&mut self) -> Option<Duration> {
-        let time = self.struck.iter().find_map(|kind| if let FaultKind::Stall(time) = kind { Some(*time) } else { None })?;
+        let time = self.struck.iter().find_map(|kind| {
+            if let FaultKind::Stall(time) = kind {
+                Some(*time)
+            } else {
+                None
+            }
+        })?;
         let first = !self.counted.contains(&FaultKind::Stall(time).name());
         (first && self.strikes(FaultKind::Stall(time))).then_some(time)
     }
@@ -212,7 +262,11 @@ impl Planted {
 
 /// Uniform in `[0, 1)`, of a request and a fault.
 fn unit(seed: u64, fault: usize) -> f64 {
-    let hash = Sha256::new().chain_update(b"fault").chain_update(seed.to_le_bytes()).chain_update(fault.to_le_bytes()).finalize();
+    let hash = Sha256::new()
+        .chain_update(b"fault")
+        .chain_update(seed.to_le_bytes())
+        .chain_update(fault.to_le_bytes())
+        .finalize();
     let bits = u64::from_le_bytes(std::array::from_fn(|index| hash[index]));
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -226,16 +280,34 @@ mod tests {
         let stall = FaultKind::Stall(Duration::from_millis(250));
         for (text, kind, share, written) in [
             ("hang", FaultKind::Hang, 1.0, "hang"),
-            ("error-500@0.25", FaultKind::Error500, 0.25, "error-500@0.25"),
-            ("ignore-constraint@10%", FaultKind::IgnoreConstraint, 0.1, "ignore-constraint@0.1"),
+            (
+                "error-500@0.25",
+                FaultKind::Error500,
+                0.25,
+                "error-500@0.25",
+            ),
+            (
+                "ignore-constraint@10%",
+                FaultKind::IgnoreConstraint,
+                0.1,
+                "ignore-constraint@0.1",
+            ),
             ("stall:250", stall, 1.0, "stall:250"),
             ("stall:250@100%", stall, 1.0, "stall:250"),
         ] {
             let fault = Fault::parse(text).unwrap();
-            assert_eq!((fault, fault.to_string().as_str()), (Fault { kind, share }, written));
+            assert_eq!(
+                (fault, fault.to_string().as_str()),
+                (Fault { kind, share }, written)
+            );
         }
         for (name, pauses, _) in KINDS {
-            let fault = Fault::parse(&if pauses { format!("{name}:7") } else { name.to_owned() }).unwrap();
+            let fault = Fault::parse(&if pauses {
+                format!("{name}:7")
+            } else {
+                name.to_owned()
+            })
+            .unwrap();
             assert_eq!(fault.kind.name(), name);
         }
     }
@@ -255,7 +327,10 @@ mod tests {
             ("stall:600001", "not milliseconds"),
         ] {
             let error = Fault::parse(text).unwrap_err();
-            assert!(error.what.contains(words) && error.hint.is_some(), "{text}: {error}");
+            assert!(
+                error.what.contains(words) && error.hint.is_some(),
+                "{text}: {error}"
+            );
         }
         let hint = Fault::parse("x").unwrap_err().hint.unwrap();
         assert!(Fault::kinds().all(|kind| hint.contains(&kind)), "{hint}");
@@ -263,15 +338,34 @@ mod tests {
 
     #[test]
     fn a_share_strikes_that_share_and_the_same_requests_again() {
-        let faults =
-            [Fault::parse("hang@0.3").unwrap(), Fault::parse("reset@0.3").unwrap(), Fault { kind: FaultKind::Empty, share: 0.0 }];
-        let struck = |kind| (0..4000_u64).filter(|seed| super::struck(&faults, *seed).contains(&kind)).count();
+        let faults = [
+            Fault::parse("hang@0.3").unwrap(),
+            Fault::parse("reset@0.3").unwrap(),
+            Fault {
+                kind: FaultKind::Empty,
+                share: 0.0,
+            },
+        ];
+        let struck = |kind| {
+            (0..4000_u64)
+                .filter(|seed| super::struck(&faults, *seed).contains(&kind))
+                .count()
+        };
         for kind in [FaultKind::Hang, FaultKind::Reset] {
-            assert!((1100..1300).contains(&struck(kind)), "{kind:?} {}", struck(kind));
+            assert!(
+                (1100..1300).contains(&struck(kind)),
+                "{kind:?} {}",
+                struck(kind)
+            );
         }
         assert_eq!(struck(FaultKind::Empty), 0);
-        let both = (0..4000_u64).filter(|seed| super::struck(&faults, *seed).len() == 2).count();
-        assert!((280..440).contains(&both), "they strike independently: {both}");
+        let both = (0..4000_u64)
+            .filter(|seed| super::struck(&faults, *seed).len() == 2)
+            .count();
+        assert!(
+            (280..440).contains(&both),
+            "they strike independently: {both}"
+        );
         assert_eq!(super::struck(&faults, 7), super::struck(&faults, 7));
     }
 }

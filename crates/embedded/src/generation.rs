@@ -1,4 +1,5 @@
-//! One answer, token by token: mask, draw, commit, text. Knows neither HTTP nor when a token is due.
+//! One answer, token by token: mask, draw, commit, text. Knows neither HTTP nor when a token is
+//! due.
 
 use std::sync::Arc;
 
@@ -61,12 +62,29 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// With a matcher the answer is constrained until the matcher's end; with `ignore_eos` it goes on after that without one, as in
-    /// vLLM.
-    pub(super) fn new(vocabulary: Arc<Vocabulary>, writer: Writer, matcher: Option<Box<dyn Matcher>>, limits: Limits) -> Self {
+    /// With a matcher the answer is constrained until the matcher's end; with `ignore_eos` it goes
+    /// on after that without one, as in vLLM.
+    pub(super) fn new(
+        vocabulary: Arc<Vocabulary>,
+        writer: Writer,
+        matcher: Option<Box<dyn Matcher>>,
+        limits: Limits,
+    ) -> Self {
         let mask = TokenMask::new(vocabulary.len());
-        let limits = Limits { max_tokens: limits.max_tokens.max(1), ..limits };
-        Self { vocabulary, writer, matcher, mask, limits, tokens: 0, held: Vec::new(), mask_ns: None }
+        let limits = Limits {
+            max_tokens: limits.max_tokens.max(1),
+            ..limits
+        };
+        Self {
+            vocabulary,
+            writer,
+            matcher,
+            mask,
+            limits,
+            tokens: 0,
+            held: Vec::new(),
+            mask_ns: None,
+        }
     }
 
     /// Tokens generated so far, the end token among them, as vLLM counts them.
@@ -104,14 +122,28 @@ impl Generation {
         if ended {
             self.matcher = None;
         }
-        let text = if finish.is_some() { self.all_text() } else { self.whole_text() };
+        let text = if finish.is_some() {
+            self.all_text()
+        } else {
+            self.whole_text()
+        };
         let passed = self.limits.stopping.pass(text, finish.is_some());
-        let finish = if passed.stop.is_some() { Some(FinishReason::Stop) } else { finish };
-        Ok(Piece { text: passed.text, finish, stop: passed.stop })
+        let finish = if passed.stop.is_some() {
+            Some(FinishReason::Stop)
+        } else {
+            finish
+        };
+        Ok(Piece {
+            text: passed.text,
+            finish,
+            stop: passed.stop,
+        })
     }
 
     fn choose(&mut self) -> Result<TokenId, EngineError> {
-        let stuck = || EngineError::Invalid { words: "the constraint allows no token here".into() };
+        let stuck = || EngineError::Invalid {
+            words: "the constraint allows no token here".into(),
+        };
         self.mask_ns = None;
         let Some(matcher) = &mut self.matcher else {
             return self.writer.next(None).ok_or_else(stuck);
@@ -124,16 +156,19 @@ impl Generation {
         Ok(token)
     }
 
-    /// The whole characters among the held bytes. Bytes that cannot become a character are replaced, as decoders do.
+    /// The whole characters among the held bytes. Bytes that cannot become a character are
+    /// replaced, as decoders do.
     fn whole_text(&mut self) -> String {
         let whole = match std::str::from_utf8(&self.held) {
             Ok(_) => return self.all_text(),
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             Err(_) => {
-                // Broken somewhere before the end: everything but a possible beginning at the end is given out.
+                // Broken somewhere before the end: everything but a possible beginning at the end
+                // is given out.
                 let keep = (1..=3.min(self.held.len())).rev().find(|&n| {
                     let tail = &self.held[self.held.len() - n..];
-                    std::str::from_utf8(tail).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+                    std::str::from_utf8(tail)
+                        .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
                 });
                 self.held.len() - keep.unwrap_or(0)
             }
@@ -146,7 +181,8 @@ impl Generation {
 
     fn all_text(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
-        String::from_utf8(held).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+        String::from_utf8(held)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 }
 
@@ -174,7 +210,8 @@ mod tests {
     fn world() -> &'static World {
         static WORLD: OnceLock<World> = OnceLock::new();
         WORLD.get_or_init(|| World {
-            engine: engine::open(EngineName::Guidance, &shared(), &EnginePolicy::default()).unwrap(),
+            engine: engine::open(EngineName::Guidance, &shared(), &EnginePolicy::default())
+                .unwrap(),
             model: shared_model(),
         })
     }
@@ -185,10 +222,34 @@ mod tests {
         tokens: u32,
     }
 
-    fn begin(prompt: &str, constraint: Option<&Constraint>, seed: u64, max_tokens: u32, ignore_eos: bool) -> Generation {
-        let matcher = constraint.map(|constraint| world().engine.compile(constraint).unwrap().matcher().unwrap());
-        let writer = world().model.writer(prompt, Sampling::default(), seed, max_tokens);
-        Generation::new(shared(), writer, matcher, Limits { max_tokens, ignore_eos, ..Limits::default() })
+    fn begin(
+        prompt: &str,
+        constraint: Option<&Constraint>,
+        seed: u64,
+        max_tokens: u32,
+        ignore_eos: bool,
+    ) -> Generation {
+        let matcher = constraint.map(|constraint| {
+            world()
+                .engine
+                .compile(constraint)
+                .unwrap()
+                .matcher()
+                .unwrap()
+        });
+        let writer = world()
+            .model
+            .writer(prompt, Sampling::default(), seed, max_tokens);
+        Generation::new(
+            shared(),
+            writer,
+            matcher,
+            Limits {
+                max_tokens,
+                ignore_eos,
+                ..Limits::default()
+            },
+        )
     }
 
     fn finish(mut generation: Generation) -> Answered {
@@ -197,14 +258,20 @@ mod tests {
             let piece = generation.step().unwrap();
             text.push_str(&piece.text);
             if let Some(finish) = piece.finish {
-                return Answered { text, finish, tokens: generation.tokens() };
+                return Answered {
+                    text,
+                    finish,
+                    tokens: generation.tokens(),
+                };
             }
         }
     }
 
     fn profile() -> Value {
         let mut properties = json!({});
-        for name in ["name", "email", "street", "city", "state", "zip", "phone", "website", "company"] {
+        for name in [
+            "name", "email", "street", "city", "state", "zip", "phone", "website", "company",
+        ] {
             properties[name] = json!({"type": "string"});
         }
         properties["age"] = json!({"type": "integer"});
@@ -263,10 +330,22 @@ mod tests {
     }
 
     fn json_workload(name: &'static str, schema: Value, least: f64) -> Workload {
-        let prompt = format!("Generate an example of a brief user profile given the following schema: {schema}");
-        let validator = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+        let prompt = format!(
+            "Generate an example of a brief user profile given the following schema: {schema}"
+        );
+        let validator = jsonschema::options()
+            .should_validate_formats(true)
+            .build(&schema)
+            .unwrap();
         let judge = move |text: &str| parsed(text).is_some_and(|value| validator.is_valid(&value));
-        Workload { name, prompt, constraint: Constraint::JsonSchema(Arc::new(schema)), judge: Box::new(judge), least, most: 0.08 }
+        Workload {
+            name,
+            prompt,
+            constraint: Constraint::JsonSchema(Arc::new(schema)),
+            judge: Box::new(judge),
+            least,
+            most: 0.08,
+        }
     }
 
     /// A JSON text in which no object has two members of one name, which no grammar here forbids.
@@ -312,7 +391,10 @@ mod tests {
             while items.next_element::<Unique>()?.is_some() {}
             Ok(Unique)
         }
-        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut members: A) -> Result<Unique, A::Error> {
+        fn visit_map<A: serde::de::MapAccess<'de>>(
+            self,
+            mut members: A,
+        ) -> Result<Unique, A::Error> {
             let mut names = std::collections::HashSet::new();
             while let Some((name, _)) = members.next_entry::<String, Unique>()? {
                 if !names.insert(name) {
@@ -325,13 +407,16 @@ mod tests {
 
     fn regex_judge(pattern: &str) -> Judge {
         let regex = regex::Regex::new(&format!("^(?:{pattern})$")).unwrap();
-        Box::new(move |text: &str| regex.find(text).is_some_and(|found| found.len() == text.len()))
+        Box::new(move |text: &str| {
+            regex
+                .find(text)
+                .is_some_and(|found| found.len() == text.len())
+        })
     }
 
     fn workloads() -> Vec<Workload> {
         let mut unique = profile();
-        unique["properties"]["__optional_field_f81d4fae-7dec-41d0-a765-00a0c91e6bf6"] =
-            json!({"type": "string", "description": "An unique optional field to avoid cached schemas"});
+        unique["properties"]["__optional_field_f81d4fae-7dec-41d0-a765-00a0c91e6bf6"] = json!({"type": "string", "description": "An unique optional field to avoid cached schemas"});
         let sql = "start: select_statement\nselect_statement: \"SELECT \" column \" from \" table \" where \" condition\n\
                    column: \"col_1 \" | \"col_2 \"\ntable: \"table_1 \" | \"table_2 \"\ncondition: column \"= \" number\n\
                    number: \"1 \" | \"2 \"\n";
@@ -365,12 +450,18 @@ mod tests {
             judged(
                 "grammar",
                 "Generate an SQL query to show the 'username' and 'email' from the 'users' table.",
-                Constraint::Grammar { dialect: GrammarDialect::Lark, text: sql.into() },
+                Constraint::Grammar {
+                    dialect: GrammarDialect::Lark,
+                    text: sql.into(),
+                },
                 regex_judge("SELECT col_[12]  from table_[12]  where col_[12] = [12] "),
             ),
-            judged("json_object", "Tell me about the weather as JSON.", Constraint::JsonObject(AlwaysTrue), {
-                Box::new(|text: &str| parsed(text).is_some_and(|value| value.is_object()))
-            }),
+            judged(
+                "json_object",
+                "Tell me about the weather as JSON.",
+                Constraint::JsonObject(AlwaysTrue),
+                { Box::new(|text: &str| parsed(text).is_some_and(|value| value.is_object())) },
+            ),
         ]
     }
 
@@ -382,13 +473,28 @@ mod tests {
 
     #[test]
     fn the_mask_is_what_makes_answers_right() {
-        for Workload { name, prompt, constraint, judge, least, most } in workloads() {
+        for Workload {
+            name,
+            prompt,
+            constraint,
+            judge,
+            least,
+            most,
+        } in workloads()
+        {
             let share = |constraint: Option<&Constraint>| {
                 let right = (0..RUNS).filter(|seed| {
                     let answer = finish(begin(&prompt, constraint, *seed, 128, false));
-                    assert!(answer.tokens <= 128 && (answer.tokens == 128) >= (answer.finish == FinishReason::Length));
+                    assert!(
+                        answer.tokens <= 128
+                            && (answer.tokens == 128) >= (answer.finish == FinishReason::Length)
+                    );
                     let right = judge(&answer.text);
-                    assert!(constraint.is_none() || right || answer.finish == FinishReason::Length, "{name}: {:?}", answer.text);
+                    assert!(
+                        constraint.is_none() || right || answer.finish == FinishReason::Length,
+                        "{name}: {:?}",
+                        answer.text
+                    );
                     right
                 });
                 right.count() as f64 / RUNS as f64
@@ -401,12 +507,34 @@ mod tests {
 
     #[test]
     fn the_likeliest_answer_ends_too() {
-        for Workload { name, prompt, constraint, judge, .. } in workloads() {
-            let matcher = world().engine.compile(&constraint).unwrap().matcher().unwrap();
-            let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        for Workload {
+            name,
+            prompt,
+            constraint,
+            judge,
+            ..
+        } in workloads()
+        {
+            let matcher = world()
+                .engine
+                .compile(&constraint)
+                .unwrap()
+                .matcher()
+                .unwrap();
+            let greedy = Sampling {
+                temperature: 0.0,
+                ..Sampling::default()
+            };
             let writer = world().model.writer(&prompt, greedy, 0, 128);
-            let answer =
-                finish(Generation::new(shared(), writer, Some(matcher), Limits { max_tokens: 128, ..Limits::default() }));
+            let answer = finish(Generation::new(
+                shared(),
+                writer,
+                Some(matcher),
+                Limits {
+                    max_tokens: 128,
+                    ..Limits::default()
+                },
+            ));
             assert!(judge(&answer.text), "{name}: {:?}", answer.text);
         }
     }
@@ -414,7 +542,11 @@ mod tests {
     #[test]
     fn an_early_end_is_none_and_a_grammar_s_end_is_one() {
         let ended = finish(begin("", None, 3, 400, false));
-        assert_eq!(ended.finish, FinishReason::Stop, "the seed is of an answer that ends");
+        assert_eq!(
+            ended.finish,
+            FinishReason::Stop,
+            "the seed is of an answer that ends"
+        );
         let mut longer = begin("", None, 3, 400, false);
         longer.limits.min_tokens = ended.tokens + 5;
         assert!(finish(longer).tokens > ended.tokens + 5);
@@ -428,17 +560,27 @@ mod tests {
         let mut stopped = begin("", Some(&Constraint::Regex("ab\\.cd".into())), 3, 40, false);
         stopped.limits.stopping = Stopping::new(&[".".to_owned()], false);
         let answer = finish(stopped);
-        assert_eq!((answer.text.as_str(), answer.finish), ("ab", FinishReason::Stop));
+        assert_eq!(
+            (answer.text.as_str(), answer.finish),
+            ("ab", FinishReason::Stop)
+        );
     }
 
     #[test]
     fn halves_of_characters_are_held_back() {
         let mut generation = begin("", None, 0, 8, false);
-        for (bytes, text, held) in
-            [(&b"a\xf0\x9f"[..], "a", 2), (b"\xa6\x80", "\u{1f980}", 0), (b"\xff\xe6\x97", "\u{fffd}", 2), (b"x", "\u{fffd}x", 0)]
-        {
+        for (bytes, text, held) in [
+            (&b"a\xf0\x9f"[..], "a", 2),
+            (b"\xa6\x80", "\u{1f980}", 0),
+            (b"\xff\xe6\x97", "\u{fffd}", 2),
+            (b"x", "\u{fffd}x", 0),
+        ] {
             generation.held.extend_from_slice(bytes);
-            assert_eq!((generation.whole_text().as_str(), generation.held.len()), (text, held), "{bytes:?}");
+            assert_eq!(
+                (generation.whole_text().as_str(), generation.held.len()),
+                (text, held),
+                "{bytes:?}"
+            );
         }
     }
 

@@ -1,7 +1,8 @@
 //! The embedded OpenAI-compatible server: routes, a synthetic model, a timetable.
 //!
-//! Masks come from a real decoding engine over a real vocabulary; only the model behind them is synthetic, and every answer says
-//! so where the API has room. It runs on threads of its own, so that a client in the same process is a client like any other.
+//! Masks come from a real decoding engine over a real vocabulary; only the model behind them is
+//! synthetic, and every answer says so where the API has room. It runs on threads of its own, so
+//! that a client in the same process is a client like any other.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -40,7 +41,9 @@ use listening::{Connection, Listening};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_engine::vocabulary::VocabularySource;
-use sobench_engine::{self as engine, Engine, EngineName, EnginePolicy, Route, Vocabulary, guarded};
+use sobench_engine::{
+    self as engine, Engine, EngineName, EnginePolicy, Route, Vocabulary, guarded,
+};
 use timetable::{Timetable, within};
 
 pub use constraint_fields::GuidedFields;
@@ -74,13 +77,16 @@ pub struct EmbeddedOptions {
     pub vocabulary: VocabularySource,
     /// The token that ends an answer, where the vocabulary's files do not say.
     pub eos_token: Option<String>,
-    /// Answers depend on it: the same requests to a fresh server of the same seed get the same answers.
+    /// Answers depend on it: the same requests to a fresh server of the same seed get the same
+    /// answers.
     pub seed: u64,
-    /// Milliseconds from a request's arrival to its first token at the earliest; 0 for as fast as possible.
+    /// Milliseconds from a request's arrival to its first token at the earliest; 0 for as fast as
+    /// possible.
     pub ttft_ms: f64,
     /// Milliseconds from token to token; 0 for as fast as possible.
     pub itl_ms: f64,
-    /// Least milliseconds of a step of the batch: the synthetic model's time, while which masks are computed; 0 for none.
+    /// Least milliseconds of a step of the batch: the synthetic model's time, while which masks are
+    /// computed; 0 for none.
     pub step_ms: f64,
     /// Sequences that run at one time, from 1 to [`MOST_BATCH`]; more wait in a queue.
     pub max_batch: usize,
@@ -93,8 +99,8 @@ pub struct EmbeddedOptions {
     pub guided_fields: GuidedFields,
     /// What goes wrong on purpose.
     pub faults: Vec<Fault>,
-    /// The model writes the text that a prompt has between these marks, as far as masks let it, and goes its own way from there;
-    /// `None` for a model that always does.
+    /// The model writes the text that a prompt has between these marks, as far as masks let it, and
+    /// goes its own way from there; `None` for a model that always does.
     pub repeats_between: Option<[&'static str; 2]>,
 }
 
@@ -120,7 +126,8 @@ impl Default for EmbeddedOptions {
     }
 }
 
-/// A running server. Dropping it stops it: no new connection is taken, answers in the making have two seconds to end.
+/// A running server. Dropping it stops it: no new connection is taken, answers in the making have
+/// two seconds to end.
 pub struct EmbeddedServer {
     address: SocketAddr,
     base_url: String,
@@ -132,16 +139,21 @@ pub struct EmbeddedServer {
 }
 
 impl EmbeddedServer {
-    /// Starts a server and returns when it takes connections. Loads the vocabulary and the engine, which takes about half a
-    /// second; blocks, so call it from outside an async runtime or from a blocking thread.
+    /// Starts a server and returns when it takes connections. Loads the vocabulary and the engine,
+    /// which takes about half a second; blocks, so call it from outside an async runtime or from a
+    /// blocking thread.
     ///
     /// # Errors
-    /// Times that are no durations of at most ten minutes, a batch of none; an address that cannot be had; an engine that is not
-    /// built in; no threads.
+    /// Times that are no durations of at most ten minutes, a batch of none; an address that cannot
+    /// be had; an engine that is not built in; no threads.
     pub fn start(options: EmbeddedOptions) -> Result<Self> {
         let batching = batching(&options)?;
         let listener = listening::bind(options.bind)?;
-        let vocabulary = Arc::new(options.vocabulary.load_with_eos(options.eos_token.as_deref())?);
+        let vocabulary = Arc::new(
+            options
+                .vocabulary
+                .load_with_eos(options.eos_token.as_deref())?,
+        );
         let engine = engine::open_bare(options.engine, &vocabulary, &options.policy)?;
         Self::run(options, batching, listener, vocabulary, engine)
     }
@@ -166,8 +178,8 @@ impl EmbeddedServer {
         self.app.stats()
     }
 
-    /// Where `auto` sends a constraint, and why; `None` for an engine that has no choice. Converts schemas, so not for threads that
-    /// serve.
+    /// Where `auto` sends a constraint, and why; `None` for an engine that has no choice. Converts
+    /// schemas, so not for threads that serve.
     pub fn route(&self, constraint: &Constraint) -> Option<Route> {
         self.app.engine().route(constraint)
     }
@@ -182,13 +194,17 @@ impl EmbeddedServer {
         self.app.engine().grammar_dialects()
     }
 
-    /// Serves until `stop` resolves, e.g. with Ctrl-C, then stops as if dropped. Blocks, so call it from outside an async runtime.
+    /// Serves until `stop` resolves, e.g. with Ctrl-C, then stops as if dropped. Blocks, so call it
+    /// from outside an async runtime.
     ///
     /// # Errors
     /// The server ended by itself; the system gives no runtime to wait in.
     pub fn wait(mut self, stop: impl Future<Output = ()>) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Error::environment(format!("no runtime to wait in: {error}")))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime
+            .map_err(|error| Error::environment(format!("no runtime to wait in: {error}")))?;
         runtime.block_on(async {
             tokio::select! {
                 () = stop => Ok(()),
@@ -206,12 +222,25 @@ impl EmbeddedServer {
         engine: Arc<dyn Engine>,
     ) -> Result<Self> {
         let compile_timeout = compile_timeout(options.compile_timeout_s)?;
-        let failed = |what: &'static str| move |error: std::io::Error| Error::environment(format!("{what}: {error}"));
-        let address = listener.local_addr().map_err(failed("embedded server's port has no address"))?;
+        let failed = |what: &'static str| {
+            move |error: std::io::Error| Error::environment(format!("{what}: {error}"))
+        };
+        let address = listener
+            .local_addr()
+            .map_err(failed("embedded server's port has no address"))?;
         let runtime = runtime().map_err(failed("embedded server got no threads"))?;
         let compiler = Compiler::new(engine, vocabulary.len(), compile_timeout);
-        let resettable = options.faults.iter().any(|fault| fault.kind == FaultKind::Reset);
-        let app = Arc::new(App::new(vocabulary, compiler, batching, options, runtime.handle())?);
+        let resettable = options
+            .faults
+            .iter()
+            .any(|fault| fault.kind == FaultKind::Reset);
+        let app = Arc::new(App::new(
+            vocabulary,
+            compiler,
+            batching,
+            options,
+            runtime.handle(),
+        )?);
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel::<()>();
         let served = Arc::clone(&app);
@@ -221,10 +250,19 @@ impl EmbeddedServer {
             // A compile that hangs must not hold up the end.
             runtime.shutdown_background();
         };
-        let thread =
-            thread::Builder::new().name("embedded-server".into()).spawn(run).map_err(failed("embedded server got no thread"))?;
+        let thread = thread::Builder::new()
+            .name("embedded-server".into())
+            .spawn(run)
+            .map_err(failed("embedded server got no thread"))?;
         let base_url = listening::base_url(address);
-        Ok(Self { address, base_url, app, stop: Some(stop), ended, thread: Some(thread) })
+        Ok(Self {
+            address,
+            base_url,
+            app,
+            stop: Some(stop),
+            ended,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -241,24 +279,43 @@ impl Drop for EmbeddedServer {
 }
 
 fn compile_timeout(seconds: f64) -> Result<Duration> {
-    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|timeout| !timeout.is_zero());
+    let timeout = Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|timeout| !timeout.is_zero());
     timeout.ok_or_else(|| {
-        Error::usage(format!("embedded server cannot keep this limit of a compile: {seconds} s"))
-            .hint("give --embedded-compile-timeout-s seconds from 0.001 to 86400")
+        Error::usage(format!(
+            "embedded server cannot keep this limit of a compile: {seconds} s"
+        ))
+        .hint("give --embedded-compile-timeout-s seconds from 0.001 to 86400")
     })
 }
 
 fn batching(options: &EmbeddedOptions) -> Result<Batching> {
-    let EmbeddedOptions { ttft_ms, itl_ms, step_ms, max_batch, .. } = *options;
+    let EmbeddedOptions {
+        ttft_ms,
+        itl_ms,
+        step_ms,
+        max_batch,
+        ..
+    } = *options;
     let timetable = Timetable::new(ttft_ms, itl_ms, step_ms).ok_or_else(|| {
         Error::usage(format!("embedded server cannot keep these times: {ttft_ms} ms, {itl_ms} ms, {step_ms} ms"))
             .hint("give --embedded-ttft-ms, --embedded-itl-ms and --embedded-step-ms milliseconds from 0 to 600000")
     })?;
     if !(1..=MOST_BATCH).contains(&max_batch) {
-        return Err(Error::usage(format!("embedded server cannot run a batch of so many sequences: {max_batch}"))
-            .hint(format!("give --embedded-max-batch a number from 1 to {MOST_BATCH}")));
+        return Err(Error::usage(format!(
+            "embedded server cannot run a batch of so many sequences: {max_batch}"
+        ))
+        .hint(format!(
+            "give --embedded-max-batch a number from 1 to {MOST_BATCH}"
+        )));
     }
-    Ok(Batching { max_batch, threads: machine_threads(), timetable, step_timeout: STEP_TIMEOUT })
+    Ok(Batching {
+        max_batch,
+        threads: machine_threads(),
+        timetable,
+        step_timeout: STEP_TIMEOUT,
+    })
 }
 
 fn machine_threads() -> usize {
@@ -274,9 +331,16 @@ fn runtime() -> std::io::Result<Runtime> {
         .build()
 }
 
-async fn serve(listener: TcpListener, resettable: bool, app: Arc<App>, stopped: oneshot::Receiver<()>) {
+async fn serve(
+    listener: TcpListener,
+    resettable: bool,
+    app: Arc<App>,
+    stopped: oneshot::Receiver<()>,
+) {
     // The socket was made and set up a moment ago, so this fails only without a runtime.
-    let Ok(listening) = Listening::new(listener, resettable) else { return };
+    let Ok(listening) = Listening::new(listener, resettable) else {
+        return;
+    };
     let router = routes::router(app).into_make_service_with_connect_info::<Connection>();
     let (stop_taking, told) = oneshot::channel();
     let server = axum::serve(listening, router).with_graceful_shutdown(async {

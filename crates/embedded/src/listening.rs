@@ -17,8 +17,11 @@ use sobench_core::error::{Error, Result};
 #[expect(clippy::disallowed_methods, reason = "a server listens")]
 pub(super) fn bind(address: Option<SocketAddr>) -> Result<TcpListener> {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = TcpListener::bind(address.unwrap_or(free)).map_err(|error| refusal(address, &error))?;
-    listener.set_nonblocking(true).map_err(|error| Error::environment(format!("server cannot use its port: {error}")))?;
+    let listener =
+        TcpListener::bind(address.unwrap_or(free)).map_err(|error| refusal(address, &error))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| Error::environment(format!("server cannot use its port: {error}")))?;
     Ok(listener)
 }
 
@@ -28,12 +31,17 @@ fn refusal(address: Option<SocketAddr>, error: &std::io::Error) -> Error {
         return Error::environment(format!("embedded server found no loopback port: {error}"));
     };
     match error.kind() {
-        ErrorKind::AddrInUse => Error::environment(format!("address is in use: {address}"))
-            .hint("stop the server that listens there, or choose another port; port 0 takes a free one"),
-        ErrorKind::AddrNotAvailable => Error::environment(format!("this machine does not have the address: {address}"))
-            .hint("127.0.0.1 is this machine alone, 0.0.0.0 is every address that it has"),
-        ErrorKind::PermissionDenied => Error::environment(format!("the system does not allow listening at {address}"))
-            .hint("ports below 1024 are often reserved; choose a higher one"),
+        ErrorKind::AddrInUse => Error::environment(format!("address is in use: {address}")).hint(
+            "stop the server that listens there, or choose another port; port 0 takes a free one",
+        ),
+        ErrorKind::AddrNotAvailable => {
+            Error::environment(format!("this machine does not have the address: {address}"))
+                .hint("127.0.0.1 is this machine alone, 0.0.0.0 is every address that it has")
+        }
+        ErrorKind::PermissionDenied => {
+            Error::environment(format!("the system does not allow listening at {address}"))
+                .hint("ports below 1024 are often reserved; choose a higher one")
+        }
         _ => Error::environment(format!("cannot listen at {address}: {error}")),
     }
 }
@@ -41,7 +49,11 @@ fn refusal(address: Option<SocketAddr>, error: &std::io::Error) -> Error {
 /// Where a client on this machine reaches a listener.
 pub(super) fn base_url(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
-        let loopback = if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+        let loopback = if address.is_ipv4() {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            Ipv6Addr::LOCALHOST.into()
+        };
         address.set_ip(loopback);
     }
     format!("http://{address}")
@@ -73,7 +85,11 @@ impl Listener for Listening {
         let stream = self.taken().await;
         // Small writes, one a token, must not wait for each other.
         let _ = stream.set_nodelay(true);
-        let connection = if self.resettable { Connection::of(&stream) } else { Connection::default() };
+        let connection = if self.resettable {
+            Connection::of(&stream)
+        } else {
+            Connection::default()
+        };
         (stream, connection)
     }
 
@@ -95,11 +111,16 @@ impl Listening {
     /// There is no runtime.
     pub(super) fn new(listener: TcpListener, resettable: bool) -> std::io::Result<Self> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(Self { spare: dup(&listener), listener, resettable })
+        Ok(Self {
+            spare: dup(&listener),
+            listener,
+            resettable,
+        })
     }
 
-    /// The next connection. Where there is no file for it any more, connections are turned away instead: one that is left waiting
-    /// would hold a file of the client's for ever, which is in the same process, and both would wait for each other.
+    /// The next connection. Where there is no file for it any more, connections are turned away
+    /// instead: one that is left waiting would hold a file of the client's for ever, which is in
+    /// the same process, and both would wait for each other.
     async fn taken(&mut self) -> TcpStream {
         loop {
             match self.listener.accept().await {
@@ -125,7 +146,10 @@ impl Listening {
 
 fn is_of_the_connection(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
-    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
+    )
 }
 
 #[cfg(unix)]
@@ -149,7 +173,9 @@ impl Connection {
     #[cfg(unix)]
     fn of(stream: &TcpStream) -> Self {
         use std::os::fd::AsFd;
-        Self { handle: stream.as_fd().try_clone_to_owned().ok().map(Arc::new) }
+        Self {
+            handle: stream.as_fd().try_clone_to_owned().ok().map(Arc::new),
+        }
     }
 
     #[cfg(not(unix))]
@@ -157,7 +183,8 @@ impl Connection {
         Self::default()
     }
 
-    /// Makes the connection end with a reset when it is closed, where the system lets us; elsewhere it is cut off.
+    /// Makes the connection end with a reset when it is closed, where the system lets us; elsewhere
+    /// it is cut off.
     pub(super) fn end_with_reset(&self) {
         #[cfg(unix)]
         if let Some(handle) = &self.handle
@@ -183,17 +210,25 @@ mod tests {
         let holder = bind(None).unwrap();
         let address = holder.local_addr().unwrap();
         let error = bind(Some(address)).unwrap_err();
-        assert!(error.what == format!("address is in use: {address}") && error.hint.is_some(), "{error}");
+        assert!(
+            error.what == format!("address is in use: {address}") && error.hint.is_some(),
+            "{error}"
+        );
         assert!(taken.unwrap().ip().is_loopback());
         let foreign = bind(Some("203.0.113.1:0".parse().unwrap())).unwrap_err();
-        assert!(foreign.what.contains("203.0.113.1") && foreign.exit_code() == 3, "{foreign}");
+        assert!(
+            foreign.what.contains("203.0.113.1") && foreign.exit_code() == 3,
+            "{foreign}"
+        );
     }
 
     #[test]
     fn a_listener_everywhere_is_reached_here() {
-        for (address, url) in
-            [("0.0.0.0:80", "http://127.0.0.1:80"), ("[::]:80", "http://[::1]:80"), ("192.0.2.1:8000", "http://192.0.2.1:8000")]
-        {
+        for (address, url) in [
+            ("0.0.0.0:80", "http://127.0.0.1:80"),
+            ("[::]:80", "http://[::1]:80"),
+            ("192.0.2.1:8000", "http://192.0.2.1:8000"),
+        ] {
             assert_eq!(base_url(address.parse().unwrap()), url);
         }
     }

@@ -1,7 +1,8 @@
-//! Reads OpenAI's completion and chat requests with vLLM's fields beside them. Knows neither sockets nor tokens.
+//! Reads OpenAI's completion and chat requests with vLLM's fields beside them. Knows neither
+//! sockets nor tokens.
 //!
-//! Fields that would change the answer and are not implemented are refused unless they say what happens anyway; fields that
-//! nobody knows are ignored, as vLLM does.
+//! Fields that would change the answer and are not implemented are refused unless they say what
+//! happens anyway; fields that nobody knows are ignored, as vLLM does.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ const MAX_STOPS: usize = 64;
 /// Bytes of a stop string.
 const MAX_STOP_BYTES: usize = 1024;
 
-/// Members that are read, beside [`NEUTRAL`] and [`EMPTY`] and those that begin with `guided_`, which the constraint's reader knows.
+/// Members that are read, beside [`NEUTRAL`] and [`EMPTY`] and those that begin with `guided_`,
+/// which the constraint's reader knows.
 const READ: &[&str] = &[
     "model",
     "prompt",
@@ -112,18 +114,32 @@ const EMPTY: &[&str] = &[
 ///
 /// # Errors
 /// A 400 that names the field, or a 404 for another model.
-pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, rules: &Rules<'_>) -> Result<GenerationRequest, Failure> {
+pub(super) fn parse(
+    endpoint: Endpoint,
+    body: &[u8],
+    model: &str,
+    rules: &Rules<'_>,
+) -> Result<GenerationRequest, Failure> {
     let fields = read_fields(body, model)?;
     refuse_unimplemented(&fields)?;
     let stream = flag(&fields, "stream")?;
     let usage = match present(&fields, "stream_options") {
         None => UsageAsked::default(),
         Some(Value::Object(_)) if !stream => {
-            return Err(Failure::bad_request("stream_options can only be set when stream is true").about("stream_options"));
+            return Err(
+                Failure::bad_request("stream_options can only be set when stream is true")
+                    .about("stream_options"),
+            );
         }
         Some(Value::Object(options)) => {
-            let (at_the_end, in_chunks) = (flag(options, "include_usage")?, flag(options, "continuous_usage_stats")?);
-            UsageAsked { at_the_end, in_every_chunk: at_the_end && in_chunks }
+            let (at_the_end, in_chunks) = (
+                flag(options, "include_usage")?,
+                flag(options, "continuous_usage_stats")?,
+            );
+            UsageAsked {
+                at_the_end,
+                in_every_chunk: at_the_end && in_chunks,
+            }
         }
         Some(_) => return Err(wrong("stream_options", "an object")),
     };
@@ -141,7 +157,9 @@ pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, rules: &Rules<
         ignore_eos: flag(&fields, "ignore_eos")?,
         stop: stops(&fields)?,
         is_stop_kept: flag(&fields, "include_stop_str_in_output")?,
-        min_tokens: integer(&fields, "min_tokens", 0..=i64::from(u32::MAX))?.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
+        min_tokens: integer(&fields, "min_tokens", 0..=i64::from(u32::MAX))?
+            .and_then(|it| u32::try_from(it).ok())
+            .unwrap_or(0),
         unread: unread(&fields, rules),
     })
 }
@@ -151,14 +169,17 @@ pub(super) fn parse(endpoint: Endpoint, body: &[u8], model: &str, rules: &Rules<
 /// # Errors
 /// A 400, or a 404 for another model.
 pub(super) fn read_fields(body: &[u8], model: &str) -> Result<Map<String, Value>, Failure> {
-    let body: Value =
-        serde_json::from_slice(body).map_err(|error| Failure::bad_request(format!("request body is not JSON: {error}")))?;
+    let body: Value = serde_json::from_slice(body)
+        .map_err(|error| Failure::bad_request(format!("request body is not JSON: {error}")))?;
     let Value::Object(fields) = body else {
         return Err(Failure::bad_request("request body must be a JSON object"));
     };
     if let Some(name) = present(&fields, "model").filter(|name| *name != model) {
-        let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
-        let message = format!("The model `{name}` does not exist. The embedded server has `{model}`.");
+        let name = name
+            .as_str()
+            .map_or_else(|| name.to_string(), str::to_owned);
+        let message =
+            format!("The model `{name}` does not exist. The embedded server has `{model}`.");
         return Err(Failure::not_found(message).about("model"));
     }
     Ok(fields)
@@ -166,7 +187,9 @@ pub(super) fn read_fields(body: &[u8], model: &str) -> Result<Map<String, Value>
 
 fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
     let given = |name: &str| present(fields, name).filter(|value| **value != false);
-    let not_neutral = |(name, neutral): &(&str, f64)| given(name).is_some_and(|value| value.as_f64() != Some(*neutral));
+    let not_neutral = |(name, neutral): &(&str, f64)| {
+        given(name).is_some_and(|value| value.as_f64() != Some(*neutral))
+    };
     let not_empty = |name: &&&str| {
         given(name).is_some_and(|value| match value {
             Value::String(text) => !text.is_empty(),
@@ -175,18 +198,35 @@ fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
             _ => true,
         })
     };
-    let neutral = NEUTRAL.iter().find(|field| not_neutral(field)).map(|(name, _)| *name);
+    let neutral = NEUTRAL
+        .iter()
+        .find(|field| not_neutral(field))
+        .map(|(name, _)| *name);
     match neutral.or_else(|| EMPTY.iter().find(not_empty).copied()) {
-        Some(name) => Err(Failure::bad_request(format!("the embedded server does not implement {name}")).about(name)),
+        Some(name) => Err(Failure::bad_request(format!(
+            "the embedded server does not implement {name}"
+        ))
+        .about(name)),
         None => Ok(()),
     }
 }
 
-/// The members that nothing here looks at; with [`GuidedFields::Ignore`] those named `guided_*` are among them.
+/// The members that nothing here looks at; with [`GuidedFields::Ignore`] those named `guided_*` are
+/// among them.
 fn unread(fields: &Map<String, Value>, rules: &Rules<'_>) -> Vec<String> {
-    let is_known = |name: &str| READ.contains(&name) || EMPTY.contains(&name) || NEUTRAL.iter().any(|(known, _)| *known == name);
-    let is_guided = |name: &str| rules.guided_fields == GuidedFields::Honour && constraint_fields::GUIDED.contains(&name);
-    fields.keys().filter(|name| !is_known(name) && !is_guided(name)).cloned().collect()
+    let is_known = |name: &str| {
+        READ.contains(&name)
+            || EMPTY.contains(&name)
+            || NEUTRAL.iter().any(|(known, _)| *known == name)
+    };
+    let is_guided = |name: &str| {
+        rules.guided_fields == GuidedFields::Honour && constraint_fields::GUIDED.contains(&name)
+    };
+    fields
+        .keys()
+        .filter(|name| !is_known(name) && !is_guided(name))
+        .cloned()
+        .collect()
 }
 
 /// The stop strings: one, or a list of them. Empty ones say nothing.
@@ -195,13 +235,17 @@ fn stops(fields: &Map<String, Value>) -> Result<Vec<String>, Failure> {
     let stops: Vec<String> = match present(fields, "stop") {
         None => Vec::new(),
         Some(Value::String(stop)) => vec![stop.clone()],
-        Some(Value::Array(stops)) => {
-            stops.iter().map(|stop| stop.as_str().map(str::to_owned).ok_or_else(must_be)).collect::<Result<_, _>>()?
-        }
+        Some(Value::Array(stops)) => stops
+            .iter()
+            .map(|stop| stop.as_str().map(str::to_owned).ok_or_else(must_be))
+            .collect::<Result<_, _>>()?,
         Some(_) => return Err(must_be()),
     };
     if stops.len() > MAX_STOPS || stops.iter().any(|stop| stop.len() > MAX_STOP_BYTES) {
-        return Err(wrong("stop", &format!("at most {MAX_STOPS} strings of at most {MAX_STOP_BYTES} bytes")));
+        return Err(wrong(
+            "stop",
+            &format!("at most {MAX_STOPS} strings of at most {MAX_STOP_BYTES} bytes"),
+        ));
     }
     Ok(stops.into_iter().filter(|stop| !stop.is_empty()).collect())
 }
@@ -212,8 +256,10 @@ pub(super) fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(Value::Array(items)) => match items.as_slice() {
             [Value::String(text)] => Ok(text.clone()),
-            _ => Err(Failure::bad_request("prompt must be one string; the embedded server takes no batches or token ids")
-                .about("prompt")),
+            _ => Err(Failure::bad_request(
+                "prompt must be one string; the embedded server takes no batches or token ids",
+            )
+            .about("prompt")),
         },
         _ => Err(wrong("prompt", "a string")),
     }
@@ -221,10 +267,16 @@ pub(super) fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
 
 /// Messages as `role: content` lines: the synthetic model has no template of its own.
 pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
-    let messages = fields.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty());
+    let messages = fields
+        .get("messages")
+        .and_then(Value::as_array)
+        .filter(|messages| !messages.is_empty());
     let mut text = String::new();
     for message in messages.ok_or_else(|| wrong("messages", "a list that is not empty"))? {
-        let role = message.get("role").and_then(Value::as_str).ok_or_else(|| wrong("messages", "objects with a role"))?;
+        let role = message
+            .get("role")
+            .and_then(Value::as_str)
+            .ok_or_else(|| wrong("messages", "objects with a role"))?;
         text.push_str(role);
         text.push_str(": ");
         match message.get("content") {
@@ -233,7 +285,9 @@ pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
             Some(Value::Array(parts)) => {
                 for part in parts {
                     let part = part.get("text").and_then(Value::as_str);
-                    text.push_str(part.ok_or_else(|| wrong("messages", "text, or parts with text; no images or audio"))?);
+                    text.push_str(part.ok_or_else(|| {
+                        wrong("messages", "text, or parts with text; no images or audio")
+                    })?);
                 }
             }
             Some(_) => return Err(wrong("messages", "objects with text")),
@@ -249,14 +303,20 @@ fn max_tokens(fields: &Map<String, Value>, endpoint: Endpoint) -> Result<Option<
         let tokens = integer(fields, name, 1..=i64::from(u32::MAX))?;
         Ok(tokens.and_then(|tokens| u32::try_from(tokens).ok()))
     };
-    let newer = if endpoint == Endpoint::Chat { limit("max_completion_tokens")? } else { None };
+    let newer = if endpoint == Endpoint::Chat {
+        limit("max_completion_tokens")?
+    } else {
+        None
+    };
     newer.map_or_else(|| limit("max_tokens"), |tokens| Ok(Some(tokens)))
 }
 
 fn sampling(fields: &Map<String, Value>) -> Result<Sampling, Failure> {
     let default = Sampling::default();
     // vLLM writes "all" as -1 or 0.
-    let top_k = integer(fields, "top_k", -1..=i64::from(u32::MAX))?.unwrap_or(0).max(0);
+    let top_k = integer(fields, "top_k", -1..=i64::from(u32::MAX))?
+        .unwrap_or(0)
+        .max(0);
     Ok(Sampling {
         temperature: number(fields, "temperature", 0.0..=100.0)?.unwrap_or(default.temperature),
         top_p: number(fields, "top_p", 0.0..=1.0)?.unwrap_or(default.top_p),
@@ -265,25 +325,45 @@ fn sampling(fields: &Map<String, Value>) -> Result<Sampling, Failure> {
     })
 }
 
-fn number(fields: &Map<String, Value>, name: &'static str, range: RangeInclusive<f64>) -> Result<Option<f32>, Failure> {
-    let Some(value) = present(fields, name) else { return Ok(None) };
+fn number(
+    fields: &Map<String, Value>,
+    name: &'static str,
+    range: RangeInclusive<f64>,
+) -> Result<Option<f32>, Failure> {
+    let Some(value) = present(fields, name) else {
+        return Ok(None);
+    };
     match value.as_f64() {
         Some(number) if range.contains(&number) => Ok(Some(number as f32)),
-        _ => Err(wrong(name, &format!("a number from {} to {}", range.start(), range.end()))),
+        _ => Err(wrong(
+            name,
+            &format!("a number from {} to {}", range.start(), range.end()),
+        )),
     }
 }
 
-fn integer(fields: &Map<String, Value>, name: &'static str, range: RangeInclusive<i64>) -> Result<Option<i64>, Failure> {
-    let Some(value) = present(fields, name) else { return Ok(None) };
+fn integer(
+    fields: &Map<String, Value>,
+    name: &'static str,
+    range: RangeInclusive<i64>,
+) -> Result<Option<i64>, Failure> {
+    let Some(value) = present(fields, name) else {
+        return Ok(None);
+    };
     match value.as_i64() {
         Some(number) if range.contains(&number) => Ok(Some(number)),
-        _ => Err(wrong(name, &format!("an integer from {} to {}", range.start(), range.end()))),
+        _ => Err(wrong(
+            name,
+            &format!("an integer from {} to {}", range.start(), range.end()),
+        )),
     }
 }
 
 /// A member that is true or false, and false if it is not there.
 pub(super) fn flag(fields: &Map<String, Value>, name: &'static str) -> Result<bool, Failure> {
-    present(fields, name).map_or(Ok(false), |value| value.as_bool().ok_or_else(|| wrong(name, "true or false")))
+    present(fields, name).map_or(Ok(false), |value| {
+        value.as_bool().ok_or_else(|| wrong(name, "true or false"))
+    })
 }
 
 /// A member that is there and not null.
@@ -300,14 +380,28 @@ pub(super) fn wrong(name: &'static str, must_be: &str) -> Failure {
 mod tests {
     use super::*;
 
-    const RULES: Rules<'static> = Rules { engine: "guidance", any_whitespace: true, guided_fields: GuidedFields::Honour };
+    const RULES: Rules<'static> = Rules {
+        engine: "guidance",
+        any_whitespace: true,
+        guided_fields: GuidedFields::Honour,
+    };
 
     fn completion(fields: &str) -> Result<GenerationRequest, Failure> {
-        parse(Endpoint::Completions, format!("{{\"prompt\": \"p\"{fields}}}").as_bytes(), "m", &RULES)
+        parse(
+            Endpoint::Completions,
+            format!("{{\"prompt\": \"p\"{fields}}}").as_bytes(),
+            "m",
+            &RULES,
+        )
     }
 
     fn chat(fields: &str) -> Result<GenerationRequest, Failure> {
-        parse(Endpoint::Chat, format!("{{{fields}}}").as_bytes(), "m", &RULES)
+        parse(
+            Endpoint::Chat,
+            format!("{{{fields}}}").as_bytes(),
+            "m",
+            &RULES,
+        )
     }
 
     #[test]
@@ -318,23 +412,69 @@ mod tests {
             "structured_outputs": {"regex": "a"}"#,
         )
         .unwrap();
-        assert_eq!((request.prompt.as_str(), request.max_tokens, request.seed), ("p", Some(128), Some(7)));
-        assert!(request.stream && request.usage.at_the_end && !request.usage.in_every_chunk && request.ignore_eos);
-        assert_eq!(request.sampling, Sampling { temperature: 0.5, ..Sampling::default() });
-        assert_eq!(request.constraint.as_deref(), Some(&Constraint::Regex("a".into())));
+        assert_eq!(
+            (request.prompt.as_str(), request.max_tokens, request.seed),
+            ("p", Some(128), Some(7))
+        );
+        assert!(
+            request.stream
+                && request.usage.at_the_end
+                && !request.usage.in_every_chunk
+                && request.ignore_eos
+        );
+        assert_eq!(
+            request.sampling,
+            Sampling {
+                temperature: 0.5,
+                ..Sampling::default()
+            }
+        );
+        assert_eq!(
+            request.constraint.as_deref(),
+            Some(&Constraint::Regex("a".into()))
+        );
         assert_eq!(request.unread, ["unknown_field"]);
-        let stopped =
-            completion(r#", "stop": ["", "x"], "min_tokens": 3, "n": 1, "logprobs": null, "include_stop_str_in_output": true"#);
+        let stopped = completion(
+            r#", "stop": ["", "x"], "min_tokens": 3, "n": 1, "logprobs": null, "include_stop_str_in_output": true"#,
+        );
         let stopped = stopped.unwrap();
-        assert_eq!((&stopped.stop[..], stopped.min_tokens, stopped.is_stop_kept), (&["x".to_owned()][..], 3, true));
-        assert_eq!((completion(r#", "stop": "ab""#).unwrap().stop, stopped.unread.len()), (vec!["ab".to_owned()], 0));
-        let newer = Rules { guided_fields: GuidedFields::Ignore, ..RULES };
+        assert_eq!(
+            (&stopped.stop[..], stopped.min_tokens, stopped.is_stop_kept),
+            (&["x".to_owned()][..], 3, true)
+        );
+        assert_eq!(
+            (
+                completion(r#", "stop": "ab""#).unwrap().stop,
+                stopped.unread.len()
+            ),
+            (vec!["ab".to_owned()], 0)
+        );
+        let newer = Rules {
+            guided_fields: GuidedFields::Ignore,
+            ..RULES
+        };
         let guided = br#"{"prompt": "p", "guided_json": {}, "guided_grammar_backend": 1}"#;
-        let unread = |rules| parse(Endpoint::Completions, guided, "m", rules).unwrap().unread;
-        assert_eq!((unread(&RULES), unread(&newer).len()), (vec!["guided_grammar_backend".to_owned()], 2));
+        let unread = |rules| {
+            parse(Endpoint::Completions, guided, "m", rules)
+                .unwrap()
+                .unread
+        };
+        assert_eq!(
+            (unread(&RULES), unread(&newer).len()),
+            (vec!["guided_grammar_backend".to_owned()], 2)
+        );
         let plain = completion("").unwrap();
-        assert_eq!((plain.max_tokens, plain.stream, plain.constraint), (None, false, None));
-        let list = parse(Endpoint::Completions, br#"{"prompt": ["one"]}"#, "m", &RULES).unwrap();
+        assert_eq!(
+            (plain.max_tokens, plain.stream, plain.constraint),
+            (None, false, None)
+        );
+        let list = parse(
+            Endpoint::Completions,
+            br#"{"prompt": ["one"]}"#,
+            "m",
+            &RULES,
+        )
+        .unwrap();
         assert_eq!(list.prompt, "one");
     }
 
@@ -365,19 +505,39 @@ mod tests {
             (r#", "temperature": "hot""#, "temperature"),
             (r#", "top_p": 2"#, "top_p"),
             (r#", "stream": "yes""#, "stream"),
-            (r#", "stream_options": {"include_usage": true}"#, "stream_options"),
+            (
+                r#", "stream_options": {"include_usage": true}"#,
+                "stream_options",
+            ),
             (r#", "model": "gpt-4""#, "model"),
         ] {
             let failure = completion(fields).unwrap_err();
             assert_eq!(failure.param, Some(param), "{fields}: {failure:?}");
-            assert_eq!(failure.status.as_u16(), if param == "model" { 404 } else { 400 });
+            assert_eq!(
+                failure.status.as_u16(),
+                if param == "model" { 404 } else { 400 }
+            );
         }
-        for fields in
-            ["", r#""messages": []"#, r#""messages": [{"content": "x"}]"#, r#""messages": [{"role": "user", "content": 1}]"#]
-        {
-            assert_eq!(chat(fields).unwrap_err().param, Some("messages"), "{fields}");
+        for fields in [
+            "",
+            r#""messages": []"#,
+            r#""messages": [{"content": "x"}]"#,
+            r#""messages": [{"role": "user", "content": 1}]"#,
+        ] {
+            assert_eq!(
+                chat(fields).unwrap_err().param,
+                Some("messages"),
+                "{fields}"
+            );
         }
-        for body in ["", "[1]", "{\"prompt\": \"p\",", "{}", r#"{"prompt": [1, 2]}"#, r#"{"prompt": ["a", "b"]}"#] {
+        for body in [
+            "",
+            "[1]",
+            "{\"prompt\": \"p\",",
+            "{}",
+            r#"{"prompt": [1, 2]}"#,
+            r#"{"prompt": ["a", "b"]}"#,
+        ] {
             let failure = parse(Endpoint::Completions, body.as_bytes(), "m", &RULES).unwrap_err();
             assert_eq!(failure.status.as_u16(), 400, "{body}");
         }

@@ -1,4 +1,5 @@
-//! The routes, and how an answer's updates become a response. Knows neither clocks nor engines but by name.
+//! The routes, and how an answer's updates become a response. Knows neither clocks nor engines but
+//! by name.
 
 use std::io;
 use std::sync::Arc;
@@ -41,7 +42,10 @@ type ReadBody = Result<Bytes, BytesRejection>;
 pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/health", get(|| async { StatusCode::OK }))
-        .route("/ping", get(|| async { StatusCode::OK }).post(|| async { StatusCode::OK }))
+        .route(
+            "/ping",
+            get(|| async { StatusCode::OK }).post(|| async { StatusCode::OK }),
+        )
         .route("/version", get(version))
         .route("/metrics", get(metrics))
         .route("/sobench/stats", get(stats))
@@ -51,7 +55,9 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .route("/tokenize", post(tokenize))
         .route("/detokenize", post(detokenize))
         .fallback(|| async { Failure::not_found("Not Found") })
-        .method_not_allowed_fallback(|| async { Failure::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
+        .method_not_allowed_fallback(|| async {
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")
+        })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(app)
 }
@@ -75,7 +81,10 @@ async fn stats(State(app): State<Arc<App>>) -> Json<ServerStats> {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    let content_type = [(
+        header::CONTENT_TYPE,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )];
     (content_type, app.stats().prometheus(&app.options.model)).into_response()
 }
 
@@ -87,22 +96,42 @@ async fn models(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
     }]}))
 }
 
-async fn tokenize(State(app): State<Arc<App>>, body: ReadBody) -> Result<Json<serde_json::Value>, Failure> {
+async fn tokenize(
+    State(app): State<Arc<App>>,
+    body: ReadBody,
+) -> Result<Json<serde_json::Value>, Failure> {
     let fields = request::read_fields(&whole(body)?, &app.options.model)?;
     tokens::tokenize(&fields, &app.vocabulary, CONTEXT_TOKENS).map(Json)
 }
 
-async fn detokenize(State(app): State<Arc<App>>, body: ReadBody) -> Result<Json<serde_json::Value>, Failure> {
+async fn detokenize(
+    State(app): State<Arc<App>>,
+    body: ReadBody,
+) -> Result<Json<serde_json::Value>, Failure> {
     let fields = request::read_fields(&whole(body)?, &app.options.model)?;
     tokens::detokenize(&fields, &app.vocabulary).map(Json)
 }
 
-async fn completions(app: State<Arc<App>>, peer: ConnectInfo<Connection>, headers: HeaderMap, body: ReadBody) -> Response {
-    answer(app, peer, Endpoint::Completions, &headers, body).await.unwrap_or_else(IntoResponse::into_response)
+async fn completions(
+    app: State<Arc<App>>,
+    peer: ConnectInfo<Connection>,
+    headers: HeaderMap,
+    body: ReadBody,
+) -> Response {
+    answer(app, peer, Endpoint::Completions, &headers, body)
+        .await
+        .unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn chat(app: State<Arc<App>>, peer: ConnectInfo<Connection>, headers: HeaderMap, body: ReadBody) -> Response {
-    answer(app, peer, Endpoint::Chat, &headers, body).await.unwrap_or_else(IntoResponse::into_response)
+async fn chat(
+    app: State<Arc<App>>,
+    peer: ConnectInfo<Connection>,
+    headers: HeaderMap,
+    body: ReadBody,
+) -> Response {
+    answer(app, peer, Endpoint::Chat, &headers, body)
+        .await
+        .unwrap_or_else(IntoResponse::into_response)
 }
 
 async fn answer(
@@ -123,8 +152,20 @@ async fn answer(
         Err(refused) => return Ok(refused),
     };
     let Begun { tokens, events } = begun;
-    let answer = Answer { tokens, events, then: Then::GoOn, held: None, connection, account, _permit: permit };
-    if is_stream { Ok(answer.stream()) } else { answer.whole().await }
+    let answer = Answer {
+        tokens,
+        events,
+        then: Then::GoOn,
+        held: None,
+        connection,
+        account,
+        _permit: permit,
+    };
+    if is_stream {
+        Ok(answer.stream())
+    } else {
+        answer.whole().await
+    }
 }
 
 /// An answer that has begun, or the response of a fault that struck before.
@@ -166,11 +207,24 @@ async fn refused_by_fault(planted: &mut Planted) -> Option<Response> {
         return Some((retry, failure(StatusCode::TOO_MANY_REQUESTS)).into_response());
     }
     if planted.strikes(FaultKind::Error503) {
-        return Some((StatusCode::SERVICE_UNAVAILABLE, "upstream connect error: a planted fault\n").into_response());
+        return Some(
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "upstream connect error: a planted fault\n",
+            )
+                .into_response(),
+        );
     }
-    [(FaultKind::Error400, StatusCode::BAD_REQUEST), (FaultKind::Error500, StatusCode::INTERNAL_SERVER_ERROR)]
-        .into_iter()
-        .find_map(|(kind, status)| planted.strikes(kind).then(|| failure(status).into_response()))
+    [
+        (FaultKind::Error400, StatusCode::BAD_REQUEST),
+        (FaultKind::Error500, StatusCode::INTERNAL_SERVER_ERROR),
+    ]
+    .into_iter()
+    .find_map(|(kind, status)| {
+        planted
+            .strikes(kind)
+            .then(|| failure(status).into_response())
+    })
 }
 
 /// An answer on its way out.
@@ -193,7 +247,11 @@ impl Answer {
             let frame = answer.next_frame().await?;
             Some((frame, answer))
         });
-        ([(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")], Body::from_stream(frames)).into_response()
+        (
+            [(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")],
+            Body::from_stream(frames),
+        )
+            .into_response()
     }
 
     /// The events of all updates that are there, at least one; an error breaks the connection.
@@ -218,7 +276,11 @@ impl Answer {
             while let Some(update) = next {
                 self.then = self.events.write(update, &mut bytes);
                 self.note_end();
-                next = if self.then == Then::GoOn { self.tokens.ready() } else { None };
+                next = if self.then == Then::GoOn {
+                    self.tokens.ready()
+                } else {
+                    None
+                };
                 next = next.and_then(|update| self.unless_held(update));
             }
         }
@@ -226,18 +288,25 @@ impl Answer {
     }
 
     fn unless_held(&mut self, update: Update) -> Option<Update> {
-        let Some(time) = self.events.pause_before(&update) else { return Some(update) };
+        let Some(time) = self.events.pause_before(&update) else {
+            return Some(update);
+        };
         self.held = Some((time, update));
         None
     }
 
     /// The whole answer in one body.
     async fn whole(mut self) -> Result<Response, Failure> {
-        let Some(update) = self.tokens.next().await else { return Err(Failure::internal("the answer ended before it began")) };
+        let Some(update) = self.tokens.next().await else {
+            return Err(Failure::internal("the answer ended before it began"));
+        };
         if let Some(time) = self.events.pause_before(&update) {
             pause(time).await;
         }
-        let written = self.events.whole(update).inspect_err(|_| self.account.close(AnswerEnd::Refused));
+        let written = self
+            .events
+            .whole(update)
+            .inspect_err(|_| self.account.close(AnswerEnd::Refused));
         let (body, then) = written?;
         self.then = then;
         self.note_end();
@@ -264,7 +333,8 @@ impl Answer {
         }
     }
 
-    /// Makes the connection break. What was sent before has some time to be read: a reset throws away what was not.
+    /// Makes the connection break. What was sent before has some time to be read: a reset throws
+    /// away what was not.
     async fn reset(&mut self) -> io::Error {
         pause(RESET_DELAY).await;
         self.then = Then::End;

@@ -1,5 +1,5 @@
-//! What the embedded server counts, and how it says so: `/sobench/stats` as JSON, `/metrics` as Prometheus text. Knows no engine
-//! and no clock.
+//! What the embedded server counts, and how it says so: `/sobench/stats` as JSON, `/metrics` as
+//! Prometheus text. Knows no engine and no clock.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,10 +12,12 @@ use serde::{Serialize, Serializer};
 use super::accounts::AnswerEnd;
 use super::generation::FinishReason;
 
-/// Longest time that the histograms tell apart, in nanoseconds: ten minutes. Longer ones count as that.
+/// Longest time that the histograms tell apart, in nanoseconds: ten minutes. Longer ones count as
+/// that.
 const LONGEST_NS: u64 = 600_000_000_000;
 
-/// Names of members that nobody reads which are told apart, and the characters of one; the rest counts under one name.
+/// Names of members that nobody reads which are told apart, and the characters of one; the rest
+/// counts under one name.
 const MAX_UNREAD_NAMES: usize = 100;
 const UNREAD_NAME_CHARS: usize = 64;
 const OTHER_NAMES: &str = "(others)";
@@ -23,7 +25,8 @@ const OTHER_NAMES: &str = "(others)";
 /// Significant decimal digits of the histograms' values.
 const DIGITS: u8 = 3;
 
-/// What a server is and has done since it started. `/sobench/stats` answers with it as JSON, member by member.
+/// What a server is and has done since it started. `/sobench/stats` answers with it as JSON, member
+/// by member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerStats {
     /// The name as in `--guided-decoding-backend`.
@@ -56,10 +59,12 @@ pub struct ServerStats {
     pub steps: u64,
     /// Most sequences stepped at once.
     pub largest_batch: usize,
-    /// Times of steps: masks and draws of all their sequences, without the wait for the synthetic model.
+    /// Times of steps: masks and draws of all their sequences, without the wait for the synthetic
+    /// model.
     pub step_ns: Option<Times>,
     pub masks: u64,
-    /// Times of masks, one sequence at one step each; the first mask after a compile, which checks the constraint, not included.
+    /// Times of masks, one sequence at one step each; the first mask after a compile, which checks
+    /// the constraint, not included.
     pub mask_ns: Option<Times>,
     /// Masks that were given up on and are still being computed.
     pub stuck_masks: usize,
@@ -67,10 +72,12 @@ pub struct ServerStats {
     pub ended: Ended,
     /// How requests for answers ended for their clients.
     pub answers: Answers,
-    /// Requests that had a member which this server does not read, by its name; an object in JSON. As in vLLM they are answered.
+    /// Requests that had a member which this server does not read, by its name; an object in JSON.
+    /// As in vLLM they are answered.
     #[serde(serialize_with = "as_object")]
     pub unread_fields: Vec<(String, u64)>,
-    /// Constraints that were compiled, by the engine that `auto` sent them to, or `none`; an object in JSON. Empty without `auto`.
+    /// Constraints that were compiled, by the engine that `auto` sent them to, or `none`; an object
+    /// in JSON. Empty without `auto`.
     #[serde(serialize_with = "as_object")]
     pub routes: Vec<(String, u64)>,
     /// Requests that a planted fault struck, by fault; an object in JSON.
@@ -114,41 +121,96 @@ pub struct Answers {
 }
 
 impl ServerStats {
-    /// Prometheus' text format. What means here what it means in vLLM has vLLM's name; the rest begins with `sobench:`.
+    /// Prometheus' text format. What means here what it means in vLLM has vLLM's name; the rest
+    /// begins with `sobench:`.
     pub(super) fn prometheus(&self, model: &str) -> String {
-        let model = model.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let model = model
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n");
         let mut text = String::new();
         let mut metric = |name: &str, kind: &str, samples: &[(&str, u64)]| {
             let _ = writeln!(text, "# TYPE {name} {kind}");
             for (labels, value) in samples {
                 let comma = if labels.is_empty() { "" } else { "," };
-                let _ = writeln!(text, "{name}{{model_name=\"{model}\"{comma}{labels}}} {value}");
+                let _ = writeln!(
+                    text,
+                    "{name}{{model_name=\"{model}\"{comma}{labels}}} {value}"
+                );
             }
         };
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        metric("vllm:num_requests_running", "gauge", &[("", count(self.running))]);
-        metric("vllm:num_requests_waiting", "gauge", &[("", count(self.waiting))]);
-        metric("vllm:prompt_tokens_total", "counter", &[("", self.prompt_tokens)]);
-        metric("vllm:generation_tokens_total", "counter", &[("", self.tokens)]);
-        let ended = [("finished_reason=\"stop\"", self.ended.stop), ("finished_reason=\"length\"", self.ended.length)];
+        metric(
+            "vllm:num_requests_running",
+            "gauge",
+            &[("", count(self.running))],
+        );
+        metric(
+            "vllm:num_requests_waiting",
+            "gauge",
+            &[("", count(self.waiting))],
+        );
+        metric(
+            "vllm:prompt_tokens_total",
+            "counter",
+            &[("", self.prompt_tokens)],
+        );
+        metric(
+            "vllm:generation_tokens_total",
+            "counter",
+            &[("", self.tokens)],
+        );
+        let ended = [
+            ("finished_reason=\"stop\"", self.ended.stop),
+            ("finished_reason=\"length\"", self.ended.length),
+        ];
         metric("vllm:request_success_total", "counter", &ended);
-        let unfinished = [("reason=\"failed\"", self.ended.failed), ("reason=\"gone\"", self.ended.gone)];
+        let unfinished = [
+            ("reason=\"failed\"", self.ended.failed),
+            ("reason=\"gone\"", self.ended.gone),
+        ];
         metric("sobench:requests_unfinished_total", "counter", &unfinished);
-        metric("sobench:compile_cache_hits_total", "counter", &[("", self.cache_hits)]);
-        metric("sobench:compile_cache_misses_total", "counter", &[("", self.cache_misses)]);
-        metric("sobench:compiles_in_flight", "gauge", &[("", count(self.compiling))]);
+        metric(
+            "sobench:compile_cache_hits_total",
+            "counter",
+            &[("", self.cache_hits)],
+        );
+        metric(
+            "sobench:compile_cache_misses_total",
+            "counter",
+            &[("", self.cache_misses)],
+        );
+        metric(
+            "sobench:compiles_in_flight",
+            "gauge",
+            &[("", count(self.compiling))],
+        );
         metric("sobench:steps_total", "counter", &[("", self.steps)]);
         metric("sobench:masks_total", "counter", &[("", self.masks)]);
         if let Some(times) = self.mask_ns {
             metric("sobench:mask_ns_sum", "counter", &[("", times.sum)]);
-            metric("sobench:mask_ns", "gauge", &[("quantile=\"0.5\"", times.p50), ("quantile=\"0.99\"", times.p99)]);
+            metric(
+                "sobench:mask_ns",
+                "gauge",
+                &[
+                    ("quantile=\"0.5\"", times.p50),
+                    ("quantile=\"0.99\"", times.p99),
+                ],
+            );
         }
-        metric("sobench:stuck_masks", "gauge", &[("", count(self.stuck_masks))]);
+        metric(
+            "sobench:stuck_masks",
+            "gauge",
+            &[("", count(self.stuck_masks))],
+        );
         text
     }
 }
 
-fn as_object<V: Serialize, S: Serializer>(pairs: &[(String, V)], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_object<V: Serialize, S: Serializer>(
+    pairs: &[(String, V)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(name, value)| (name, value)))
 }
 
@@ -204,7 +266,13 @@ impl Tally {
         for name in names {
             let name: String = name.chars().take(UNREAD_NAME_CHARS).collect();
             let is_known = unread.len() < MAX_UNREAD_NAMES || unread.contains_key(&name);
-            *unread.entry(if is_known { name } else { OTHER_NAMES.to_owned() }).or_default() += 1;
+            *unread
+                .entry(if is_known {
+                    name
+                } else {
+                    OTHER_NAMES.to_owned()
+                })
+                .or_default() += 1;
         }
     }
 
@@ -275,8 +343,16 @@ impl Tally {
         stats.mask_ns = counts.mask_times.times();
         stats.ended = counts.ended;
         stats.answers = counts.answers;
-        stats.unread_fields = counts.unread.iter().map(|(name, count)| (name.clone(), *count)).collect();
-        stats.faults = counts.faults.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        stats.unread_fields = counts
+            .unread
+            .iter()
+            .map(|(name, count)| (name.clone(), *count))
+            .collect();
+        stats.faults = counts
+            .faults
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect();
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -291,7 +367,8 @@ struct TimesSoFar {
 
 impl Default for TimesSoFar {
     fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("bounds and digits are fixed and in range");
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
+            .expect("bounds and digits are fixed and in range");
         Self { histogram, sum: 0 }
     }
 }
@@ -327,45 +404,127 @@ mod tests {
     #[test]
     fn counts_what_the_loop_reports() {
         let tally = Tally::default();
-        assert_eq!((stats(&tally).mask_ns, stats(&tally).step_ns), (None, None), "no masks, no times");
+        assert_eq!(
+            (stats(&tally).mask_ns, stats(&tally).step_ns),
+            (None, None),
+            "no masks, no times"
+        );
         tally.prompted(7);
         (0..4).for_each(|_| tally.queued());
         tally.admitted(3);
-        tally.stepped(&StepTaken { batch: 3, tokens: 2, ns: 900 }, [100, 300].into_iter());
-        tally.stepped(&StepTaken { batch: 0, tokens: 0, ns: 5 }, std::iter::empty());
+        tally.stepped(
+            &StepTaken {
+                batch: 3,
+                tokens: 2,
+                ns: 900,
+            },
+            [100, 300].into_iter(),
+        );
+        tally.stepped(
+            &StepTaken {
+                batch: 0,
+                tokens: 0,
+                ns: 5,
+            },
+            std::iter::empty(),
+        );
         tally.ended(None);
         tally.ended(Some(FinishReason::Stop));
         tally.left(1, 0);
         tally.struck("hang");
         tally.struck("hang");
-        for end in [AnswerEnd::Broken, AnswerEnd::Whole, AnswerEnd::Gone, AnswerEnd::Broken, AnswerEnd::Refused] {
+        for end in [
+            AnswerEnd::Broken,
+            AnswerEnd::Whole,
+            AnswerEnd::Gone,
+            AnswerEnd::Broken,
+            AnswerEnd::Refused,
+        ] {
             tally.answered(end);
         }
-        (0..2 * MAX_UNREAD_NAMES).for_each(|name| tally.unread(&[format!("field {name:03}"), "user".to_owned()]));
+        (0..2 * MAX_UNREAD_NAMES)
+            .for_each(|name| tally.unread(&[format!("field {name:03}"), "user".to_owned()]));
         let seen = stats(&tally);
-        assert_eq!((seen.running, seen.waiting, seen.prompt_tokens, seen.tokens), (1, 0, 7, 2));
+        assert_eq!(
+            (seen.running, seen.waiting, seen.prompt_tokens, seen.tokens),
+            (1, 0, 7, 2)
+        );
         assert_eq!((seen.steps, seen.largest_batch, seen.masks), (1, 3, 2));
-        assert_eq!(seen.mask_ns, Some(Times { sum: 400, p50: 100, p99: 300, max: 300 }));
+        assert_eq!(
+            seen.mask_ns,
+            Some(Times {
+                sum: 400,
+                p50: 100,
+                p99: 300,
+                max: 300
+            })
+        );
         assert_eq!(seen.step_ns.map(|times| times.sum), Some(900));
-        assert_eq!(seen.ended, Ended { stop: 1, length: 0, failed: 1, gone: 1 });
+        assert_eq!(
+            seen.ended,
+            Ended {
+                stop: 1,
+                length: 0,
+                failed: 1,
+                gone: 1
+            }
+        );
         assert_eq!(seen.faults, [("hang".to_owned(), 2)]);
-        assert_eq!(seen.answers, Answers { whole: 1, refused: 1, broken: 2, gone: 1 });
-        assert_eq!(seen.unread_fields.len(), MAX_UNREAD_NAMES + 1, "names are told apart up to a limit");
-        assert_eq!(seen.unread_fields.iter().map(|(_, count)| count).sum::<u64>(), 4 * MAX_UNREAD_NAMES as u64);
+        assert_eq!(
+            seen.answers,
+            Answers {
+                whole: 1,
+                refused: 1,
+                broken: 2,
+                gone: 1
+            }
+        );
+        assert_eq!(
+            seen.unread_fields.len(),
+            MAX_UNREAD_NAMES + 1,
+            "names are told apart up to a limit"
+        );
+        assert_eq!(
+            seen.unread_fields
+                .iter()
+                .map(|(_, count)| count)
+                .sum::<u64>(),
+            4 * MAX_UNREAD_NAMES as u64
+        );
         let json = serde_json::to_value(&seen).unwrap();
-        assert_eq!((&json["faults"]["hang"], &json["settings"]["forcing"]), (&2.into(), &"true".into()));
+        assert_eq!(
+            (&json["faults"]["hang"], &json["settings"]["forcing"]),
+            (&2.into(), &"true".into())
+        );
     }
 
     #[test]
     fn prometheus_text_is_well_formed() {
         let text = stats(&Tally::default()).prometheus("a\"b");
-        assert!(text.contains("vllm:num_requests_running{model_name=\"a\\\"b\"} 0\n"), "{text}");
-        assert!(text.contains("vllm:request_success_total{model_name=\"a\\\"b\",finished_reason=\"stop\"} 0\n"), "{text}");
-        assert!(text.contains("sobench:compile_cache_hits_total{model_name=\"a\\\"b\"} 3\n"), "{text}");
+        assert!(
+            text.contains("vllm:num_requests_running{model_name=\"a\\\"b\"} 0\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "vllm:request_success_total{model_name=\"a\\\"b\",finished_reason=\"stop\"} 0\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("sobench:compile_cache_hits_total{model_name=\"a\\\"b\"} 3\n"),
+            "{text}"
+        );
         for line in text.lines().filter(|line| !line.starts_with("# TYPE ")) {
             let (name, value) = line.rsplit_once(' ').unwrap();
-            assert!(name.starts_with("vllm:") || name.starts_with("sobench:"), "{line}");
-            assert!(value.parse::<u64>().is_ok() && name.ends_with('}'), "{line}");
+            assert!(
+                name.starts_with("vllm:") || name.starts_with("sobench:"),
+                "{line}"
+            );
+            assert!(
+                value.parse::<u64>().is_ok() && name.ends_with('}'),
+                "{line}"
+            );
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Stop strings: texts that end an answer where they come up, as OpenAI's API and vLLM have them. Knows neither tokens nor HTTP.
+//! Stop strings: texts that end an answer where they come up, as OpenAI's API and vLLM have them.
+//! Knows neither tokens nor HTTP.
 
 use std::sync::Arc;
 
-/// What is looked for in an answer, and what of it is held back since it may be the beginning of that.
+/// What is looked for in an answer, and what of it is held back since it may be the beginning of
+/// that.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stopping {
     strings: Vec<Arc<str>>,
@@ -23,30 +25,59 @@ pub(super) struct Passed {
 impl Stopping {
     /// Looks for `strings`, none of them empty.
     pub(super) fn new(strings: &[String], is_kept: bool) -> Self {
-        Self { strings: strings.iter().map(|it| it.as_str().into()).collect(), is_kept, held: String::new() }
+        Self {
+            strings: strings.iter().map(|it| it.as_str().into()).collect(),
+            is_kept,
+            held: String::new(),
+        }
     }
 
-    /// Takes the next piece of the answer; the last one holds nothing back. Where several strings are complete with the same
-    /// piece, the first of the list counts, as in vLLM.
+    /// Takes the next piece of the answer; the last one holds nothing back. Where several strings
+    /// are complete with the same piece, the first of the list counts, as in vLLM.
     pub(super) fn pass(&mut self, text: String, is_last: bool) -> Passed {
         if self.strings.is_empty() {
             return Passed { text, stop: None };
         }
         self.held.push_str(&text);
-        let found = self.strings.iter().find_map(|stop| Some((self.held.find(&**stop)?, Arc::clone(stop))));
+        let found = self
+            .strings
+            .iter()
+            .find_map(|stop| Some((self.held.find(&**stop)?, Arc::clone(stop))));
         if let Some((start, stop)) = found {
-            self.held.truncate(if self.is_kept { start + stop.len() } else { start });
-            return Passed { text: std::mem::take(&mut self.held), stop: Some(stop) };
+            self.held.truncate(if self.is_kept {
+                start + stop.len()
+            } else {
+                start
+            });
+            return Passed {
+                text: std::mem::take(&mut self.held),
+                stop: Some(stop),
+            };
         }
-        let told = if is_last { self.held.len() } else { self.told() };
+        let told = if is_last {
+            self.held.len()
+        } else {
+            self.told()
+        };
         let rest = self.held.split_off(told);
-        Passed { text: std::mem::replace(&mut self.held, rest), stop: None }
+        Passed {
+            text: std::mem::replace(&mut self.held, rest),
+            stop: None,
+        }
     }
 
     /// Bytes of what is held that cannot be the beginning of a string.
     fn told(&self) -> usize {
-        let begins = |start: usize| self.strings.iter().any(|stop| stop.starts_with(&self.held[start..]));
-        self.held.char_indices().map(|(start, _)| start).find(|start| begins(*start)).unwrap_or(self.held.len())
+        let begins = |start: usize| {
+            self.strings
+                .iter()
+                .any(|stop| stop.starts_with(&self.held[start..]))
+        };
+        self.held
+            .char_indices()
+            .map(|(start, _)| start)
+            .find(|start| begins(*start))
+            .unwrap_or(self.held.len())
     }
 }
 
@@ -55,7 +86,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(strings: &[&str], is_kept: bool, pieces: &[&str], expected: &[&str], stop: Option<&str>) {
+    fn check(
+        strings: &[&str],
+        is_kept: bool,
+        pieces: &[&str],
+        expected: &[&str],
+        stop: Option<&str>,
+    ) {
         let strings: Vec<String> = strings.iter().map(ToString::to_string).collect();
         let mut stopping = Stopping::new(&strings, is_kept);
         let mut told = Vec::new();
@@ -68,7 +105,10 @@ mod tests {
                 return;
             }
         }
-        assert_eq!((told, stop), (expected.iter().map(ToString::to_string).collect(), None));
+        assert_eq!(
+            (told, stop),
+            (expected.iter().map(ToString::to_string).collect(), None)
+        );
     }
 
     #[test]
@@ -77,7 +117,13 @@ mod tests {
         check(&["ab"], false, &["xa", "by"], &["x", ""], Some("ab"));
         check(&["ab"], true, &["xa", "by"], &["x", "ab"], Some("ab"));
         check(&["ab"], false, &["xa", "ay", "a"], &["x", "aay", "a"], None);
-        check(&["\n\n"], false, &["x\n", "y\n", "\nz"], &["x", "\ny", ""], Some("\n\n"));
+        check(
+            &["\n\n"],
+            false,
+            &["x\n", "y\n", "\nz"],
+            &["x", "\ny", ""],
+            Some("\n\n"),
+        );
         check(&["c", "b"], false, &["abc"], &["ab"], Some("c"));
         check(&["🦀!"], false, &["é🦀", "?"], &["é", "🦀?"], None);
         check(&["aab"], false, &["aa", "ab", "c"], &["", "a"], Some("aab"));

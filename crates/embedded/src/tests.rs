@@ -1,4 +1,5 @@
-//! The server with an engine that does as it is told: compiles that are held up, languages without words, masks that hang.
+//! The server with an engine that does as it is told: compiles that are held up, languages without
+//! words, masks that hang.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +12,8 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{EngineError, Grammar, Matcher, TokenId, TokenMask};
 
-/// A compile of the regex `slow` reports and waits; masks of any other regex allow its first token, those of `nothing` none.
+/// A compile of the regex `slow` reports and waits; masks of any other regex allow its first token,
+/// those of `nothing` none.
 struct Told {
     began: Sender<()>,
     release: Mutex<Receiver<()>>,
@@ -34,19 +36,32 @@ impl Engine for Told {
     fn validate(&self, constraint: &Constraint) -> std::result::Result<(), EngineError> {
         match constraint {
             Constraint::Regex(_) => Ok(()),
-            _ => Err(EngineError::Unsupported { feature: constraint.kind().into(), words: "regexes only, I was told".into() }),
+            _ => Err(EngineError::Unsupported {
+                feature: constraint.kind().into(),
+                words: "regexes only, I was told".into(),
+            }),
         }
     }
     fn route(&self, _: &Constraint) -> Option<Route> {
-        Some(Route { engine: EngineName::Outlines, why: "it was told so".into() })
+        Some(Route {
+            engine: EngineName::Outlines,
+            why: "it was told so".into(),
+        })
     }
-    fn compile(&self, constraint: &Constraint) -> std::result::Result<Arc<dyn Grammar>, EngineError> {
-        let Constraint::Regex(regex) = constraint else { panic!("it was not validated") };
+    fn compile(
+        &self,
+        constraint: &Constraint,
+    ) -> std::result::Result<Arc<dyn Grammar>, EngineError> {
+        let Constraint::Regex(regex) = constraint else {
+            panic!("it was not validated")
+        };
         if &**regex == "slow" {
             let _ = self.began.send(());
             let _ = self.release.lock().unwrap().recv();
         }
-        Ok(Arc::new(One((&**regex != "nothing").then(|| shared().encode(regex)[0]))))
+        Ok(Arc::new(One(
+            (&**regex != "nothing").then(|| shared().encode(regex)[0])
+        )))
     }
     fn grammar_dialects(&self) -> &'static [GrammarDialect] {
         &[]
@@ -95,10 +110,20 @@ async fn world() -> World {
         let (report, began) = channel();
         let (release, held) = channel();
         let options = EmbeddedOptions::default();
-        let engine = Told { began: report, release: Mutex::new(held), settings: options.policy.clone() };
+        let engine = Told {
+            began: report,
+            release: Mutex::new(held),
+            settings: options.policy.clone(),
+        };
         let (batching, listener) = (batching(&options).unwrap(), listening::bind(None).unwrap());
-        let server = EmbeddedServer::run(options, batching, listener, shared(), Arc::new(engine)).unwrap();
-        World { server, began, release, http: reqwest::Client::builder().no_proxy().build().unwrap() }
+        let server =
+            EmbeddedServer::run(options, batching, listener, shared(), Arc::new(engine)).unwrap();
+        World {
+            server,
+            began,
+            release,
+            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+        }
     })
     .await
     .unwrap()
@@ -107,39 +132,69 @@ async fn world() -> World {
 impl World {
     /// Status and body of a completion under a constraint.
     fn complete(&self, constraint: &Value) -> tokio::task::JoinHandle<(u16, Value)> {
-        let body = json!({"prompt": "p", "max_tokens": 3, "structured_outputs": constraint}).to_string();
-        let request = self.http.post(format!("{}/v1/completions", self.server.base_url())).body(body);
+        let body =
+            json!({"prompt": "p", "max_tokens": 3, "structured_outputs": constraint}).to_string();
+        let request = self
+            .http
+            .post(format!("{}/v1/completions", self.server.base_url()))
+            .body(body);
         tokio::spawn(async move {
             let response = request.send().await.unwrap();
-            (response.status().as_u16(), serde_json::from_str(&response.text().await.unwrap()).unwrap())
+            (
+                response.status().as_u16(),
+                serde_json::from_str(&response.text().await.unwrap()).unwrap(),
+            )
         })
     }
 
     async fn done(self) {
-        tokio::task::spawn_blocking(move || drop(self)).await.unwrap();
+        tokio::task::spawn_blocking(move || drop(self))
+            .await
+            .unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cold_compile_delays_its_own_requests_and_no_others() {
     let world = world().await;
-    let slow: Vec<_> = (0..6).map(|_| world.complete(&json!({"regex": "slow"}))).collect();
+    let slow: Vec<_> = (0..6)
+        .map(|_| world.complete(&json!({"regex": "slow"})))
+        .collect();
     world.began.recv().unwrap();
-    // More wait for it than there are threads to compile in; neighbours are compiled and answered all the same.
+    // More wait for it than there are threads to compile in; neighbours are compiled and answered
+    // all the same.
     for regex in ["!", "a"] {
         let (status, body) = world.complete(&json!({ "regex": regex })).await.unwrap();
-        assert_eq!((status, &body["choices"][0]["text"]), (200, &json!(regex.repeat(3))));
+        assert_eq!(
+            (status, &body["choices"][0]["text"]),
+            (200, &json!(regex.repeat(3)))
+        );
     }
     let stats = world.server.stats();
-    assert_eq!((stats.compiling, stats.running, stats.cache_misses, stats.cache_hits), (1, 0, 3, 0));
+    assert_eq!(
+        (
+            stats.compiling,
+            stats.running,
+            stats.cache_misses,
+            stats.cache_hits
+        ),
+        (1, 0, 3, 0)
+    );
     world.release.send(()).unwrap();
     for request in slow {
         assert_eq!(request.await.unwrap().0, 200);
     }
     let (status, body) = world.complete(&json!({"regex": "slow"})).await.unwrap();
-    assert_eq!((status, &body["choices"][0]["text"]), (200, &json!("slowslowslow")));
+    assert_eq!(
+        (status, &body["choices"][0]["text"]),
+        (200, &json!("slowslowslow"))
+    );
     let stats = world.server.stats();
-    assert_eq!((stats.compiling, stats.cache_misses, stats.cache_hits), (0, 3, 6), "one compile for all who waited");
+    assert_eq!(
+        (stats.compiling, stats.cache_misses, stats.cache_hits),
+        (0, 3, 6),
+        "one compile for all who waited"
+    );
     assert_eq!((stats.tokens, stats.masks, stats.ended.length), (27, 27, 9));
     world.done().await;
 }
@@ -147,22 +202,44 @@ async fn a_cold_compile_delays_its_own_requests_and_no_others() {
 #[test]
 fn who_goes_away_during_a_compile_leaves_it_to_the_next() {
     let ((report, began), (release, held)) = (channel(), channel());
-    let engine = Told { began: report, release: Mutex::new(held), settings: EnginePolicy::default() };
+    let engine = Told {
+        began: report,
+        release: Mutex::new(held),
+        settings: EnginePolicy::default(),
+    };
     let compiler = Compiler::new(Arc::new(engine), shared().len(), guarded::COMPILE_TIMEOUT);
     let ask = |regex: &'static str| {
         let (constraint, compiler) = (Arc::new(Constraint::Regex(regex.into())), &compiler);
-        async move { compiler.matcher(&constraint, &constraint.fingerprint()).await }
+        async move {
+            compiler
+                .matcher(&constraint, &constraint.fingerprint())
+                .await
+        }
     };
     runtime().unwrap().block_on(async {
         for _ in 0..=COMPILE_THREADS {
-            assert!(ask("slow").now_or_never().is_none(), "it waits, and is gone at once");
+            assert!(
+                ask("slow").now_or_never().is_none(),
+                "it waits, and is gone at once"
+            );
         }
         began.recv().unwrap();
-        assert!(ask("a").await.is_ok(), "a neighbour finds a thread to be compiled in");
-        assert_eq!((compiler.compiling(), compiler.misses(), compiler.hits()), (1, 2, 0), "one compile, whoever waits");
+        assert!(
+            ask("a").await.is_ok(),
+            "a neighbour finds a thread to be compiled in"
+        );
+        assert_eq!(
+            (compiler.compiling(), compiler.misses(), compiler.hits()),
+            (1, 2, 0),
+            "one compile, whoever waits"
+        );
         release.send(()).unwrap();
         assert!(ask("slow").await.is_ok());
-        assert_eq!((compiler.misses(), compiler.hits()), (2, 1), "found, whether it was done by then or not");
+        assert_eq!(
+            (compiler.misses(), compiler.hits()),
+            (2, 1),
+            "found, whether it was done by then or not"
+        );
     });
     assert!(began.try_recv().is_err(), "it was compiled once");
 }
@@ -177,8 +254,15 @@ async fn what_the_engine_refuses_is_refused_before_the_answer_begins() {
         (json!({"regex": "nothing"}), "no token at the start"),
     ] {
         let (status, body) = world.complete(&constraint).await.unwrap();
-        assert_eq!((status, &body["error"]["type"]), (400, &json!("BadRequestError")), "{constraint}: {body}");
-        assert!(body["error"]["message"].as_str().unwrap().contains(words), "{body}");
+        assert_eq!(
+            (status, &body["error"]["type"]),
+            (400, &json!("BadRequestError")),
+            "{constraint}: {body}"
+        );
+        assert!(
+            body["error"]["message"].as_str().unwrap().contains(words),
+            "{body}"
+        );
     }
     assert_eq!(world.server.stats().tokens, 0);
     world.done().await;
@@ -189,10 +273,19 @@ async fn a_route_is_told_to_who_asks_for_it() {
     let world = world().await;
     let (_, body) = world.complete(&json!({"regex": "a"})).await.unwrap();
     let fingerprint = body["system_fingerprint"].as_str().unwrap();
-    assert!(fingerprint.ends_with("synthetic, told 1"), "an answer asks no engine for its route: {fingerprint}");
+    assert!(
+        fingerprint.ends_with("synthetic, told 1"),
+        "an answer asks no engine for its route: {fingerprint}"
+    );
     let route = world.server.route(&Constraint::Regex("a".into())).unwrap();
-    assert_eq!((route.engine, route.why.as_str()), (EngineName::Outlines, "it was told so"));
-    assert_eq!(world.server.stats().settings, [("any_whitespace".to_owned(), "true".to_owned())]);
+    assert_eq!(
+        (route.engine, route.why.as_str()),
+        (EngineName::Outlines, "it was told so")
+    );
+    assert_eq!(
+        world.server.stats().settings,
+        [("any_whitespace".to_owned(), "true".to_owned())]
+    );
     world.done().await;
 }
 
@@ -208,5 +301,8 @@ fn a_server_waits_until_it_is_told_to_stop() {
     });
     server.wait(async { drop(stop.await) }).unwrap();
     assert!(asked.join().unwrap());
-    assert!(std::net::TcpStream::connect(address).is_err(), "it has stopped");
+    assert!(
+        std::net::TcpStream::connect(address).is_err(),
+        "it has stopped"
+    );
 }

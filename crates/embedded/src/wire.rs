@@ -70,7 +70,10 @@ struct Delta<'a> {
 impl Head {
     /// The event that opens a chat stream; a completions stream has none.
     pub(super) fn opening(&self, continuous_usage: bool) -> Option<Vec<u8>> {
-        let delta = Payload::Delta(Delta { role: Some("assistant"), content: "" });
+        let delta = Payload::Delta(Delta {
+            role: Some("assistant"),
+            content: "",
+        });
         let usage = continuous_usage.then(|| self.usage(0));
         (self.endpoint == Endpoint::Chat).then(|| self.event([choice(delta, None, None)], usage))
     }
@@ -79,9 +82,15 @@ impl Head {
     pub(super) fn chunk(&self, piece: &Piece, tokens: u32, continuous_usage: bool) -> Vec<u8> {
         let payload = match self.endpoint {
             Endpoint::Completions => Payload::Text(&piece.text),
-            Endpoint::Chat => Payload::Delta(Delta { role: None, content: &piece.text }),
+            Endpoint::Chat => Payload::Delta(Delta {
+                role: None,
+                content: &piece.text,
+            }),
         };
-        self.event([choice(payload, piece.finish, piece.stop.as_deref())], continuous_usage.then(|| self.usage(tokens)))
+        self.event(
+            [choice(payload, piece.finish, piece.stop.as_deref())],
+            continuous_usage.then(|| self.usage(tokens)),
+        )
     }
 
     /// The event without choices that carries the usage.
@@ -91,17 +100,34 @@ impl Head {
 
     /// A whole answer.
     pub(super) fn whole(&self, piece: &Piece, tokens: u32, with_usage: bool) -> Vec<u8> {
-        let (text, finish) = (piece.text.as_str(), piece.finish.unwrap_or(FinishReason::Stop));
+        let (text, finish) = (
+            piece.text.as_str(),
+            piece.finish.unwrap_or(FinishReason::Stop),
+        );
         let (object, payload) = match self.endpoint {
             Endpoint::Completions => ("text_completion", Payload::Text(text)),
-            Endpoint::Chat => ("chat.completion", Payload::Message(Delta { role: Some("assistant"), content: text })),
+            Endpoint::Chat => (
+                "chat.completion",
+                Payload::Message(Delta {
+                    role: Some("assistant"),
+                    content: text,
+                }),
+            ),
         };
-        json(&self.answer(object, [choice(payload, Some(finish), piece.stop.as_deref())], with_usage.then(|| self.usage(tokens))))
+        json(&self.answer(
+            object,
+            [choice(payload, Some(finish), piece.stop.as_deref())],
+            with_usage.then(|| self.usage(tokens)),
+        ))
     }
 
     fn usage(&self, completion_tokens: u32) -> Usage {
         let total_tokens = self.prompt_tokens.saturating_add(completion_tokens);
-        Usage { prompt_tokens: self.prompt_tokens, total_tokens, completion_tokens }
+        Usage {
+            prompt_tokens: self.prompt_tokens,
+            total_tokens,
+            completion_tokens,
+        }
     }
 
     fn event<C: Serialize>(&self, choices: C, usage: Option<Usage>) -> Vec<u8> {
@@ -112,9 +138,28 @@ impl Head {
         event(&self.answer(object, choices, usage))
     }
 
-    fn answer<C: Serialize>(&self, object: &'static str, choices: C, usage: Option<Usage>) -> Answer<'_, C> {
-        let Self { id, created, model, fingerprint, .. } = self;
-        Answer { id, object, created: *created, model, choices, system_fingerprint: fingerprint, usage }
+    fn answer<C: Serialize>(
+        &self,
+        object: &'static str,
+        choices: C,
+        usage: Option<Usage>,
+    ) -> Answer<'_, C> {
+        let Self {
+            id,
+            created,
+            model,
+            fingerprint,
+            ..
+        } = self;
+        Answer {
+            id,
+            object,
+            created: *created,
+            model,
+            choices,
+            system_fingerprint: fingerprint,
+            usage,
+        }
     }
 }
 
@@ -123,8 +168,18 @@ pub(super) fn event(value: &impl Serialize) -> Vec<u8> {
     [b"data: ".as_slice(), &json(value), b"\n\n"].concat()
 }
 
-fn choice<'a>(payload: Payload<'a>, finish: Option<FinishReason>, stop_reason: Option<&'a str>) -> Choice<'a> {
-    Choice { index: 0, payload, logprobs: None, finish_reason: finish.map(FinishReason::name), stop_reason }
+fn choice<'a>(
+    payload: Payload<'a>,
+    finish: Option<FinishReason>,
+    stop_reason: Option<&'a str>,
+) -> Choice<'a> {
+    Choice {
+        index: 0,
+        payload,
+        logprobs: None,
+        finish_reason: finish.map(FinishReason::name),
+        stop_reason,
+    }
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
@@ -137,7 +192,14 @@ mod tests {
 
     fn head(endpoint: Endpoint) -> Head {
         let (id, model, fingerprint) = ("x-1".into(), "m".into(), "f".into());
-        Head { endpoint, id, created: 7, model, fingerprint, prompt_tokens: 3 }
+        Head {
+            endpoint,
+            id,
+            created: 7,
+            model,
+            fingerprint,
+            prompt_tokens: 3,
+        }
     }
 
     fn check(bytes: &[u8], expected: &str) {
@@ -149,7 +211,15 @@ mod tests {
         let head = head(Endpoint::Completions);
         assert_eq!(head.opening(true), None);
         check(
-            &head.chunk(&Piece { text: "a\"".into(), finish: None, stop: None }, 1, false),
+            &head.chunk(
+                &Piece {
+                    text: "a\"".into(),
+                    finish: None,
+                    stop: None,
+                },
+                1,
+                false,
+            ),
             "data: {\"id\":\"x-1\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
              \"text\":\"a\\\"\",\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null}],\"system_fingerprint\":\"f\"}\n\n",
         );
@@ -159,7 +229,15 @@ mod tests {
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}\n\n",
         );
         check(
-            &head.whole(&Piece { text: "a".into(), finish: Some(FinishReason::Length), stop: None }, 2, true),
+            &head.whole(
+                &Piece {
+                    text: "a".into(),
+                    finish: Some(FinishReason::Length),
+                    stop: None,
+                },
+                2,
+                true,
+            ),
             "{\"id\":\"x-1\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\"text\":\"a\",\
              \"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}],\"system_fingerprint\":\"f\",\
              \"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}",
@@ -176,13 +254,29 @@ mod tests {
              \"system_fingerprint\":\"f\"}\n\n",
         );
         check(
-            &head.chunk(&Piece { text: String::new(), finish: Some(FinishReason::Stop), stop: None }, 4, true),
+            &head.chunk(
+                &Piece {
+                    text: String::new(),
+                    finish: Some(FinishReason::Stop),
+                    stop: None,
+                },
+                4,
+                true,
+            ),
             "data: {\"id\":\"x-1\",\"object\":\"chat.completion.chunk\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
              \"delta\":{\"content\":\"\"},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}],\
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":7,\"completion_tokens\":4}}\n\n",
         );
         check(
-            &head.whole(&Piece { text: "a".into(), finish: Some(FinishReason::Stop), stop: Some("\n".into()) }, 2, true),
+            &head.whole(
+                &Piece {
+                    text: "a".into(),
+                    finish: Some(FinishReason::Stop),
+                    stop: Some("\n".into()),
+                },
+                2,
+                true,
+            ),
             "{\"id\":\"x-1\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":[{\"index\":0,\
              \"message\":{\"role\":\"assistant\",\"content\":\"a\"},\"logprobs\":null,\"finish_reason\":\"stop\",\
              \"stop_reason\":\"\\n\"}],\"system_fingerprint\":\"f\",\

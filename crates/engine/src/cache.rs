@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Engine, EngineError, Grammar};
 use sobench_core::constraint::Constraint;
 
-/// Compiled constraints that are kept; the one that nobody asked for longest makes room. A compiled JSON Schema takes about a
-/// megabyte.
+/// Compiled constraints that are kept; the one that nobody asked for longest makes room. A compiled
+/// JSON Schema takes about a megabyte.
 pub const CACHED_GRAMMARS: usize = 128;
 
-/// Bytes that compiled constraints may take together, as far as their libraries can say; the newest is kept whatever it takes.
+/// Bytes that compiled constraints may take together, as far as their libraries can say; the newest
+/// is kept whatever it takes.
 pub const CACHED_BYTES: u64 = 1 << 30;
 
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 
-/// Compiled constraints by fingerprint. Requests that ask for the same one at the same time wait for one compile.
+/// Compiled constraints by fingerprint. Requests that ask for the same one at the same time wait
+/// for one compile.
 pub struct CompileCache {
     engine: Arc<dyn Engine>,
     capacity: usize,
@@ -69,7 +71,8 @@ impl CompileCache {
         self.misses.load(Ordering::Relaxed)
     }
 
-    /// The compiled constraint if it is there already; never blocks on a compile, and a miss is not counted.
+    /// The compiled constraint if it is there already; never blocks on a compile, and a miss is not
+    /// counted.
     pub fn ready(&self, fingerprint: &str) -> Option<Compiled> {
         let mut entries = self.lock();
         entries.tick += 1;
@@ -81,8 +84,8 @@ impl CompileCache {
         Some(compiled)
     }
 
-    /// The compiled constraint, compiled now if need be; blocks. A refusal is remembered like a grammar; a crash is not, nor is
-    /// that too much else was going on.
+    /// The compiled constraint, compiled now if need be; blocks. A refusal is remembered like a
+    /// grammar; a crash is not, nor is that too much else was going on.
     ///
     /// # Errors
     /// What [`Engine::compile`] says.
@@ -95,9 +98,13 @@ impl CompileCache {
         };
         let result = compiled.get_or_init(make).clone();
         let dropped = match &result {
-            Err(EngineError::Crashed { .. } | EngineError::Busy { .. }) => self.forget(fingerprint, &compiled),
+            Err(EngineError::Crashed { .. } | EngineError::Busy { .. }) => {
+                self.forget(fingerprint, &compiled)
+            }
             // A library may take longer to say how large a grammar is than a look-up takes.
-            Ok(grammar) if is_new => self.make_room(fingerprint, grammar.memory_bytes().unwrap_or(0)),
+            Ok(grammar) if is_new => {
+                self.make_room(fingerprint, grammar.memory_bytes().unwrap_or(0))
+            }
             Ok(_) | Err(_) => Vec::new(),
         };
         // Freed only now that nobody waits for the lock: a large grammar takes its time.
@@ -107,19 +114,37 @@ impl CompileCache {
 
     fn forget(&self, fingerprint: &str, compiled: &Arc<OnceLock<Compiled>>) -> Vec<Slot> {
         let mut entries = self.lock();
-        let same = entries.slots.get(fingerprint).is_some_and(|slot| Arc::ptr_eq(&slot.compiled, compiled));
-        if same { entries.slots.remove(fingerprint).into_iter().collect() } else { Vec::new() }
+        let same = entries
+            .slots
+            .get(fingerprint)
+            .is_some_and(|slot| Arc::ptr_eq(&slot.compiled, compiled));
+        if same {
+            entries.slots.remove(fingerprint).into_iter().collect()
+        } else {
+            Vec::new()
+        }
     }
 
-    /// Writes down what a grammar takes, and takes out others, those asked for longest ago first, until all fit.
+    /// Writes down what a grammar takes, and takes out others, those asked for longest ago first,
+    /// until all fit.
     fn make_room(&self, fingerprint: &str, bytes: u64) -> Vec<Slot> {
         let mut entries = self.lock();
-        let Some(slot) = entries.slots.get_mut(fingerprint) else { return Vec::new() };
+        let Some(slot) = entries.slots.get_mut(fingerprint) else {
+            return Vec::new();
+        };
         slot.bytes = bytes;
         let mut dropped = Vec::new();
         while entries.slots.values().map(|slot| slot.bytes).sum::<u64>() > self.capacity_bytes {
-            let others = entries.slots.iter().filter(|(key, slot)| *key != fingerprint && slot.bytes > 0);
-            let Some(oldest) = others.min_by_key(|(_, slot)| slot.asked).map(|(key, _)| key.clone()) else { break };
+            let others = entries
+                .slots
+                .iter()
+                .filter(|(key, slot)| *key != fingerprint && slot.bytes > 0);
+            let Some(oldest) = others
+                .min_by_key(|(_, slot)| slot.asked)
+                .map(|(key, _)| key.clone())
+            else {
+                break;
+            };
             dropped.extend(entries.slots.remove(&oldest));
         }
         dropped
@@ -136,12 +161,23 @@ impl CompileCache {
         }
         self.misses.fetch_add(1, Ordering::Relaxed);
         if entries.slots.len() >= self.capacity
-            && let Some(oldest) = entries.slots.iter().min_by_key(|(_, slot)| slot.asked).map(|(key, _)| key.clone())
+            && let Some(oldest) = entries
+                .slots
+                .iter()
+                .min_by_key(|(_, slot)| slot.asked)
+                .map(|(key, _)| key.clone())
         {
             entries.slots.remove(&oldest);
         }
         let compiled = Arc::new(OnceLock::new());
-        entries.slots.insert(fingerprint.to_owned(), Slot { compiled: Arc::clone(&compiled), asked: tick, bytes: 0 });
+        entries.slots.insert(
+            fingerprint.to_owned(),
+            Slot {
+                compiled: Arc::clone(&compiled),
+                asked: tick,
+                bytes: 0,
+            },
+        );
         compiled
     }
 
@@ -180,7 +216,9 @@ mod tests {
         }
 
         fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
-            Err(EngineError::Invalid { words: "no matcher".into() })
+            Err(EngineError::Invalid {
+                words: "no matcher".into(),
+            })
         }
     }
 
@@ -193,11 +231,22 @@ mod tests {
         }
         fn compile(&self, constraint: &Constraint) -> Compiled {
             self.compiles.fetch_add(1, Ordering::SeqCst);
-            let nothing = |bytes| Ok(Arc::new(Nothing { bytes, sizes: Arc::clone(&self.sizes) }) as Arc<dyn Grammar>);
+            let nothing = |bytes| {
+                Ok(Arc::new(Nothing {
+                    bytes,
+                    sizes: Arc::clone(&self.sizes),
+                }) as Arc<dyn Grammar>)
+            };
             match constraint {
-                Constraint::Regex(regex) if &**regex == "crash" => Err(EngineError::Crashed { words: "boom".into() }),
-                Constraint::Regex(regex) if &**regex == "(" => Err(EngineError::Invalid { words: "open".into() }),
-                Constraint::Regex(regex) if &**regex == "busy" => Err(EngineError::Busy { words: "later".into() }),
+                Constraint::Regex(regex) if &**regex == "crash" => Err(EngineError::Crashed {
+                    words: "boom".into(),
+                }),
+                Constraint::Regex(regex) if &**regex == "(" => Err(EngineError::Invalid {
+                    words: "open".into(),
+                }),
+                Constraint::Regex(regex) if &**regex == "busy" => Err(EngineError::Busy {
+                    words: "later".into(),
+                }),
                 Constraint::Regex(regex) => nothing(regex.len() as u64),
                 _ => nothing(0),
             }
@@ -220,7 +269,11 @@ mod tests {
         for regex in ["a", "b", "a", "c", "a", "b"] {
             assert!(look_up(&cache, regex).is_ok());
         }
-        assert_eq!((cache.hits(), cache.misses()), (2, 4), "c makes room by dropping b");
+        assert_eq!(
+            (cache.hits(), cache.misses()),
+            (2, 4),
+            "c makes room by dropping b"
+        );
         assert!(cache.ready("b").is_some() && cache.ready("c").is_none());
         assert_eq!(cache.hits(), 3);
     }
@@ -241,9 +294,17 @@ mod tests {
         for regex in ["aaaa", "bbbb", "aaaa", "cccc"] {
             look_up(&cache, regex).unwrap();
         }
-        assert!(cache.ready("bbbb").is_none() && cache.ready("aaaa").is_some() && cache.ready("cccc").is_some());
+        assert!(
+            cache.ready("bbbb").is_none()
+                && cache.ready("aaaa").is_some()
+                && cache.ready("cccc").is_some()
+        );
         look_up(&cache, "larger than all of it").unwrap();
-        assert!(cache.ready("larger than all of it").is_some() && cache.ready("aaaa").is_none() && cache.ready("cccc").is_none());
+        assert!(
+            cache.ready("larger than all of it").is_some()
+                && cache.ready("aaaa").is_none()
+                && cache.ready("cccc").is_none()
+        );
     }
 
     #[test]
@@ -259,7 +320,18 @@ mod tests {
                 });
             }
         });
-        assert_eq!((engine.compiles.load(Ordering::SeqCst), cache.misses(), cache.hits()), (1, 1, 7));
-        assert_eq!(engine.sizes.load(Ordering::SeqCst), 1, "only who compiled asks how large it is");
+        assert_eq!(
+            (
+                engine.compiles.load(Ordering::SeqCst),
+                cache.misses(),
+                cache.hits()
+            ),
+            (1, 1, 7)
+        );
+        assert_eq!(
+            engine.sizes.load(Ordering::SeqCst),
+            1,
+            "only who compiled asks how large it is"
+        );
     }
 }

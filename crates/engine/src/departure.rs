@@ -1,7 +1,9 @@
-//! Departures from a constraint's meaning that an engine's own documentation declares. Each engine lists its own in its `SPEC`. A
-//! finding that one of them explains is no error, and is counted apart.
+//! Departures from a constraint's meaning that an engine's own documentation declares. Each engine
+//! lists its own in its `SPEC`. A finding that one of them explains is no error, and is counted
+//! apart.
 //!
-//! A departure that is everywhere known and nowhere documented is not listed: nobody can rely on it.
+//! A departure that is everywhere known and nowhere documented is not listed: nobody can rely on
+//! it.
 
 use serde::{Deserialize, Serialize};
 
@@ -76,8 +78,16 @@ pub struct Declared {
 }
 
 impl Declared {
-    pub(super) const fn new(departure: Departure, what: &'static str, source: &'static str) -> Self {
-        Self { departure, what, source }
+    pub(super) const fn new(
+        departure: Departure,
+        what: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            departure,
+            what,
+            source,
+        }
     }
 }
 
@@ -89,14 +99,18 @@ impl EngineName {
 
     /// Whether it declares a departure.
     pub fn declares(self, departure: Departure) -> bool {
-        self.departures().iter().any(|declared| declared.departure == departure)
+        self.departures()
+            .iter()
+            .any(|declared| declared.departure == departure)
     }
 
     /// The departure that explains why a text that breaks `keyword` is let through.
     pub fn departure_for_keyword(self, keyword: &str) -> Option<Departure> {
         let is_keyword = keyword.chars().all(char::is_alphanumeric);
-        let is_unlisted = is_keyword && !self.spec().listed_keywords.contains(&keyword) && keyword != "$ref";
-        (is_unlisted && self.declares(Departure::UnlistedKeyword)).then_some(Departure::UnlistedKeyword)
+        let is_unlisted =
+            is_keyword && !self.spec().listed_keywords.contains(&keyword) && keyword != "$ref";
+        (is_unlisted && self.declares(Departure::UnlistedKeyword))
+            .then_some(Departure::UnlistedKeyword)
     }
 }
 
@@ -109,10 +123,19 @@ mod tests {
         for engine in EngineName::ALL {
             for (place, line) in engine.departures().iter().enumerate() {
                 assert!(!line.source.is_empty() && !line.what.is_empty(), "{line:?}");
-                assert!(!engine.departures()[..place].iter().any(|it| it.departure == line.departure), "{engine} {line:?}");
+                assert!(
+                    !engine.departures()[..place]
+                        .iter()
+                        .any(|it| it.departure == line.departure),
+                    "{engine} {line:?}"
+                );
             }
             let lists_keywords = !engine.spec().listed_keywords.is_empty();
-            assert_eq!(engine.declares(Departure::UnlistedKeyword), lists_keywords, "{engine}");
+            assert_eq!(
+                engine.declares(Departure::UnlistedKeyword),
+                lists_keywords,
+                "{engine}"
+            );
         }
         assert!(EngineName::Guidance.declares(Departure::MemberOrder));
         assert_eq!(EngineName::Auto.departures(), []);
@@ -121,7 +144,11 @@ mod tests {
     #[test]
     fn only_an_unlisted_keyword_has_no_effect_and_only_where_that_is_declared() {
         for (engine, keyword, expected) in [
-            (EngineName::Outlines, "multipleOf", Some(Departure::UnlistedKeyword)),
+            (
+                EngineName::Outlines,
+                "multipleOf",
+                Some(Departure::UnlistedKeyword),
+            ),
             (EngineName::Outlines, "maxLength", None),
             (EngineName::Outlines, "not_json", None),
             (EngineName::Xgrammar, "multipleOf", None),

@@ -1,7 +1,8 @@
 //! Constrained-decoding libraries behind one trait, one library a folder.
 //!
-//! A library is wrapped twice before anything else sees it: [`guarded`] puts a panic and time boundary around it, [`cache`]
-//! compiles each constraint once. A new library is one new folder here with a `SPEC`, and one line in the registry below.
+//! A library is wrapped twice before anything else sees it: [`guarded`] puts a panic and time
+//! boundary around it, [`cache`] compiles each constraint once. A new library is one new folder
+//! here with a `SPEC`, and one line in the registry below.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -30,7 +31,8 @@ use sobench_core::error::Result;
 use sobench_core::registry;
 
 registry! {
-    /// A decoding engine of this program, by the name that `--guided-decoding-backend` and `--engine` take.
+    /// A decoding engine of this program, by the name that `--guided-decoding-backend` and
+    /// `--engine` take.
     #[derive(Default)]
     pub enum EngineName is "decoding engine" with EngineSpec {
         #[default]
@@ -53,9 +55,11 @@ pub(crate) struct EngineSpec {
     measured: bool,
     /// The departures that its own documentation declares.
     departures: &'static [Declared],
-    /// The keywords of JSON Schema that its documentation lists, where it says that all others have no effect.
+    /// The keywords of JSON Schema that its documentation lists, where it says that all others have
+    /// no effect.
     listed_keywords: &'static [&'static str],
-    /// Policies under which it does not depart in one respect. A departure may have several, of which each does a little more.
+    /// Policies under which it does not depart in one respect. A departure may have several, of
+    /// which each does a little more.
     relaxations: fn(&EnginePolicy) -> Vec<(Departure, EnginePolicy)>,
 }
 
@@ -72,7 +76,8 @@ pub trait Engine: Send + Sync {
     /// The choices of the policy that matter to this library, as name and value, for the record.
     fn settings(&self) -> Vec<(&'static str, String)>;
 
-    /// What a server checks when a request comes in, before it compiles: cheap, and less than [`Engine::compile`] checks.
+    /// What a server checks when a request comes in, before it compiles: cheap, and less than
+    /// [`Engine::compile`] checks.
     ///
     /// # Errors
     /// As [`Engine::compile`].
@@ -80,8 +85,9 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Refuses a constraint that this library is known to compile for minutes or in gigabytes. Asked before a compile that nothing
-    /// but a timeout watches over; a process that can be killed is given everything.
+    /// Refuses a constraint that this library is known to compile for minutes or in gigabytes.
+    /// Asked before a compile that nothing but a timeout watches over; a process that can be killed
+    /// is given everything.
     ///
     /// # Errors
     /// [`EngineError::TooLarge`].
@@ -89,8 +95,9 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// As [`Engine::check_size`], of what is known to take more than about a second: asked where thousands are compiled one after the other,
-    /// so that the constraint decides what is left out, and not the machine.
+    /// As [`Engine::check_size`], of what is known to take more than about a second: asked where
+    /// thousands are compiled one after the other, so that the constraint decides what is left out,
+    /// and not the machine.
     ///
     /// # Errors
     /// [`EngineError::TooLarge`].
@@ -98,7 +105,8 @@ pub trait Engine: Send + Sync {
         self.check_size(constraint)
     }
 
-    /// The engine that a constraint goes to, and why; only `auto` has a choice. Decides nothing: a lock is not set by asking.
+    /// The engine that a constraint goes to, and why; only `auto` has a choice. Decides nothing: a
+    /// lock is not set by asking.
     fn route(&self, _constraint: &Constraint) -> Option<Route> {
         None
     }
@@ -107,7 +115,10 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// What the library cannot do, does not understand or finds too large, in its own words.
-    fn compile(&self, constraint: &Constraint) -> std::result::Result<Arc<dyn Grammar>, EngineError>;
+    fn compile(
+        &self,
+        constraint: &Constraint,
+    ) -> std::result::Result<Arc<dyn Grammar>, EngineError>;
 
     /// The grammar notations that [`Engine::compile`] reads.
     fn grammar_dialects(&self) -> &'static [GrammarDialect];
@@ -121,7 +132,8 @@ pub trait Grammar: Send + Sync {
     /// [`EngineError::Crashed`] where the library panics while it starts.
     fn matcher(&self) -> std::result::Result<Box<dyn Matcher>, EngineError>;
 
-    /// Bytes that the compiled constraint takes, as the library counts them or as its tables add up; `None` where it cannot say.
+    /// Bytes that the compiled constraint takes, as the library counts them or as its tables add
+    /// up; `None` where it cannot say.
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
@@ -129,8 +141,8 @@ pub trait Grammar: Send + Sync {
 
 /// One answer being matched, token by token.
 pub trait Matcher: Send {
-    /// Writes which tokens may come next. The end token is set exactly when [`Matcher::is_accepting`]; once it has been
-    /// committed it is the only one.
+    /// Writes which tokens may come next. The end token is set exactly when
+    /// [`Matcher::is_accepting`]; once it has been committed it is the only one.
     ///
     /// # Errors
     /// The library hit one of its limits, or crashed.
@@ -173,23 +185,35 @@ pub enum EngineError {
     TooLarge { words: String },
     /// The library panicked.
     Crashed { words: String },
-    /// Nothing is wrong with the constraint: too much else is going on. Worth asking again, and never remembered.
+    /// Nothing is wrong with the constraint: too much else is going on. Worth asking again, and
+    /// never remembered.
     Busy { words: String },
 }
 
 impl EngineError {
     fn unsupported(feature: impl Into<String>, words: impl Into<String>) -> Self {
-        Self::Unsupported { feature: feature.into(), words: words.into() }
+        Self::Unsupported {
+            feature: feature.into(),
+            words: words.into(),
+        }
     }
 
     fn empty_choice() -> Self {
-        Self::Invalid { words: "choice must name at least one string".into() }
+        Self::Invalid {
+            words: "choice must name at least one string".into(),
+        }
     }
 }
 
 /// What a matcher answers to a token: whether it was `taken`.
 fn token_taken(taken: bool, token: TokenId) -> std::result::Result<(), EngineError> {
-    if taken { Ok(()) } else { Err(EngineError::Invalid { words: format!("token {token} may not come here") }) }
+    if taken {
+        Ok(())
+    } else {
+        Err(EngineError::Invalid {
+            words: format!("token {token} may not come here"),
+        })
+    }
 }
 
 /// Refuses to take back more tokens than were committed.
@@ -197,7 +221,9 @@ fn check_rollback(tokens: usize, committed: usize) -> std::result::Result<(), En
     if tokens <= committed {
         return Ok(());
     }
-    Err(EngineError::Invalid { words: format!("cannot take back {tokens} tokens of {committed}") })
+    Err(EngineError::Invalid {
+        words: format!("cannot take back {tokens} tokens of {committed}"),
+    })
 }
 
 /// Where `auto` sends a constraint.
@@ -212,16 +238,27 @@ pub struct Route {
 ///
 /// # Errors
 /// The library does not take the vocabulary, or is not built in.
-pub fn open(name: EngineName, vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> Result<Arc<dyn Engine>> {
+pub fn open(
+    name: EngineName,
+    vocabulary: &Arc<Vocabulary>,
+    policy: &EnginePolicy,
+) -> Result<Arc<dyn Engine>> {
     let engine = open_bare(name, vocabulary, policy)?;
-    Ok(Arc::new(guarded::GuardedEngine::new(engine, guarded::COMPILE_TIMEOUT)))
+    Ok(Arc::new(guarded::GuardedEngine::new(
+        engine,
+        guarded::COMPILE_TIMEOUT,
+    )))
 }
 
 /// Opens an engine without a boundary, for a process that something else watches over.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_bare(name: EngineName, vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> Result<Arc<dyn Engine>> {
+pub fn open_bare(
+    name: EngineName,
+    vocabulary: &Arc<Vocabulary>,
+    policy: &EnginePolicy,
+) -> Result<Arc<dyn Engine>> {
     let open = name.spec().open.ok_or_else(|| name.not_built_in())?;
     open(Arc::clone(vocabulary), policy)
 }

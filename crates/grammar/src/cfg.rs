@@ -1,8 +1,10 @@
-//! Turns a grammar as written into a plain context-free grammar over Unicode scalars. Knows neither dialects nor recognition.
+//! Turns a grammar as written into a plain context-free grammar over Unicode scalars. Knows neither
+//! dialects nor recognition.
 //!
-//! Groups, options and repetitions become rules of their own. `e*` becomes a left-recursive list, which an Earley chart holds in
-//! constant space per character. Counted repetition doubles: `e{8}` is `f f` where `f` is `e{4}`, and "up to 11" is "up to 7, or
-//! 8 and up to 3 more", so that `{m,n}` costs the logarithm of `n` and every count still has one derivation.
+//! Groups, options and repetitions become rules of their own. `e*` becomes a left-recursive list,
+//! which an Earley chart holds in constant space per character. Counted repetition doubles: `e{8}`
+//! is `f f` where `f` is `e{4}`, and "up to 11" is "up to 7, or 8 and up to 3 more", so that
+//! `{m,n}` costs the logarithm of `n` and every count still has one derivation.
 
 use std::collections::HashMap;
 
@@ -34,7 +36,8 @@ pub(super) enum Symbol {
 /// Turns a grammar into a context-free one.
 ///
 /// # Errors
-/// A name that nothing defines, no start rule, a terminal that refers to itself, more symbols than the limit.
+/// A name that nothing defines, no start rule, a terminal that refers to itself, more symbols than
+/// the limit.
 pub(super) fn build(grammar: &Grammar<'_>) -> Result<Cfg, GrammarError> {
     let mut builder = Builder::default();
     refuse_recursive_terminals(grammar)?;
@@ -56,7 +59,11 @@ pub(super) fn build(grammar: &Grammar<'_>) -> Result<Cfg, GrammarError> {
         builder.define(number, &rule.body, rule.kind)?;
     }
     let start = builder.rule();
-    let sentence = builder.ignored.into_iter().chain([Symbol::Rule(root)]).collect();
+    let sentence = builder
+        .ignored
+        .into_iter()
+        .chain([Symbol::Rule(root)])
+        .collect();
     builder.produce(start, sentence)?;
     builder.cfg.start = start;
     Ok(builder.cfg)
@@ -67,7 +74,8 @@ struct Builder<'g> {
     cfg: Cfg,
     named: HashMap<&'g str, (u32, RuleKind)>,
     set_numbers: HashMap<CharSet, u32>,
-    /// What `body` doubled this many times is: `(body, times)` to its symbol, times being powers of two.
+    /// What `body` doubled this many times is: `(body, times)` to its symbol, times being powers of
+    /// two.
     powers: HashMap<(Symbol, u32), Symbol>,
     /// `body` at most this many times.
     at_most: HashMap<(Symbol, u32), Symbol>,
@@ -85,7 +93,9 @@ impl Builder<'_> {
     fn produce(&mut self, rule: u32, symbols: Vec<Symbol>) -> Result<(), GrammarError> {
         self.symbols += symbols.len() + 1;
         if self.symbols > limits::MAX_SYMBOLS {
-            return Err(GrammarError::Limit { what: format!("symbols of the grammar: {}", limits::MAX_SYMBOLS) });
+            return Err(GrammarError::Limit {
+                what: format!("symbols of the grammar: {}", limits::MAX_SYMBOLS),
+            });
         }
         self.cfg.rules[rule as usize].push(symbols);
         Ok(())
@@ -109,7 +119,10 @@ impl Builder<'_> {
         };
         let mut scalars = CharSet::default();
         for alternative in alternatives {
-            if let Some(set) = single_scalar(alternative, kind == RuleKind::Terminal || self.ignored.is_none()) {
+            if let Some(set) = single_scalar(
+                alternative,
+                kind == RuleKind::Terminal || self.ignored.is_none(),
+            ) {
                 scalars = scalars.union(&set);
                 continue;
             }
@@ -124,8 +137,14 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Appends what derives `expression` to `symbols`. Recursion is bounded by the nesting that the readers allow.
-    fn lower(&mut self, expression: &Expression, kind: RuleKind, symbols: &mut Vec<Symbol>) -> Result<(), GrammarError> {
+    /// Appends what derives `expression` to `symbols`. Recursion is bounded by the nesting that the
+    /// readers allow.
+    fn lower(
+        &mut self,
+        expression: &Expression,
+        kind: RuleKind,
+        symbols: &mut Vec<Symbol>,
+    ) -> Result<(), GrammarError> {
         match expression {
             Expression::Text(text) => {
                 for scalar in text.chars() {
@@ -178,7 +197,13 @@ impl Builder<'_> {
         Ok(Symbol::Rule(rule))
     }
 
-    fn repeat(&mut self, body: Symbol, least: u32, most: Option<u32>, symbols: &mut Vec<Symbol>) -> Result<(), GrammarError> {
+    fn repeat(
+        &mut self,
+        body: Symbol,
+        least: u32,
+        most: Option<u32>,
+        symbols: &mut Vec<Symbol>,
+    ) -> Result<(), GrammarError> {
         match most {
             None => {
                 let list = self.rule();
@@ -201,7 +226,12 @@ impl Builder<'_> {
     }
 
     /// `body` exactly `times` times: the powers of two that make up the number.
-    fn exactly(&mut self, body: Symbol, times: u32, symbols: &mut Vec<Symbol>) -> Result<(), GrammarError> {
+    fn exactly(
+        &mut self,
+        body: Symbol,
+        times: u32,
+        symbols: &mut Vec<Symbol>,
+    ) -> Result<(), GrammarError> {
         for bit in (0..u32::BITS).rev().filter(|bit| times >> bit & 1 == 1) {
             symbols.push(self.power(body, bit)?);
         }
@@ -225,15 +255,20 @@ impl Builder<'_> {
         Ok(power)
     }
 
-    /// `body` at most `times` times, `times` not 0: with `half` the largest power of two in it, fewer than `half` times, or
-    /// `half` times and up to the rest. Recursion halves, so that it is at most 32 deep.
+    /// `body` at most `times` times, `times` not 0: with `half` the largest power of two in it,
+    /// fewer than `half` times, or `half` times and up to the rest. Recursion halves, so that it is
+    /// at most 32 deep.
     fn up_to(&mut self, body: Symbol, times: u32) -> Result<Symbol, GrammarError> {
         if let Some(&known) = self.at_most.get(&(body, times)) {
             return Ok(known);
         }
         let exponent = times.ilog2();
         let half = 1 << exponent;
-        let fewer = if half > 1 { vec![self.up_to(body, half - 1)?] } else { Vec::new() };
+        let fewer = if half > 1 {
+            vec![self.up_to(body, half - 1)?]
+        } else {
+            Vec::new()
+        };
         let mut more = vec![self.power(body, exponent)?];
         if times > half {
             more.push(self.up_to(body, times - half)?);
@@ -262,7 +297,8 @@ fn single_scalar(expression: &Expression, bare: bool) -> Option<CharSet> {
     }
 }
 
-/// Terminals are regular in Lark, so that one that refers to itself, directly or not, is an error there.
+/// Terminals are regular in Lark, so that one that refers to itself, directly or not, is an error
+/// there.
 fn refuse_recursive_terminals(grammar: &Grammar<'_>) -> Result<(), GrammarError> {
     let terminals: HashMap<&str, usize> = (grammar.rules.iter().enumerate())
         .filter(|(_, rule)| rule.kind == RuleKind::Terminal)
@@ -292,16 +328,24 @@ fn refuse_recursive_terminals(grammar: &Grammar<'_>) -> Result<(), GrammarError>
     match suspects.iter().position(|&suspect| suspect) {
         Some(index) => {
             let rule = &grammar.rules[index];
-            Err(rule.place.unsupported(format!("terminal that refers to itself: {}", rule.name)))
+            Err(rule
+                .place
+                .unsupported(format!("terminal that refers to itself: {}", rule.name)))
         }
         None => Ok(()),
     }
 }
 
-/// Takes away, again and again, what has no edge left to anything that is still there. What is on a cycle stays.
+/// Takes away, again and again, what has no edge left to anything that is still there. What is on a
+/// cycle stays.
 pub(super) fn take_away_leaves(edges: &[Vec<usize>], reversed: &[Vec<usize>], there: &mut [bool]) {
-    let mut left: Vec<usize> = edges.iter().map(|to| to.iter().filter(|&&to| there[to]).count()).collect();
-    let mut leaves: Vec<usize> = (0..edges.len()).filter(|&index| there[index] && left[index] == 0).collect();
+    let mut left: Vec<usize> = edges
+        .iter()
+        .map(|to| to.iter().filter(|&&to| there[to]).count())
+        .collect();
+    let mut leaves: Vec<usize> = (0..edges.len())
+        .filter(|&index| there[index] && left[index] == 0)
+        .collect();
     while let Some(leaf) = leaves.pop() {
         there[leaf] = false;
         for &from in &reversed[leaf] {

@@ -8,14 +8,20 @@ pub(super) struct CharSet(Vec<(u32, u32)>);
 const LAST: u32 = char::MAX as u32;
 
 impl CharSet {
-    /// The set of these ranges, given in any order, overlapping or not; a range whose ends are reversed is empty.
+    /// The set of these ranges, given in any order, overlapping or not; a range whose ends are
+    /// reversed is empty.
     pub(super) fn new(ranges: impl IntoIterator<Item = (u32, u32)>) -> Self {
-        let mut ranges: Vec<(u32, u32)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
+        let mut ranges: Vec<(u32, u32)> = ranges
+            .into_iter()
+            .filter(|(first, last)| first <= last)
+            .collect();
         ranges.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
             match merged.last_mut() {
-                Some(previous) if first <= previous.1.saturating_add(1) => previous.1 = previous.1.max(last),
+                Some(previous) if first <= previous.1.saturating_add(1) => {
+                    previous.1 = previous.1.max(last)
+                }
                 _ => merged.push((first, last)),
             }
         }
@@ -32,7 +38,8 @@ impl CharSet {
         Self(vec![(0, LAST)])
     }
 
-    /// The scalars that are not in this set. Surrogates are no scalars, so whether they are in it does not matter.
+    /// The scalars that are not in this set. Surrogates are no scalars, so whether they are in it
+    /// does not matter.
     pub(super) fn complement(&self) -> Self {
         let mut gaps = Vec::with_capacity(self.0.len() + 1);
         let mut next = 0;
@@ -82,8 +89,14 @@ mod tests {
         assert_eq!(set.complement().complement(), set);
         assert_eq!(set.union(&set.complement()), CharSet::all());
         for scalar in ['\0', '\u{5}', '\t', 'a', '{', char::MAX] {
-            let within = merged.iter().any(|range| (range.0..=range.1).contains(&u32::from(scalar)));
-            assert_eq!((set.contains(scalar), set.complement().contains(scalar)), (within, !within), "{scalar:?}");
+            let within = merged
+                .iter()
+                .any(|range| (range.0..=range.1).contains(&u32::from(scalar)));
+            assert_eq!(
+                (set.contains(scalar), set.complement().contains(scalar)),
+                (within, !within),
+                "{scalar:?}"
+            );
         }
     }
 
@@ -91,8 +104,20 @@ mod tests {
     fn merges_sorts_and_complements() {
         check(&[], &[], &[(0, LAST)]);
         check(&[(0, LAST)], &[(0, LAST)], &[]);
-        check(&[(98, 122), (97, 97)], &[(97, 122)], &[(0, 96), (123, LAST)]);
-        check(&[(5, 9), (7, 20), (40, 40), (9, 3)], &[(5, 20), (40, 40)], &[(0, 4), (21, 39), (41, LAST)]);
-        check(&[(0, 3), (LAST, LAST)], &[(0, 3), (LAST, LAST)], &[(4, LAST - 1)]);
+        check(
+            &[(98, 122), (97, 97)],
+            &[(97, 122)],
+            &[(0, 96), (123, LAST)],
+        );
+        check(
+            &[(5, 9), (7, 20), (40, 40), (9, 3)],
+            &[(5, 20), (40, 40)],
+            &[(0, 4), (21, 39), (41, LAST)],
+        );
+        check(
+            &[(0, 3), (LAST, LAST)],
+            &[(0, 3), (LAST, LAST)],
+            &[(4, LAST - 1)],
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Classes of characters that a grammar cannot tell apart. Knows sets of scalars, not what they are for.
+//! Classes of characters that a grammar cannot tell apart. Knows sets of scalars, not what they are
+//! for.
 
 use super::charset::CharSet;
 use super::error::GrammarError;
@@ -22,20 +23,34 @@ impl Classes {
     /// # Errors
     /// More sets against segments than the limit.
     pub(super) fn new(sets: &[CharSet]) -> Result<Self, GrammarError> {
-        let ends = sets.iter().flat_map(CharSet::ranges).flat_map(|&(first, last)| [first, last + 1]);
+        let ends = sets
+            .iter()
+            .flat_map(CharSet::ranges)
+            .flat_map(|&(first, last)| [first, last + 1]);
         let mut starts: Vec<u32> = ends.chain([0]).collect();
         starts.sort_unstable();
         starts.dedup();
         if starts.len().saturating_mul(sets.len()) > limits::MAX_LOOKAHEAD_BITS {
-            return Err(GrammarError::Limit { what: format!("characters times sets: {}", limits::MAX_LOOKAHEAD_BITS) });
+            return Err(GrammarError::Limit {
+                what: format!("characters times sets: {}", limits::MAX_LOOKAHEAD_BITS),
+            });
         }
         let mut partition = Partition::new(starts.len());
         for set in sets {
-            partition.split(|| set.ranges().iter().flat_map(|&(first, last)| segments(&starts, first, last)));
+            partition.split(|| {
+                set.ranges()
+                    .iter()
+                    .flat_map(|&(first, last)| segments(&starts, first, last))
+            });
         }
         let count = partition.sizes.len();
         let classes = partition.classes;
-        let mut found = Self { starts, classes, ascii: [0; 128], count };
+        let mut found = Self {
+            starts,
+            classes,
+            ascii: [0; 128],
+            count,
+        };
         for scalar in 0..128 {
             found.ascii[scalar as usize] = found.search(scalar);
         }
@@ -52,7 +67,10 @@ impl Classes {
 
     /// The classes of a set, some of them more than once.
     pub(super) fn of_set(&self, set: &CharSet) -> impl Iterator<Item = u32> {
-        set.ranges().iter().flat_map(|&(first, last)| segments(&self.starts, first, last)).map(|index| self.classes[index])
+        set.ranges()
+            .iter()
+            .flat_map(|&(first, last)| segments(&self.starts, first, last))
+            .map(|index| self.classes[index])
     }
 
     /// How many classes there are.
@@ -84,7 +102,12 @@ struct Partition {
 
 impl Partition {
     fn new(segments: usize) -> Self {
-        Self { classes: vec![0; segments], sizes: vec![segments], touched: vec![0], renamed: vec![None] }
+        Self {
+            classes: vec![0; segments],
+            sizes: vec![segments],
+            touched: vec![0],
+            renamed: vec![None],
+        }
     }
 
     /// Splits every class that the set cuts through into what is inside and what is outside of it.
@@ -98,7 +121,8 @@ impl Partition {
                 continue;
             }
             if self.renamed[class].is_none() {
-                self.renamed[class] = Some(u32::try_from(self.sizes.len()).expect("fewer classes than scalars"));
+                self.renamed[class] =
+                    Some(u32::try_from(self.sizes.len()).expect("fewer classes than scalars"));
                 self.sizes.push(self.touched[class]);
                 self.touched.push(0);
                 self.renamed.push(None);
@@ -121,17 +145,51 @@ mod tests {
     #[test]
     fn characters_share_a_class_exactly_where_no_set_tells_them_apart() {
         let range = |first: char, last: char| CharSet::new([(u32::from(first), u32::from(last))]);
-        let sets = [range('a', 'z'), range('f', 'm'), range('é', 'é'), CharSet::one('\n').complement(), CharSet::default()];
+        let sets = [
+            range('a', 'z'),
+            range('f', 'm'),
+            range('é', 'é'),
+            CharSet::one('\n').complement(),
+            CharSet::default(),
+        ];
         let classes = Classes::new(&sets).unwrap();
-        let samples = ['a', 'e', 'f', 'm', 'n', 'z', '\n', '\0', '~', 'é', 'è', '😀', char::MAX];
-        let contains = |set: &CharSet, scalar: char| set.ranges().iter().any(|r| (r.0..=r.1).contains(&u32::from(scalar)));
+        let samples = [
+            'a',
+            'e',
+            'f',
+            'm',
+            'n',
+            'z',
+            '\n',
+            '\0',
+            '~',
+            'é',
+            'è',
+            '😀',
+            char::MAX,
+        ];
+        let contains = |set: &CharSet, scalar: char| {
+            set.ranges()
+                .iter()
+                .any(|r| (r.0..=r.1).contains(&u32::from(scalar)))
+        };
         for left in samples {
             for right in samples {
-                let alike = sets.iter().all(|set| contains(set, left) == contains(set, right));
-                assert_eq!(classes.of(left) == classes.of(right), alike, "{left:?} {right:?}");
+                let alike = sets
+                    .iter()
+                    .all(|set| contains(set, left) == contains(set, right));
+                assert_eq!(
+                    classes.of(left) == classes.of(right),
+                    alike,
+                    "{left:?} {right:?}"
+                );
             }
             for set in &sets {
-                assert_eq!(classes.of_set(set).any(|class| class == classes.of(left)), contains(set, left), "{left:?}");
+                assert_eq!(
+                    classes.of_set(set).any(|class| class == classes.of(left)),
+                    contains(set, left),
+                    "{left:?}"
+                );
             }
         }
         assert_eq!(classes.len(), 5);

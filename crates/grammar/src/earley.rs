@@ -1,10 +1,12 @@
-//! An Earley recogniser: decides membership and viable prefixes for any context-free grammar. Knows tables, not dialects.
+//! An Earley recogniser: decides membership and viable prefixes for any context-free grammar. Knows
+//! tables, not dialects.
 //!
-//! Earley, "An efficient context-free parsing algorithm" (1970), with three refinements: items step over rules that can be empty
-//! at once (Aycock and Horspool, "Practical Earley Parsing", 2002), so that completion never looks at the column being built; a
-//! chain of completions that can only go one way is walked once (Leo, "A general context-free parsing algorithm running in linear
-//! time on every LR(k) grammar without using lookahead", 1991), so that right recursion stays linear; and only productions that
-//! can begin with the next character are predicted.
+//! Earley, "An efficient context-free parsing algorithm" (1970), with three refinements: items step
+//! over rules that can be empty at once (Aycock and Horspool, "Practical Earley Parsing", 2002), so
+//! that completion never looks at the column being built; a chain of completions that can only go
+//! one way is walked once (Leo, "A general context-free parsing algorithm running in linear time on
+//! every LR(k) grammar without using lookahead", 1991), so that right recursion stays linear; and
+//! only productions that can begin with the next character are predicted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -62,7 +64,11 @@ fn read_within(tables: &Tables, text: &str, max_items: usize, max_steps: u64) ->
     if let Some(resource) = chart.out_of() {
         return Found::OutOf(resource);
     }
-    if chart.accepted { Found::Sentence } else { Found::Beginning }
+    if chart.accepted {
+        Found::Sentence
+    } else {
+        Found::Beginning
+    }
 }
 
 /// A place in a production, and the column where the production began.
@@ -115,7 +121,10 @@ impl<'t> Chart<'t> {
             tables,
             waiting: Vec::new(),
             columns: vec![0],
-            kernel: tables.productions_of(tables.start).map(|slot| Item { slot, origin: 0 }).collect(),
+            kernel: tables
+                .productions_of(tables.start)
+                .map(|slot| Item { slot, origin: 0 })
+                .collect(),
             agenda: Vec::new(),
             seen: HashSet::default(),
             predicted: vec![0; tables.nullable.len()],
@@ -127,7 +136,8 @@ impl<'t> Chart<'t> {
         }
     }
 
-    /// What has been used up. Looked at for every item: a single column can hold more than may be kept.
+    /// What has been used up. Looked at for every item: a single column can hold more than may be
+    /// kept.
     fn out_of(&self) -> Option<Resource> {
         if self.steps > self.max_steps {
             return Some(Resource::Steps);
@@ -136,10 +146,11 @@ impl<'t> Chart<'t> {
         (items > self.max_items).then_some(Resource::Items)
     }
 
-    /// Completes the next column, unless something runs out, from its kernel to the kernel of the one after it. `class` is that of the
-    /// next character, none at the end of the text.
+    /// Completes the next column, unless something runs out, from its kernel to the kernel of the
+    /// one after it. `class` is that of the next character, none at the end of the text.
     fn column(&mut self, class: Option<u32>) {
-        let here = u32::try_from(self.columns.len() - 1).expect("the limit on steps is far below 2^32 columns");
+        let here = u32::try_from(self.columns.len() - 1)
+            .expect("the limit on steps is far below 2^32 columns");
         self.accepted = here == 0 && self.tables.nullable[self.tables.start as usize];
         self.forget();
         std::mem::swap(&mut self.agenda, &mut self.kernel);
@@ -152,20 +163,34 @@ impl<'t> Chart<'t> {
             match self.tables.slots[item.slot as usize] {
                 Slot::Set(set) => {
                     if class.is_some_and(|class| self.tables.set_has(set, class)) {
-                        self.kernel.push(Item { slot: item.slot + 1, origin: item.origin });
+                        self.kernel.push(Item {
+                            slot: item.slot + 1,
+                            origin: item.origin,
+                        });
                     }
                 }
                 Slot::Rule(rule) => {
                     if let Some(class) = class {
-                        self.waiting.push(Waiting { rule, item, top: None });
+                        self.waiting.push(Waiting {
+                            rule,
+                            item,
+                            top: None,
+                        });
                         self.predict(rule, here, class);
                     }
                     if self.tables.nullable[rule as usize] {
-                        self.add(Item { slot: item.slot + 1, origin: item.origin });
+                        self.add(Item {
+                            slot: item.slot + 1,
+                            origin: item.origin,
+                        });
                     }
                 }
-                // What is complete where it began is empty, and was stepped over where it was predicted.
-                Slot::End(rule) if item.origin < here => self.complete(Completed { rule, origin: item.origin }),
+                // What is complete where it began is empty, and was stepped over where it was
+                // predicted.
+                Slot::End(rule) if item.origin < here => self.complete(Completed {
+                    rule,
+                    origin: item.origin,
+                }),
                 Slot::End(_) => {}
             }
         }
@@ -174,18 +199,26 @@ impl<'t> Chart<'t> {
         self.columns.push(self.waiting.len());
     }
 
-    /// Predicted items need no check for having been seen: nothing else makes an item at the beginning of a production.
+    /// Predicted items need no check for having been seen: nothing else makes an item at the
+    /// beginning of a production.
     fn predict(&mut self, rule: u32, here: u32, class: u32) {
         if self.predicted[rule as usize] == here + 1 {
             return;
         }
         self.predicted[rule as usize] = here + 1;
         self.steps += self.tables.productions_of(rule).len() as u64 / PRODUCTIONS_PER_STEP;
-        self.agenda.extend(self.tables.productions_beginning(rule, class).map(|slot| Item { slot, origin: here }));
+        self.agenda.extend(
+            self.tables
+                .productions_beginning(rule, class)
+                .map(|slot| Item { slot, origin: here }),
+        );
     }
 
     fn add(&mut self, item: Item) {
-        if self.seen.insert(u64::from(item.slot) << 32 | u64::from(item.origin)) {
+        if self
+            .seen
+            .insert(u64::from(item.slot) << 32 | u64::from(item.origin))
+        {
             self.agenda.push(item);
         }
     }
@@ -204,13 +237,17 @@ impl<'t> Chart<'t> {
         for index in self.waiting_for(top) {
             self.steps += 1;
             let Item { slot, origin } = self.waiting[index].item;
-            self.add(Item { slot: slot + 1, origin });
+            self.add(Item {
+                slot: slot + 1,
+                origin,
+            });
         }
     }
 
-    /// Where the chain of completions that begins with this one ends. A step of the chain is certain if one item alone waits for
-    /// what was completed, and if that completes the item's own rule. A chain cannot run in a circle: whatever first predicted
-    /// one of its rules waits for it too, from outside.
+    /// Where the chain of completions that begins with this one ends. A step of the chain is
+    /// certain if one item alone waits for what was completed, and if that completes the item's own
+    /// rule. A chain cannot run in a circle: whatever first predicted one of its rules waits for it
+    /// too, from outside.
     fn top(&mut self, from: Completed) -> Completed {
         let mut top = from;
         self.chain.clear();
@@ -221,7 +258,9 @@ impl<'t> Chart<'t> {
                 break;
             }
             let place = waiting.start;
-            let Waiting { item, top: known, .. } = self.waiting[place];
+            let Waiting {
+                item, top: known, ..
+            } = self.waiting[place];
             let Slot::End(rule) = self.tables.slots[item.slot as usize + 1] else {
                 break;
             };
@@ -230,7 +269,10 @@ impl<'t> Chart<'t> {
                 break;
             }
             self.chain.push(place);
-            top = Completed { rule, origin: item.origin };
+            top = Completed {
+                rule,
+                origin: item.origin,
+            };
         }
         for &place in &self.chain {
             self.waiting[place].top = Some(top);
@@ -242,20 +284,25 @@ impl<'t> Chart<'t> {
     fn waiting_for(&mut self, completed: Completed) -> Range<usize> {
         let origin = completed.origin as usize;
         let column = &self.waiting[self.columns[origin]..self.columns[origin + 1]];
-        let begin = self.columns[origin] + column.partition_point(|waiting| waiting.rule < completed.rule);
-        let length =
-            self.waiting[begin..self.columns[origin + 1]].iter().take_while(|found| found.rule == completed.rule).count();
+        let begin =
+            self.columns[origin] + column.partition_point(|waiting| waiting.rule < completed.rule);
+        let length = self.waiting[begin..self.columns[origin + 1]]
+            .iter()
+            .take_while(|found| found.rule == completed.rule)
+            .count();
         self.steps += length as u64 / ITEMS_PER_STEP;
         begin..begin + length
     }
 
-    /// Whether a completion is new in this column. Its key cannot be an item's: slots are fewer than 2^31.
+    /// Whether a completion is new in this column. Its key cannot be an item's: slots are fewer
+    /// than 2^31.
     fn see(&mut self, completed: Completed) -> bool {
-        self.seen.insert(1 << 63 | u64::from(completed.rule) << 32 | u64::from(completed.origin))
+        self.seen
+            .insert(1 << 63 | u64::from(completed.rule) << 32 | u64::from(completed.origin))
     }
 
-    /// Empties `seen` for the next column. Clearing a table costs its capacity, so one that a large column left behind is given
-    /// back.
+    /// Empties `seen` for the next column. Clearing a table costs its capacity, so one that a large
+    /// column left behind is given back.
     fn forget(&mut self) {
         if self.seen.capacity() > 1024 && self.seen.len() < self.seen.capacity() / 8 {
             self.seen = HashSet::default();
@@ -265,7 +312,8 @@ impl<'t> Chart<'t> {
     }
 }
 
-/// A hasher for keys of 64 bits: one multiplication (Knuth's multiplicative hashing), the high half folded onto the low one.
+/// A hasher for keys of 64 bits: one multiplication (Knuth's multiplicative hashing), the high half
+/// folded onto the low one.
 #[derive(Default)]
 struct Mixer(u64);
 
@@ -297,23 +345,31 @@ mod tests {
     /// The longest text that grammars are compared on.
     const LONGEST: usize = 5;
 
-    /// A grammar of numbered rules: lower-case letters are characters, upper-case ones rules, `|` parts alternatives. The last
-    /// rule is one that derives the first.
+    /// A grammar of numbered rules: lower-case letters are characters, upper-case ones rules, `|`
+    /// parts alternatives. The last rule is one that derives the first.
     fn cfg(rules: &[&str]) -> Cfg {
-        let mut cfg = Cfg { sets: "abc".chars().map(CharSet::one).collect(), ..Cfg::default() };
+        let mut cfg = Cfg {
+            sets: "abc".chars().map(CharSet::one).collect(),
+            ..Cfg::default()
+        };
         let symbol = |letter: u8| match letter {
             b'A'..=b'Z' => Symbol::Rule(u32::from(letter - b'A')),
             _ => Symbol::Set(u32::from(letter - b'a')),
         };
         for rule in rules {
-            cfg.rules.push(rule.split('|').map(|alternative| alternative.bytes().map(symbol).collect()).collect());
+            cfg.rules.push(
+                rule.split('|')
+                    .map(|alternative| alternative.bytes().map(symbol).collect())
+                    .collect(),
+            );
         }
         cfg.start = u32::try_from(rules.len()).unwrap();
         cfg.rules.push(vec![vec![Symbol::Rule(0)]]);
         cfg
     }
 
-    /// The sentences up to the longest, found without a chart: sets of texts grow by every production until none does.
+    /// The sentences up to the longest, found without a chart: sets of texts grow by every
+    /// production until none does.
     fn language(cfg: &Cfg) -> BTreeSet<String> {
         let mut derived: Vec<BTreeSet<String>> = vec![BTreeSet::new(); cfg.rules.len()];
         loop {
@@ -331,7 +387,9 @@ mod tests {
                                 .map(|scalar| char::from_u32(scalar).unwrap().to_string())
                                 .collect(),
                         };
-                        let joined = texts.iter().flat_map(|head| next.iter().map(move |tail| format!("{head}{tail}")));
+                        let joined = texts
+                            .iter()
+                            .flat_map(|head| next.iter().map(move |tail| format!("{head}{tail}")));
                         texts = joined.filter(|text| text.len() <= LONGEST).collect();
                     }
                     derived[rule].extend(texts);
@@ -350,7 +408,12 @@ mod tests {
         for _ in 0..longest {
             let end = all.len();
             for index in begin..end {
-                all.extend(letters.chars().map(|letter| format!("{}{letter}", all[index])).collect::<Vec<_>>());
+                all.extend(
+                    letters
+                        .chars()
+                        .map(|letter| format!("{}{letter}", all[index]))
+                        .collect::<Vec<_>>(),
+                );
             }
             begin = end;
         }
@@ -363,14 +426,21 @@ mod tests {
         let tables = Tables::new(&cfg).unwrap();
         for text in texts(letters, LONGEST) {
             let found = read(&tables, &text);
-            assert_eq!(found == Found::Sentence, sentences.contains(&text), "{rules:?} on {text:?}: {found:?}");
+            assert_eq!(
+                found == Found::Sentence,
+                sentences.contains(&text),
+                "{rules:?} on {text:?}: {found:?}"
+            );
             let known_beginning = sentences.iter().any(|sentence| sentence.starts_with(&text));
             match found {
                 Found::Sentence | Found::Beginning => {}
                 Found::Dead { byte } => {
                     assert!(!known_beginning, "{rules:?} on {text:?}");
                     let before = read(&tables, &text[..byte]);
-                    assert!(matches!(before, Found::Sentence | Found::Beginning) || tables.is_empty, "{rules:?} on {text:?}");
+                    assert!(
+                        matches!(before, Found::Sentence | Found::Beginning) || tables.is_empty,
+                        "{rules:?} on {text:?}"
+                    );
                 }
                 Found::OutOf(_) => panic!("{rules:?} on {text:?} is small"),
             }
@@ -444,8 +514,18 @@ mod tests {
 
     #[test]
     fn lists_take_steps_in_proportion_to_their_length() {
-        for rules in [&["aA|a"][..], &["Aa|a"], &["aA|"], &["aB", "|A"], &["aB|a", "A"], &["aBA|", "b|"]] {
-            let (short, long) = (steps(rules, &"a".repeat(1_000)), steps(rules, &"a".repeat(10_000)));
+        for rules in [
+            &["aA|a"][..],
+            &["Aa|a"],
+            &["aA|"],
+            &["aB", "|A"],
+            &["aB|a", "A"],
+            &["aBA|", "b|"],
+        ] {
+            let (short, long) = (
+                steps(rules, &"a".repeat(1_000)),
+                steps(rules, &"a".repeat(10_000)),
+            );
             assert!(long < short * 11, "{rules:?}: {short} steps, then {long}");
         }
     }
@@ -454,8 +534,17 @@ mod tests {
     fn running_out_is_an_answer_of_its_own() {
         let tables = Tables::new(&cfg(&["AA|a"])).unwrap();
         let text = "a".repeat(200);
-        assert_eq!(read_within(&tables, &text, 1_000_000, 10_000), Found::OutOf(Resource::Steps));
-        assert_eq!(read_within(&tables, &text, 1_000, 100_000_000), Found::OutOf(Resource::Items));
-        assert_eq!(read_within(&tables, &text, 1_000_000, 100_000_000), Found::Sentence);
+        assert_eq!(
+            read_within(&tables, &text, 1_000_000, 10_000),
+            Found::OutOf(Resource::Steps)
+        );
+        assert_eq!(
+            read_within(&tables, &text, 1_000, 100_000_000),
+            Found::OutOf(Resource::Items)
+        );
+        assert_eq!(
+            read_within(&tables, &text, 1_000_000, 100_000_000),
+            Found::Sentence
+        );
     }
 }

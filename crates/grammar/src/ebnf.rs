@@ -1,7 +1,9 @@
-//! Reads the EBNF of xgrammar and the GBNF of llama.cpp. Knows the notation, not what is done with it.
+//! Reads the EBNF of xgrammar and the GBNF of llama.cpp. Knows the notation, not what is done with
+//! it.
 //!
-//! What both engines accept means the same in both. What only one accepts is read as that one means it. Where the two would read
-//! the same text differently, it is refused as unsupported rather than guessed.
+//! What both engines accept means the same in both. What only one accepts is read as that one means
+//! it. Where the two would read the same text differently, it is refused as unsupported rather than
+//! guessed.
 
 use std::collections::HashSet;
 
@@ -24,23 +26,33 @@ struct Ebnf;
 /// Reads a grammar.
 ///
 /// # Errors
-/// Text that is not EBNF, a rule that is used or needed and not defined, a construct that we do not decide, nesting beyond the
-/// limit.
+/// Text that is not EBNF, a rule that is used or needed and not defined, a construct that we do not
+/// decide, nesting beyond the limit.
 pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
     limits::arm_pest();
     let mut pairs = Ebnf::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))?;
     let mut rules: Vec<GrammarRule<'_>> = Vec::new();
     let mut names = HashSet::new();
-    for pair in pairs.next().expect("a parse of the grammar rule yields it").into_inner() {
+    for pair in pairs
+        .next()
+        .expect("a parse of the grammar rule yields it")
+        .into_inner()
+    {
         if pair.as_rule() == Rule::definition {
             let rule = definition(pair)?;
             if !names.insert(rule.name.clone()) {
-                return Err(rule.place.syntax(format!("rule defined twice: {}", rule.name)));
+                return Err(rule
+                    .place
+                    .syntax(format!("rule defined twice: {}", rule.name)));
             }
             rules.push(rule);
         }
     }
-    Ok(Grammar { rules, start: START, ignored: Vec::new() })
+    Ok(Grammar {
+        rules,
+        start: START,
+        ignored: Vec::new(),
+    })
 }
 
 fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
@@ -49,7 +61,11 @@ fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
         return Err(place.syntax("a definition begins on a line of its own"));
     }
     let mut parts = pair.into_inner();
-    let name = parts.next().expect("a definition has a name").as_str().to_owned();
+    let name = parts
+        .next()
+        .expect("a definition has a name")
+        .as_str()
+        .to_owned();
     let mut body = None;
     for part in parts {
         match part.as_rule() {
@@ -61,16 +77,26 @@ fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
         }
     }
     let body = body.expect("a definition has a body");
-    Ok(GrammarRule { name, kind: RuleKind::Rule, body, place })
+    Ok(GrammarRule {
+        name,
+        kind: RuleKind::Rule,
+        body,
+        place,
+    })
 }
 
 fn choices(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarError> {
     if depth > limits::MAX_NESTING {
-        return Err(GrammarError::Limit { what: limits::nesting() });
+        return Err(GrammarError::Limit {
+            what: limits::nesting(),
+        });
     }
     let mut alternatives = Vec::new();
     for sequence in pair.into_inner() {
-        let elements: Result<Vec<_>, _> = sequence.into_inner().map(|part| element(part, depth)).collect();
+        let elements: Result<Vec<_>, _> = sequence
+            .into_inner()
+            .map(|part| element(part, depth))
+            .collect();
         alternatives.push(Expression::sequence(elements?));
     }
     Ok(Expression::choice(alternatives))
@@ -80,18 +106,28 @@ fn element(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarErro
     let mut parts = pair.into_inner();
     let atom = parts.next().expect("an element has an atom");
     let mut expression = match atom.as_rule() {
-        Rule::group => choices(atom.into_inner().next().expect("a group has choices"), depth + 1)?,
+        Rule::group => choices(
+            atom.into_inner().next().expect("a group has choices"),
+            depth + 1,
+        )?,
         Rule::text => Expression::Text(escape::ebnf_text(inner(atom.as_str()), Place::of(&atom))?),
-        Rule::class => Expression::Class(escape::ebnf_class(inner(atom.as_str()), Place::of(&atom))?),
+        Rule::class => {
+            Expression::Class(escape::ebnf_class(inner(atom.as_str()), Place::of(&atom))?)
+        }
         Rule::any => Expression::Class(CharSet::all()),
         Rule::name => Expression::Reference(atom.as_str().to_owned()),
         _ => return Err(refuse(&atom)),
     };
     for (place, quantifier) in parts.enumerate() {
         if place == limits::MAX_QUANTIFIERS {
-            return Err(GrammarError::Limit { what: format!("quantifiers in a row: {}", limits::MAX_QUANTIFIERS) });
+            return Err(GrammarError::Limit {
+                what: format!("quantifiers in a row: {}", limits::MAX_QUANTIFIERS),
+            });
         }
-        let quantifier = quantifier.into_inner().next().expect("a quantifier is of some kind");
+        let quantifier = quantifier
+            .into_inner()
+            .next()
+            .expect("a quantifier is of some kind");
         expression = match quantifier.as_rule() {
             Rule::optional => expression.repeat(0, Some(1)),
             Rule::star => expression.repeat(0, None),
@@ -125,7 +161,9 @@ fn counted(expression: Expression, range: Pair<'_, Rule>) -> Result<Expression, 
 pub(super) fn times(digits: &str) -> Result<u32, GrammarError> {
     match digits.parse() {
         Ok(times) if times <= limits::MAX_REPETITIONS => Ok(times),
-        _ => Err(GrammarError::Limit { what: format!("repetitions: {}", limits::MAX_REPETITIONS) }),
+        _ => Err(GrammarError::Limit {
+            what: format!("repetitions: {}", limits::MAX_REPETITIONS),
+        }),
     }
 }
 
@@ -133,7 +171,15 @@ fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
     let construct = match pair.as_rule() {
         Rule::look_ahead => "look-ahead (=...)".to_owned(),
         Rule::token => format!("token {}", pair.as_str()),
-        Rule::macro_call => pair.as_str().split('(').next().unwrap_or_default().trim().to_owned() + "(...)",
+        Rule::macro_call => {
+            pair.as_str()
+                .split('(')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+                + "(...)"
+        }
         Rule::attributes => format!("rule attributes {}", pair.as_str()),
         other => name_of(&other),
     };
@@ -159,7 +205,9 @@ mod tests {
     use super::*;
 
     fn message(text: &str) -> String {
-        read(text).map(|_| "read".to_owned()).unwrap_or_else(|error| error.to_string())
+        read(text)
+            .map(|_| "read".to_owned())
+            .unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
@@ -187,14 +235,30 @@ mod tests {
         for (text, construct) in [
             ("root ::= <think> \"a\"", "token <think> (line 1)"),
             ("root ::= !<[12]>", "token !<[12]> (line 1)"),
-            ("root ::= \"a\"\nx ::= TagDispatch((\"<f>\", root), stop_eos=true)", "TagDispatch(...) (line 2)"),
+            (
+                "root ::= \"a\"\nx ::= TagDispatch((\"<f>\", root), stop_eos=true)",
+                "TagDispatch(...) (line 2)",
+            ),
             ("root ::= Token (1, 2)", "Token(...) (line 1)"),
             ("root ::= \"a\" (=\"b\")", "look-ahead (=...) (line 1)"),
-            ("root[max_tokens=3] ::= \"a\"", "rule attributes [max_tokens=3] (line 1)"),
-            ("root ::= [\\x411]", "\\xHH followed by a hex digit, which engines read differently (line 1)"),
-            ("root ::= []", "empty character class, which engines read differently (line 1)"),
+            (
+                "root[max_tokens=3] ::= \"a\"",
+                "rule attributes [max_tokens=3] (line 1)",
+            ),
+            (
+                "root ::= [\\x411]",
+                "\\xHH followed by a hex digit, which engines read differently (line 1)",
+            ),
+            (
+                "root ::= []",
+                "empty character class, which engines read differently (line 1)",
+            ),
         ] {
-            assert_eq!(message(text), format!("unsupported in a grammar: {construct}"), "{text}");
+            assert_eq!(
+                message(text),
+                format!("unsupported in a grammar: {construct}"),
+                "{text}"
+            );
         }
     }
 
@@ -215,20 +279,34 @@ mod tests {
             ("start: \"a\"", "line 1, column 6"),
         ] {
             let said = message(text);
-            assert!(said.starts_with(&format!("grammar syntax at {place}: ")), "{text}: {said}");
+            assert!(
+                said.starts_with(&format!("grammar syntax at {place}: ")),
+                "{text}: {said}"
+            );
         }
     }
 
     #[test]
     fn deep_nesting_is_a_limit_and_not_a_stack_overflow() {
-        let nested = |depth: usize| format!("root ::= {}\"a\"{}", "(".repeat(depth), ")".repeat(depth));
+        let nested =
+            |depth: usize| format!("root ::= {}\"a\"{}", "(".repeat(depth), ")".repeat(depth));
         assert_eq!(message(&nested(limits::MAX_NESTING)), "read");
-        for text in [nested(limits::MAX_NESTING + 1), nested(50_000), "root ::= ".to_owned() + &"(".repeat(100_000)] {
-            assert_eq!(message(&text), "grammar beyond the limit: nested groups: 128");
+        for text in [
+            nested(limits::MAX_NESTING + 1),
+            nested(50_000),
+            "root ::= ".to_owned() + &"(".repeat(100_000),
+        ] {
+            assert_eq!(
+                message(&text),
+                "grammar beyond the limit: nested groups: 128"
+            );
         }
         let quantified = |count: usize| format!("root ::= \"a\"{}", "*?".repeat(count / 2));
         assert_eq!(message(&quantified(limits::MAX_QUANTIFIERS)), "read");
-        assert_eq!(message(&quantified(100_000)), "grammar beyond the limit: quantifiers in a row: 8");
+        assert_eq!(
+            message(&quantified(100_000)),
+            "grammar beyond the limit: quantifiers in a row: 8"
+        );
         assert!(message("root ::= \"a\"{99999999}").contains("repetitions"));
     }
 }

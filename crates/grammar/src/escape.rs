@@ -1,4 +1,5 @@
-//! The escapes inside strings and character classes, per dialect. Knows nothing of the grammars around them.
+//! The escapes inside strings and character classes, per dialect. Knows nothing of the grammars
+//! around them.
 
 use super::charset::CharSet;
 use super::error::{GrammarError, Place};
@@ -33,7 +34,8 @@ pub(super) fn lark_text(inner: &str, place: Place<'_>) -> Result<String, Grammar
 
 /// The set of an EBNF character class, given without its brackets.
 ///
-/// As in both dialects, `-` is itself at either end and after a range, and `^` only negates at the beginning.
+/// As in both dialects, `-` is itself at either end and after a range, and `^` only negates at the
+/// beginning.
 pub(super) fn ebnf_class(inner: &str, place: Place<'_>) -> Result<CharSet, GrammarError> {
     let (negated, inner) = match inner.strip_prefix('^') {
         Some(rest) => (true, rest),
@@ -48,10 +50,15 @@ pub(super) fn ebnf_class(inner: &str, place: Place<'_>) -> Result<CharSet, Gramm
         let mut last = first;
         if scalars.at_range() {
             scalars.rest.next();
-            last = scalars.next().transpose()?.expect("a range's dash is followed by a character");
+            last = scalars
+                .next()
+                .transpose()?
+                .expect("a range's dash is followed by a character");
         }
         if last < first {
-            return Err(place.syntax(format!("character range with its ends reversed: {first}-{last}")));
+            return Err(place.syntax(format!(
+                "character range with its ends reversed: {first}-{last}"
+            )));
         }
         ranges.push((u32::from(first), u32::from(last)));
     }
@@ -61,7 +68,11 @@ pub(super) fn ebnf_class(inner: &str, place: Place<'_>) -> Result<CharSet, Gramm
 
 impl<'t> Scalars<'t> {
     fn new(inner: &'t str, place: Place<'t>, dialect: Escapes) -> Self {
-        Self { rest: inner.chars().peekable(), place, dialect }
+        Self {
+            rest: inner.chars().peekable(),
+            place,
+            dialect,
+        }
     }
 
     /// Whether a `-` follows, with something after it.
@@ -93,21 +104,27 @@ impl<'t> Scalars<'t> {
             (Escapes::Ebnf | Escapes::EbnfClass, 'e') => Ok('\u{1b}'),
             (Escapes::Ebnf | Escapes::EbnfClass, '0') => Ok('\0'),
             (Escapes::Ebnf | Escapes::EbnfClass, '\'' | '?' | '[' | ']' | '-') => Ok(letter),
-            (Escapes::EbnfClass, '^' | '$' | '.' | '*' | '+' | '(' | ')' | '{' | '}' | '|') => Ok(letter),
+            (Escapes::EbnfClass, '^' | '$' | '.' | '*' | '+' | '(' | ')' | '{' | '}' | '|') => {
+                Ok(letter)
+            }
             _ => Err(self.place.syntax(format!("unknown escape: \\{letter}"))),
         }
     }
 
-    /// Two hex digits. xgrammar takes as many as there are and llama.cpp two, so that a third one has no agreed meaning.
+    /// Two hex digits. xgrammar takes as many as there are and llama.cpp two, so that a third one
+    /// has no agreed meaning.
     fn hex_byte(&mut self) -> Result<char, GrammarError> {
         let value = self.hex(2)?;
         if self.dialect != Escapes::Lark && self.rest.peek().is_some_and(char::is_ascii_hexdigit) {
-            return Err(self.place.unsupported("\\xHH followed by a hex digit, which engines read differently"));
+            return Err(self
+                .place
+                .unsupported("\\xHH followed by a hex digit, which engines read differently"));
         }
         Ok(char::from_u32(value).expect("two hex digits are a scalar"))
     }
 
-    /// A code point of this many hex digits; in Lark also the two halves of a surrogate pair, as in JSON.
+    /// A code point of this many hex digits; in Lark also the two halves of a surrogate pair, as in
+    /// JSON.
     fn unicode(&mut self, digits: usize) -> Result<char, GrammarError> {
         let mut value = self.hex(digits)?;
         if self.dialect == Escapes::Lark && (0xD800..0xDC00).contains(&value) {
@@ -115,11 +132,17 @@ impl<'t> Scalars<'t> {
             if ahead.next() == Some('\\') && ahead.next() == Some('u') {
                 self.rest = ahead;
                 let low = self.hex(4)?;
-                value =
-                    if (0xDC00..0xE000).contains(&low) { 0x1_0000 + ((value - 0xD800) << 10) + (low - 0xDC00) } else { value };
+                value = if (0xDC00..0xE000).contains(&low) {
+                    0x1_0000 + ((value - 0xD800) << 10) + (low - 0xDC00)
+                } else {
+                    value
+                };
             }
         }
-        char::from_u32(value).ok_or_else(|| self.place.syntax(format!("escape that is no Unicode scalar: {value:x}")))
+        char::from_u32(value).ok_or_else(|| {
+            self.place
+                .syntax(format!("escape that is no Unicode scalar: {value:x}"))
+        })
     }
 
     fn hex(&mut self, digits: usize) -> Result<u32, GrammarError> {
@@ -127,7 +150,11 @@ impl<'t> Scalars<'t> {
         for _ in 0..digits {
             match self.rest.next().and_then(|digit| digit.to_digit(16)) {
                 Some(digit) => value = (value << 4) | digit,
-                None => return Err(self.place.syntax(format!("escape with less than {digits} hex digits"))),
+                None => {
+                    return Err(self
+                        .place
+                        .syntax(format!("escape with less than {digits} hex digits")));
+                }
             }
         }
         Ok(value)
@@ -165,14 +192,27 @@ mod tests {
             (r"\d", None, None),
             ("\\", None, None),
         ] {
-            assert_eq!(ebnf_text(inner, end_of("")).ok().as_deref(), ebnf, "EBNF {inner}");
-            assert_eq!(lark_text(inner, end_of("")).ok().as_deref(), lark, "Lark {inner}");
+            assert_eq!(
+                ebnf_text(inner, end_of("")).ok().as_deref(),
+                ebnf,
+                "EBNF {inner}"
+            );
+            assert_eq!(
+                lark_text(inner, end_of("")).ok().as_deref(),
+                lark,
+                "Lark {inner}"
+            );
         }
     }
 
     #[test]
     fn classes_keep_dashes_where_the_dialects_do() {
-        let set = |text: &str| Some(CharSet::new(text.chars().map(|scalar| (u32::from(scalar), u32::from(scalar)))));
+        let set = |text: &str| {
+            Some(CharSet::new(
+                text.chars()
+                    .map(|scalar| (u32::from(scalar), u32::from(scalar))),
+            ))
+        };
         for (inner, expected) in [
             ("abc", set("abc")),
             ("a-c", set("abc")),

@@ -1,7 +1,9 @@
-//! Reads Lark: llguidance's variant and the core of stock Lark. Knows the notation, not what is done with it.
+//! Reads Lark: llguidance's variant and the core of stock Lark. Knows the notation, not what is
+//! done with it.
 //!
-//! What shapes only trees (aliases, `?`, `!`, capture names) or only a lexer's choice between readings (priorities) is read and
-//! dropped: it does not change which texts are sentences. What does change that and is not context-free membership is refused.
+//! What shapes only trees (aliases, `?`, `!`, capture names) or only a lexer's choice between
+//! readings (priorities) is read and dropped: it does not change which texts are sentences. What
+//! does change that and is not context-free membership is refused.
 
 use std::collections::HashSet;
 
@@ -25,14 +27,27 @@ struct Lark;
 /// Reads a grammar.
 ///
 /// # Errors
-/// Text that is not Lark, a name defined twice, a construct that we do not decide, nesting beyond the limit.
+/// Text that is not Lark, a name defined twice, a construct that we do not decide, nesting beyond
+/// the limit.
 pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
     let mut pairs = parse(text)?;
-    let mut grammar = Grammar { rules: Vec::new(), start: START, ignored: Vec::new() };
-    for pair in pairs.next().expect("a parse of the grammar rule yields it").into_inner() {
+    let mut grammar = Grammar {
+        rules: Vec::new(),
+        start: START,
+        ignored: Vec::new(),
+    };
+    for pair in pairs
+        .next()
+        .expect("a parse of the grammar rule yields it")
+        .into_inner()
+    {
         match pair.as_rule() {
             Rule::definition => grammar.rules.push(definition(pair)?),
-            Rule::ignore => grammar.ignored.push(expansions(only_child(pair), RuleKind::Terminal, 0)?),
+            Rule::ignore => {
+                grammar
+                    .ignored
+                    .push(expansions(only_child(pair), RuleKind::Terminal, 0)?)
+            }
             Rule::import => import(pair, &mut grammar.rules)?,
             Rule::llguidance => options(&pair)?,
             Rule::EOI => {}
@@ -40,7 +55,11 @@ pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
         }
     }
     let mut names = HashSet::new();
-    match grammar.rules.iter().find(|rule| !names.insert(rule.name.as_str())) {
+    match grammar
+        .rules
+        .iter()
+        .find(|rule| !names.insert(rule.name.as_str()))
+    {
         Some(twice) => Err(twice.place.syntax(format!("defined twice: {}", twice.name))),
         None => Ok(grammar),
     }
@@ -66,14 +85,23 @@ fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
             _ => return Err(refuse(&part)),
         }
     }
-    Ok(GrammarRule { name, kind, body, place })
+    Ok(GrammarRule {
+        name,
+        kind,
+        body,
+        place,
+    })
 }
 
-/// Attributes of a rule: `capture` names what was matched, every other one changes the language or needs a tokenizer.
+/// Attributes of a rule: `capture` names what was matched, every other one changes the language or
+/// needs a tokenizer.
 fn attributes(pair: Pair<'_, Rule>) -> Result<(), GrammarError> {
     for attribute in pair.into_inner() {
         let place = Place::of(&attribute);
-        let name = attribute.into_inner().next().expect("an attribute has a name");
+        let name = attribute
+            .into_inner()
+            .next()
+            .expect("an attribute has a name");
         if name.as_str() != "capture" {
             return Err(place.unsupported(format!("attribute [{}]", name.as_str())));
         }
@@ -81,15 +109,28 @@ fn attributes(pair: Pair<'_, Rule>) -> Result<(), GrammarError> {
     Ok(())
 }
 
-fn expansions(pair: Pair<'_, Rule>, kind: RuleKind, depth: usize) -> Result<Expression, GrammarError> {
+fn expansions(
+    pair: Pair<'_, Rule>,
+    kind: RuleKind,
+    depth: usize,
+) -> Result<Expression, GrammarError> {
     if depth > limits::MAX_NESTING {
-        return Err(GrammarError::Limit { what: limits::nesting() });
+        return Err(GrammarError::Limit {
+            what: limits::nesting(),
+        });
     }
-    let alternatives: Result<Vec<_>, _> = pair.into_inner().map(|part| alternative(part, kind, depth)).collect();
+    let alternatives: Result<Vec<_>, _> = pair
+        .into_inner()
+        .map(|part| alternative(part, kind, depth))
+        .collect();
     Ok(Expression::choice(alternatives?))
 }
 
-fn alternative(pair: Pair<'_, Rule>, kind: RuleKind, depth: usize) -> Result<Expression, GrammarError> {
+fn alternative(
+    pair: Pair<'_, Rule>,
+    kind: RuleKind,
+    depth: usize,
+) -> Result<Expression, GrammarError> {
     let mut parts = Vec::new();
     for part in pair.into_inner() {
         match part.as_rule() {
@@ -101,16 +142,23 @@ fn alternative(pair: Pair<'_, Rule>, kind: RuleKind, depth: usize) -> Result<Exp
     Ok(Expression::sequence(parts))
 }
 
-fn expression(pair: Pair<'_, Rule>, kind: RuleKind, depth: usize) -> Result<Expression, GrammarError> {
+fn expression(
+    pair: Pair<'_, Rule>,
+    kind: RuleKind,
+    depth: usize,
+) -> Result<Expression, GrammarError> {
     let mut found = Expression::empty();
     for part in pair.into_inner() {
         found = match part.as_rule() {
             Rule::group => expansions(only_child(part), kind, depth + 1)?,
             Rule::maybe => expansions(only_child(part), kind, depth + 1)?.repeat(0, Some(1)),
             Rule::rule_name if kind == RuleKind::Terminal => {
-                return Err(Place::of(&part).unsupported(format!("rule inside a terminal: {}", part.as_str())));
+                return Err(Place::of(&part)
+                    .unsupported(format!("rule inside a terminal: {}", part.as_str())));
             }
-            Rule::rule_name | Rule::terminal_name => Expression::Reference(part.as_str().to_owned()),
+            Rule::rule_name | Rule::terminal_name => {
+                Expression::Reference(part.as_str().to_owned())
+            }
             Rule::text => Expression::Terminal(Box::new(text(&part)?)),
             Rule::pattern => Expression::Terminal(Box::new(pattern(&part)?)),
             Rule::range => Expression::Terminal(Box::new(range(part)?)),
@@ -132,11 +180,17 @@ fn text(pair: &Pair<'_, Rule>) -> Result<Expression, GrammarError> {
         None => (pair.as_str(), false),
     };
     let text = escape::lark_text(&quoted[1..quoted.len() - 1], Place::of(pair))?;
-    if any_case { regex::read(&regex_syntax::escape(&text), "i", Place::of(pair)) } else { Ok(Expression::Text(text)) }
+    if any_case {
+        regex::read(&regex_syntax::escape(&text), "i", Place::of(pair))
+    } else {
+        Ok(Expression::Text(text))
+    }
 }
 
 fn pattern(pair: &Pair<'_, Rule>) -> Result<Expression, GrammarError> {
-    let (pattern, flags) = pair.as_str()[1..].rsplit_once('/').expect("a pattern ends with a slash");
+    let (pattern, flags) = pair.as_str()[1..]
+        .rsplit_once('/')
+        .expect("a pattern ends with a slash");
     if flags.contains('l') {
         return Err(Place::of(pair).unsupported("flag l of a regular expression"));
     }
@@ -201,19 +255,31 @@ fn import<'t>(pair: Pair<'t, Rule>, rules: &mut Vec<GrammarRule<'t>>) -> Result<
             module
         }
         Some(list) => {
-            wanted.extend(list.into_inner().map(|name| (name.as_str().to_owned(), name.as_str().to_owned())));
+            wanted.extend(
+                list.into_inner()
+                    .map(|name| (name.as_str().to_owned(), name.as_str().to_owned())),
+            );
             path
         }
     };
     for (original, name) in wanted {
-        let found = if module == "common" { lark_common::pattern(&original) } else { None };
+        let found = if module == "common" {
+            lark_common::pattern(&original)
+        } else {
+            None
+        };
         let Some(pattern) = found else {
             return Err(place.unsupported(format!("%import {module}.{original}")));
         };
         if name.contains(|letter: char| letter.is_ascii_lowercase()) {
             return Err(place.syntax(format!("a terminal imported under a rule's name: {name}")));
         }
-        rules.push(GrammarRule { name, kind: RuleKind::Terminal, body: regex::read(&pattern, "", place)?, place });
+        rules.push(GrammarRule {
+            name,
+            kind: RuleKind::Terminal,
+            body: regex::read(&pattern, "", place)?,
+            place,
+        });
     }
     Ok(())
 }
@@ -240,14 +306,20 @@ fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
         Rule::condition => "condition %if".to_owned(),
         Rule::parametric | Rule::parametric_use => "parametric rule ::".to_owned(),
         Rule::template | Rule::template_use => "template {...}".to_owned(),
-        Rule::directive => text.split_whitespace().next().unwrap_or_default().to_owned(),
+        Rule::directive => text
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         other => name_of(&other),
     };
     Place::of(pair).unsupported(construct)
 }
 
 fn only_child(pair: Pair<'_, Rule>) -> Pair<'_, Rule> {
-    pair.into_inner().next().expect("the meta-grammar gives this rule a child")
+    pair.into_inner()
+        .next()
+        .expect("the meta-grammar gives this rule a child")
 }
 
 fn name_of(rule: &Rule) -> String {
@@ -265,7 +337,9 @@ mod tests {
     use super::*;
 
     fn message(text: &str) -> String {
-        read(text).map(|_| "read".to_owned()).unwrap_or_else(|error| error.to_string())
+        read(text)
+            .map(|_| "read".to_owned())
+            .unwrap_or_else(|error| error.to_string())
     }
 
     #[test]
@@ -293,29 +367,72 @@ mod tests {
         for (text, construct) in [
             ("start: <|tool|>", "special token <|tool|> (line 1)"),
             ("start: @sub", "sub-grammar @sub (line 1)"),
-            ("start: \"a\"\nb: %json {\n \"type\": \"object\", \"x\": \"}\"\n}", "%json (line 2)"),
-            ("start: %regex { \"substring_words\": \"a b\" }", "%regex (line 1)"),
+            (
+                "start: \"a\"\nb: %json {\n \"type\": \"object\", \"x\": \"}\"\n}",
+                "%json (line 2)",
+            ),
+            (
+                "start: %regex { \"substring_words\": \"a b\" }",
+                "%regex (line 1)",
+            ),
             ("start: %lark {\n start: \"a\"\n}", "%lark (line 1)"),
             ("start: A\nA: /x/ & ~/y/", "intersection & (line 2)"),
             ("start: A\nA: ~/y/", "negated terminal ~ (line 2)"),
-            ("start: perm::0\nperm::_: \"a\" %if bit_clear(0)", "parametric rule :: (line 1)"),
-            ("start: \"a\" %if is_ones([0:3]) | \"b\"", "condition %if (line 1)"),
+            (
+                "start: perm::0\nperm::_: \"a\" %if bit_clear(0)",
+                "parametric rule :: (line 1)",
+            ),
+            (
+                "start: \"a\" %if is_ones([0:3]) | \"b\"",
+                "condition %if (line 1)",
+            ),
             ("start: sep{\"a\", \",\"}", "template {...} (line 1)"),
-            ("start: \"a\"\nsep{x, y}: x (y x)*", "template {...} (line 2)"),
+            (
+                "start: \"a\"\nsep{x, y}: x (y x)*",
+                "template {...} (line 2)",
+            ),
             ("start[lazy]: /.*/", "attribute [lazy] (line 1)"),
-            ("start[capture, stop=\"\\n\"]: /.*/", "attribute [stop] (line 1)"),
+            (
+                "start[capture, stop=\"\\n\"]: /.*/",
+                "attribute [stop] (line 1)",
+            ),
             ("start[suffix=/x/]: /.*/", "attribute [suffix] (line 1)"),
-            ("start[max_tokens=10, temperature=0.5]: /.*/", "attribute [max_tokens] (line 1)"),
+            (
+                "start[max_tokens=10, temperature=0.5]: /.*/",
+                "attribute [max_tokens] (line 1)",
+            ),
             ("%declare A\nstart: A", "%declare (line 1)"),
-            ("%override start: \"a\"\n  | \"b\"\nstart: \"a\"", "%override (line 1)"),
-            ("%import common.FOO\nstart: FOO", "%import common.FOO (line 1)"),
-            ("%import python (NAME)\nstart: NAME", "%import python.NAME (line 1)"),
-            ("%llguidance {\"allow_initial_skip\": true}\nstart: \"a\"", "options in %llguidance (line 1)"),
-            ("start: A\nb: \"x\"\nA: b", "rule inside a terminal: b (line 3)"),
+            (
+                "%override start: \"a\"\n  | \"b\"\nstart: \"a\"",
+                "%override (line 1)",
+            ),
+            (
+                "%import common.FOO\nstart: FOO",
+                "%import common.FOO (line 1)",
+            ),
+            (
+                "%import python (NAME)\nstart: NAME",
+                "%import python.NAME (line 1)",
+            ),
+            (
+                "%llguidance {\"allow_initial_skip\": true}\nstart: \"a\"",
+                "options in %llguidance (line 1)",
+            ),
+            (
+                "start: A\nb: \"x\"\nA: b",
+                "rule inside a terminal: b (line 3)",
+            ),
             ("start: /a/l", "flag l of a regular expression (line 1)"),
-            ("start: /a(?!b)/", "look-around in a regular expression (line 1)"),
+            (
+                "start: /a(?!b)/",
+                "look-around in a regular expression (line 1)",
+            ),
         ] {
-            assert_eq!(message(text), format!("unsupported in a grammar: {construct}"), "{text}");
+            assert_eq!(
+                message(text),
+                format!("unsupported in a grammar: {construct}"),
+                "{text}"
+            );
         }
     }
 
@@ -337,18 +454,37 @@ mod tests {
             ("start: \"a\"*+", "line 1, column 12"),
         ] {
             let said = message(text);
-            assert!(said.starts_with(&format!("grammar syntax at {place}: ")), "{text}: {said}");
+            assert!(
+                said.starts_with(&format!("grammar syntax at {place}: ")),
+                "{text}: {said}"
+            );
         }
     }
 
     #[test]
     fn deep_nesting_is_a_limit_and_not_a_stack_overflow() {
-        let nested = |depth: usize| format!("start: {}\"a\"{}", "([".repeat(depth / 2), "])".repeat(depth / 2));
+        let nested = |depth: usize| {
+            format!(
+                "start: {}\"a\"{}",
+                "([".repeat(depth / 2),
+                "])".repeat(depth / 2)
+            )
+        };
         assert_eq!(message(&nested(limits::MAX_NESTING)), "read");
-        for text in [nested(limits::MAX_NESTING + 2), nested(50_000), "start: ".to_owned() + &"(".repeat(100_000)] {
-            assert_eq!(message(&text), "grammar beyond the limit: nested groups: 128");
+        for text in [
+            nested(limits::MAX_NESTING + 2),
+            nested(50_000),
+            "start: ".to_owned() + &"(".repeat(100_000),
+        ] {
+            assert_eq!(
+                message(&text),
+                "grammar beyond the limit: nested groups: 128"
+            );
         }
         let braces = format!("start: %json {}", "{".repeat(100_000));
-        assert_eq!(message(&braces), "grammar beyond the limit: nested groups: 128");
+        assert_eq!(
+            message(&braces),
+            "grammar beyond the limit: nested groups: 128"
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! The terminals that `%import common.NAME` brings into a Lark grammar. Knows only their languages.
 //!
-//! The names are those of Lark's `common.lark`; the languages are those of llguidance's table of them (ASCII letters; escaped
-//! strings that may span lines), since that is what a server that reads Lark enforces. `tests/it/grammars.rs` holds the two
-//! together.
+//! The names are those of Lark's `common.lark`; the languages are those of llguidance's table of
+//! them (ASCII letters; escaped strings that may span lines), since that is what a server that
+//! reads Lark enforces. `tests/it/grammars.rs` holds the two together.
 
-/// Name and regular expression of each; a name may stand in the expression of a later one as `<NAME>`.
+/// Name and regular expression of each; a name may stand in the expression of a later one as
+/// `<NAME>`.
 const COMMON: &[(&str, &str)] = &[
     ("DIGIT", "[0-9]"),
     ("HEXDIGIT", "[0-9A-Fa-f]"),

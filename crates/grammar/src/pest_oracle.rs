@@ -1,7 +1,8 @@
 //! Runs a pest grammar that its author wrote as an oracle. Knows pest, not the other dialects.
 //!
-//! A PEG is not a context-free grammar: it commits to the first alternative that fits and to the longest repetition. An oracle
-//! says what its own text says and nothing about a grammar in another dialect.
+//! A PEG is not a context-free grammar: it commits to the first alternative that fits and to the
+//! longest repetition. An oracle says what its own text says and nothing about a grammar in another
+//! dialect.
 
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pairs;
@@ -24,7 +25,9 @@ pub struct PestOracle {
 
 impl std::fmt::Debug for PestOracle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PestOracle").field("entry", &self.entry).finish_non_exhaustive()
+        f.debug_struct("PestOracle")
+            .field("entry", &self.entry)
+            .finish_non_exhaustive()
     }
 }
 
@@ -32,18 +35,24 @@ impl PestOracle {
     /// Reads a pest grammar.
     ///
     /// # Errors
-    /// Text that is not pest's; rules that pest refuses, since matching them would not end (left recursion, repetition of what
-    /// can be empty); a grammar without a rule; a limit.
+    /// Text that is not pest's; rules that pest refuses, since matching them would not end (left
+    /// recursion, repetition of what can be empty); a grammar without a rule; a limit.
     pub fn compile(text: &str) -> Result<Self, GrammarError> {
         if text.len() > limits::MAX_ORACLE_BYTES {
-            return Err(GrammarError::Limit { what: format!("bytes of the pest grammar: {}", limits::MAX_ORACLE_BYTES) });
+            return Err(GrammarError::Limit {
+                what: format!("bytes of the pest grammar: {}", limits::MAX_ORACLE_BYTES),
+            });
         }
         limits::arm_pest();
         let pairs = parser::parse(Rule::grammar_rules, text).map_err(|error| refuse(&error))?;
         refuse_deep_rules(&pairs)?;
         validator::validate_pairs(pairs.clone()).map_err(|errors| first(&errors))?;
         let rules = parser::consume_rules(pairs).map_err(|errors| first(&errors))?;
-        let entry = match rules.iter().find(|rule| rule.name == ENTRY).or(rules.first()) {
+        let entry = match rules
+            .iter()
+            .find(|rule| rule.name == ENTRY)
+            .or(rules.first())
+        {
             Some(rule) => rule.name.clone(),
             None => return Err(GrammarError::NoStartRule),
         };
@@ -54,13 +63,17 @@ impl PestOracle {
                 rule.ty = RuleType::Normal;
             }
         }
-        Ok(Self { vm: Vm::new(rules), entry })
+        Ok(Self {
+            vm: Vm::new(rules),
+            entry,
+        })
     }
 
-    /// Whether the entry rule matches the whole of `text`, whether or not its author wrote `SOI` and `EOI`.
+    /// Whether the entry rule matches the whole of `text`, whether or not its author wrote `SOI`
+    /// and `EOI`.
     ///
-    /// The byte of [`Membership::NotMember`] is where pest reports its failure, or where the match ended: a hint for people.
-    /// Another alternative of the same grammar may have come further.
+    /// The byte of [`Membership::NotMember`] is where pest reports its failure, or where the match
+    /// ended: a hint for people. Another alternative of the same grammar may have come further.
     pub fn recognise(&self, text: &str) -> Membership {
         limits::arm_pest();
         match self.vm.parse(&self.entry, text) {
@@ -70,33 +83,59 @@ impl PestOracle {
             },
             Err(error) => match (&error.variant, &error.location) {
                 (ErrorVariant::CustomError { message }, _) if message == CALL_LIMIT => {
-                    Membership::Limit { what: format!("calls of pest: {}", limits::MAX_PEST_CALLS) }
+                    Membership::Limit {
+                        what: format!("calls of pest: {}", limits::MAX_PEST_CALLS),
+                    }
                 }
                 (ErrorVariant::CustomError { message }, _) if message == STACK_LIMIT => {
-                    Membership::Limit { what: "stack of pest".to_owned() }
+                    Membership::Limit {
+                        what: "stack of pest".to_owned(),
+                    }
                 }
-                (_, InputLocation::Pos(byte) | InputLocation::Span((byte, _))) => Membership::NotMember { byte: *byte },
+                (_, InputLocation::Pos(byte) | InputLocation::Span((byte, _))) => {
+                    Membership::NotMember { byte: *byte }
+                }
             },
         }
     }
 }
 
-/// pest's validator and optimiser recurse over what was read; its own stack guard covers only the reading.
+/// pest's validator and optimiser recurse over what was read; its own stack guard covers only the
+/// reading.
 fn refuse_deep_rules(pairs: &Pairs<'_, Rule>) -> Result<(), GrammarError> {
     let (mut nesting, mut operators) = (0_usize, 0_usize);
     for token in pairs.clone().tokens() {
         match token {
-            pest::Token::Start { rule: Rule::grammar_rule, .. } => (nesting, operators) = (0, 0),
-            pest::Token::Start { rule: Rule::opening_paren, .. } => nesting += 1,
-            pest::Token::Start { rule: Rule::closing_paren, .. } => nesting = nesting.saturating_sub(1),
+            pest::Token::Start {
+                rule: Rule::grammar_rule,
+                ..
+            } => (nesting, operators) = (0, 0),
+            pest::Token::Start {
+                rule: Rule::opening_paren,
+                ..
+            } => nesting += 1,
+            pest::Token::Start {
+                rule: Rule::closing_paren,
+                ..
+            } => nesting = nesting.saturating_sub(1),
             pest::Token::Start { rule, .. } if is_operator(rule) => operators += 1,
             _ => {}
         }
         if nesting > limits::MAX_ORACLE_NESTING {
-            return Err(GrammarError::Limit { what: format!("nesting of the pest grammar: {}", limits::MAX_ORACLE_NESTING) });
+            return Err(GrammarError::Limit {
+                what: format!(
+                    "nesting of the pest grammar: {}",
+                    limits::MAX_ORACLE_NESTING
+                ),
+            });
         }
         if operators > limits::MAX_ORACLE_OPERATORS {
-            return Err(GrammarError::Limit { what: format!("operators in one pest rule: {}", limits::MAX_ORACLE_OPERATORS) });
+            return Err(GrammarError::Limit {
+                what: format!(
+                    "operators in one pest rule: {}",
+                    limits::MAX_ORACLE_OPERATORS
+                ),
+            });
         }
     }
     Ok(())
@@ -132,7 +171,11 @@ mod tests {
     use super::*;
 
     fn check(grammar: &str, text: &str, expected: &Membership) {
-        assert_eq!(PestOracle::compile(grammar).unwrap().recognise(text), *expected, "{grammar} on {text:?}");
+        assert_eq!(
+            PestOracle::compile(grammar).unwrap().recognise(text),
+            *expected,
+            "{grammar} on {text:?}"
+        );
     }
     fn message(grammar: &str) -> String {
         PestOracle::compile(grammar).unwrap_err().to_string()
@@ -154,18 +197,42 @@ mod tests {
         }
         // Inside an atomic rule pest reports where the rule began.
         check("start = @{ \"a\"+ ~ EOI }", "aaa", &Membership::Member);
-        check("start = @{ \"a\"+ ~ EOI }", "aab", &Membership::NotMember { byte: 0 });
-        check("start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }", "a  b", &Membership::Member);
-        check("start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }", "a b ", &Membership::NotMember { byte: 3 });
+        check(
+            "start = @{ \"a\"+ ~ EOI }",
+            "aab",
+            &Membership::NotMember { byte: 0 },
+        );
+        check(
+            "start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }",
+            "a  b",
+            &Membership::Member,
+        );
+        check(
+            "start = { \"a\" ~ \"b\" } WHITESPACE = _{ \" \" }",
+            "a b ",
+            &Membership::NotMember { byte: 3 },
+        );
     }
 
     #[test]
     fn grammars_that_do_not_end_are_refused_at_their_place() {
         for (grammar, said) in [
-            ("e = { e ~ \"+\" ~ \"1\" | \"1\" }", "grammar syntax at line 1, column 7: rule e is left-recursive"),
-            ("start = { (\"a\"*)* }", "grammar syntax at line 1, column 11: expression inside repetition"),
-            ("start = { \"a\" ~ }", "grammar syntax at line 1, column 17: expected"),
-            ("start = {\n missing }", "grammar syntax at line 2, column 2: rule missing is undefined"),
+            (
+                "e = { e ~ \"+\" ~ \"1\" | \"1\" }",
+                "grammar syntax at line 1, column 7: rule e is left-recursive",
+            ),
+            (
+                "start = { (\"a\"*)* }",
+                "grammar syntax at line 1, column 11: expression inside repetition",
+            ),
+            (
+                "start = { \"a\" ~ }",
+                "grammar syntax at line 1, column 17: expected",
+            ),
+            (
+                "start = {\n missing }",
+                "grammar syntax at line 2, column 2: rule missing is undefined",
+            ),
             ("", "no start rule in the grammar"),
         ] {
             let error = message(grammar);
@@ -175,13 +242,21 @@ mod tests {
 
     #[test]
     fn hostile_grammars_and_texts_meet_limits() {
-        let deep = format!("start = {{ {}\"a\"{} }}", "(".repeat(5_000), ")".repeat(5_000));
+        let deep = format!(
+            "start = {{ {}\"a\"{} }}",
+            "(".repeat(5_000),
+            ")".repeat(5_000)
+        );
         assert!(message(&deep).starts_with("grammar beyond the limit: "));
         let long = format!("start = {{ \"a\"{} }}", " ~ \"a\"".repeat(5_000));
         assert!(message(&long).starts_with("grammar beyond the limit: operators"));
-        let widest = format!("start = {{ \"a\"{} }}", " | \"b\"".repeat(limits::MAX_ORACLE_OPERATORS));
+        let widest = format!(
+            "start = {{ \"a\"{} }}",
+            " | \"b\"".repeat(limits::MAX_ORACLE_OPERATORS)
+        );
         check(&widest, "b", &Membership::Member);
-        // A right-recursive rule recurses once a character: pest's own guard stops it before the stack ends.
+        // A right-recursive rule recurses once a character: pest's own guard stops it before the
+        // stack ends.
         let recursive = PestOracle::compile("start = { \"a\" ~ start | \"a\" }").unwrap();
         let Membership::Limit { what } = recursive.recognise(&"a".repeat(1_000_000)) else {
             panic!("a million levels fit no stack");

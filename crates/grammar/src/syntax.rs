@@ -1,4 +1,5 @@
-//! What a grammar says, whatever dialect it was written in. Knows neither the dialects' spelling nor recognition.
+//! What a grammar says, whatever dialect it was written in. Knows neither the dialects' spelling
+//! nor recognition.
 
 use super::charset::CharSet;
 use super::error::Place;
@@ -44,7 +45,11 @@ pub(super) enum Expression {
     /// Any one of them.
     Choice(Vec<Expression>),
     /// At least `least` and at most `most` times.
-    Repeat { body: Box<Expression>, least: u32, most: Option<u32> },
+    Repeat {
+        body: Box<Expression>,
+        least: u32,
+        most: Option<u32>,
+    },
     /// A terminal without a name: nothing is ignored inside.
     Terminal(Box<Expression>),
     /// What the rule of this name says.
@@ -59,16 +64,28 @@ impl Expression {
 
     /// One after the other, without a wrapper around a single one.
     pub(super) fn sequence(mut parts: Vec<Self>) -> Self {
-        if parts.len() == 1 { parts.swap_remove(0) } else { Self::Sequence(parts) }
+        if parts.len() == 1 {
+            parts.swap_remove(0)
+        } else {
+            Self::Sequence(parts)
+        }
     }
 
     /// Any one of them, without a wrapper around a single one.
     pub(super) fn choice(mut parts: Vec<Self>) -> Self {
-        if parts.len() == 1 { parts.swap_remove(0) } else { Self::Choice(parts) }
+        if parts.len() == 1 {
+            parts.swap_remove(0)
+        } else {
+            Self::Choice(parts)
+        }
     }
 
     /// This, at least `least` and at most `most` times.
     pub(super) fn repeat(self, least: u32, most: Option<u32>) -> Self {
-        Self::Repeat { body: Box::new(self), least, most }
+        Self::Repeat {
+            body: Box::new(self),
+            least,
+            most,
+        }
     }
 }

@@ -1,12 +1,13 @@
-//! What an Earley chart has to look up, worked out once per grammar: which rules can be empty, which characters can begin what.
-//! Knows context-free grammars, not how they were written.
+//! What an Earley chart has to look up, worked out once per grammar: which rules can be empty,
+//! which characters can begin what. Knows context-free grammars, not how they were written.
 
 use super::cfg::{Cfg, Symbol};
 use super::classes::Classes;
 use super::error::GrammarError;
 use super::limits;
 
-/// A grammar ready for recognition: reduced to rules that derive something, its productions laid end to end.
+/// A grammar ready for recognition: reduced to rules that derive something, its productions laid
+/// end to end.
 #[derive(Debug)]
 pub(super) struct Tables {
     /// The symbols of each production, each production followed by its end.
@@ -45,11 +46,20 @@ impl Tables {
     /// More characters against productions than the limit.
     pub(super) fn new(cfg: &Cfg) -> Result<Self, GrammarError> {
         let (productive, nullable) = (productive(cfg), nullable(cfg));
-        let Layout { slots, productions, first_production } = Layout::new(cfg, &productive);
+        let Layout {
+            slots,
+            productions,
+            first_production,
+        } = Layout::new(cfg, &productive);
         let classes = Classes::new(&cfg.sets)?;
         let rows = cfg.sets.len() + productions.len() + cfg.rules.len();
         if rows.saturating_mul(classes.len()) > limits::MAX_LOOKAHEAD_BITS {
-            return Err(GrammarError::Limit { what: format!("characters times productions: {}", limits::MAX_LOOKAHEAD_BITS) });
+            return Err(GrammarError::Limit {
+                what: format!(
+                    "characters times productions: {}",
+                    limits::MAX_LOOKAHEAD_BITS
+                ),
+            });
         }
         let mut sets = BitMatrix::new(cfg.sets.len(), classes.len());
         for (row, set) in cfg.sets.iter().enumerate() {
@@ -71,9 +81,12 @@ impl Tables {
         Ok(tables)
     }
 
-    /// The productions of a rule whose sentences can begin with a character of this class, by their first slots.
+    /// The productions of a rule whose sentences can begin with a character of this class, by their
+    /// first slots.
     pub(super) fn productions_beginning(&self, rule: u32, class: u32) -> impl Iterator<Item = u32> {
-        self.of_rule(rule).filter(move |&production| self.begins.has(production, class)).map(|index| self.productions[index])
+        self.of_rule(rule)
+            .filter(move |&production| self.begins.has(production, class))
+            .map(|index| self.productions[index])
     }
 
     /// All productions of a rule, by their first slots.
@@ -90,7 +103,8 @@ impl Tables {
         self.first_production[rule as usize]..self.first_production[rule as usize + 1]
     }
 
-    /// Works out which classes can begin each rule, until nothing changes, and from that each production.
+    /// Works out which classes can begin each rule, until nothing changes, and from that each
+    /// production.
     fn fill_begins(&mut self, rules: usize) {
         let mut of_rules = BitMatrix::new(rules, self.classes.len());
         // For each rule, the rules that can begin with it.
@@ -130,14 +144,18 @@ impl Tables {
         self.begins = begins;
     }
 
-    /// The slots of a production that can be the first to take a character: up to the first that cannot be empty.
+    /// The slots of a production that can be the first to take a character: up to the first that
+    /// cannot be empty.
     fn leading(&self, production: usize) -> impl Iterator<Item = Slot> {
         let mut open = true;
-        self.slots[self.productions[production] as usize..].iter().copied().take_while(move |slot| {
-            let taken = open;
-            open = open && matches!(slot, Slot::Rule(rule) if self.nullable[*rule as usize]);
-            taken && !matches!(slot, Slot::End(_))
-        })
+        self.slots[self.productions[production] as usize..]
+            .iter()
+            .copied()
+            .take_while(move |slot| {
+                let taken = open;
+                open = open && matches!(slot, Slot::Rule(rule) if self.nullable[*rule as usize]);
+                taken && !matches!(slot, Slot::End(_))
+            })
     }
 }
 
@@ -166,10 +184,15 @@ struct Layout {
 }
 
 impl Layout {
-    /// Lays out the productions all of whose symbols derive something. With the others gone, every item of a chart can be
-    /// completed, so that a text is a prefix of a sentence exactly as long as its chart has items.
+    /// Lays out the productions all of whose symbols derive something. With the others gone, every
+    /// item of a chart can be completed, so that a text is a prefix of a sentence exactly as long
+    /// as its chart has items.
     fn new(cfg: &Cfg, productive: &[bool]) -> Self {
-        let mut layout = Self { slots: Vec::new(), productions: Vec::new(), first_production: vec![0] };
+        let mut layout = Self {
+            slots: Vec::new(),
+            productions: Vec::new(),
+            first_production: vec![0],
+        };
         for (rule, alternatives) in (0..).zip(&cfg.rules) {
             for symbols in alternatives {
                 let is_productive = symbols.iter().all(|symbol| match symbol {
@@ -177,11 +200,16 @@ impl Layout {
                     Symbol::Set(set) => !cfg.sets[*set as usize].is_empty(),
                 });
                 if is_productive {
-                    layout.productions.push(u32::try_from(layout.slots.len()).expect("the limit on symbols is far below 2^32"));
-                    layout.slots.extend(symbols.iter().map(|symbol| match symbol {
-                        Symbol::Rule(rule) => Slot::Rule(*rule),
-                        Symbol::Set(set) => Slot::Set(*set),
-                    }));
+                    layout.productions.push(
+                        u32::try_from(layout.slots.len())
+                            .expect("the limit on symbols is far below 2^32"),
+                    );
+                    layout
+                        .slots
+                        .extend(symbols.iter().map(|symbol| match symbol {
+                            Symbol::Rule(rule) => Slot::Rule(*rule),
+                            Symbol::Set(set) => Slot::Set(*set),
+                        }));
                     layout.slots.push(Slot::End(rule));
                 }
             }
@@ -198,7 +226,8 @@ enum Need {
     Rule(u32),
 }
 
-/// The rules that have a production all of whose symbols are satisfied, each in one visit (a worklist, not rounds).
+/// The rules that have a production all of whose symbols are satisfied, each in one visit (a
+/// worklist, not rounds).
 fn closure(cfg: &Cfg, need: impl Fn(Symbol) -> Need) -> Vec<bool> {
     let mut reached = vec![false; cfg.rules.len()];
     let mut missing: Vec<usize> = Vec::new();
@@ -249,7 +278,10 @@ struct BitMatrix {
 impl BitMatrix {
     fn new(rows: usize, columns: usize) -> Self {
         let per_row = columns.div_ceil(64);
-        Self { words: vec![0; rows * per_row], per_row }
+        Self {
+            words: vec![0; rows * per_row],
+            per_row,
+        }
     }
 
     fn set(&mut self, row: usize, column: u32) {

@@ -1,8 +1,8 @@
 //! What counts as the answer where JSON is due: one JSON text and nothing else. Knows no schema.
 //!
-//! The text is taken exactly as the server sent it. JSON white space before and after the document belongs to a JSON text (RFC
-//! 8259, section 2); prose, Markdown fences, a byte order mark or a second document do not, and are told apart from text that
-//! holds no JSON at all.
+//! The text is taken exactly as the server sent it. JSON white space before and after the document
+//! belongs to a JSON text (RFC 8259, section 2); prose, Markdown fences, a byte order mark or a
+//! second document do not, and are told apart from text that holds no JSON at all.
 
 use serde_json::Value;
 
@@ -11,19 +11,24 @@ use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 /// The one JSON value that `text` is, or what else it is.
 ///
-/// Where several things are wrong the first of these is reported: not JSON, other text around it, too deep to judge, half a
-/// surrogate pair, a repeated member.
+/// Where several things are wrong the first of these is reported: not JSON, other text around it,
+/// too deep to judge, half a surrogate pair, a repeated member.
 pub(super) fn json_answer(text: &str) -> Result<Value, Verdict> {
     if text.is_empty() {
         return Err(invalid(Reason::Empty));
     }
-    let document = json::read(text, 0, Dialect::Rfc8259).map_err(|error| invalid(not_json(text, error)))?;
+    let document =
+        json::read(text, 0, Dialect::Rfc8259).map_err(|error| invalid(not_json(text, error)))?;
     let rest = json::skip_white_space(text, document.end);
     if rest < text.len() {
         return Err(invalid(broken_or_followed(text, rest)));
     }
     if document.nesting > MAX_NESTING {
-        return Err(Verdict::NotScored { why: NotScored::Limit { what: format!("nesting over {MAX_NESTING}") } });
+        return Err(Verdict::NotScored {
+            why: NotScored::Limit {
+                what: format!("nesting over {MAX_NESTING}"),
+            },
+        });
     }
     if let Some(byte) = document.lone_surrogate {
         return Err(invalid(Reason::LoneSurrogate { byte }));
@@ -38,13 +43,18 @@ fn invalid(reason: Reason) -> Verdict {
     Verdict::Invalid { reason }
 }
 
-/// A document ends before `rest`. After a closing bracket or quote that is a document with text behind it; after a bare word or a
-/// number with more of the same (`01`, `nullable`, `1.2.3`), it was no document.
+/// A document ends before `rest`. After a closing bracket or quote that is a document with text
+/// behind it; after a bare word or a number with more of the same (`01`, `nullable`, `1.2.3`), it
+/// was no document.
 fn broken_or_followed(text: &str, rest: usize) -> Reason {
     let bytes = text.as_bytes();
-    let glued = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-' | b'_');
+    let glued =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-' | b'_');
     if glued(bytes[rest - 1]) && glued(bytes[rest]) {
-        let error = SyntaxError { byte: rest, message: "expected the end of the value" };
+        let error = SyntaxError {
+            byte: rest,
+            message: "expected the end of the value",
+        };
         return not_json_or_prose(text, error);
     }
     Reason::ExtraText { byte: rest }
@@ -54,19 +64,25 @@ fn broken_or_followed(text: &str, rest: usize) -> Reason {
 fn not_json(text: &str, error: SyntaxError) -> Reason {
     let start = json::skip_white_space(text, 0);
     match text.as_bytes().get(start) {
-        // It begins as a document does, so it is that document which is broken, not a later one which is surrounded.
+        // It begins as a document does, so it is that document which is broken, not a later one
+        // which is surrounded.
         Some(b'{' | b'[' | b'"') | None => broken(error),
         Some(_) => not_json_or_prose(text, error),
     }
 }
 
-/// Looks for one whole object or array further on. A piece that fails is skipped as far as it was read, so that the inner object
-/// of a broken outer one is not taken for the answer, and the search takes linear time.
+/// Looks for one whole object or array further on. A piece that fails is skipped as far as it was
+/// read, so that the inner object of a broken outer one is not taken for the answer, and the search
+/// takes linear time.
 fn not_json_or_prose(text: &str, error: SyntaxError) -> Reason {
     let mut from = 0;
     while let Some(offset) = text[from..].find(['{', '[']) {
         match json::read(text, from + offset, Dialect::Rfc8259) {
-            Ok(_) => return Reason::ExtraText { byte: json::skip_white_space(text, 0) },
+            Ok(_) => {
+                return Reason::ExtraText {
+                    byte: json::skip_white_space(text, 0),
+                };
+            }
             // The reader fails only between characters.
             Err(failure) => from = failure.byte.max(from + offset + 1),
         }
@@ -75,7 +91,10 @@ fn not_json_or_prose(text: &str, error: SyntaxError) -> Reason {
 }
 
 fn broken(error: SyntaxError) -> Reason {
-    Reason::NotJson { message: error.message.to_owned(), byte: error.byte }
+    Reason::NotJson {
+        message: error.message.to_owned(),
+        byte: error.byte,
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +106,9 @@ mod tests {
             Ok(_) => ("json", None),
             Err(Verdict::Invalid { reason }) => {
                 let byte = match reason {
-                    Reason::NotJson { byte, .. } | Reason::ExtraText { byte } | Reason::LoneSurrogate { byte } => Some(byte),
+                    Reason::NotJson { byte, .. }
+                    | Reason::ExtraText { byte }
+                    | Reason::LoneSurrogate { byte } => Some(byte),
                     _ => None,
                 };
                 (reason.name(), byte)
@@ -131,6 +152,9 @@ mod tests {
         let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
         assert_eq!(name(&nested(MAX_NESTING)), ("json", None));
         assert_eq!(name(&nested(MAX_NESTING + 1)), ("limit", None));
-        assert_eq!(name(&"[".repeat(MAX_NESTING + 1)), ("not_json", Some(MAX_NESTING + 1)));
+        assert_eq!(
+            name(&"[".repeat(MAX_NESTING + 1)),
+            ("not_json", Some(MAX_NESTING + 1))
+        );
     }
 }

@@ -7,6 +7,10 @@ pub(super) fn judge(choices: &[String], text: &str) -> Verdict {
     if choices.iter().any(|choice| choice == text) {
         return Verdict::Valid;
     }
-    let reason = if text.is_empty() { Reason::Empty } else { Reason::Choice };
+    let reason = if text.is_empty() {
+        Reason::Empty
+    } else {
+        Reason::Choice
+    };
     Verdict::Invalid { reason }
 }

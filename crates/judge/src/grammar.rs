@@ -1,4 +1,5 @@
-//! Grammars: the answer is a sentence. An oracle decides where its author wrote one, the general recogniser otherwise.
+//! Grammars: the answer is a sentence. An oracle decides where its author wrote one, the general
+//! recogniser otherwise.
 
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
@@ -11,12 +12,20 @@ pub(super) enum GrammarJudge {
 }
 
 impl GrammarJudge {
-    /// Prepares the oracle if there is one, else the grammar itself; where that is impossible, says why there will be no verdict.
-    pub(super) fn compile(dialect: GrammarDialect, text: &str, oracle: Option<&str>) -> Result<Self, NotScored> {
+    /// Prepares the oracle if there is one, else the grammar itself; where that is impossible, says
+    /// why there will be no verdict.
+    pub(super) fn compile(
+        dialect: GrammarDialect,
+        text: &str,
+        oracle: Option<&str>,
+    ) -> Result<Self, NotScored> {
         match oracle {
-            Some(oracle) => PestOracle::compile(oracle).map(Self::Oracle).map_err(|error| unusable("grammar oracle", &error)),
+            Some(oracle) => PestOracle::compile(oracle)
+                .map(Self::Oracle)
+                .map_err(|error| unusable("grammar oracle", &error)),
             None => {
-                let compiled = grammar::compile(dialect, text).map_err(|error| unusable("grammar", &error))?;
+                let compiled =
+                    grammar::compile(dialect, text).map_err(|error| unusable("grammar", &error))?;
                 Ok(Self::Recogniser(Box::new(compiled)))
             }
         }
@@ -30,9 +39,15 @@ impl GrammarJudge {
         };
         match membership {
             Membership::Member => Verdict::Valid,
-            Membership::NotMember { .. } if text.is_empty() => Verdict::Invalid { reason: Reason::Empty },
-            Membership::NotMember { byte } => Verdict::Invalid { reason: Reason::Grammar { byte } },
-            Membership::Limit { what } => Verdict::NotScored { why: NotScored::Limit { what } },
+            Membership::NotMember { .. } if text.is_empty() => Verdict::Invalid {
+                reason: Reason::Empty,
+            },
+            Membership::NotMember { byte } => Verdict::Invalid {
+                reason: Reason::Grammar { byte },
+            },
+            Membership::Limit { what } => Verdict::NotScored {
+                why: NotScored::Limit { what },
+            },
         }
     }
 }

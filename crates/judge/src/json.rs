@@ -1,20 +1,24 @@
-//! Reads one JSON text, noting what stock readers pass over in silence. Knows no schema and no verdict.
+//! Reads one JSON text, noting what stock readers pass over in silence. Knows no schema and no
+//! verdict.
 //!
-//! A reader of our own, because the verdicts need what `serde_json` does not tell: the byte where a text stops being JSON,
-//! whether the rest would have been JSON (lone surrogates, nesting), repeated member names, and `{"$serde_json::private::Number":
-//! "1"}` read as the object it is. A test holds it against `serde_json`. It keeps its own stack, so nesting cannot exhaust the
+//! A reader of our own, because the verdicts need what `serde_json` does not tell: the byte where a
+//! text stops being JSON, whether the rest would have been JSON (lone surrogates, nesting),
+//! repeated member names, and `{"$serde_json::private::Number": "1"}` read as the object it is. A
+//! test holds it against `serde_json`. It keeps its own stack, so nesting cannot exhaust the
 //! thread's.
 
 use serde_json::{Map, Number, Value};
 
-/// Containers inside one another that an answer may have and still be judged. Readers commonly stop near here (serde_json: 128).
+/// Containers inside one another that an answer may have and still be judged. Readers commonly stop
+/// near here (serde_json: 128).
 pub(super) const MAX_NESTING: usize = 128;
 
-/// Nesting at which `json.loads` of CPython 3.11 gives up: its recursion limit of 1,000 less the frames of a script. Other
-/// versions differ.
+/// Nesting at which `json.loads` of CPython 3.11 gives up: its recursion limit of 1,000 less the
+/// frames of a script. Other versions differ.
 const PYTHON_MAX_NESTING: usize = 990;
 
-/// Digits over which CPython (from 3.11) refuses to turn text into an `int`: `sys.int_info.default_max_str_digits`.
+/// Digits over which CPython (from 3.11) refuses to turn text into an `int`:
+/// `sys.int_info.default_max_str_digits`.
 const PYTHON_MAX_INTEGER_DIGITS: usize = 4300;
 
 /// Whose idea of JSON.
@@ -29,8 +33,8 @@ pub(super) enum Dialect {
 /// A whole JSON text, and what is remarkable about it.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// The value; containers nested deeper than [`MAX_NESTING`] are replaced by `null`, lone surrogates by U+FFFD, and of members
-    /// with the same name the last one is kept.
+    /// The value; containers nested deeper than [`MAX_NESTING`] are replaced by `null`, lone
+    /// surrogates by U+FFFD, and of members with the same name the last one is kept.
     pub value: Value,
     /// The byte after the text.
     pub end: usize,
@@ -56,19 +60,41 @@ pub(super) struct SyntaxError {
     pub message: &'static str,
 }
 
-/// Reads the JSON value that starts at byte `start` of `text`, after white space if there is any; what follows it is not looked
-/// at.
+/// Reads the JSON value that starts at byte `start` of `text`, after white space if there is any;
+/// what follows it is not looked at.
 pub(super) fn read(text: &str, start: usize, dialect: Dialect) -> Result<Document, SyntaxError> {
-    let mut reader = Reader { text, at: start, dialect, open: Vec::new(), nesting: 0, lone_surrogate: None, duplicate: None };
+    let mut reader = Reader {
+        text,
+        at: start,
+        dialect,
+        open: Vec::new(),
+        nesting: 0,
+        lone_surrogate: None,
+        duplicate: None,
+    };
     let value = reader.document()?;
-    let Reader { at: end, nesting, lone_surrogate, duplicate, .. } = reader;
-    Ok(Document { value, end, nesting, lone_surrogate, duplicate })
+    let Reader {
+        at: end,
+        nesting,
+        lone_surrogate,
+        duplicate,
+        ..
+    } = reader;
+    Ok(Document {
+        value,
+        end,
+        nesting,
+        lone_surrogate,
+        duplicate,
+    })
 }
 
 /// The first byte from `at` on that is not JSON white space.
 pub(super) fn skip_white_space(text: &str, at: usize) -> usize {
     let rest = text.as_bytes()[at..].iter();
-    at + rest.take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).count()
+    at + rest
+        .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+        .count()
 }
 
 /// `key` as a reference token of a JSON pointer (RFC 6901).
@@ -109,7 +135,9 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn document(&mut self) -> Result<Value, SyntaxError> {
         loop {
-            let Some(mut value) = self.begin_value()? else { continue };
+            let Some(mut value) = self.begin_value()? else {
+                continue;
+            };
             loop {
                 match self.after_value(value)? {
                     Next::Value => break,
@@ -120,10 +148,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a scalar or an empty container; `None` where a container was opened and its first value comes next.
+    /// Reads a scalar or an empty container; `None` where a container was opened and its first
+    /// value comes next.
     fn begin_value(&mut self) -> Result<Option<Value>, SyntaxError> {
         self.at = skip_white_space(self.text, self.at);
-        let Some(byte) = self.peek() else { return self.fail("the text ends where a value is due") };
+        let Some(byte) = self.peek() else {
+            return self.fail("the text ends where a value is due");
+        };
         match byte {
             b'{' | b'[' => self.open_container(byte),
             b'"' => self.string().map(|text| Some(Value::String(text))),
@@ -146,11 +177,18 @@ impl Reader<'_> {
         let is_object = bracket == b'{';
         if self.peek() == Some(if is_object { b'}' } else { b']' }) {
             self.at += 1;
-            return Ok(Some(if is_object { Value::Object(Map::new()) } else { Value::Array(Vec::new()) }));
+            return Ok(Some(if is_object {
+                Value::Object(Map::new())
+            } else {
+                Value::Array(Vec::new())
+            }));
         }
         if is_object {
             let key = self.member_name()?;
-            self.open.push(Open::Object { members: Map::new(), key });
+            self.open.push(Open::Object {
+                members: Map::new(),
+                key,
+            });
         } else {
             self.open.push(Open::Array(Vec::new()));
         }
@@ -174,7 +212,8 @@ impl Reader<'_> {
         Ok(key)
     }
 
-    /// Puts a complete value into the container that is open, and reads the comma or bracket after it.
+    /// Puts a complete value into the container that is open, and reads the comma or bracket after
+    /// it.
     fn after_value(&mut self, value: Value) -> Result<Next, SyntaxError> {
         let is_object = match self.open.last_mut() {
             None => return Ok(Next::Document(value)),
@@ -216,7 +255,10 @@ impl Reader<'_> {
             _ => false,
         };
         if repeated && self.duplicate.is_none() {
-            self.duplicate = Some(Duplicate { key: name.clone(), instance_path: self.pointer_to_open() });
+            self.duplicate = Some(Duplicate {
+                key: name.clone(),
+                instance_path: self.pointer_to_open(),
+            });
         }
         if let Some(Open::Object { key, .. }) = self.open.last_mut() {
             *key = name;
@@ -225,7 +267,10 @@ impl Reader<'_> {
     }
 
     fn close_container(&mut self) -> Value {
-        let container = self.open.pop().expect("a container is closed only while one is open");
+        let container = self
+            .open
+            .pop()
+            .expect("a container is closed only while one is open");
         if self.open.len() >= MAX_NESTING {
             return Value::Null;
         }
@@ -290,13 +335,17 @@ impl Reader<'_> {
                 Ok(Value::Null)
             };
         }
-        let number: Number = serde_json::from_str(&self.text[start..self.at]).expect("the grammar above is RFC 8259's");
+        let number: Number = serde_json::from_str(&self.text[start..self.at])
+            .expect("the grammar above is RFC 8259's");
         Ok(Value::Number(number))
     }
 
     /// Reads one digit or more, and says how many.
     fn digits(&mut self) -> Result<usize, SyntaxError> {
-        let count = self.text.as_bytes()[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let count = self.text.as_bytes()[self.at..]
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         if count == 0 {
             return self.fail("expected a digit");
         }
@@ -309,7 +358,10 @@ impl Reader<'_> {
         self.at += 1;
         let mut out = String::new();
         loop {
-            let run = self.text.as_bytes()[self.at..].iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f)).count();
+            let run = self.text.as_bytes()[self.at..]
+                .iter()
+                .take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f))
+                .count();
             out.push_str(&self.text[self.at..self.at + run]);
             self.at += run;
             match self.peek() {
@@ -380,7 +432,10 @@ impl Reader<'_> {
     }
 
     fn fail<T>(&self, message: &'static str) -> Result<T, SyntaxError> {
-        Err(SyntaxError { byte: self.at, message })
+        Err(SyntaxError {
+            byte: self.at,
+            message,
+        })
     }
 }
 
@@ -399,7 +454,8 @@ mod tests {
     /// Whether the whole of `text` is JSON, with white space around it.
     fn whole(text: &str) -> Option<Value> {
         let document = rfc(text).ok()?;
-        (skip_white_space(text, document.end) == text.len() && document.lone_surrogate.is_none()).then_some(document.value)
+        (skip_white_space(text, document.end) == text.len() && document.lone_surrogate.is_none())
+            .then_some(document.value)
     }
 
     #[test]
@@ -437,25 +493,44 @@ mod tests {
     #[test]
     fn numbers_keep_their_digits() {
         let document = rfc("[12345678901234567890123, 0.10, -0, 1E400]").unwrap();
-        assert_eq!(document.value.to_string(), "[12345678901234567890123,0.10,-0,1e+400]");
+        assert_eq!(
+            document.value.to_string(),
+            "[12345678901234567890123,0.10,-0,1e+400]"
+        );
     }
 
     #[test]
     fn a_member_that_looks_like_serde_jsons_own_number_is_an_object() {
-        assert!(rfc(r#"{"$serde_json::private::Number":"1"}"#).unwrap().value.is_object());
+        assert!(
+            rfc(r#"{"$serde_json::private::Number":"1"}"#)
+                .unwrap()
+                .value
+                .is_object()
+        );
     }
 
     #[test]
     fn repeated_names_are_found_through_escapes() {
-        let duplicate = rfc(r#"[0,{"x/y":{"a":1,"\u0061":2,"a":3}}]"#).unwrap().duplicate.unwrap();
-        assert_eq!((duplicate.key.as_str(), duplicate.instance_path.as_str()), ("a", "/1/x~1y"));
+        let duplicate = rfc(r#"[0,{"x/y":{"a":1,"\u0061":2,"a":3}}]"#)
+            .unwrap()
+            .duplicate
+            .unwrap();
+        assert_eq!(
+            (duplicate.key.as_str(), duplicate.instance_path.as_str()),
+            ("a", "/1/x~1y")
+        );
         assert_eq!(rfc(r#"[{"a":1},{"a":1}]"#).unwrap().duplicate, None);
     }
 
     #[test]
     fn surrogates_pair_up_or_are_reported() {
         assert_eq!(rfc(r#""\ud83d\ude00""#).unwrap().value, Value::from("😀"));
-        for (text, byte) in [(r#""a\ud800""#, 2), (r#""\udc00""#, 1), (r#""\ud800\u0041""#, 1), (r#""\ud83d\ud83d\ude00""#, 1)] {
+        for (text, byte) in [
+            (r#""a\ud800""#, 2),
+            (r#""\udc00""#, 1),
+            (r#""\ud800\u0041""#, 1),
+            (r#""\ud83d\ud83d\ude00""#, 1),
+        ] {
             assert_eq!(rfc(text).unwrap().lone_surrogate, Some(byte), "{text}");
         }
         fails_at(r#""\ud800\u00"#, 11);
@@ -471,10 +546,12 @@ mod tests {
         assert_eq!(rfc("1").unwrap().nesting, 0);
     }
 
-    /// Both readers take the same texts for JSON, and read the same values, on thousands of damaged documents.
+    /// Both readers take the same texts for JSON, and read the same values, on thousands of damaged
+    /// documents.
     #[test]
     fn agrees_with_serde_json() {
-        let seed = r#" {"a\n\u00e9" : [1, -0.5e+3, true, false, null, "x\\\"y", {}], "b":{"c":[[]]}} "#;
+        let seed =
+            r#" {"a\n\u00e9" : [1, -0.5e+3, true, false, null, "x\\\"y", {}], "b":{"c":[[]]}} "#;
         let alphabet: Vec<char> = "{}[]:,\"\\u0123e.-+tn \u{1}é".chars().collect();
         let characters: Vec<char> = seed.chars().collect();
         let mut texts = vec![seed.to_owned()];
@@ -493,6 +570,10 @@ mod tests {
             assert_eq!(whole(text), theirs, "{text:?}");
             accepted += usize::from(theirs.is_some());
         }
-        assert!(accepted > 100 && texts.len() - accepted > 1000, "{accepted} of {}", texts.len());
+        assert!(
+            accepted > 100 && texts.len() - accepted > 1000,
+            "{accepted} of {}",
+            texts.len()
+        );
     }
 }

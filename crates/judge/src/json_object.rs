@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use sobench_core::verdict::{Reason, Verdict};
 
-/// Whether `document` is an object. Another value breaks the schema `{"type": "object"}`, and is reported so.
+/// Whether `document` is an object. Another value breaks the schema `{"type": "object"}`, and is
+/// reported so.
 pub(super) fn judge(document: &Value) -> Verdict {
     if document.is_object() {
         return Verdict::Valid;

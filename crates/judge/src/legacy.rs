@@ -1,17 +1,19 @@
-//! The correctness formula of vLLM's `benchmark_serving_structured_output.py`, to line figures up with its old result files.
+//! The correctness formula of vLLM's `benchmark_serving_structured_output.py`, to line figures up
+//! with its old result files.
 //!
-//! It does not look at the schema: JSON is whatever stands between the first `{` and the last `}`, once all blanks and newlines
-//! are gone (those inside strings, too), as far as `json.loads` takes it; a regex is content with a prefix; grammars are not
-//! judged. Never used for a verdict of ours.
+//! It does not look at the schema: JSON is whatever stands between the first `{` and the last `}`,
+//! once all blanks and newlines are gone (those inside strings, too), as far as `json.loads` takes
+//! it; a regex is content with a prefix; grammars are not judged. Never used for a verdict of ours.
 
 use super::json::{self, Dialect};
 use super::regex;
 use sobench_core::constraint::Constraint;
 
-/// What the script would have said to `text`; `None` where it says nothing (grammars, structural tags), or where its regex cannot
-/// be followed here.
+/// What the script would have said to `text`; `None` where it says nothing (grammars, structural
+/// tags), or where its regex cannot be followed here.
 ///
-/// Counted as CPython 3.11 counts: integers of over 4,300 digits and nesting of nearly 1,000 are not read by `json.loads`.
+/// Counted as CPython 3.11 counts: integers of over 4,300 digits and nesting of nearly 1,000 are
+/// not read by `json.loads`.
 pub fn vllm_correct(constraint: &Constraint, text: &str) -> Option<bool> {
     match constraint {
         Constraint::JsonSchema(_) | Constraint::JsonObject(_) => Some(loads_something(text)),
@@ -24,7 +26,9 @@ pub fn vllm_correct(constraint: &Constraint, text: &str) -> Option<bool> {
 /// `re.search(r"\{.*\}", text.replace("\n", "").replace(" ", ""))`, then `json.loads`.
 fn loads_something(text: &str) -> bool {
     let squeezed = text.replace(['\n', ' '], "");
-    let (Some(start), Some(end)) = (squeezed.find('{'), squeezed.rfind('}')) else { return false };
+    let (Some(start), Some(end)) = (squeezed.find('{'), squeezed.rfind('}')) else {
+        return false;
+    };
     if end < start {
         return false;
     }
@@ -128,7 +132,12 @@ mod tests {
             (format!("{}{}", "[".repeat(900), "]".repeat(900)), true),
             (format!("{}{}", "[".repeat(1100), "]".repeat(1100)), false),
         ] {
-            assert_eq!(json(&format!("{{\"a\":{text}}}")), Some(expected), "{} bytes", text.len());
+            assert_eq!(
+                json(&format!("{{\"a\":{text}}}")),
+                Some(expected),
+                "{} bytes",
+                text.len()
+            );
         }
     }
 
@@ -168,7 +177,11 @@ mod tests {
             ("(?P<q>[\"'])x(?P=q)", "\"x\"", true),
         ] {
             let constraint = Constraint::Regex(pattern.into());
-            assert_eq!(vllm_correct(&constraint, text), Some(expected), "{pattern:?} on {text:?}");
+            assert_eq!(
+                vllm_correct(&constraint, text),
+                Some(expected),
+                "{pattern:?} on {text:?}"
+            );
         }
     }
 
@@ -177,7 +190,10 @@ mod tests {
         let choices = Constraint::Choice(["Positive".to_owned(), "Negative".to_owned()].into());
         assert_eq!(vllm_correct(&choices, "Positive"), Some(true));
         assert_eq!(vllm_correct(&choices, "Positive "), Some(false));
-        let grammar = Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() };
+        let grammar = Constraint::Grammar {
+            dialect: GrammarDialect::Ebnf,
+            text: "root ::= \"a\"".into(),
+        };
         assert_eq!(vllm_correct(&grammar, "a"), None);
         assert_eq!(vllm_correct(&Constraint::Regex("(".into()), "a"), None);
     }

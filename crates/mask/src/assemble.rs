@@ -1,4 +1,5 @@
-//! Puts a row together from what a child says of it, be it all or not. Knows no process and no clock.
+//! Puts a row together from what a child says of it, be it all or not. Knows no process and no
+//! clock.
 
 use super::corpus::Selected;
 use super::protocol::{BROKEN, Event, Heat, Pass, Samples};
@@ -46,7 +47,11 @@ impl Assembly {
             kind: entry.kind.to_owned(),
             ..Row::default()
         };
-        Self { row, stage: Stage::Oracle, peak_rss_bytes: None }
+        Self {
+            row,
+            stage: Stage::Oracle,
+            peak_rss_bytes: None,
+        }
     }
 
     /// Takes in an event.
@@ -54,7 +59,11 @@ impl Assembly {
         match event {
             Event::Stage(stage) => {
                 self.stage = stage;
-                return Progress::Turn(if stage == Stage::Oracle { Turn::Oracle } else { Turn::Engine });
+                return Progress::Turn(if stage == Stage::Oracle {
+                    Turn::Oracle
+                } else {
+                    Turn::Engine
+                });
             }
             Event::Route(route) => self.row.route = Some(route),
             Event::Declined(mut declined) => {
@@ -89,22 +98,44 @@ impl Assembly {
         if pass.samples.mask.is_empty() {
             return;
         }
-        let place = self.row.times.iter().position(|times| times.spelling == spelling).unwrap_or_else(|| {
-            self.row.times.push(SpellingTimes { spelling, cold: PassTimes::default(), warm: PassTimes::default() });
-            self.row.times.len() - 1
-        });
+        let place = self
+            .row
+            .times
+            .iter()
+            .position(|times| times.spelling == spelling)
+            .unwrap_or_else(|| {
+                self.row.times.push(SpellingTimes {
+                    spelling,
+                    cold: PassTimes::default(),
+                    warm: PassTimes::default(),
+                });
+                self.row.times.len() - 1
+            });
         let times = &mut self.row.times[place];
-        record(if pass.heat == Heat::Cold { &mut times.cold } else { &mut times.warm }, &pass.samples);
+        record(
+            if pass.heat == Heat::Cold {
+                &mut times.cold
+            } else {
+                &mut times.warm
+            },
+            &pass.samples,
+        );
     }
 
-    /// The row of a job that was done to its end, and the most resident memory of the child during it.
+    /// The row of a job that was done to its end, and the most resident memory of the child during
+    /// it.
     pub(super) fn complete(self) -> (Row, Option<u64>) {
         (self.row, self.peak_rss_bytes)
     }
 
     /// The row of a job that was not.
     pub(super) fn stopped(mut self, cause: StopCause, words: &str, after_ns: u64) -> Row {
-        self.row.stopped = Some(Stopped { cause, stage: self.stage, words: cut(words), after_ns });
+        self.row.stopped = Some(Stopped {
+            cause,
+            stage: self.stage,
+            words: cut(words),
+            after_ns,
+        });
         self.row
     }
 }
@@ -114,9 +145,17 @@ fn record(times: &mut PassTimes, samples: &Samples) {
         times.mask.record(ns);
         times.slope.record(position, ns);
     }
-    samples.commit.iter().for_each(|&ns| times.commit.record(ns));
-    // The last mask of a walk may have no commit: the token was not allowed, or it was the mask of the end.
-    samples.mask.iter().zip(&samples.commit).for_each(|(mask, commit)| times.step.record(mask + commit));
+    samples
+        .commit
+        .iter()
+        .for_each(|&ns| times.commit.record(ns));
+    // The last mask of a walk may have no commit: the token was not allowed, or it was the mask of
+    // the end.
+    samples
+        .mask
+        .iter()
+        .zip(&samples.commit)
+        .for_each(|(mask, commit)| times.step.record(mask + commit));
 }
 
 fn cut(words: &str) -> String {
@@ -133,50 +172,126 @@ mod tests {
     use crate::row::{Compile, InstanceOutcome, InstanceRow, Spelling};
 
     fn entry() -> Selected {
-        Selected { index: 3, name: "a.json".into(), tags: vec!["enum".into()], kind: "json", json: "{}".into() }
+        Selected {
+            index: 3,
+            name: "a.json".into(),
+            tags: vec!["enum".into()],
+            kind: "json",
+            json: "{}".into(),
+        }
     }
 
     fn walked(spelling: Spelling, mask: &[u64]) -> [Event; 3] {
         let outcome = InstanceOutcome::Pass;
-        let row = InstanceRow { index: 0, spelling, label: None, judged: Some(true), outcome, tokens: 1, masks: 2, before: None };
-        let pass = |heat| Event::Pass(Pass { spelling, heat, samples: Samples { mask: mask.to_vec(), commit: vec![5] } });
+        let row = InstanceRow {
+            index: 0,
+            spelling,
+            label: None,
+            judged: Some(true),
+            outcome,
+            tokens: 1,
+            masks: 2,
+            before: None,
+        };
+        let pass = |heat| {
+            Event::Pass(Pass {
+                spelling,
+                heat,
+                samples: Samples {
+                    mask: mask.to_vec(),
+                    commit: vec![5],
+                },
+            })
+        };
         [pass(Heat::Cold), pass(Heat::Warm), Event::Walked(row)]
     }
 
     #[test]
     fn a_whole_row_has_everything_and_a_stopped_one_what_it_had() {
-        let compile = Compile { cold_ns: 1, first_mask_ns: 2, cached_ns: 3, grammar_bytes: None, peak_bytes: Some(1) };
-        let stage = Stage::Instance { index: 1, spelling: Spelling::Compact };
-        let mut events = vec![Event::Stage(Stage::Oracle), Event::Stage(Stage::Compile), Event::Compiled(compile)];
-        for (spelling, masks) in [(Spelling::Compact, &[10, 20][..]), (Spelling::Verbatim, &[]), (Spelling::Compact, &[30])] {
+        let compile = Compile {
+            cold_ns: 1,
+            first_mask_ns: 2,
+            cached_ns: 3,
+            grammar_bytes: None,
+            peak_bytes: Some(1),
+        };
+        let stage = Stage::Instance {
+            index: 1,
+            spelling: Spelling::Compact,
+        };
+        let mut events = vec![
+            Event::Stage(Stage::Oracle),
+            Event::Stage(Stage::Compile),
+            Event::Compiled(compile),
+        ];
+        for (spelling, masks) in [
+            (Spelling::Compact, &[10, 20][..]),
+            (Spelling::Verbatim, &[]),
+            (Spelling::Compact, &[30]),
+        ] {
             events.extend(walked(spelling, masks));
         }
         events.push(Event::Stage(stage));
         let assemble = || {
             let mut assembly = Assembly::new(&entry(), EngineName::Guidance);
-            let progress: Vec<Progress> = events.iter().cloned().map(|event| assembly.event(event)).collect();
-            assert_eq!(progress[..2], [Progress::Turn(Turn::Oracle), Progress::Turn(Turn::Engine)]);
+            let progress: Vec<Progress> = events
+                .iter()
+                .cloned()
+                .map(|event| assembly.event(event))
+                .collect();
+            assert_eq!(
+                progress[..2],
+                [Progress::Turn(Turn::Oracle), Progress::Turn(Turn::Engine)]
+            );
             assembly
         };
         let mut assembly = assemble();
-        let done = Done { peak_bytes: Some(9), peak_rss_bytes: Some(99) };
+        let done = Done {
+            peak_bytes: Some(9),
+            peak_rss_bytes: Some(99),
+        };
         assert_eq!(assembly.event(Event::Done(done)), Progress::Complete);
         let (row, peak) = assembly.complete();
-        assert_eq!((row.index, row.instances.len(), row.times.len(), peak), (3, 3, 1, Some(99)));
-        assert_eq!(row.times[0].cold.mask.iter().collect::<Vec<_>>(), [(10, 1), (20, 1), (30, 1)]);
+        assert_eq!(
+            (row.index, row.instances.len(), row.times.len(), peak),
+            (3, 3, 1, Some(99))
+        );
+        assert_eq!(
+            row.times[0].cold.mask.iter().collect::<Vec<_>>(),
+            [(10, 1), (20, 1), (30, 1)]
+        );
         assert_eq!(row.times[0].warm.commit.count(), 2);
         assert_eq!(row.compile.unwrap().peak_bytes, Some(9));
         let long = "é".repeat(MAX_WORDS + 1);
         let row = assemble().stopped(StopCause::Timeout, &long, 7);
         let stopped = row.stopped.unwrap();
-        assert_eq!((stopped.stage, stopped.after_ns, stopped.words.chars().count()), (stage, 7, MAX_WORDS + 1));
+        assert_eq!(
+            (
+                stopped.stage,
+                stopped.after_ns,
+                stopped.words.chars().count()
+            ),
+            (stage, 7, MAX_WORDS + 1)
+        );
         assert_eq!((row.instances.len(), row.compile), (3, Some(compile)));
         let mut cut_short = assemble();
         cut_short.event(walked(Spelling::Compact, &[40])[0].clone());
-        assert_eq!(cut_short.event(Event::Stage(Stage::Oracle)), Progress::Turn(Turn::Oracle));
+        assert_eq!(
+            cut_short.event(Event::Stage(Stage::Oracle)),
+            Progress::Turn(Turn::Oracle)
+        );
         let row = cut_short.stopped(StopCause::Timeout, "", 7);
-        assert_eq!((row.instances.len(), row.times[0].cold.mask.count(), row.times[0].warm.mask.count()), (3, 4, 3));
-        let crash = Event::Crashed { words: "boom".into() };
+        assert_eq!(
+            (
+                row.instances.len(),
+                row.times[0].cold.mask.count(),
+                row.times[0].warm.mask.count()
+            ),
+            (3, 4, 3)
+        );
+        let crash = Event::Crashed {
+            words: "boom".into(),
+        };
         assert_eq!(assemble().event(crash), Progress::Crashed("boom".into()));
     }
 }

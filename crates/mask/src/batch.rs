@@ -1,8 +1,9 @@
 //! Masks of several sequences at once, as a server computes them in a step. Knows no process.
 //!
-//! Every sequence walks its instance and starts again at its end, so that the batch is always full. One step computes the masks of
-//! all sequences on all threads, which is what is timed; what was masked is then committed, one after the other, untimed. Sequences
-//! start at staggered places, since a batch in step with itself is not what servers see.
+//! Every sequence walks its instance and starts again at its end, so that the batch is always full.
+//! One step computes the masks of all sequences on all threads, which is what is timed; what was
+//! masked is then committed, one after the other, untimed. Sequences start at staggered places,
+//! since a batch in step with itself is not what servers see.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -34,11 +35,22 @@ const STACK_BYTES: usize = 16 << 20;
 type Step<T> = std::result::Result<T, EngineError>;
 
 /// Runs a batch; one in which an engine gives up is a crash of the job.
-pub(super) fn run(measuring: &Measuring, job: &BatchJob, output: &mut Output<'_>) -> std::result::Result<(), JobError> {
+pub(super) fn run(
+    measuring: &Measuring,
+    job: &BatchJob,
+    output: &mut Output<'_>,
+) -> std::result::Result<(), JobError> {
     let threads = available_parallelism().map_or(1, usize::from);
-    let pool = ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES).build();
-    let pool = pool.map_err(|error| JobError::Crashed { words: format!("no threads to mask in: {error}") })?;
-    let crashed = |error: EngineError| JobError::Crashed { words: error.to_string() };
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .stack_size(STACK_BYTES)
+        .build();
+    let pool = pool.map_err(|error| JobError::Crashed {
+        words: format!("no threads to mask in: {error}"),
+    })?;
+    let crashed = |error: EngineError| JobError::Crashed {
+        words: error.to_string(),
+    };
     let mut sequences = sequences(measuring, job).map_err(crashed)?;
     let step = steps(&pool, &mut sequences).map_err(crashed)?;
     let masks = step.count() * sequences.len() as u64;
@@ -49,7 +61,11 @@ pub(super) fn run(measuring: &Measuring, job: &BatchJob, output: &mut Output<'_>
         distinct: job.sources.len().min(sequences.len()),
         threads,
         masks,
-        masks_per_second: if seconds > 0.0 { masks as f64 / seconds } else { 0.0 },
+        masks_per_second: if seconds > 0.0 {
+            masks as f64 / seconds
+        } else {
+            0.0
+        },
         step,
     };
     output.keep(&Event::Batch(row))?;
@@ -70,7 +86,9 @@ fn sequences(measuring: &Measuring, job: &BatchJob) -> Step<Vec<Sequence>> {
     for source in job.sources.iter().take(job.sequences) {
         let grammar = opened.engine.compile(&source.entry.constraint)?;
         let instance = source.entry.instances.get(source.instance);
-        let text = instance.and_then(|instance| spell(&instance.content, source.spelling)).unwrap_or_default();
+        let text = instance
+            .and_then(|instance| spell(&instance.content, source.spelling))
+            .unwrap_or_default();
         let tokens: Arc<[TokenId]> = opened.vocabulary.encode(&text).into();
         sources.push((grammar, tokens));
     }
@@ -95,7 +113,8 @@ fn steps(pool: &ThreadPool, sequences: &mut [Sequence]) -> Step<Durations> {
     let mut durations = Durations::default();
     let watch = Stopwatch::start();
     for step in 0..WARM_UP_STEPS + STEPS {
-        let (masked, ns) = pool.install(|| measure(|| sequences.par_iter_mut().try_for_each(Sequence::mask)));
+        let (masked, ns) =
+            pool.install(|| measure(|| sequences.par_iter_mut().try_for_each(Sequence::mask)));
         masked?;
         if step >= WARM_UP_STEPS || watch.elapsed().as_secs() >= MAX_SECONDS {
             durations.record(ns);

@@ -1,6 +1,10 @@
-//! The clock of the in-process measurement: monotonic, in nanoseconds. Knows nothing of what is measured.
+//! The clock of the in-process measurement: monotonic, in nanoseconds. Knows nothing of what is
+//! measured.
 
-#![expect(clippy::disallowed_methods, reason = "one of the three places that read the clock")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "one of the three places that read the clock"
+)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +17,8 @@ pub(super) fn wall_clock() -> SystemTime {
 /// Empty measurements of which [`own_cost_ns`] takes the median.
 const EMPTY_MEASUREMENTS: usize = 1001;
 
-/// Does `work`, and says how many nanoseconds it took; nothing but the call is between the two instants.
+/// Does `work`, and says how many nanoseconds it took; nothing but the call is between the two
+/// instants.
 #[inline]
 pub(super) fn measure<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let start = Instant::now();
@@ -24,7 +29,9 @@ pub(super) fn measure<T>(work: impl FnOnce() -> T) -> (T, u64) {
 
 /// What measuring nothing shows: the median of many tries.
 pub(super) fn own_cost_ns() -> u64 {
-    let mut costs: Vec<u64> = (0..EMPTY_MEASUREMENTS).map(|_| measure(|| black_box(())).1).collect();
+    let mut costs: Vec<u64> = (0..EMPTY_MEASUREMENTS)
+        .map(|_| measure(|| black_box(())).1)
+        .collect();
     costs.sort_unstable();
     costs[costs.len() / 2]
 }

@@ -1,11 +1,14 @@
-//! In-process measurement of decoding engines over a corpus: `sobench mask`. Knows engines and evaluators, no server.
+//! In-process measurement of decoding engines over a corpus: `sobench mask`. Knows engines and
+//! evaluators, no server.
 //!
-//! A corpus becomes entries, each with a constraint and instances; every entry and engine becomes one [`row::Row`], made in a
-//! child process so that one bad schema costs its own row. What the rows add up to is [`crate::commands::mask::report`]'s matter.
+//! A corpus becomes entries, each with a constraint and instances; every entry and engine becomes
+//! one [`row::Row`], made in a child process so that one bad schema costs its own row. What the
+//! rows add up to is [`crate::commands::mask::report`]'s matter.
 //!
-//! In reading order: [`plan`] says what is wanted, `corpus` reads entries, [`run`] takes one engine after another, `supervise`
-//! watches over its children, [`worker`] is such a child, `job` measures an entry in it, `walk` one text; `assemble` makes a row
-//! of what the child says, `rows` keeps it. [`prove`] is another thing that a child can do with an entry, `proving` its jobs, and
+//! In reading order: [`plan`] says what is wanted, `corpus` reads entries, [`run`] takes one engine
+//! after another, `supervise` watches over its children, [`worker`] is such a child, `job` measures
+//! an entry in it, `walk` one text; `assemble` makes a row of what the child says, `rows` keeps it.
+//! [`prove`] is another thing that a child can do with an entry, `proving` its jobs, and
 //! [`proof_run`] the order of things there.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]

@@ -1,4 +1,5 @@
-//! This process's memory: how much it has, how much it had at most, how much it may have. Linux only; elsewhere nothing is known.
+//! This process's memory: how much it has, how much it had at most, how much it may have. Linux
+//! only; elsewhere nothing is known.
 
 /// Resident memory at one time, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,13 @@ pub(super) fn limit(bytes: u64) -> std::io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
     let bytes = Some(bytes.min(most));
-    Ok(setrlimit(Resource::As, Rlimit { current: bytes, maximum: bytes })?)
+    Ok(setrlimit(
+        Resource::As,
+        Rlimit {
+            current: bytes,
+            maximum: bytes,
+        },
+    )?)
 }
 
 /// There is no such limit here.
@@ -42,7 +49,8 @@ pub(super) fn die_with_parent() {
     #[cfg(target_os = "linux")]
     {
         // Where it fails, the end of stdin still ends an idle worker.
-        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+        let _ =
+            rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
 }
 
@@ -52,7 +60,10 @@ fn parse(status: &str) -> Option<Resident> {
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         Some(kib << 10)
     };
-    Some(Resident { now_bytes: bytes("VmRSS:")?, peak_bytes: bytes("VmHWM:")? })
+    Some(Resident {
+        now_bytes: bytes("VmRSS:")?,
+        peak_bytes: bytes("VmHWM:")?,
+    })
 }
 
 #[cfg(test)]
@@ -62,7 +73,13 @@ mod tests {
     #[test]
     fn the_status_file_is_read() {
         let status = "Name:\tsobench\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t1\n";
-        assert_eq!(parse(status), Some(Resident { now_bytes: 1 << 20, peak_bytes: 2 << 20 }));
+        assert_eq!(
+            parse(status),
+            Some(Resident {
+                now_bytes: 1 << 20,
+                peak_bytes: 2 << 20
+            })
+        );
         assert_eq!(parse("VmRSS:\t1024 kB\n"), None);
         assert_eq!(parse("VmHWM:\tx kB\nVmRSS:\t1 kB\n"), None);
     }

@@ -14,7 +14,10 @@ pub(super) struct Oracle {
 
 impl Oracle {
     pub(super) fn new(constraint: Arc<Constraint>, assert_formats: bool) -> Self {
-        Self { evaluator: Evaluator::new(EvaluateOptions { assert_formats }), constraint }
+        Self {
+            evaluator: Evaluator::new(EvaluateOptions { assert_formats }),
+            constraint,
+        }
     }
 
     /// Whether a text matches; `None` where that cannot be judged.
@@ -26,8 +29,8 @@ impl Oracle {
         }
     }
 
-    /// The first of `ends`, ascending bytes of `text`, before which there is no whole text that matches. An end inside a character
-    /// is one: what ends there is not UTF-8.
+    /// The first of `ends`, ascending bytes of `text`, before which there is no whole text that
+    /// matches. An end inside a character is one: what ends there is not UTF-8.
     pub(super) fn first_wrong_end(&mut self, text: &str, ends: &[usize]) -> Option<usize> {
         ends.iter().copied().find(|&end| match text.get(..end) {
             Some(prefix) => self.judge(prefix) == Some(false),
@@ -44,13 +47,23 @@ mod tests {
     fn ends_are_wrong_where_no_text_is_whole() {
         let regex = |pattern: &str| Arc::new(Constraint::Regex(pattern.into()));
         let mut oracle = Oracle::new(regex("(ab|é)+"), true);
-        assert_eq!((oracle.judge("abab"), oracle.judge("aba")), (Some(true), Some(false)));
-        for (ends, wrong) in
-            [(vec![2, 4], None), (vec![2, 3, 4], Some(3)), (vec![2, 5], Some(5)), (vec![0], Some(0)), (vec![], None)]
-        {
+        assert_eq!(
+            (oracle.judge("abab"), oracle.judge("aba")),
+            (Some(true), Some(false))
+        );
+        for (ends, wrong) in [
+            (vec![2, 4], None),
+            (vec![2, 3, 4], Some(3)),
+            (vec![2, 5], Some(5)),
+            (vec![0], Some(0)),
+            (vec![], None),
+        ] {
             assert_eq!(oracle.first_wrong_end("ababé", &ends), wrong, "{ends:?}");
         }
         let mut blind = Oracle::new(regex("("), true);
-        assert_eq!((blind.judge("a"), blind.first_wrong_end("ab", &[1])), (None, None));
+        assert_eq!(
+            (blind.judge("a"), blind.first_wrong_end("ab", &[1])),
+            (None, None)
+        );
     }
 }

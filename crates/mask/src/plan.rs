@@ -1,4 +1,5 @@
-//! What is going to be measured: plain data. Knows no flags, no files' contents and no child process.
+//! What is going to be measured: plain data. Knows no flags, no files' contents and no child
+//! process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use sobench_engine::{EngineName, EnginePolicy, Vocabulary};
 /// Child processes that a measurement may use at the same time.
 pub const MAX_JOBS: usize = 256;
 
-/// Bytes of an instance's text; a longer one is left out of the corpus, with a notice. What our evaluator judges.
+/// Bytes of an instance's text; a longer one is left out of the corpus, with a notice. What our
+/// evaluator judges.
 pub const MAX_INSTANCE_BYTES: usize = sobench_judge::MAX_ANSWER_BYTES;
 
 /// What a measurement of engines is asked to do.
@@ -36,7 +38,8 @@ pub struct MaskPlan {
     pub timeout_ms: u64,
     /// For one child process: address space, on Linux; 0 for no limit.
     pub memory_limit_bytes: u64,
-    /// How JSON instances are written, without [`Spelling::Verbatim`], which is for those that are text.
+    /// How JSON instances are written, without [`Spelling::Verbatim`], which is for those that are
+    /// text.
     pub spellings: Vec<Spelling>,
     /// At most so many entries, the first ones.
     pub limit: Option<usize>,
@@ -72,7 +75,10 @@ pub struct Effort {
 impl Default for MaskPlan {
     fn default() -> Self {
         Self {
-            corpora: vec![CorpusSource { kind: Some(CorpusKind::Shipped), path: "shipped".into() }],
+            corpora: vec![CorpusSource {
+                kind: Some(CorpusKind::Shipped),
+                path: "shipped".into(),
+            }],
             engines: vec![EngineName::default()],
             policy: EnginePolicy::default(),
             tokenizer: "cl100k_base".to_owned(),
@@ -101,28 +107,53 @@ impl MaskPlan {
     /// # Errors
     /// A usage error that names the member at fault.
     pub fn check(&self) -> Result<()> {
-        let fail = |what: &str, hint: &str| Err(Error::usage(what.to_owned()).hint(hint.to_owned()));
+        let fail =
+            |what: &str, hint: &str| Err(Error::usage(what.to_owned()).hint(hint.to_owned()));
         if self.corpora.is_empty() {
             return fail("no corpus to measure", "name one with --corpus");
         }
         if self.engines.is_empty() {
             return fail("no engine to measure", "name one with --engine");
         }
-        if let Some(twice) = self.engines.iter().enumerate().find(|(place, name)| self.engines[..*place].contains(name)) {
-            return fail(&format!("engine named twice: {}", twice.1.name()), "name every engine once");
+        if let Some(twice) = self
+            .engines
+            .iter()
+            .enumerate()
+            .find(|(place, name)| self.engines[..*place].contains(name))
+        {
+            return fail(
+                &format!("engine named twice: {}", twice.1.name()),
+                "name every engine once",
+            );
         }
         if self.spellings.is_empty() || self.spellings.contains(&Spelling::Verbatim) {
-            return fail("no spelling to write JSON in", "name one of maskbench, compact, pretty");
+            return fail(
+                "no spelling to write JSON in",
+                "name one of maskbench, compact, pretty",
+            );
         }
-        if let Some(twice) = self.spellings.iter().enumerate().find(|(place, name)| self.spellings[..*place].contains(name)) {
-            return fail(&format!("spelling named twice: {}", twice.1.name()), "name every spelling once");
+        if let Some(twice) = self
+            .spellings
+            .iter()
+            .enumerate()
+            .find(|(place, name)| self.spellings[..*place].contains(name))
+        {
+            return fail(
+                &format!("spelling named twice: {}", twice.1.name()),
+                "name every spelling once",
+            );
         }
         if !(1..=MAX_JOBS).contains(&self.jobs) {
-            return fail(&format!("number of jobs not in 1 to {MAX_JOBS}: {}", self.jobs), "one for each core is a good number");
+            return fail(
+                &format!("number of jobs not in 1 to {MAX_JOBS}: {}", self.jobs),
+                "one for each core is a good number",
+            );
         }
         if self.is_locked(EngineName::Auto) && self.jobs > 1 {
-            let what =
-                format!("--auto-lock needs --jobs 1, since every child process would draw a lock of its own: {}", self.jobs);
+            let what = format!(
+                "--auto-lock needs --jobs 1, since every child process would draw a lock of its own: {}",
+                self.jobs
+            );
             return fail(&what, "measure with --jobs 1, or leave out --auto-lock");
         }
         if self.is_locked(EngineName::Auto) && self.shard.is_some() {
@@ -132,16 +163,25 @@ impl MaskPlan {
             );
         }
         if self.limit == Some(0) {
-            return fail("--limit leaves nothing to measure: 0", "give a number of entries, or leave it out for all");
+            return fail(
+                "--limit leaves nothing to measure: 0",
+                "give a number of entries, or leave it out for all",
+            );
         }
         if self.sample.is_some_and(|sample| sample.entries == 0) {
-            return fail("--sample leaves nothing to measure: 0", "give a number of entries, or leave it out for all");
+            return fail(
+                "--sample leaves nothing to measure: 0",
+                "give a number of entries, or leave it out for all",
+            );
         }
         if self.timeout_ms == 0 {
             return fail("time limit of nothing: 0", "give each schema some seconds");
         }
         if self.resume && self.rows.is_none() {
-            return fail("nothing to resume", "name the rows file of the interrupted run with --rows");
+            return fail(
+                "nothing to resume",
+                "name the rows file of the interrupted run with --rows",
+            );
         }
         Ok(())
     }
@@ -170,13 +210,24 @@ impl CorpusSource {
     /// Reads what the user typed.
     pub fn parse(typed: &str) -> Self {
         if typed == CorpusKind::Shipped.name() {
-            return Self { kind: Some(CorpusKind::Shipped), path: typed.into() };
+            return Self {
+                kind: Some(CorpusKind::Shipped),
+                path: typed.into(),
+            };
         }
         let forced = typed.split_once(':').and_then(|(name, path)| {
-            let kind = CorpusKind::ALL.into_iter().find(|kind| kind.name() == name && *kind != CorpusKind::Shipped)?;
-            Some(Self { kind: Some(kind), path: path.into() })
+            let kind = CorpusKind::ALL
+                .into_iter()
+                .find(|kind| kind.name() == name && *kind != CorpusKind::Shipped)?;
+            Some(Self {
+                kind: Some(kind),
+                path: path.into(),
+            })
         });
-        forced.unwrap_or_else(|| Self { kind: None, path: typed.into() })
+        forced.unwrap_or_else(|| Self {
+            kind: None,
+            path: typed.into(),
+        })
     }
 }
 
@@ -193,19 +244,27 @@ impl WorkerCommand {
     /// # Errors
     /// The system does not say where the program is.
     pub fn current() -> Result<Self> {
-        let program = std::env::current_exe()
-            .map_err(|error| Error::environment(format!("cannot find this program to start it again: {error}")))?;
-        Ok(Self { program, arguments: vec!["mask-worker".to_owned()] })
+        let program = std::env::current_exe().map_err(|error| {
+            Error::environment(format!(
+                "cannot find this program to start it again: {error}"
+            ))
+        })?;
+        Ok(Self {
+            program,
+            arguments: vec!["mask-worker".to_owned()],
+        })
     }
 }
 
-/// Loads a vocabulary: a name or path that [`VocabularySource::parse`] knows, and the token that ends an answer where its file
-/// does not say.
+/// Loads a vocabulary: a name or path that [`VocabularySource::parse`] knows, and the token that
+/// ends an answer where its file does not say.
 ///
 /// # Errors
 /// A usage error for what cannot be read.
 pub fn load_vocabulary(tokenizer: &str, eos_token: Option<&str>) -> Result<Arc<Vocabulary>> {
-    VocabularySource::parse(tokenizer)?.load_with_eos(eos_token).map(Arc::new)
+    VocabularySource::parse(tokenizer)?
+        .load_with_eos(eos_token)
+        .map(Arc::new)
 }
 
 #[cfg(test)]
@@ -222,7 +281,14 @@ mod tests {
             ("C:\\corpus", None, "C:\\corpus"),
             ("corpus", None, "corpus"),
         ] {
-            assert_eq!(CorpusSource::parse(typed), CorpusSource { kind, path: path.into() }, "{typed}");
+            assert_eq!(
+                CorpusSource::parse(typed),
+                CorpusSource {
+                    kind,
+                    path: path.into()
+                },
+                "{typed}"
+            );
         }
     }
 
@@ -230,11 +296,20 @@ mod tests {
     fn what_cannot_be_measured_is_refused() {
         MaskPlan::default().check().unwrap();
         for (words, spoil) in [
-            ("no corpus", (|plan| plan.corpora.clear()) as fn(&mut MaskPlan)),
+            (
+                "no corpus",
+                (|plan| plan.corpora.clear()) as fn(&mut MaskPlan),
+            ),
             ("no engine", |plan| plan.engines.clear()),
-            ("engine named twice: guidance", |plan| plan.engines.push(EngineName::Guidance)),
-            ("no spelling", |plan| plan.spellings = vec![Spelling::Verbatim]),
-            ("spelling named twice: compact", |plan| plan.spellings.push(Spelling::Compact)),
+            ("engine named twice: guidance", |plan| {
+                plan.engines.push(EngineName::Guidance)
+            }),
+            ("no spelling", |plan| {
+                plan.spellings = vec![Spelling::Verbatim]
+            }),
+            ("spelling named twice: compact", |plan| {
+                plan.spellings.push(Spelling::Compact)
+            }),
             ("--auto-lock needs --jobs 1", |plan| {
                 plan.engines.push(EngineName::Auto);
                 plan.policy.auto_lock = true;
@@ -246,8 +321,15 @@ mod tests {
                 plan.shard = Some(Shard { number: 1, of: 2 });
             }),
             ("jobs not in 1 to 256: 0", |plan| plan.jobs = 0),
-            ("--limit leaves nothing to measure: 0", |plan| plan.limit = Some(0)),
-            ("--sample leaves nothing", |plan| plan.sample = Some(Sample { entries: 0, seed: 0 })),
+            ("--limit leaves nothing to measure: 0", |plan| {
+                plan.limit = Some(0)
+            }),
+            ("--sample leaves nothing", |plan| {
+                plan.sample = Some(Sample {
+                    entries: 0,
+                    seed: 0,
+                })
+            }),
             ("time limit", |plan| plan.timeout_ms = 0),
             ("nothing to resume", |plan| plan.resume = true),
         ] {
@@ -261,7 +343,10 @@ mod tests {
 
     #[test]
     fn a_lock_is_one_process_s_and_no_memory_is_no_limit() {
-        let mut plan = MaskPlan { jobs: 2, ..MaskPlan::default() };
+        let mut plan = MaskPlan {
+            jobs: 2,
+            ..MaskPlan::default()
+        };
         plan.policy.auto_lock = true;
         plan.check().expect("nobody draws a lock without auto");
         plan.engines.push(EngineName::Auto);

@@ -1,4 +1,5 @@
-//! Proving errors from plan to clusters, and checking witnesses again. Knows the order of things, not how one is done.
+//! Proving errors from plan to clusters, and checking witnesses again. Knows the order of things,
+//! not how one is done.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -84,7 +85,8 @@ pub struct ProofRun {
 }
 
 impl ProofRun {
-    /// The rows, read from their file one at a time: by engine in the order asked for, then by the entry's place in the corpora.
+    /// The rows, read from their file one at a time: by engine in the order asked for, then by the
+    /// entry's place in the corpora.
     pub fn rows(&self) -> impl Iterator<Item = Result<ProofRow>> + '_ {
         self.rows.iter()
     }
@@ -95,7 +97,8 @@ impl ProofRun {
     }
 }
 
-/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by `command`.
+/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by
+/// `command`.
 ///
 /// # Errors
 /// As [`super::run`].
@@ -121,18 +124,50 @@ pub fn prove(
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
     let supervisor = proving(plan, command, shutdown);
-    let mut proving = Proving { plan, corpora: &corpora, supervisor: &supervisor, about: &about, on_event, file };
+    let mut proving = Proving {
+        plan,
+        corpora: &corpora,
+        supervisor: &supervisor,
+        about: &about,
+        on_event,
+        file,
+    };
     let resumed = proving.entries(effort)?;
     let proved_ns = watch.elapsed_ns();
-    let clusters = if shutdown.is_requested() { Vec::new() } else { proving.clusters()? };
+    let clusters = if shutdown.is_requested() {
+        Vec::new()
+    } else {
+        proving.clusters()?
+    };
     let interrupted = shutdown.is_requested();
     let (wall_ns, rows) = (watch.elapsed_ns(), proving.file.rows());
     let shrink_ns = wall_ns - proved_ns;
-    Ok(ProofRun { about, effort, clusters, began, wall_ns, shrink_ns, resumed, interrupted, notices, rows })
+    Ok(ProofRun {
+        about,
+        effort,
+        clusters,
+        began,
+        wall_ns,
+        shrink_ns,
+        resumed,
+        interrupted,
+        notices,
+        rows,
+    })
 }
 
-fn proving<'a>(plan: &MaskPlan, command: &'a WorkerCommand, shutdown: &'a Shutdown) -> Supervisor<'a> {
-    supervisor(plan, command, shutdown, plan.engines[0], plan.engines.clone())
+fn proving<'a>(
+    plan: &MaskPlan,
+    command: &'a WorkerCommand,
+    shutdown: &'a Shutdown,
+) -> Supervisor<'a> {
+    supervisor(
+        plan,
+        command,
+        shutdown,
+        plan.engines[0],
+        plan.engines.clone(),
+    )
 }
 
 struct Proving<'a> {
@@ -147,21 +182,43 @@ struct Proving<'a> {
 impl Proving<'_> {
     /// Proves what is not proved yet; how many entries were.
     fn entries(&mut self, effort: Effort) -> Result<usize> {
-        let is_done = |entry: &&Selected| self.plan.engines.iter().all(|engine| self.file.has(*engine, entry.index));
+        let is_done = |entry: &&Selected| {
+            self.plan
+                .engines
+                .iter()
+                .all(|engine| self.file.has(*engine, entry.index))
+        };
         let selected = &self.corpora.selected;
         let pending: Vec<&Selected> = selected.iter().filter(|entry| !is_done(entry)).collect();
         let resumed = selected.len() - pending.len();
-        (self.on_event)(ProofEvent::Started { entries: selected.len(), resumed });
+        (self.on_event)(ProofEvent::Started {
+            entries: selected.len(),
+            resumed,
+        });
         let (file, corpora, on_event) = (&mut self.file, self.corpora, self.on_event);
-        self.supervisor.prove(&pending, effort, &mut |(index, results)| {
-            let Some(entry) = corpora.selected(index) else { return Ok(()) };
-            for (engine, proved) in results {
-                let (entry, tags, kind) = (entry.name.clone(), entry.tags.clone(), entry.kind.to_owned());
-                file.append(&ProofRow { index, entry, engine, tags, kind, proved })?;
-            }
-            on_event(ProofEvent::EntryDone);
-            Ok(())
-        })?;
+        self.supervisor
+            .prove(&pending, effort, &mut |(index, results)| {
+                let Some(entry) = corpora.selected(index) else {
+                    return Ok(());
+                };
+                for (engine, proved) in results {
+                    let (entry, tags, kind) = (
+                        entry.name.clone(),
+                        entry.tags.clone(),
+                        entry.kind.to_owned(),
+                    );
+                    file.append(&ProofRow {
+                        index,
+                        entry,
+                        engine,
+                        tags,
+                        kind,
+                        proved,
+                    })?;
+                }
+                on_event(ProofEvent::EntryDone);
+                Ok(())
+            })?;
         Ok(resumed)
     }
 
@@ -171,15 +228,26 @@ impl Proving<'_> {
         let mut gathering = Gathering::default();
         for row in self.file.rows().iter() {
             let row = row?;
-            let bytes = self.corpora.selected(row.index).map_or(0, |entry| entry.json.len());
+            let bytes = self
+                .corpora
+                .selected(row.index)
+                .map_or(0, |entry| entry.json.len());
             for finding in row.proved.findings {
-                gathering.add(row.engine, row.index, (&row.kind, bytes), finding, &vocabulary);
+                gathering.add(
+                    row.engine,
+                    row.index,
+                    (&row.kind, bytes),
+                    finding,
+                    &vocabulary,
+                );
             }
         }
         let gathered = gathering.sorted();
         let mut cases: BTreeMap<usize, Case> = BTreeMap::new();
         let jobs = self.jobs(&gathered, &cases, Job::Shrink);
-        (self.on_event)(ProofEvent::Shrinking { findings: jobs.len() });
+        (self.on_event)(ProofEvent::Shrinking {
+            findings: jobs.len(),
+        });
         self.supervisor.ask(&jobs, &mut |(place, answer)| {
             if let Ok(Event::Shrunk(Some(case))) = answer {
                 cases.insert(place, case);
@@ -188,12 +256,16 @@ impl Proving<'_> {
             Ok(())
         })?;
         // What could not be made small stands as it was found, if it does when it is checked again.
-        self.supervisor.ask(&self.jobs(&gathered, &cases, Job::Check), &mut |(place, answer)| {
-            if answer == Ok(Event::Checked(Standing::Holds)) {
-                cases.extend(self.case(&gathered[place]).map(|case| (place, case)));
-            }
-            Ok(())
-        })?;
+        self.supervisor
+            .ask(
+                &self.jobs(&gathered, &cases, Job::Check),
+                &mut |(place, answer)| {
+                    if answer == Ok(Event::Checked(Standing::Holds)) {
+                        cases.extend(self.case(&gathered[place]).map(|case| (place, case)));
+                    }
+                    Ok(())
+                },
+            )?;
         let clusters = gathered.iter().enumerate().map(|(place, it)| {
             let cluster = self.cluster(it, cases.remove(&place), &vocabulary);
             (cluster, it.schemas.clone())
@@ -202,17 +274,36 @@ impl Proving<'_> {
     }
 
     /// Jobs about the findings that are made small, without those that are known, by their places.
-    fn jobs(&self, gathered: &[Gathered], known: &BTreeMap<usize, Case>, job: fn(Box<FindingJob>) -> Job) -> Vec<(usize, Job)> {
-        let open = gathered.iter().take(MAX_SHRUNK).enumerate().filter(|(place, _)| !known.contains_key(place));
-        let jobs = open
-            .filter_map(|(place, it)| Some((place, job(Box::new(FindingJob { engine: it.key.engine, case: self.case(it)? })))));
+    fn jobs(
+        &self,
+        gathered: &[Gathered],
+        known: &BTreeMap<usize, Case>,
+        job: fn(Box<FindingJob>) -> Job,
+    ) -> Vec<(usize, Job)> {
+        let open = gathered
+            .iter()
+            .take(MAX_SHRUNK)
+            .enumerate()
+            .filter(|(place, _)| !known.contains_key(place));
+        let jobs = open.filter_map(|(place, it)| {
+            Some((
+                place,
+                job(Box::new(FindingJob {
+                    engine: it.key.engine,
+                    case: self.case(it)?,
+                })),
+            ))
+        });
         jobs.collect()
     }
 
     /// The smallest finding as it was found.
     fn case(&self, gathered: &Gathered) -> Option<Case> {
         let (index, finding) = gathered.best.clone();
-        Some(Case { constraint: constraint_of(self.corpora.selected(index)?)?, finding })
+        Some(Case {
+            constraint: constraint_of(self.corpora.selected(index)?)?,
+            finding,
+        })
     }
 
     fn cluster(&self, gathered: &Gathered, case: Option<Case>, vocabulary: &Vocabulary) -> Cluster {
@@ -224,7 +315,10 @@ impl Proving<'_> {
             (None, None) => Vec::new(),
         };
         let entry = best.map(|entry| entry.name.clone());
-        let named = gathered.schemas.iter().filter_map(|index| Some(self.corpora.selected(*index)?.name.clone()));
+        let named = gathered
+            .schemas
+            .iter()
+            .filter_map(|index| Some(self.corpora.selected(*index)?.name.clone()));
         let mut entries: Vec<String> = named.take(MAX_ENTRIES).collect();
         if entries.is_empty() {
             entries.extend(entry.clone());
@@ -232,24 +326,43 @@ impl Proving<'_> {
         let finding = case.as_ref().map(|case| &case.finding);
         let place = gathered.key.place(finding, vocabulary);
         let proof = finding.unwrap_or(&gathered.best.1).proof;
-        let version = self.about.engines.iter().find(|it| it.engine == engine).map(|it| it.version.clone());
-        let text = |tokens: &[u32]| String::from_utf8_lossy(&vocabulary.decode(tokens)).into_owned();
-        let witness = case.map(|Case { constraint, finding }| Witness {
-            sobench_witness: witness::VERSION,
+        let version = self
+            .about
+            .engines
+            .iter()
+            .find(|it| it.engine == engine)
+            .map(|it| it.version.clone());
+        let text =
+            |tokens: &[u32]| String::from_utf8_lossy(&vocabulary.decode(tokens)).into_owned();
+        let witness = case.map(
+            |Case {
+                 constraint,
+                 finding,
+             }| Witness {
+                sobench_witness: witness::VERSION,
+                engine,
+                found_with: version.unwrap_or_default(),
+                policy: self.plan.policy.clone(),
+                tokenizer: self.plan.tokenizer.clone(),
+                eos_token: self.plan.eos_token.clone(),
+                schemas,
+                entry: entry.unwrap_or_default(),
+                why: finding.why(),
+                constraint,
+                prefix_text: text(&finding.prefix),
+                token_text: finding.token.map(|token| text(&[token])),
+                finding,
+            },
+        );
+        Cluster {
             engine,
-            found_with: version.unwrap_or_default(),
-            policy: self.plan.policy.clone(),
-            tokenizer: self.plan.tokenizer.clone(),
-            eos_token: self.plan.eos_token.clone(),
+            proof,
             schemas,
-            entry: entry.unwrap_or_default(),
-            why: finding.why(),
-            constraint,
-            prefix_text: text(&finding.prefix),
-            token_text: finding.token.map(|token| text(&[token])),
-            finding,
-        });
-        Cluster { engine, proof, schemas, keywords, place, witness, entries }
+            keywords,
+            place,
+            witness,
+            entries,
+        }
     }
 }
 
@@ -258,11 +371,13 @@ fn constraint_of(entry: &Selected) -> Option<Constraint> {
     struct Bare {
         constraint: Constraint,
     }
-    serde_json::from_str::<Bare>(&entry.json).ok().map(|it| it.constraint)
+    serde_json::from_str::<Bare>(&entry.json)
+        .ok()
+        .map(|it| it.constraint)
 }
 
-/// Checks witnesses again, in the order given; those that were reached if a shutdown was requested. Each is checked with the engine, the
-/// policy and the vocabulary that it names.
+/// Checks witnesses again, in the order given; those that were reached if a shutdown was requested.
+/// Each is checked with the engine, the policy and the vocabulary that it names.
 ///
 /// # Errors
 /// Children that cannot be started, or engines that cannot be opened.
@@ -277,9 +392,15 @@ pub fn replay(
     while let Some(first) = left.first().map(|place| &witnesses[*place]) {
         let is_alike = |it: &Witness| {
             (it.engine, &it.policy, &it.tokenizer, &it.eos_token)
-                == (first.engine, &first.policy, &first.tokenizer, &first.eos_token)
+                == (
+                    first.engine,
+                    &first.policy,
+                    &first.tokenizer,
+                    &first.eos_token,
+                )
         };
-        let (alike, others): (Vec<usize>, Vec<usize>) = left.iter().partition(|place| is_alike(&witnesses[**place]));
+        let (alike, others): (Vec<usize>, Vec<usize>) =
+            left.iter().partition(|place| is_alike(&witnesses[**place]));
         let plan = MaskPlan {
             engines: vec![first.engine],
             policy: first.policy.clone(),
@@ -288,11 +409,16 @@ pub fn replay(
             ..plan.clone()
         };
         let supervisor = proving(&plan, command, shutdown);
-        let jobs: Vec<(usize, Job)> = alike.into_iter().map(|place| (place, check_job(&witnesses[place]))).collect();
+        let jobs: Vec<(usize, Job)> = alike
+            .into_iter()
+            .map(|place| (place, check_job(&witnesses[place])))
+            .collect();
         supervisor.ask(&jobs, &mut |(place, answer)| {
             let standing = match answer {
                 Ok(Event::Checked(standing)) => standing,
-                Ok(_) => Standing::Unknown { why: BROKEN.to_owned() },
+                Ok(_) => Standing::Unknown {
+                    why: BROKEN.to_owned(),
+                },
                 Err(why) => Standing::Unknown { why },
             };
             standings[place] = Some(standing);
@@ -304,6 +430,12 @@ pub fn replay(
 }
 
 fn check_job(witness: &Witness) -> Job {
-    let case = Case { constraint: witness.constraint.clone(), finding: witness.finding.clone() };
-    Job::Check(Box::new(FindingJob { engine: witness.engine, case }))
+    let case = Case {
+        constraint: witness.constraint.clone(),
+        finding: witness.finding.clone(),
+    };
+    Job::Check(Box::new(FindingJob {
+        engine: witness.engine,
+        case,
+    }))
 }

@@ -12,7 +12,8 @@ use super::record::BatchRow;
 use super::row::{Compile, Declined, InstanceRow, RouteRow, Spelling, Stage};
 use sobench_engine::{EngineName, EnginePolicy};
 
-/// Bytes of one line; what sends a longer one is broken. The durations of a text of a mebibyte take some megabytes.
+/// Bytes of one line; what sends a longer one is broken. The durations of a text of a mebibyte take
+/// some megabytes.
 pub(super) const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// The words for a child that sends no event, or one that has no place there.
@@ -30,7 +31,8 @@ pub(super) struct Setup {
     pub(super) assert_formats: bool,
     pub(super) warm: bool,
     pub(super) spellings: Vec<Spelling>,
-    /// The engines whose errors are proved, in this one process; `engine` is the first of them. Empty for a measurement.
+    /// The engines whose errors are proved, in this one process; `engine` is the first of them.
+    /// Empty for a measurement.
     #[serde(default)]
     pub(super) prove: Vec<EngineName>,
 }
@@ -80,9 +82,14 @@ pub(super) fn check_entry(entry: &str) -> std::result::Result<(), String> {
     let line = entry_line(entry);
     // The line's end is a byte of it.
     if line.len() as u64 >= MAX_LINE_BYTES {
-        return Err(format!("is too large to be measured, over {MAX_LINE_BYTES} bytes: {}", line.len()));
+        return Err(format!(
+            "is too large to be measured, over {MAX_LINE_BYTES} bytes: {}",
+            line.len()
+        ));
     }
-    serde_json::from_str::<Job>(&line).map(drop).map_err(|error| format!("is too deep to be measured: {error}"))
+    serde_json::from_str::<Job>(&line)
+        .map(drop)
+        .map_err(|error| format!("is too deep to be measured: {error}"))
 }
 
 /// Sequences to be masked at once.
@@ -120,7 +127,8 @@ pub(super) enum Event {
     Pass(Pass),
     /// What the walks over an instance show, after all durations of it.
     Walked(InstanceRow),
-    /// The library panicked, or says that it did; nothing more comes of this job, and the child ends.
+    /// The library panicked, or says that it did; nothing more comes of this job, and the child
+    /// ends.
     Crashed {
         words: String,
     },

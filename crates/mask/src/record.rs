@@ -1,4 +1,5 @@
-//! What a measurement was made of and on: engines, corpora, vocabulary, machine, limits. Plain data; knows no clock and no file.
+//! What a measurement was made of and on: engines, corpora, vocabulary, machine, limits. Plain
+//! data; knows no clock and no file.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +9,8 @@ use super::times::Durations;
 use sobench_core::shard::Shard;
 use sobench_engine::{EngineName, EnginePolicy};
 
-/// Address space that a child process is granted beyond the limit that was asked for: the stack of the thread that works, and what
-/// the allocator sets aside for threads without using it.
+/// Address space that a child process is granted beyond the limit that was asked for: the stack of
+/// the thread that works, and what the allocator sets aside for threads without using it.
 pub const RESERVED_BYTES: u64 = 512 << 20;
 
 /// Everything about a measurement that is not a row of it.
@@ -19,8 +20,8 @@ pub struct MaskRecord {
     pub engines: Vec<MeasuredEngine>,
     /// In the order asked for; entries are numbered through all of them.
     pub corpora: Vec<CorpusRecord>,
-    /// Entries that filter and limit left, of all corpora together, and of them those of the shard; every engine is measured on each of
-    /// them.
+    /// Entries that filter and limit left, of all corpora together, and of them those of the shard;
+    /// every engine is measured on each of them.
     pub selected: usize,
     pub vocabulary: VocabularyRecord,
     pub policy: EnginePolicy,
@@ -37,12 +38,14 @@ pub struct MaskRecord {
     pub jobs: usize,
     /// After which a row is stopped as a timeout.
     pub timeout_ms: u64,
-    /// Address space that a child process may have beyond [`RESERVED_BYTES`]; `None` where there is no limit.
+    /// Address space that a child process may have beyond [`RESERVED_BYTES`]; `None` where there is
+    /// no limit.
     pub memory_limit_bytes: Option<u64>,
     /// Where errors are proved: how much is done for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prove: Option<Effort>,
-    /// Which part of the entries that filter, limit and sample left was measured; `None` for all of them.
+    /// Which part of the entries that filter, limit and sample left was measured; `None` for all of
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
     pub host: MachineRecord,
@@ -64,7 +67,8 @@ pub struct MeasuredEngine {
     pub version: String,
     /// Choices that matter to it, name and value.
     pub settings: Vec<(String, String)>,
-    /// The most resident memory that one of its child processes had; `None` where the system cannot say.
+    /// The most resident memory that one of its child processes had; `None` where the system cannot
+    /// say.
     pub peak_rss_bytes: Option<u64>,
     /// From the start of its first child process to the end of its last, resumed rows not counted.
     pub wall_ns: u64,
@@ -105,7 +109,13 @@ pub enum CorpusKind {
 
 impl CorpusKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Maskbench, Self::JsonSchemaBench, Self::Jsts, Self::Custom, Self::Shipped];
+    pub const ALL: [Self; 5] = [
+        Self::Maskbench,
+        Self::JsonSchemaBench,
+        Self::Jsts,
+        Self::Custom,
+        Self::Shipped,
+    ];
 
     /// The name that flags, files and reports use.
     pub fn name(self) -> &'static str {
@@ -148,7 +158,8 @@ pub struct BatchRow {
     pub engine: EngineName,
     /// Sequences that run at the same time.
     pub sequences: usize,
-    /// Different instances among them; where it is smaller than `sequences`, some run several times.
+    /// Different instances among them; where it is smaller than `sequences`, some run several
+    /// times.
     pub distinct: usize,
     pub threads: usize,
     /// How long one step took: a mask of every sequence, on all threads.

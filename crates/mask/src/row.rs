@@ -1,4 +1,5 @@
-//! What is known of one entry of a corpus under one engine: facts only, a line each in the row file. Knows no corpus and no clock.
+//! What is known of one entry of a corpus under one engine: facts only, a line each in the row
+//! file. Knows no corpus and no clock.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,8 @@ use sobench_engine::EngineName;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
-    /// `", "` between members and `": "` after names, as Python's `json.dumps` does, and with it MaskBench's script.
+    /// `", "` between members and `": "` after names, as Python's `json.dumps` does, and with it
+    /// MaskBench's script.
     Maskbench,
     /// No white space, as MaskBench's harness in Rust does.
     Compact,
@@ -37,7 +39,8 @@ impl Spelling {
 /// One entry under one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The entry's place in the corpus, from 0; rows are reported in this order whatever order they ended in.
+    /// The entry's place in the corpus, from 0; rows are reported in this order whatever order they
+    /// ended in.
     pub index: usize,
     /// The entry's name: a file, a file and a number, or a shipped workload.
     pub entry: String,
@@ -59,8 +62,8 @@ pub struct Row {
     pub compile: Option<Compile>,
     /// Every instance in every spelling that was reached, in order.
     pub instances: Vec<InstanceRow>,
-    /// Durations by spelling; spellings of which no mask was computed are absent. Of a stopped row, those of every walk that was
-    /// over, also where its instance was not judged any more.
+    /// Durations by spelling; spellings of which no mask was computed are absent. Of a stopped row,
+    /// those of every walk that was over, also where its instance was not judged any more.
     pub times: Vec<SpellingTimes>,
 }
 
@@ -141,8 +144,8 @@ pub struct Compile {
     pub cached_ns: u64,
     /// Size of the compiled grammar, where the library can say.
     pub grammar_bytes: Option<u64>,
-    /// How much the process's resident memory peaked above what it was before, from compile to the last instance; `None` where
-    /// the system cannot say.
+    /// How much the process's resident memory peaked above what it was before, from compile to the
+    /// last instance; `None` where the system cannot say.
     pub peak_bytes: Option<u64>,
 }
 
@@ -163,7 +166,8 @@ pub struct InstanceRow {
     pub tokens: u32,
     /// Masks computed of it, one pass counted.
     pub masks: u32,
-    /// The end of the text before the wrong mask, at most [`BEFORE_MAX_CHARS`] characters; absent where nothing is wrong.
+    /// The end of the text before the wrong mask, at most [`BEFORE_MAX_CHARS`] characters; absent
+    /// where nothing is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
@@ -175,16 +179,19 @@ pub const BEFORE_MAX_CHARS: usize = 60;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum InstanceOutcome {
-    /// Valid, every token allowed, the end allowed at the end and nowhere wrong; or invalid and masked out.
+    /// Valid, every token allowed, the end allowed at the end and nowhere wrong; or invalid and
+    /// masked out.
     Pass,
-    /// Valid, and a token or the end was masked out after `byte` bytes of the text. `token` is the text of the token, absent for
-    /// the end.
+    /// Valid, and a token or the end was masked out after `byte` bytes of the text. `token` is the
+    /// text of the token, absent for the end.
     RejectsValid { byte: usize, token: Option<String> },
-    /// Invalid, and allowed to its end; or the end was allowed after `byte` bytes, which are no valid text.
+    /// Invalid, and allowed to its end; or the end was allowed after `byte` bytes, which are no
+    /// valid text.
     AcceptsInvalid { byte: usize },
     /// No token and no end was allowed after `byte` bytes.
     DeadEnd { byte: usize },
-    /// The library gave up after `byte` bytes, in its own words; or its second walk was not as the first.
+    /// The library gave up after `byte` bytes, in its own words; or its second walk was not as the
+    /// first.
     Failed { byte: usize, words: String },
     /// The corpus and our evaluator disagree: nobody is blamed. `accepted` is what the engine did.
     Disputed { accepted: bool },
@@ -220,8 +227,8 @@ pub struct SpellingTimes {
 pub struct PassTimes {
     pub mask: Durations,
     pub commit: Durations,
-    /// A mask and the commit of the token after it, taken together: what one token costs a server. The last mask of a walk, which
-    /// no commit follows, is not in it.
+    /// A mask and the commit of the token after it, taken together: what one token costs a server.
+    /// The last mask of a walk, which no commit follows, is not in it.
     pub step: Durations,
     /// Mask time over the token's position.
     pub slope: Slope,

@@ -18,7 +18,8 @@ use sobench_engine::EngineName;
 use sobench_notices::notice::{MaskNotice, Notice};
 use sobench_shutdown::Shutdown;
 
-/// Tokens that an instance has at least to be walked in a batch: shorter ones are mostly beginnings.
+/// Tokens that an instance has at least to be walked in a batch: shorter ones are mostly
+/// beginnings.
 const MIN_BATCH_TOKENS: u32 = 16;
 
 /// Compile time in ns that an entry of a batch has at most: a batch compiles all of its own again.
@@ -27,7 +28,8 @@ const MAX_BATCH_COMPILE_NS: u64 = 2_000_000_000;
 /// What a progress bar is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MaskEvent<'a> {
-    /// Corpora are read and engines were opened once: so many rows are to be made, of which so many are there already.
+    /// Corpora are read and engines were opened once: so many rows are to be made, of which so many
+    /// are there already.
     Started {
         rows: usize,
         resumed: usize,
@@ -53,7 +55,8 @@ pub struct MaskRun {
 }
 
 impl MaskRun {
-    /// The rows, read from their file one at a time: by engine in the order asked for, then by the entry's place in the corpora.
+    /// The rows, read from their file one at a time: by engine in the order asked for, then by the
+    /// entry's place in the corpora.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row>> + '_ {
         self.rows.iter()
     }
@@ -69,12 +72,18 @@ impl MaskRun {
     }
 }
 
-/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by `command`.
+/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by
+/// `command`.
 ///
 /// # Errors
-/// A plan, corpus or rows file that cannot be used; an engine that cannot be opened; children that cannot be started. Rows that
-/// were made before are in the rows file.
-pub fn run(plan: &MaskPlan, command: &WorkerCommand, shutdown: &Shutdown, on_event: &dyn Fn(MaskEvent<'_>)) -> Result<MaskRun> {
+/// A plan, corpus or rows file that cannot be used; an engine that cannot be opened; children that
+/// cannot be started. Rows that were made before are in the rows file.
+pub fn run(
+    plan: &MaskPlan,
+    command: &WorkerCommand,
+    shutdown: &Shutdown,
+    on_event: &dyn Fn(MaskEvent<'_>),
+) -> Result<MaskRun> {
     plan.check()?;
     let (began, watch) = (wall_clock(), Stopwatch::start());
     let corpora = corpus::load(plan)?;
@@ -93,17 +102,46 @@ pub fn run(plan: &MaskPlan, command: &WorkerCommand, shutdown: &Shutdown, on_eve
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
     // What the reader has to know of figures that are of a part.
-    let of_part = |shard: Shard| MaskNotice::OneShardOfEntries { shard: shard.number, shards: shard.of };
+    let of_part = |shard: Shard| MaskNotice::OneShardOfEntries {
+        shard: shard.number,
+        shards: shard.of,
+    };
     notices.extend(plan.shard.map(|shard| of_part(shard).into()));
-    let mut running = Running { plan, corpora: &corpora, on_event, shutdown, about, file, batches: Vec::new(), notices };
+    let mut running = Running {
+        plan,
+        corpora: &corpora,
+        on_event,
+        shutdown,
+        about,
+        file,
+        batches: Vec::new(),
+        notices,
+    };
     let rows = corpora.selected.len() * plan.engines.len();
-    on_event(MaskEvent::Started { rows, resumed: running.file.rows().len() });
+    on_event(MaskEvent::Started {
+        rows,
+        resumed: running.file.rows().len(),
+    });
     for (place, supervisor) in supervisors.iter().enumerate() {
         running.engine(place, supervisor)?;
     }
-    let Running { about, file, batches, notices, .. } = running;
+    let Running {
+        about,
+        file,
+        batches,
+        notices,
+        ..
+    } = running;
     let interrupted = shutdown.is_requested();
-    Ok(MaskRun { about, batches, began, wall_ns: watch.elapsed_ns(), interrupted, notices, rows: file.rows() })
+    Ok(MaskRun {
+        about,
+        batches,
+        began,
+        wall_ns: watch.elapsed_ns(),
+        interrupted,
+        notices,
+        rows: file.rows(),
+    })
 }
 
 /// Children of an engine that measure, or that prove errors of the engines in `prove`.
@@ -125,25 +163,37 @@ pub(super) fn supervisor<'a>(
         spellings: plan.spellings.clone(),
         prove,
     };
-    Supervisor::new(command, setup, Duration::from_millis(plan.timeout_ms), plan.jobs, shutdown)
+    Supervisor::new(
+        command,
+        setup,
+        Duration::from_millis(plan.timeout_ms),
+        plan.jobs,
+        shutdown,
+    )
 }
 
 pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> MaskRecord {
-    let engines = plan.engines.iter().zip(ready).map(|(engine, ready)| MeasuredEngine {
-        engine: *engine,
-        version: ready.version.clone(),
-        settings: ready.settings.clone(),
-        peak_rss_bytes: None,
-        wall_ns: 0,
-        open_ns: Some(ready.open_ns),
-    });
+    let engines = plan
+        .engines
+        .iter()
+        .zip(ready)
+        .map(|(engine, ready)| MeasuredEngine {
+            engine: *engine,
+            version: ready.version.clone(),
+            settings: ready.settings.clone(),
+            peak_rss_bytes: None,
+            wall_ns: 0,
+            open_ns: Some(ready.open_ns),
+        });
     let first = ready.first();
     MaskRecord {
         engines: engines.collect(),
         corpora: corpora.about.clone(),
         selected: corpora.selected.len(),
         vocabulary: VocabularyRecord {
-            name: first.map(|ready| ready.vocabulary.clone()).unwrap_or_default(),
+            name: first
+                .map(|ready| ready.vocabulary.clone())
+                .unwrap_or_default(),
             ids: first.map(|ready| ready.vocabulary_ids).unwrap_or_default(),
         },
         policy: plan.policy.clone(),
@@ -163,10 +213,14 @@ pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> Mask
 }
 
 fn host() -> MachineRecord {
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
-        Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
-    });
+    let cpu = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("model name"))?;
+            Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
+        });
     MachineRecord {
         os: std::env::consts::OS.to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
@@ -193,7 +247,12 @@ impl Running<'_> {
             return Ok(());
         }
         let engine = self.plan.engines[place];
-        let pending: Vec<&Selected> = self.corpora.selected.iter().filter(|entry| !self.file.has(engine, entry.index)).collect();
+        let pending: Vec<&Selected> = self
+            .corpora
+            .selected
+            .iter()
+            .filter(|entry| !self.file.has(engine, entry.index))
+            .collect();
         let watch = Stopwatch::start();
         let mut peak_rss_bytes = None;
         supervisor.run(&pending, &mut |made| {
@@ -206,7 +265,14 @@ impl Running<'_> {
         let started = supervisor.started() + usize::from(resumed);
         if self.plan.is_locked(engine) && started > 1 {
             let engine = engine.name().to_owned();
-            self.notices.push(MaskNotice::LockDrawnAgain { engine, processes: started, resumed }.into());
+            self.notices.push(
+                MaskNotice::LockDrawnAgain {
+                    engine,
+                    processes: started,
+                    resumed,
+                }
+                .into(),
+            );
         }
         let about = &mut self.about.engines[place];
         about.peak_rss_bytes = peak_rss_bytes;
@@ -223,7 +289,13 @@ impl Running<'_> {
         let chosen = self.chosen(engine, most)?;
         if chosen.is_empty() {
             let engine = engine.name().to_owned();
-            self.notices.push(MaskNotice::NoBatchInstance { engine, min_tokens: MIN_BATCH_TOKENS }.into());
+            self.notices.push(
+                MaskNotice::NoBatchInstance {
+                    engine,
+                    min_tokens: MIN_BATCH_TOKENS,
+                }
+                .into(),
+            );
             return Ok(());
         }
         for &sequences in self.plan.batch_sizes.iter().filter(|size| **size > 0) {
@@ -237,17 +309,28 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The first valid instance of each of the first entries that the engine passes, in the first spelling that there is.
+    /// The first valid instance of each of the first entries that the engine passes, in the first
+    /// spelling that there is.
     fn chosen(&self, engine: EngineName, most: usize) -> Result<Vec<BatchSource>> {
         let mut chosen = Vec::new();
         for row in self.file.rows_of(engine).iter() {
             let row = row?;
-            let is_quick = row.compile.is_some_and(|compile| compile.cold_ns <= MAX_BATCH_COMPILE_NS);
-            if let Some(instance) = row.instances.iter().find(|instance| is_quick && is_fit(instance))
+            let is_quick = row
+                .compile
+                .is_some_and(|compile| compile.cold_ns <= MAX_BATCH_COMPILE_NS);
+            if let Some(instance) = row
+                .instances
+                .iter()
+                .find(|instance| is_quick && is_fit(instance))
                 && let Some(selected) = self.corpora.selected(row.index)
             {
-                let entry = serde_json::from_str(&selected.json).expect("an entry is read as it was written");
-                chosen.push(BatchSource { entry, instance: instance.index, spelling: instance.spelling });
+                let entry = serde_json::from_str(&selected.json)
+                    .expect("an entry is read as it was written");
+                chosen.push(BatchSource {
+                    entry,
+                    instance: instance.index,
+                    spelling: instance.spelling,
+                });
             }
             if chosen.len() == most {
                 break;

@@ -1,8 +1,9 @@
 //! Writes instances as text, in the ways that JSON allows. Knows no engine and no corpus.
 //!
-//! Only white space and the escapes in strings are rewritten. Numbers keep the digits of their file in every spelling: `1e5`,
-//! `1e+5` and `100000.0` are different texts to an engine, and which one its author wrote is the question. (MaskBench's script reads
-//! and writes them through Python, as its files were written, so that there is no difference on those.) Repeated members stay, too.
+//! Only white space and the escapes in strings are rewritten. Numbers keep the digits of their file
+//! in every spelling: `1e5`, `1e+5` and `100000.0` are different texts to an engine, and which one
+//! its author wrote is the question. (MaskBench's script reads and writes them through Python, as
+//! its files were written, so that there is no difference on those.) Repeated members stay, too.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,8 @@ use serde_json::value::RawValue;
 use super::corpus::Content;
 use super::row::Spelling;
 
-/// The instance's text in a spelling; `None` where there is none: text is written only verbatim, and JSON never.
+/// The instance's text in a spelling; `None` where there is none: text is written only verbatim,
+/// and JSON never.
 pub(super) fn spell(content: &Content, spelling: Spelling) -> Option<Cow<'_, str>> {
     match (content, spelling) {
         (Content::Text(text), Spelling::Verbatim) => Some(Cow::Borrowed(text)),
@@ -31,13 +33,19 @@ pub(super) fn spell_compact(content: &Content) -> Cow<'_, str> {
 /// A JSON text on one line, with the digits that it had.
 pub(super) fn on_one_line(json: &RawValue) -> Box<RawValue> {
     let compact = respaced(json.get(), Spelling::Compact);
-    RawValue::from_string(compact).expect("white space and escapes were rewritten, and nothing else")
+    RawValue::from_string(compact)
+        .expect("white space and escapes were rewritten, and nothing else")
 }
 
-/// A JSON text with other white space, and its strings escaped as little as can be: quotes, backslashes and control characters,
-/// like `json.dumps(..., ensure_ascii=False)` and `serde_json` do it.
+/// A JSON text with other white space, and its strings escaped as little as can be: quotes,
+/// backslashes and control characters, like `json.dumps(..., ensure_ascii=False)` and `serde_json`
+/// do it.
 fn respaced(json: &str, spelling: Spelling) -> String {
-    let mut writer = Writer { out: String::with_capacity(json.len() * 2), spelling, depth: 0 };
+    let mut writer = Writer {
+        out: String::with_capacity(json.len() * 2),
+        spelling,
+        depth: 0,
+    };
     let mut rest = json;
     let mut before = None;
     while let Some(byte) = rest.bytes().next() {
@@ -48,7 +56,9 @@ fn respaced(json: &str, spelling: Spelling) -> String {
             }
             b'"' => string_length(rest.as_bytes()),
             b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
-            _ => rest.find([' ', '\t', '\n', '\r', ',', ']', '}', ':']).unwrap_or(rest.len()),
+            _ => rest
+                .find([' ', '\t', '\n', '\r', ',', ']', '}', ':'])
+                .unwrap_or(rest.len()),
         };
         let (token, after) = rest.split_at(length);
         writer.token(byte, token, before);
@@ -79,7 +89,9 @@ impl Writer {
         }
         match byte {
             b'"' => match serde_json::from_str::<String>(token) {
-                Ok(text) => self.out.push_str(&serde_json::Value::String(text).to_string()),
+                Ok(text) => self
+                    .out
+                    .push_str(&serde_json::Value::String(text).to_string()),
                 // Half a surrogate pair has no other way to be written.
                 Err(_) => self.out.push_str(token),
             },
@@ -102,7 +114,8 @@ impl Writer {
     }
 }
 
-/// Bytes of the string that `json` begins with, quotes included; all of it where the string does not end.
+/// Bytes of the string that `json` begins with, quotes included; all of it where the string does
+/// not end.
 pub(super) fn string_length(json: &[u8]) -> usize {
     let mut is_escaped = false;
     let end = json.iter().copied().skip(1).position(|byte| {
@@ -138,12 +151,20 @@ mod tests {
             Spelling::Maskbench,
             "{\"b\": [1.0, 1e5, -0, 123456789012345678901], \"a\": {}, \"é\\n\": [], \"\u{7f}\": [{\"x,:\": \"\\u0001\\\"\\\\/\"}]}",
         );
-        check(r#"{"a":[1,{"b":[]}]}"#, Spelling::Pretty, "{\n  \"a\": [\n    1,\n    {\n      \"b\": []\n    }\n  ]\n}");
+        check(
+            r#"{"a":[1,{"b":[]}]}"#,
+            Spelling::Pretty,
+            "{\n  \"a\": [\n    1,\n    {\n      \"b\": []\n    }\n  ]\n}",
+        );
         check("7", Spelling::Pretty, "7");
         check(r#""\ud800""#, Spelling::Compact, r#""\ud800""#);
         let lines: Box<RawValue> = serde_json::from_str("{\n\"a\": [\r\n1e5,\t1]\n}").unwrap();
         assert_eq!(on_one_line(&lines).get(), r#"{"a":[1e5,1]}"#);
-        check(r#"{"a":1,"a":true}"#, Spelling::Maskbench, r#"{"a": 1, "a": true}"#);
+        check(
+            r#"{"a":1,"a":true}"#,
+            Spelling::Maskbench,
+            r#"{"a": 1, "a": true}"#,
+        );
     }
 
     #[test]
@@ -154,7 +175,10 @@ mod tests {
         check(text, Spelling::Pretty, &format!("{value:#}"));
         for spelling in Spelling::OF_JSON {
             let spelt = spell(&content(text), spelling).unwrap().into_owned();
-            assert_eq!(serde_json::from_str::<serde_json::Value>(&spelt).unwrap(), value);
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&spelt).unwrap(),
+                value
+            );
         }
     }
 
@@ -162,7 +186,11 @@ mod tests {
     fn text_is_written_verbatim_and_json_is_not() {
         let text = Content::Text(" {} ".to_owned());
         assert_eq!(spell(&text, Spelling::Verbatim).unwrap(), " {} ");
-        assert!(Spelling::OF_JSON.into_iter().all(|spelling| spell(&text, spelling).is_none()));
+        assert!(
+            Spelling::OF_JSON
+                .into_iter()
+                .all(|spelling| spell(&text, spelling).is_none())
+        );
         assert!(spell(&content("null"), Spelling::Verbatim).is_none());
     }
 }

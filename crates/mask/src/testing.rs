@@ -1,4 +1,5 @@
-//! An engine for tests, whose language is a list of texts and which goes wrong where it is told to. Knows no library.
+//! An engine for tests, whose language is a list of texts and which goes wrong where it is told to.
+//! Knows no library.
 
 use std::sync::Arc;
 
@@ -45,10 +46,15 @@ impl Engine for FakeEngine {
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
         match self.0 {
             Quirk::Panic => panic!("boom"),
-            Quirk::Decline => Err(EngineError::Unsupported { feature: "it".into(), words: "no it here".into() }),
+            Quirk::Decline => Err(EngineError::Unsupported {
+                feature: "it".into(),
+                words: "no it here".into(),
+            }),
             quirk => match constraint {
                 Constraint::Choice(texts) => Ok(Arc::new(FakeGrammar::new(texts, quirk))),
-                other => Err(EngineError::Invalid { words: format!("not a choice: {}", other.kind()) }),
+                other => Err(EngineError::Invalid {
+                    words: format!("not a choice: {}", other.kind()),
+                }),
             },
         }
     }
@@ -62,13 +68,22 @@ pub(super) struct FakeGrammar {
 
 impl FakeGrammar {
     pub(super) fn new(texts: &[impl AsRef<str>], quirk: Quirk) -> Self {
-        Self { texts: texts.iter().map(|text| shared().encode(text.as_ref())).collect(), quirk }
+        Self {
+            texts: texts
+                .iter()
+                .map(|text| shared().encode(text.as_ref()))
+                .collect(),
+            quirk,
+        }
     }
 }
 
 impl Grammar for FakeGrammar {
     fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
-        Ok(Box::new(FakeMatcher { grammar: self.clone(), taken: Vec::new() }))
+        Ok(Box::new(FakeMatcher {
+            grammar: self.clone(),
+            taken: Vec::new(),
+        }))
     }
     fn memory_bytes(&self) -> Option<u64> {
         Some(7)
@@ -94,18 +109,31 @@ impl Matcher for FakeMatcher {
         *mask = TokenMask::new(shared().len());
         let here = self.taken.len();
         match self.grammar.quirk {
-            Quirk::Fail(place) if place == here => return Err(EngineError::TooLarge { words: "too much".into() }),
-            Quirk::Crash(place) if place == here => return Err(EngineError::Crashed { words: "ouch".into() }),
+            Quirk::Fail(place) if place == here => {
+                return Err(EngineError::TooLarge {
+                    words: "too much".into(),
+                });
+            }
+            Quirk::Crash(place) if place == here => {
+                return Err(EngineError::Crashed {
+                    words: "ouch".into(),
+                });
+            }
             Quirk::DeadEnd(place) if place == here => return Ok(()),
             Quirk::End(place) if place == here => mask.allow(shared().eos()),
             _ => {}
         }
-        self.next().for_each(|token| mask.allow(token.unwrap_or_else(|| shared().eos())));
+        self.next()
+            .for_each(|token| mask.allow(token.unwrap_or_else(|| shared().eos())));
         Ok(())
     }
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
-        if self.grammar.quirk == Quirk::Refuse(self.taken.len()) || !self.next().any(|next| next == Some(token)) {
-            return Err(EngineError::Invalid { words: format!("not {token}") });
+        if self.grammar.quirk == Quirk::Refuse(self.taken.len())
+            || !self.next().any(|next| next == Some(token))
+        {
+            return Err(EngineError::Invalid {
+                words: format!("not {token}"),
+            });
         }
         self.taken.push(token);
         Ok(())

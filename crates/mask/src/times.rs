@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 pub use sobench_statistics::durations::{Durations, LONGEST_NS};
 
-/// Sums from which the straight line of least squares through (position, ns) follows; sums of several rows add up.
+/// Sums from which the straight line of least squares through (position, ns) follows; sums of
+/// several rows add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slope {
     pub n: f64,
@@ -34,10 +35,12 @@ impl Slope {
         self.sum_product += other.sum_product;
     }
 
-    /// Nanoseconds that a mask takes longer for every token before it; `None` where all stand at one position.
+    /// Nanoseconds that a mask takes longer for every token before it; `None` where all stand at
+    /// one position.
     pub fn ns_per_position(&self) -> Option<f64> {
         let spread = self.n * self.sum_position_squared - self.sum_position * self.sum_position;
-        (spread > 0.0).then(|| (self.n * self.sum_product - self.sum_position * self.sum_ns) / spread)
+        (spread > 0.0)
+            .then(|| (self.n * self.sum_product - self.sum_position * self.sum_ns) / spread)
     }
 }
 

@@ -1,7 +1,8 @@
-//! Walks a matcher along a text, token by token, with a clock in hand, and says what that shows. Knows no corpus and no process.
+//! Walks a matcher along a text, token by token, with a clock in hand, and says what that shows.
+//! Knows no corpus and no process.
 //!
-//! Between the two instants of a duration there is one call into the engine and nothing else. Whatever has to be judged of a walk is
-//! judged after it.
+//! Between the two instants of a duration there is one call into the engine and nothing else.
+//! Whatever has to be judged of a walk is judged after it.
 
 use super::clock::measure;
 use super::protocol::Samples;
@@ -32,7 +33,8 @@ pub(super) enum Halt {
     TokenRefused(TokenId),
     /// Nothing is allowed.
     DeadEnd,
-    /// The engine said so, in its words; a token that its mask allows and it does not take is among these.
+    /// The engine said so, in its words; a token that its mask allows and it does not take is among
+    /// these.
     Failed { words: String },
     /// The library panicked.
     Crashed { words: String },
@@ -46,10 +48,23 @@ pub(super) struct Labels {
 }
 
 /// Walks along `tokens` on a new matcher.
-pub(super) fn walk(grammar: &dyn Grammar, vocabulary: &Vocabulary, tokens: &[TokenId], mask: &mut TokenMask) -> Trace {
-    let samples = Samples { mask: Vec::with_capacity(tokens.len() + 1), commit: Vec::with_capacity(tokens.len()) };
-    let mut trace =
-        Trace { samples, allowed: Vec::with_capacity(tokens.len() + 1), ends: Vec::new(), halt: Halt::Accepted, byte: 0 };
+pub(super) fn walk(
+    grammar: &dyn Grammar,
+    vocabulary: &Vocabulary,
+    tokens: &[TokenId],
+    mask: &mut TokenMask,
+) -> Trace {
+    let samples = Samples {
+        mask: Vec::with_capacity(tokens.len() + 1),
+        commit: Vec::with_capacity(tokens.len()),
+    };
+    let mut trace = Trace {
+        samples,
+        allowed: Vec::with_capacity(tokens.len() + 1),
+        ends: Vec::new(),
+        halt: Halt::Accepted,
+        byte: 0,
+    };
     trace.halt = match grammar.matcher() {
         Ok(mut matcher) => steps(&mut *matcher, vocabulary, tokens, mask, &mut trace),
         Err(error) => Halt::from(error),
@@ -74,7 +89,11 @@ fn steps(
         trace.allowed.push(mask.count());
         let may_end = mask.allows(vocabulary.eos());
         let Some(token) = rest.next() else {
-            return if may_end { Halt::Accepted } else { refused(mask, Halt::EndRefused) };
+            return if may_end {
+                Halt::Accepted
+            } else {
+                refused(mask, Halt::EndRefused)
+            };
         };
         if may_end {
             trace.ends.push(trace.byte);
@@ -92,7 +111,11 @@ fn steps(
 }
 
 fn refused(mask: &TokenMask, halt: Halt) -> Halt {
-    if mask.count() == 0 { Halt::DeadEnd } else { halt }
+    if mask.count() == 0 {
+        Halt::DeadEnd
+    } else {
+        halt
+    }
 }
 
 /// What a second walk came to.
@@ -112,7 +135,8 @@ pub(super) struct Fault {
     pub(super) byte: usize,
 }
 
-/// Walks again as far as `trace` went, on a new matcher of the same grammar, which has to allow as many tokens everywhere.
+/// Walks again as far as `trace` went, on a new matcher of the same grammar, which has to allow as
+/// many tokens everywhere.
 pub(super) fn again(
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
@@ -121,10 +145,26 @@ pub(super) fn again(
     mask: &mut TokenMask,
 ) -> Again {
     let (masks, commits) = (trace.samples.mask.len(), trace.samples.commit.len());
-    let mut samples = Samples { mask: Vec::with_capacity(masks), commit: Vec::with_capacity(commits) };
-    let halt = steps_again(grammar, &tokens[..commits], &trace.allowed, mask, &mut samples).err();
-    let byte = tokens[..samples.commit.len()].iter().map(|token| vocabulary.bytes(*token).len()).sum();
-    Again { samples, fault: halt.map(|halt| Fault { halt, byte }) }
+    let mut samples = Samples {
+        mask: Vec::with_capacity(masks),
+        commit: Vec::with_capacity(commits),
+    };
+    let halt = steps_again(
+        grammar,
+        &tokens[..commits],
+        &trace.allowed,
+        mask,
+        &mut samples,
+    )
+    .err();
+    let byte = tokens[..samples.commit.len()]
+        .iter()
+        .map(|token| vocabulary.bytes(*token).len())
+        .sum();
+    Again {
+        samples,
+        fault: halt.map(|halt| Fault { halt, byte }),
+    }
 }
 
 fn steps_again(
@@ -146,7 +186,11 @@ fn steps_again(
         samples.mask.push(ns);
         let warm = mask.count();
         if warm != cold {
-            return Err(Halt::Failed { words: format!("the first walk's mask allowed {cold} tokens here, the second's {warm}") });
+            return Err(Halt::Failed {
+                words: format!(
+                    "the first walk's mask allowed {cold} tokens here, the second's {warm}"
+                ),
+            });
         }
         let Some(token) = rest.next() else { break };
         let (committed, ns) = measure(|| matcher.commit(token));
@@ -161,9 +205,9 @@ impl From<EngineError> for Halt {
         let words = error.to_string();
         match error {
             EngineError::Crashed { .. } | EngineError::Busy { .. } => Self::Crashed { words },
-            EngineError::Unsupported { .. } | EngineError::Invalid { .. } | EngineError::TooLarge { .. } => {
-                Self::Failed { words }
-            }
+            EngineError::Unsupported { .. }
+            | EngineError::Invalid { .. }
+            | EngineError::TooLarge { .. } => Self::Failed { words },
         }
     }
 }
@@ -183,38 +227,58 @@ impl Labels {
 }
 
 impl Fault {
-    /// The outcome of an instance whose first walk halted like this: a failure of that one is told instead.
+    /// The outcome of an instance whose first walk halted like this: a failure of that one is told
+    /// instead.
     pub(super) fn outcome(self, first: &Halt) -> Option<InstanceOutcome> {
-        let (Halt::Failed { words } | Halt::Crashed { words }) = self.halt else { return None };
+        let (Halt::Failed { words } | Halt::Crashed { words }) = self.halt else {
+            return None;
+        };
         let is_told = matches!(first, Halt::Failed { .. });
-        (!is_told).then(|| InstanceOutcome::Failed { byte: self.byte, words: format!("on the second walk: {words}") })
+        (!is_told).then(|| InstanceOutcome::Failed {
+            byte: self.byte,
+            words: format!("on the second walk: {words}"),
+        })
     }
 }
 
 /// What a walk along a text shows. `wrong_end` is a byte after which the end was allowed wrongly.
 ///
-/// A dead end counts for invalid texts too, since it keeps a model from ever ending, except before the first byte: there may be
-/// nothing that matches.
-pub(super) fn outcome(trace: &Trace, labels: Labels, wrong_end: Option<usize>, vocabulary: &Vocabulary) -> InstanceOutcome {
+/// A dead end counts for invalid texts too, since it keeps a model from ever ending, except before
+/// the first byte: there may be nothing that matches.
+pub(super) fn outcome(
+    trace: &Trace,
+    labels: Labels,
+    wrong_end: Option<usize>,
+    vocabulary: &Vocabulary,
+) -> InstanceOutcome {
     let byte = trace.byte;
     if let Halt::Failed { words } | Halt::Crashed { words } = &trace.halt {
-        return InstanceOutcome::Failed { byte, words: words.clone() };
+        return InstanceOutcome::Failed {
+            byte,
+            words: words.clone(),
+        };
     }
     let accepted = trace.halt == Halt::Accepted;
     if labels.disagree() {
         return InstanceOutcome::Disputed { accepted };
     }
-    let Some(is_valid) = labels.truth() else { return InstanceOutcome::NotJudged { accepted } };
+    let Some(is_valid) = labels.truth() else {
+        return InstanceOutcome::NotJudged { accepted };
+    };
     if let Some(byte) = wrong_end {
         return InstanceOutcome::AcceptsInvalid { byte };
     }
-    let token = |token: TokenId| Some(String::from_utf8_lossy(vocabulary.bytes(token)).into_owned());
+    let token =
+        |token: TokenId| Some(String::from_utf8_lossy(vocabulary.bytes(token)).into_owned());
     match (&trace.halt, is_valid) {
         (Halt::Accepted, true) => InstanceOutcome::Pass,
         (Halt::Accepted, false) => InstanceOutcome::AcceptsInvalid { byte },
         (Halt::DeadEnd, false) if byte == 0 => InstanceOutcome::Pass,
         (Halt::DeadEnd, _) => InstanceOutcome::DeadEnd { byte },
-        (Halt::TokenRefused(refused), true) => InstanceOutcome::RejectsValid { byte, token: token(*refused) },
+        (Halt::TokenRefused(refused), true) => InstanceOutcome::RejectsValid {
+            byte,
+            token: token(*refused),
+        },
         (Halt::EndRefused, true) => InstanceOutcome::RejectsValid { byte, token: None },
         (_, _) => InstanceOutcome::Pass,
     }

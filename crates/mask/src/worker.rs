@@ -1,8 +1,9 @@
-//! The child process: opens one engine, then measures one entry after another and says so as it goes. Knows no file and no other
-//! process than the one at the other end of its pipes.
+//! The child process: opens one engine, then measures one entry after another and says so as it
+//! goes. Knows no file and no other process than the one at the other end of its pipes.
 //!
-//! A panic is caught, told and ends the child all the same: what a library leaves half done must not be measured. So does
-//! whatever else goes wrong; the parent starts another child for the next entry.
+//! A panic is caught, told and ends the child all the same: what a library leaves half done must
+//! not be measured. So does whatever else goes wrong; the parent starts another child for the next
+//! entry.
 
 use std::any::Any;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
@@ -21,14 +22,16 @@ use super::{batch, memory, proving};
 use sobench_core::error::{Error, Result};
 use sobench_engine::{self as engine, Engine, EngineName, Vocabulary};
 
-/// Stack of the thread that works: compilers and validators recurse, and a stack overflow cannot be caught. Only what is used
-/// takes memory.
+/// Stack of the thread that works: compilers and validators recurse, and a stack overflow cannot be
+/// caught. Only what is used takes memory.
 const STACK_BYTES: usize = 256 << 20;
 
-/// The stack has its place in what is granted beyond the limit, and leaves as much for the allocator.
+/// The stack has its place in what is granted beyond the limit, and leaves as much for the
+/// allocator.
 const _: () = assert!(2 * STACK_BYTES as u64 <= RESERVED_BYTES);
 
-/// Answers the lines of `input` on `output` until there are no more; what `sobench mask-worker` does.
+/// Answers the lines of `input` on `output` until there are no more; what `sobench mask-worker`
+/// does.
 ///
 /// # Errors
 /// An input that does not keep to the protocol. That the other end has gone is no error.
@@ -39,7 +42,13 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send) -> Result<()> {
         let bytes = Arc::new(Vocabulary::of_bytes());
         let bench = |name: &EngineName| Bench::open(*name, &setup.policy, &vocabulary, &bytes);
         let benches = setup.prove.iter().map(bench).collect::<Result<_>>()?;
-        Ok(Opened { engine, vocabulary, bytes, benches, ready: OnceLock::new() })
+        Ok(Opened {
+            engine,
+            vocabulary,
+            bytes,
+            benches,
+            ready: OnceLock::new(),
+        })
     })
 }
 
@@ -62,11 +71,21 @@ pub(super) fn serve_with(
     open: &(dyn Fn(&Setup) -> Result<Opened> + Sync),
 ) -> Result<()> {
     thread::scope(|scope| {
-        let spawned = thread::Builder::new().name("worker".into()).stack_size(STACK_BYTES).spawn_scoped(scope, move || {
-            Worker { input: BufReader::new(input), output: Output(BufWriter::new(Box::new(output))) }.run(open)
-        });
-        let thread = spawned.map_err(|error| Error::environment(format!("no thread to work in: {error}")))?;
-        thread.join().unwrap_or_else(|_| Err(Error::internal("the worker panicked")))
+        let spawned = thread::Builder::new()
+            .name("worker".into())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, move || {
+                Worker {
+                    input: BufReader::new(input),
+                    output: Output(BufWriter::new(Box::new(output))),
+                }
+                .run(open)
+            });
+        let thread = spawned
+            .map_err(|error| Error::environment(format!("no thread to work in: {error}")))?;
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(Error::internal("the worker panicked")))
     })
 }
 
@@ -75,7 +94,8 @@ struct Worker<'a, R> {
     output: Output<'a>,
 }
 
-/// Where events go. They are sent when the parent may need them: before something that can kill this process, and at the end.
+/// Where events go. They are sent when the parent may need them: before something that can kill
+/// this process, and at the end.
 pub(super) struct Output<'a>(BufWriter<Box<dyn Write + 'a>>);
 
 impl Output<'_> {
@@ -97,23 +117,33 @@ impl Output<'_> {
 
 impl<R: BufRead> Worker<'_, R> {
     fn run(mut self, open: &dyn Fn(&Setup) -> Result<Opened>) -> Result<()> {
-        let Some(line) = self.line()? else { return Ok(()) };
+        let Some(line) = self.line()? else {
+            return Ok(());
+        };
         let setup: Setup = serde_json::from_str(&line).map_err(|error| broken(&error))?;
         memory::die_with_parent();
         if let Some(bytes) = setup.memory_limit_bytes {
-            memory::limit(bytes.saturating_add(RESERVED_BYTES))
-                .map_err(|error| Error::environment(format!("cannot limit memory to {bytes} bytes: {error}")))?;
+            memory::limit(bytes.saturating_add(RESERVED_BYTES)).map_err(|error| {
+                Error::environment(format!("cannot limit memory to {bytes} bytes: {error}"))
+            })?;
         }
         let (opened, open_ns) = measure(|| open(&setup));
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 // The parent has heard it or is gone.
-                let _ = self.output.send(&Event::CannotOpen { what: error.what, hint: error.hint });
+                let _ = self.output.send(&Event::CannotOpen {
+                    what: error.what,
+                    hint: error.hint,
+                });
                 return Ok(());
             }
         };
-        let settings = opened.engine.settings().into_iter().map(|(name, value)| (name.to_owned(), value));
+        let settings = opened
+            .engine
+            .settings()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value));
         let ready = Ready {
             version: opened.engine.version().to_owned(),
             settings: settings.collect(),
@@ -129,7 +159,9 @@ impl<R: BufRead> Worker<'_, R> {
             let job: Job = match serde_json::from_str(&line) {
                 Ok(job) => job,
                 Err(error) => {
-                    let _ = self.output.send(&Event::Unreadable { words: error.to_string() });
+                    let _ = self.output.send(&Event::Unreadable {
+                        words: error.to_string(),
+                    });
                     return Err(broken(&error));
                 }
             };
@@ -137,7 +169,9 @@ impl<R: BufRead> Worker<'_, R> {
             let done = catch_unwind(AssertUnwindSafe(|| match &job {
                 Job::Entry(entry) => measuring.entry(entry, output),
                 Job::Batch(batch) => batch::run(&measuring, batch, output),
-                Job::Prove(_) | Job::Shrink(_) | Job::Check(_) => proving::run(&measuring.opened, &job, output),
+                Job::Prove(_) | Job::Shrink(_) | Job::Check(_) => {
+                    proving::run(&measuring.opened, &job, output)
+                }
             }));
             let words = match done {
                 Ok(Ok(())) => continue,
@@ -153,17 +187,24 @@ impl<R: BufRead> Worker<'_, R> {
 
     fn line(&mut self) -> Result<Option<String>> {
         let mut line = String::new();
-        let read = (&mut self.input).take(MAX_LINE_BYTES).read_line(&mut line).map_err(|error| broken(&error))?;
+        let read = (&mut self.input)
+            .take(MAX_LINE_BYTES)
+            .read_line(&mut line)
+            .map_err(|error| broken(&error))?;
         Ok((read > 0).then_some(line))
     }
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Error {
-    Error::usage(format!("not the protocol of mask-worker: {error}")).hint("sobench starts this command itself; use sobench mask")
+    Error::usage(format!("not the protocol of mask-worker: {error}"))
+        .hint("sobench starts this command itself; use sobench mask")
 }
 
 fn panic_words(panic: &(dyn Any + Send)) -> String {
-    let words = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref::<String>().cloned());
+    let words = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned());
     format!("panic: {}", words.as_deref().unwrap_or("without words"))
 }
 

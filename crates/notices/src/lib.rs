@@ -1,4 +1,5 @@
-//! What a run found out beside its figures, as data: whether the server enforces constraints, and notices for the reader.
+//! What a run found out beside its figures, as data: whether the server enforces constraints, and
+//! notices for the reader.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

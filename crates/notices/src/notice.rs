@@ -1,7 +1,8 @@
 //! Notices: what the reader of a result has to know besides the figures, as data.
 //!
-//! Each area has an enum of its own in a file of its own, which holds the variants with their sentences. Files of runs keep the enum
-//! as an object whose `kind` names the variant; [`Display`](std::fmt::Display) gives the sentence that people read.
+//! Each area has an enum of its own in a file of its own, which holds the variants with their
+//! sentences. Files of runs keep the enum as an object whose `kind` names the variant;
+//! [`Display`](std::fmt::Display) gives the sentence that people read.
 
 mod bench;
 mod corpus;
@@ -71,14 +72,17 @@ notices! {
 }
 
 impl<'de> Deserialize<'de> for Notice {
-    // By way of a `Value`: with serde_json's `arbitrary_precision`, tagged enums cannot read numbers from text.
+    // By way of a `Value`: with serde_json's `arbitrary_precision`, tagged enums cannot read
+    // numbers from text.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         match (Self::known(&value), value) {
             (Some(known), _) => Ok(known),
             (None, Value::String(sentence)) => Ok(Self::Other(sentence)),
             (None, Value::Object(members)) => Ok(Self::Unknown(members)),
-            (None, _) => Err(serde::de::Error::custom("a notice is an object with a kind, or a sentence")),
+            (None, _) => Err(serde::de::Error::custom(
+                "a notice is an object with a kind, or a sentence",
+            )),
         }
     }
 }
@@ -107,5 +111,9 @@ pub struct OfShard {
 
 /// Values with commas between them.
 fn list<T: ToString>(values: &[T]) -> String {
-    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    values
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -24,11 +24,12 @@ use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::Evaluator;
 use sobench_notices::enforcement::{Cause, Class, Finding};
 
-/// Drawn letters that the beginning of an answer must show: 20^4 texts of that length are as likely.
+/// Drawn letters that the beginning of an answer must show: 20^4 texts of that length are as
+/// likely.
 pub const MIN_LETTERS: usize = 4;
 
-/// White space at the end of a cut JSON answer from which on it counts as running away. The widest indentation that engines allow
-/// is far below.
+/// White space at the end of a cut JSON answer from which on it counts as running away. The widest
+/// indentation that engines allow is far below.
 const RUN_AWAY_CHARS: usize = 24;
 
 /// Statuses that refuse the moment and not the request: Request Timeout and Too Many Requests.
@@ -55,25 +56,38 @@ impl Control {
     /// Reads the outcome of the request without a constraint.
     pub fn of(observation: &Observation) -> Self {
         match failure(observation, "") {
-            Some(failure) => Self { answer: None, failure: Some(failure) },
-            None => Self { answer: Some(observation.answer.text().into_owned()), failure: None },
+            Some(failure) => Self {
+                answer: None,
+                failure: Some(failure),
+            },
+            None => Self {
+                answer: Some(observation.answer.text().into_owned()),
+                failure: None,
+            },
         }
     }
 
     fn looks_like_an_object(&self) -> bool {
-        self.answer.as_deref().is_some_and(|answer| answer.trim_start().starts_with('{'))
+        self.answer
+            .as_deref()
+            .is_some_and(|answer| answer.trim_start().starts_with('{'))
     }
 }
 
 /// Judges one question.
 pub fn classify(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
-    let Evidence { question, observation, .. } = evidence;
+    let Evidence {
+        question,
+        observation,
+        ..
+    } = evidence;
     let came = match question.letters_of_beginning(&observation.answer.text()) {
         Some(MIN_LETTERS..) => "; what came before is as the constraint says",
         _ => "",
     };
     let mut finding = failure(observation, came).unwrap_or_else(|| answered(evidence, evaluator));
-    finding.answer = (!observation.answer.text().is_empty()).then(|| kept(&observation.answer.text()));
+    finding.answer =
+        (!observation.answer.text().is_empty()).then(|| kept(&observation.answer.text()));
     finding
 }
 
@@ -84,14 +98,23 @@ fn failure(observation: &Observation, came: &str) -> Option<Finding> {
         Outcome::Rejected { status, body, .. } if BUSY.contains(status) => {
             Finding::broken(Cause::Overloaded, said(body)).status(*status)
         }
-        Outcome::Rejected { status, body, .. } => Finding::new(Class::Rejected, said(body)).status(*status),
-        Outcome::Unsupported { what } => Finding::new(Class::NotCarried, what.clone()),
-        Outcome::ServerError { status, body, .. } => Finding::broken(Cause::ServerError, said(body)).status(*status),
-        Outcome::StreamError { message } => Finding::broken(Cause::StreamError, format!("{}{came}", said(message))),
-        Outcome::Transport { message, .. } => Finding::broken(Cause::Transport, format!("{}{came}", said(message))),
-        Outcome::TimedOut { limit_ms, .. } => {
-            Finding::broken(Cause::TimedOut, format!("no end of the answer within {limit_ms} ms{came}"))
+        Outcome::Rejected { status, body, .. } => {
+            Finding::new(Class::Rejected, said(body)).status(*status)
         }
+        Outcome::Unsupported { what } => Finding::new(Class::NotCarried, what.clone()),
+        Outcome::ServerError { status, body, .. } => {
+            Finding::broken(Cause::ServerError, said(body)).status(*status)
+        }
+        Outcome::StreamError { message } => {
+            Finding::broken(Cause::StreamError, format!("{}{came}", said(message)))
+        }
+        Outcome::Transport { message, .. } => {
+            Finding::broken(Cause::Transport, format!("{}{came}", said(message)))
+        }
+        Outcome::TimedOut { limit_ms, .. } => Finding::broken(
+            Cause::TimedOut,
+            format!("no end of the answer within {limit_ms} ms{came}"),
+        ),
         Outcome::Cancelled => Finding::new(Class::NotAsked, "stopped"),
     })
 }
@@ -104,20 +127,30 @@ fn said(body: &str) -> String {
 }
 
 fn answered(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
-    let Evidence { question, observation, .. } = evidence;
+    let Evidence {
+        question,
+        observation,
+        ..
+    } = evidence;
     let text = &*observation.answer.text();
     let truncated = observation.outcome == Outcome::Truncated;
-    // The text alone is judged: one that is complete at the very token where it was cut proves as much as any.
+    // The text alone is judged: one that is complete at the very token where it was cut proves as
+    // much as any.
     match evaluator.judge_text(&question.judged_by, None, text) {
         Verdict::Valid if question.secrets.is_empty() => object(evidence.control, truncated),
         Verdict::Valid => Finding::new(Class::Enforced, ""),
-        Verdict::NotScored { why } => Finding::new(Class::Unproven, format!("sobench cannot judge the answer: {why}")),
+        Verdict::NotScored { why } => Finding::new(
+            Class::Unproven,
+            format!("sobench cannot judge the answer: {why}"),
+        ),
         Verdict::Invalid { .. } if text.trim().is_empty() => empty(evidence, truncated),
         Verdict::Invalid { .. } if truncated && runs_away(question, text) => Finding::broken(
             Cause::WhiteSpaceRunAway,
             "white space to the token limit: the constraint allows it without end, and so the answer has none",
         ),
-        Verdict::Invalid { .. } if truncated && question.secrets.is_empty() && begins_object(text) => {
+        Verdict::Invalid { .. }
+            if truncated && question.secrets.is_empty() && begins_object(text) =>
+        {
             object(evidence.control, truncated)
         }
         Verdict::Invalid { reason } => outside(evidence, &reason, truncated, evaluator),
@@ -127,7 +160,10 @@ fn answered(evidence: &Evidence<'_>, evaluator: &mut Evaluator) -> Finding {
 /// "Any JSON object" was answered with one.
 fn object(control: &Control, truncated: bool) -> Finding {
     if control.answer.is_none() {
-        return Finding::new(Class::Unproven, "a JSON object, but there is no unconstrained answer to hold it against");
+        return Finding::new(
+            Class::Unproven,
+            "a JSON object, but there is no unconstrained answer to hold it against",
+        );
     }
     if control.looks_like_an_object() {
         return Finding::new(
@@ -135,54 +171,106 @@ fn object(control: &Control, truncated: bool) -> Finding {
             "a JSON object, but the unconstrained answer to the same prompt looks like one, too",
         );
     }
-    Finding::new(Class::Enforced, if truncated { "cut at the token limit, as a JSON object begins" } else { "" })
+    Finding::new(
+        Class::Enforced,
+        if truncated {
+            "cut at the token limit, as a JSON object begins"
+        } else {
+            ""
+        },
+    )
 }
 
 fn empty(evidence: &Evidence<'_>, truncated: bool) -> Finding {
-    let Evidence { question, observation, .. } = evidence;
+    let Evidence {
+        question,
+        observation,
+        ..
+    } = evidence;
     if truncated && runs_away(question, &observation.answer.text()) {
-        return Finding::broken(Cause::WhiteSpaceRunAway, "nothing but white space to the token limit");
+        return Finding::broken(
+            Cause::WhiteSpaceRunAway,
+            "nothing but white space to the token limit",
+        );
     }
     if observation.answer.reasoning.is_empty() {
         return Finding::new(Class::Unproven, "an empty answer");
     }
-    let cut = if truncated { ", cut at the token limit" } else { "" };
+    let cut = if truncated {
+        ", cut at the token limit"
+    } else {
+        ""
+    };
     Finding::new(Class::Unproven, format!("reasoning and no answer{cut}"))
 }
 
 /// The answer is outside the constraint, unless it was cut.
-fn outside(evidence: &Evidence<'_>, reason: &Reason, truncated: bool, evaluator: &mut Evaluator) -> Finding {
-    let Evidence { question, observation, envelopes, .. } = evidence;
+fn outside(
+    evidence: &Evidence<'_>,
+    reason: &Reason,
+    truncated: bool,
+    evaluator: &mut Evaluator,
+) -> Finding {
+    let Evidence {
+        question,
+        observation,
+        envelopes,
+        ..
+    } = evidence;
     let text = &*observation.answer.text();
     match question.letters_of_beginning(text) {
         Some(MIN_LETTERS..) if truncated => {
-            return Finding::new(Class::Enforced, "cut at the token limit, as an allowed text begins");
+            return Finding::new(
+                Class::Enforced,
+                "cut at the token limit, as an allowed text begins",
+            );
         }
         Some(_) if truncated => {
-            return Finding::new(Class::Unproven, "cut at the token limit before it could show anything");
+            return Finding::new(
+                Class::Unproven,
+                "cut at the token limit before it could show anything",
+            );
         }
-        Some(MIN_LETTERS..) => return Finding::new(Class::Partial, "ended in the middle of an allowed text"),
+        Some(MIN_LETTERS..) => {
+            return Finding::new(Class::Partial, "ended in the middle of an allowed text");
+        }
         _ => {}
     }
     if question.wants_json() {
         if let Some(names) = taken_for_schema(text, envelopes) {
-            let words = format!("the answer has the members of the schema's envelope ({names}), not those of the schema");
+            let words = format!(
+                "the answer has the members of the schema's envelope ({names}), not those of the schema"
+            );
             return Finding::new(Class::WrongWrapper, words);
         }
         if !question.secrets.is_empty()
-            && let Some(name) = wrapped_in(text, |inner| evaluator.judge_text(&question.judged_by, None, inner) == Verdict::Valid)
+            && let Some(name) = wrapped_in(text, |inner| {
+                evaluator.judge_text(&question.judged_by, None, inner) == Verdict::Valid
+            })
         {
-            return Finding::new(Class::WrongWrapper, format!("the right document came inside a member {name:?}"));
+            return Finding::new(
+                Class::WrongWrapper,
+                format!("the right document came inside a member {name:?}"),
+            );
         }
     }
     if question.shows_in(text) {
-        return Finding::new(Class::Partial, format!("the constraint shows in the answer, which breaks it: {reason}"));
+        return Finding::new(
+            Class::Partial,
+            format!("the constraint shows in the answer, which breaks it: {reason}"),
+        );
     }
     if truncated && text.trim_start().starts_with("<think>") {
-        return Finding::new(Class::Unproven, "cut at the token limit inside <think>: constraints begin after it");
+        return Finding::new(
+            Class::Unproven,
+            "cut at the token limit inside <think>: constraints begin after it",
+        );
     }
     if question.wants_json() && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
-        return Finding::new(Class::Ignored, format!("JSON, but not by the schema: {reason}"));
+        return Finding::new(
+            Class::Ignored,
+            format!("JSON, but not by the schema: {reason}"),
+        );
     }
     Finding::new(Class::Ignored, format!("{reason}"))
 }
@@ -196,7 +284,9 @@ fn runs_away(question: &Question, text: &str) -> bool {
 
 /// Whether text begins as a JSON object and as nothing else does.
 fn begins_object(text: &str) -> bool {
-    text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with(['"', '}']))
+    text.trim_start()
+        .strip_prefix('{')
+        .is_some_and(|rest| rest.trim_start().starts_with(['"', '}']))
 }
 
 /// As much of a stranger's text as is kept; what is cut is said.

@@ -1,12 +1,13 @@
-//! Finds answers that were made for the envelope of a schema instead of for the schema. Pure: reads the request as it was sent, so
-//! that it needs no list of dialects.
+//! Finds answers that were made for the envelope of a schema instead of for the schema. Pure: reads
+//! the request as it was sent, so that it needs no list of dialects.
 //!
-//! In a request a schema lies in objects: `response_format: {type, json_schema: {name, schema, strict}}`. A server that looks one
-//! level too high takes such an object for the schema. It holds no keyword of JSON Schema that would bind anything, so the model is
-//! free to write any JSON, and tends to write the envelope's own members. The proof asked for here is strict, since plain JSON mode
-//! must not pass for it: every member of the answer is one of the envelope's, and among them is the one that leads to the schema
-//! (with an object in it), or two of them at least. The other way round, the right document may come inside a member that nobody
-//! asked for.
+//! In a request a schema lies in objects: `response_format: {type, json_schema: {name, schema,
+//! strict}}`. A server that looks one level too high takes such an object for the schema. It holds
+//! no keyword of JSON Schema that would bind anything, so the model is free to write any JSON, and
+//! tends to write the envelope's own members. The proof asked for here is strict, since plain JSON
+//! mode must not pass for it: every member of the answer is one of the envelope's, and among them
+//! is the one that leads to the schema (with an object in it), or two of them at least. The other
+//! way round, the right document may come inside a member that nobody asked for.
 
 use serde_json::{Map, Value};
 
@@ -28,7 +29,9 @@ const MAX_NAMES: usize = 64;
 /// The objects of `request` in which `schema` lies, the request itself not among them.
 pub fn envelopes(request: &Value, schema: &Value) -> Vec<Envelope> {
     let mut found = Vec::new();
-    let Value::Object(fields) = request else { return found };
+    let Value::Object(fields) = request else {
+        return found;
+    };
     for value in fields.values() {
         leads_to(value, schema, MAX_DEPTH, &mut found);
     }
@@ -38,12 +41,19 @@ pub fn envelopes(request: &Value, schema: &Value) -> Vec<Envelope> {
 /// Whether a JSON answer, whole or cut, has the members of an envelope; says which.
 pub fn taken_for_schema(answer: &str, envelopes: &[Envelope]) -> Option<String> {
     let names = outer_names(answer);
-    let envelope = envelopes.iter().find(|envelope| envelope.fits(answer, &names))?;
-    let known: Vec<&str> = names.iter().filter(|name| envelope.names.contains(name)).map(String::as_str).collect();
+    let envelope = envelopes
+        .iter()
+        .find(|envelope| envelope.fits(answer, &names))?;
+    let known: Vec<&str> = names
+        .iter()
+        .filter(|name| envelope.names.contains(name))
+        .map(String::as_str)
+        .collect();
     Some(known.join(", "))
 }
 
-/// The member of an answer in which what `is_valid` lies, where the answer itself is something else.
+/// The member of an answer in which what `is_valid` lies, where the answer itself is something
+/// else.
 pub fn wrapped_in(answer: &str, mut is_valid: impl FnMut(&str) -> bool) -> Option<String> {
     let members: Map<String, Value> = serde_json::from_str(answer).ok()?;
     let mut valid = |value: &Value| match value {
@@ -51,7 +61,11 @@ pub fn wrapped_in(answer: &str, mut is_valid: impl FnMut(&str) -> bool) -> Optio
         Value::String(text) => is_valid(text),
         other => is_valid(&other.to_string()),
     };
-    members.iter().take(MAX_NAMES).find(|(_, value)| valid(value)).map(|(name, _)| name.clone())
+    members
+        .iter()
+        .take(MAX_NAMES)
+        .find(|(_, value)| valid(value))
+        .map(|(name, _)| name.clone())
 }
 
 impl Envelope {
@@ -69,15 +83,25 @@ fn leads_to(value: &Value, schema: &Value, depth: usize, found: &mut Vec<Envelop
     }
     match value {
         // Some dialects carry the schema as a string of JSON.
-        Value::String(text) => serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *schema),
+        Value::String(text) => {
+            serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *schema)
+        }
         Value::Object(members) if depth > 0 => {
-            let Some((leads, _)) = members.iter().find(|(_, inner)| leads_to(inner, schema, depth - 1, found)) else {
+            let Some((leads, _)) = members
+                .iter()
+                .find(|(_, inner)| leads_to(inner, schema, depth - 1, found))
+            else {
                 return false;
             };
-            found.push(Envelope { leads: leads.clone(), names: members.keys().cloned().collect() });
+            found.push(Envelope {
+                leads: leads.clone(),
+                names: members.keys().cloned().collect(),
+            });
             true
         }
-        Value::Array(items) if depth > 0 => items.iter().any(|item| leads_to(item, schema, depth - 1, found)),
+        Value::Array(items) if depth > 0 => items
+            .iter()
+            .any(|item| leads_to(item, schema, depth - 1, found)),
         _ => false,
     }
 }
@@ -100,17 +124,27 @@ fn outer_names(answer: &str) -> Vec<String> {
             b'"' => start = Some(at + 1),
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b':' if depth == 1 && names.len() < MAX_NAMES => names.extend(last.take().map(str::to_owned)),
+            b':' if depth == 1 && names.len() < MAX_NAMES => {
+                names.extend(last.take().map(str::to_owned))
+            }
             _ => {}
         }
     }
-    if answer.trim_start().starts_with('{') { names } else { Vec::new() }
+    if answer.trim_start().starts_with('{') {
+        names
+    } else {
+        Vec::new()
+    }
 }
 
 /// Whether the first member of this name holds an object.
 fn opens_object(answer: &str, name: &str) -> bool {
-    let Some((_, rest)) = answer.split_once(&format!("\"{name}\"")) else { return false };
-    rest.trim_start().strip_prefix(':').is_some_and(|value| value.trim_start().starts_with('{'))
+    let Some((_, rest)) = answer.split_once(&format!("\"{name}\"")) else {
+        return false;
+    };
+    rest.trim_start()
+        .strip_prefix(':')
+        .is_some_and(|value| value.trim_start().starts_with('{'))
 }
 
 #[cfg(test)]
@@ -125,7 +159,11 @@ mod tests {
 
     fn check(request: &Value, answer: &str, expected: Option<&str>) {
         let envelopes = envelopes(request, &schema());
-        assert_eq!(taken_for_schema(answer, &envelopes).as_deref(), expected, "{answer}");
+        assert_eq!(
+            taken_for_schema(answer, &envelopes).as_deref(),
+            expected,
+            "{answer}"
+        );
     }
 
     #[test]
@@ -135,11 +173,23 @@ mod tests {
             "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema(), "strict": true}},
         });
         for (answer, expected) in [
-            (r#"{"name": "x", "schema": {"type": "object"}, "strict": true}"#, Some("name, schema, strict")),
-            (r#"{"name": "x", "schema": {"type": "obj"#, Some("name, schema")),
+            (
+                r#"{"name": "x", "schema": {"type": "object"}, "strict": true}"#,
+                Some("name, schema, strict"),
+            ),
+            (
+                r#"{"name": "x", "schema": {"type": "obj"#,
+                Some("name, schema"),
+            ),
             (r#"{"schema": {}}"#, Some("schema")),
-            (r#"{"type": "json_schema", "json_schema": {"#, Some("type, json_schema")),
-            (r#"{"name": "a \" b", "strict": false}"#, Some("name, strict")),
+            (
+                r#"{"type": "json_schema", "json_schema": {"#,
+                Some("type, json_schema"),
+            ),
+            (
+                r#"{"name": "a \" b", "strict": false}"#,
+                Some("name, strict"),
+            ),
             // By chance, or by plain JSON mode.
             (r#"{"name": "Alan"}"#, None),
             (r#"{"name": "Alan", "age": 7}"#, None),
@@ -156,13 +206,33 @@ mod tests {
 
     #[test]
     fn envelopes_are_read_from_the_request() {
-        check(&json!({"structured_outputs": {"json": schema()}}), r#"{"json": {}}"#, Some("json"));
-        check(&json!({"grammar": {"type": "json", "value": schema()}}), r#"{"type": "json", "value": "#, Some("type, value"));
-        check(&json!({"guided_json": schema()}), r#"{"guided_json": {}}"#, None);
+        check(
+            &json!({"structured_outputs": {"json": schema()}}),
+            r#"{"json": {}}"#,
+            Some("json"),
+        );
+        check(
+            &json!({"grammar": {"type": "json", "value": schema()}}),
+            r#"{"type": "json", "value": "#,
+            Some("type, value"),
+        );
+        check(
+            &json!({"guided_json": schema()}),
+            r#"{"guided_json": {}}"#,
+            None,
+        );
         let text = schema().to_string();
-        check(&json!({"sampling_params": {"json_schema": text}}), r#"{"json_schema": {}}"#, Some("json_schema"));
+        check(
+            &json!({"sampling_params": {"json_schema": text}}),
+            r#"{"json_schema": {}}"#,
+            Some("json_schema"),
+        );
         let tools = json!({"tools": [{"type": "function", "function": {"name": "f", "parameters": schema()}}]});
-        check(&tools, r#"{"name": "f", "parameters": {}}"#, Some("name, parameters"));
+        check(
+            &tools,
+            r#"{"name": "f", "parameters": {}}"#,
+            Some("name, parameters"),
+        );
         check(&json!({"model": "m"}), r#"{"model": {}}"#, None);
         check(&json!("text"), "{}", None);
     }
@@ -172,12 +242,19 @@ mod tests {
         let is_valid = |text: &str| text == r#"{"qz":"kv"}"#;
         for (answer, expected) in [
             (r#"{"answer": {"qz": "kv"}}"#, Some("answer")),
-            (r#"{"name": "f", "arguments": "{\"qz\":\"kv\"}"}"#, Some("arguments")),
+            (
+                r#"{"name": "f", "arguments": "{\"qz\":\"kv\"}"}"#,
+                Some("arguments"),
+            ),
             (r#"{"qz": "kv"}"#, None),
             (r#"[{"qz": "kv"}]"#, None),
             ("prose", None),
         ] {
-            assert_eq!(wrapped_in(answer, is_valid).as_deref(), expected, "{answer}");
+            assert_eq!(
+                wrapped_in(answer, is_valid).as_deref(),
+                expected,
+                "{answer}"
+            );
         }
     }
 }

@@ -10,17 +10,30 @@ use sobench_notices::notice::{ConstraintFinding, Notice, PreflightNotice};
 /// Characters of an answer, or of a server's words, that one line shows.
 const SHOWN_CHARS: usize = 200;
 
-/// Looks at every kind in the dialect of the run; what its reader has to know comes back as notices.
+/// Looks at every kind in the dialect of the run; what its reader has to know comes back as
+/// notices.
 ///
 /// # Errors
-/// Environment, exit code 3: a constraint is ignored, or its envelope is taken for it, and the user did not allow that.
-pub fn gate(preflight: &Preflight, dialect: ConstraintDialect, unenforced: Unenforced) -> Result<Vec<Notice>> {
+/// Environment, exit code 3: a constraint is ignored, or its envelope is taken for it, and the user
+/// did not allow that.
+pub fn gate(
+    preflight: &Preflight,
+    dialect: ConstraintDialect,
+    unenforced: Unenforced,
+) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
-    for cell in preflight.about.kinds.iter().filter_map(|kind| preflight.verdict_for(*kind, dialect)) {
+    for cell in preflight
+        .about
+        .kinds
+        .iter()
+        .filter_map(|kind| preflight.verdict_for(*kind, dialect))
+    {
         let found = finding(cell);
         match (cell.finding.class, unenforced) {
             (class, Unenforced::Refuse) if class.is_silent_loss() => return Err(refusal(&found)),
-            (class, Unenforced::Allow) if class.is_silent_loss() => notices.push(PreflightNotice::NotEnforced(found).into()),
+            (class, Unenforced::Allow) if class.is_silent_loss() => {
+                notices.push(PreflightNotice::NotEnforced(found).into())
+            }
             (Class::Enforced | Class::NotCarried, _) => {}
             _ => notices.push(PreflightNotice::NotProved(found).into()),
         }
@@ -35,7 +48,10 @@ fn finding(cell: &Cell) -> ConstraintFinding {
         dialect: cell.dialect,
         class: finding.class,
         words: printable(&finding.words, SHOWN_CHARS),
-        answer: finding.answer.as_deref().map(|answer| printable(answer, SHOWN_CHARS)),
+        answer: finding
+            .answer
+            .as_deref()
+            .map(|answer| printable(answer, SHOWN_CHARS)),
     }
 }
 
@@ -60,15 +76,29 @@ mod tests {
             let refused = gate(&asked, Guided, Unenforced::Refuse);
             assert_eq!(refused.is_err(), class.is_silent_loss(), "{class:?}");
             if let Err(error) = refused {
-                assert!(error.exit_code() == 3 && error.what.contains("json in guided"), "{error}");
-                assert!(error.hint.is_some_and(|hint| hint.contains("--allow-unenforced")));
+                assert!(
+                    error.exit_code() == 3 && error.what.contains("json in guided"),
+                    "{error}"
+                );
+                assert!(
+                    error
+                        .hint
+                        .is_some_and(|hint| hint.contains("--allow-unenforced"))
+                );
             }
             let notices = gate(&asked, Guided, Unenforced::Allow).unwrap();
             assert_eq!(
-                notices.iter().any(|notice| matches!(notice, Notice::Preflight(PreflightNotice::NotEnforced(_)))),
+                notices.iter().any(|notice| matches!(
+                    notice,
+                    Notice::Preflight(PreflightNotice::NotEnforced(_))
+                )),
                 class.is_silent_loss()
             );
-            assert_eq!(notices.is_empty(), matches!(class, Class::Enforced | Class::NotCarried), "{class:?}");
+            assert_eq!(
+                notices.is_empty(),
+                matches!(class, Class::Enforced | Class::NotCarried),
+                "{class:?}"
+            );
         }
     }
 
@@ -76,7 +106,15 @@ mod tests {
     fn an_answer_cannot_speak_to_the_terminal() {
         let mut loud = cell(Kind::Regex, StructuredOutputs, Class::Ignored);
         loud.finding.answer = Some("\u{1b}[2J\n".repeat(500));
-        let error = gate(&preflight(vec![loud]), StructuredOutputs, Unenforced::Refuse).unwrap_err();
-        assert!(!error.what.chars().any(char::is_control) && error.what.len() < 900, "{error}");
+        let error = gate(
+            &preflight(vec![loud]),
+            StructuredOutputs,
+            Unenforced::Refuse,
+        )
+        .unwrap_err();
+        assert!(
+            !error.what.chars().any(char::is_control) && error.what.len() < 900,
+            "{error}"
+        );
     }
 }

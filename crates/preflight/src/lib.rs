@@ -1,9 +1,10 @@
-//! Does the constraint bite? Asks a server a few questions whose constrained answer no model gives by chance, and says for each
-//! kind of constraint and each dialect what became of it.
+//! Does the constraint bite? Asks a server a few questions whose constrained answer no model gives
+//! by chance, and says for each kind of constraint and each dialect what became of it.
 //!
-//! [`question`] draws, [`ask`] sends, [`classify`] judges; [`gate`] decides whether a run may begin. Everything but `ask`,
-//! `target` and `command` is pure. The questions are small and few (one a cell; two where the first was cut), use no constraint of
-//! any run, and go out one after the other, so that a server that dies of one is known by it.
+//! [`question`] draws, [`ask`] sends, [`classify`] judges; [`gate`] decides whether a run may
+//! begin. Everything but `ask`, `target` and `command` is pure. The questions are small and few
+//! (one a cell; two where the first was cut), use no constraint of any run, and go out one after
+//! the other, so that a server that dies of one is known by it.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -96,23 +97,45 @@ pub struct Recommendation {
 }
 
 impl Preflight {
-    /// What came of a kind in a dialect: the cell of the notation that works, where there are two; `None` where it was not asked.
+    /// What came of a kind in a dialect: the cell of the notation that works, where there are two;
+    /// `None` where it was not asked.
     pub fn verdict_for(&self, kind: Kind, dialect: ConstraintDialect) -> Option<&Cell> {
-        let mut cells = self.cells.iter().filter(|cell| cell.kind == kind && cell.dialect == dialect).peekable();
+        let mut cells = self
+            .cells
+            .iter()
+            .filter(|cell| cell.kind == kind && cell.dialect == dialect)
+            .peekable();
         let first = cells.peek().copied();
-        cells.find(|cell| cell.finding.class == Class::Enforced).or(first)
+        cells
+            .find(|cell| cell.finding.class == Class::Enforced)
+            .or(first)
     }
 
-    /// The dialect that enforces most of the asked kinds, of equals the one that loses none in silence, then the one that `auto`
-    /// means. `None` where no dialect enforces any.
+    /// The dialect that enforces most of the asked kinds, of equals the one that loses none in
+    /// silence, then the one that `auto` means. `None` where no dialect enforces any.
     pub fn recommendation(&self) -> Option<Recommendation> {
         let of_dialect = |dialect: ConstraintDialect| {
             let is_enforced = |kind: &Kind| self.class_of(*kind, dialect) == Some(Class::Enforced);
             let (enforced, missing) = self.about.kinds.iter().copied().partition(is_enforced);
-            Recommendation { dialect, notation: self.notation_for(dialect), enforced, missing }
+            Recommendation {
+                dialect,
+                notation: self.notation_for(dialect),
+                enforced,
+                missing,
+            }
         };
-        let silent = |it: &Recommendation| it.missing.iter().filter(|kind| self.loses_silently(**kind, it.dialect)).count();
-        let offers = self.about.dialects.iter().map(|dialect| of_dialect(*dialect)).filter(|offer| !offer.enforced.is_empty());
+        let silent = |it: &Recommendation| {
+            it.missing
+                .iter()
+                .filter(|kind| self.loses_silently(**kind, it.dialect))
+                .count()
+        };
+        let offers = self
+            .about
+            .dialects
+            .iter()
+            .map(|dialect| of_dialect(*dialect))
+            .filter(|offer| !offer.enforced.is_empty());
         // Of equals the first: a sort keeps their order.
         let mut offers: Vec<Recommendation> = offers.collect();
         offers.sort_by_key(|offer| (std::cmp::Reverse(offer.enforced.len()), silent(offer)));
@@ -122,28 +145,41 @@ impl Preflight {
     /// Whether some dialect enforces every asked kind that it carries, and carries one at least.
     pub fn passed(&self) -> bool {
         self.about.dialects.iter().any(|dialect| {
-            let classes = self.about.kinds.iter().filter_map(|kind| self.class_of(*kind, *dialect));
-            let mut carried = classes.filter(|class| *class != Class::NotCarried).peekable();
+            let classes = self
+                .about
+                .kinds
+                .iter()
+                .filter_map(|kind| self.class_of(*kind, *dialect));
+            let mut carried = classes
+                .filter(|class| *class != Class::NotCarried)
+                .peekable();
             carried.peek().is_some() && carried.all(|class| class == Class::Enforced)
         })
     }
 
     /// Cells in which the server dropped the constraint and answered as if all were well.
     pub fn silent_losses(&self) -> impl Iterator<Item = &Cell> {
-        self.cells.iter().filter(|cell| cell.finding.class.is_silent_loss())
+        self.cells
+            .iter()
+            .filter(|cell| cell.finding.class.is_silent_loss())
     }
 
     fn class_of(&self, kind: Kind, dialect: ConstraintDialect) -> Option<Class> {
-        self.verdict_for(kind, dialect).map(|cell| cell.finding.class)
+        self.verdict_for(kind, dialect)
+            .map(|cell| cell.finding.class)
     }
 
     fn loses_silently(&self, kind: Kind, dialect: ConstraintDialect) -> bool {
-        self.class_of(kind, dialect).is_some_and(Class::is_silent_loss)
+        self.class_of(kind, dialect)
+            .is_some_and(Class::is_silent_loss)
     }
 
     fn notation_for(&self, dialect: ConstraintDialect) -> Option<GrammarDialect> {
-        let cell = self.verdict_for(Kind::Grammar, dialect).filter(|cell| cell.finding.class == Class::Enforced)?;
-        cell.notation.filter(|notation| *notation != self.about.notation)
+        let cell = self
+            .verdict_for(Kind::Grammar, dialect)
+            .filter(|cell| cell.finding.class == Class::Enforced)?;
+        cell.notation
+            .filter(|notation| *notation != self.about.notation)
     }
 }
 
@@ -157,14 +193,20 @@ impl Cell {
 impl Recommendation {
     /// The flags that a run takes to use it.
     pub fn flags(&self) -> String {
-        let notation = self.notation.map(|notation| format!(" --grammar-dialect {notation}")).unwrap_or_default();
+        let notation = self
+            .notation
+            .map(|notation| format!(" --grammar-dialect {notation}"))
+            .unwrap_or_default();
         format!("--constraint-dialect {}{notation}", self.dialect)
     }
 }
 
 /// A row's name: the kind, with the notation where it is a grammar.
 pub fn label(kind: Kind, notation: Option<GrammarDialect>) -> String {
-    notation.map_or_else(|| kind.name().to_owned(), |notation| format!("{kind} ({notation})"))
+    notation.map_or_else(
+        || kind.name().to_owned(),
+        |notation| format!("{kind} ({notation})"),
+    )
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -1,8 +1,10 @@
-//! Questions whose constrained answer no model gives by chance. Pure: knows no server and no answer's class.
+//! Questions whose constrained answer no model gives by chance. Pure: knows no server and no
+//! answer's class.
 //!
-//! Every question draws its own words: twelve consonants each, so that no language has them, no other question's answer (from a
-//! proxy that remembers, say) passes for this one's, and a guess has a chance of 20 to the power of -12. The prompt asks for
-//! something else, a plain sentence, and never holds the words: whoever answers with them has read the constraint.
+//! Every question draws its own words: twelve consonants each, so that no language has them, no
+//! other question's answer (from a proxy that remembers, say) passes for this one's, and a guess
+//! has a chance of 20 to the power of -12. The prompt asks for something else, a plain sentence,
+//! and never holds the words: whoever answers with them has read the constraint.
 
 use std::sync::Arc;
 
@@ -13,10 +15,13 @@ use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_notices::enforcement::Kind;
 use sobench_pycompat::random::PythonRandom;
 
-/// What every question asks of the model. It says JSON, because OpenAI refuses `json_object` where no message does.
-pub const PROMPT: &str = "Write one short sentence about the weather at sea, in plain words and not as JSON.";
+/// What every question asks of the model. It says JSON, because OpenAI refuses `json_object` where
+/// no message does.
+pub const PROMPT: &str =
+    "Write one short sentence about the weather at sea, in plain words and not as JSON.";
 
-/// Letters of which words are drawn. Without vowels, no language's words come out; without `y`, no abbreviation that is common.
+/// Letters of which words are drawn. Without vowels, no language's words come out; without `y`, no
+/// abbreviation that is common.
 const LETTERS: &[u8; 20] = b"bcdfghjklmnpqrstvwxz";
 
 /// Letters of one word.
@@ -33,7 +38,9 @@ pub struct Words {
 impl Words {
     /// The words of a seed.
     pub fn new(seed: u64) -> Self {
-        Self { random: PythonRandom::new(seed) }
+        Self {
+            random: PythonRandom::new(seed),
+        }
     }
 
     fn word(&mut self) -> String {
@@ -52,7 +59,8 @@ pub struct Question {
     pub kind: Kind,
     /// What is sent.
     pub constraint: Arc<Constraint>,
-    /// What the answer is judged by: the constraint itself, where our evaluator judges such constraints.
+    /// What the answer is judged by: the constraint itself, where our evaluator judges such
+    /// constraints.
     pub judged_by: Arc<Constraint>,
     /// The words that were drawn for it.
     pub secrets: Vec<String>,
@@ -86,7 +94,10 @@ impl Question {
                     GrammarDialect::Lark => "start:",
                 };
                 let text = format!("{rule} \"{first}\" | \"{second}\"\n");
-                Constraint::Grammar { dialect: notation, text: text.into() }
+                Constraint::Grammar {
+                    dialect: notation,
+                    text: text.into(),
+                }
             }
             Kind::StructuralTag => Constraint::StructuralTag(Arc::new(tag(&pair))),
         };
@@ -95,9 +106,18 @@ impl Question {
             Kind::StructuralTag => Arc::new(Constraint::Choice(pair.to_vec().into())),
             _ => Arc::clone(&constraint),
         };
-        let (shape, secrets) =
-            if kind == Kind::JsonObject { (Shape::AnyObject, Vec::new()) } else { (Shape::Words, pair.to_vec()) };
-        Self { kind, constraint, judged_by, secrets, shape }
+        let (shape, secrets) = if kind == Kind::JsonObject {
+            (Shape::AnyObject, Vec::new())
+        } else {
+            (Shape::Words, pair.to_vec())
+        };
+        Self {
+            kind,
+            constraint,
+            judged_by,
+            secrets,
+            shape,
+        }
     }
 
     /// A schema whose only member has a random name and a random value.
@@ -123,20 +143,30 @@ impl Question {
         case(self.kind.name(), Some(&self.constraint), output_len)
     }
 
-    /// How many drawn letters `text` has, if it is the beginning of a text that the constraint allows; `None` where it is none, or
-    /// where the constraint has no drawn letters.
+    /// How many drawn letters `text` has, if it is the beginning of a text that the constraint
+    /// allows; `None` where it is none, or where the constraint has no drawn letters.
     pub fn letters_of_beginning(&self, text: &str) -> Option<usize> {
         match &self.shape {
-            Shape::Words => self.secrets.iter().any(|word| word.starts_with(text)).then_some(text.len()),
+            Shape::Words => self
+                .secrets
+                .iter()
+                .any(|word| word.starts_with(text))
+                .then_some(text.len()),
             Shape::Document(document) => {
-                let dense: String = text.chars().filter(|it| !it.is_ascii_whitespace()).collect();
-                document.starts_with(&dense).then(|| dense.bytes().filter(u8::is_ascii_lowercase).count())
+                let dense: String = text
+                    .chars()
+                    .filter(|it| !it.is_ascii_whitespace())
+                    .collect();
+                document
+                    .starts_with(&dense)
+                    .then(|| dense.bytes().filter(u8::is_ascii_lowercase).count())
             }
             Shape::AnyObject => None,
         }
     }
 
-    /// Whether `text` holds a word that was drawn, which it can have from nowhere but the constraint.
+    /// Whether `text` holds a word that was drawn, which it can have from nowhere but the
+    /// constraint.
     pub fn shows_in(&self, text: &str) -> bool {
         self.secrets.iter().any(|word| text.contains(word))
     }
@@ -152,8 +182,8 @@ pub fn control_case(output_len: u32) -> Case {
     case("control", None, output_len)
 }
 
-/// The question that shows how a server spells JSON: members declared in neither of the alphabet's directions, and a value with a
-/// letter beyond ASCII. Its member names come in the order declared.
+/// The question that shows how a server spells JSON: members declared in neither of the alphabet's
+/// directions, and a value with a letter beyond ASCII. Its member names come in the order declared.
 pub fn spelling_question(words: &mut Words) -> (Question, [String; 3]) {
     let names = ["m", "z", "b"].map(|first| format!("{first}{}", words.word()));
     let value = format!("{NON_ASCII}{}", words.word());
@@ -180,12 +210,20 @@ pub fn spelling_question(words: &mut Words) -> (Question, [String; 3]) {
 }
 
 fn case(id: &str, constraint: Option<&Arc<Constraint>>, output_len: u32) -> Case {
-    Case::new(format!("preflight-{id}"), Prompt::Text(PROMPT.into()), constraint.cloned(), output_len)
+    Case::new(
+        format!("preflight-{id}"),
+        Prompt::Text(PROMPT.into()),
+        constraint.cloned(),
+        output_len,
+    )
 }
 
 /// xgrammar's structural tag for one of two strings.
 fn tag(pair: &[String; 2]) -> Value {
-    let strings: Vec<Value> = pair.iter().map(|word| json!({"type": "const_string", "value": word})).collect();
+    let strings: Vec<Value> = pair
+        .iter()
+        .map(|word| json!({"type": "const_string", "value": word}))
+        .collect();
     json!({"type": "structural_tag", "format": {"type": "or", "elements": strings}})
 }
 
@@ -203,13 +241,19 @@ mod tests {
     fn the_same_seed_draws_the_same_and_nothing_twice() {
         for kind in Kind::ALL {
             assert_eq!(draw(kind, 7), draw(kind, 7), "{kind}");
-            assert_eq!(draw(kind, 7) == draw(kind, 8), kind == Kind::JsonObject, "{kind}");
+            assert_eq!(
+                draw(kind, 7) == draw(kind, 8),
+                kind == Kind::JsonObject,
+                "{kind}"
+            );
         }
         let mut words = Words::new(1);
         let drawn: Vec<String> = (0..200).map(|_| words.word()).collect();
         let distinct: std::collections::HashSet<&String> = drawn.iter().collect();
         assert_eq!(distinct.len(), drawn.len());
-        assert!(drawn.iter().all(|word| word.len() == WORD_LETTERS && !word.contains(['a', 'e', 'i', 'o', 'u', 'y'])));
+        assert!(drawn.iter().all(
+            |word| word.len() == WORD_LETTERS && !word.contains(['a', 'e', 'i', 'o', 'u', 'y'])
+        ));
     }
 
     #[test]
@@ -224,8 +268,16 @@ mod tests {
                     Shape::Document(document) => document.clone(),
                     Shape::AnyObject => "{}".to_owned(),
                 };
-                assert_eq!(evaluator.judge_text(&question.judged_by, None, &answer), Verdict::Valid, "{kind} {notation}");
-                assert_ne!(evaluator.judge_text(&question.judged_by, None, "The sea is calm."), Verdict::Valid, "{kind}");
+                assert_eq!(
+                    evaluator.judge_text(&question.judged_by, None, &answer),
+                    Verdict::Valid,
+                    "{kind} {notation}"
+                );
+                assert_ne!(
+                    evaluator.judge_text(&question.judged_by, None, "The sea is calm."),
+                    Verdict::Valid,
+                    "{kind}"
+                );
                 assert!(!question.shows_in(PROMPT));
             }
         }
@@ -239,7 +291,10 @@ mod tests {
         assert_eq!(choice.letters_of_beginning(""), Some(0));
         assert_eq!(choice.letters_of_beginning("The"), None);
         let json = draw(Kind::Json, 4);
-        assert_eq!(json.letters_of_beginning(&format!("{{ \n \"{}", word(&json, 6))), Some(6));
+        assert_eq!(
+            json.letters_of_beginning(&format!("{{ \n \"{}", word(&json, 6))),
+            Some(6)
+        );
         assert_eq!(json.letters_of_beginning("{ \n\n"), Some(0));
         assert_eq!(json.letters_of_beginning("{\"name\""), None);
         assert_eq!(draw(Kind::JsonObject, 4).letters_of_beginning("{"), None);
@@ -248,7 +303,9 @@ mod tests {
     #[test]
     fn the_question_of_spelling_declares_its_members_out_of_order() {
         let (question, names) = spelling_question(&mut Words::new(5));
-        let Constraint::JsonSchema(schema) = &*question.constraint else { panic!("it is a schema") };
+        let Constraint::JsonSchema(schema) = &*question.constraint else {
+            panic!("it is a schema")
+        };
         let declared: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
         assert_eq!(declared, names.iter().collect::<Vec<_>>());
         assert!(!declared.is_sorted() && !declared.iter().rev().is_sorted());

@@ -12,7 +12,10 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
             dialects.push(cell.dialect);
         }
     }
-    let kinds = Kind::ALL.into_iter().filter(|kind| cells.iter().any(|cell| cell.kind == *kind)).collect();
+    let kinds = Kind::ALL
+        .into_iter()
+        .filter(|kind| cells.iter().any(|cell| cell.kind == *kind))
+        .collect();
     Preflight {
         about: PreflightConditions {
             backend: ServerKind::Vllm,
@@ -27,7 +30,10 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
             notation: GrammarDialect::Ebnf,
         },
         facts: ServerFacts::default(),
-        control: Control { answer: Some("The sea is calm.".to_owned()), failure: None },
+        control: Control {
+            answer: Some("The sea is calm.".to_owned()),
+            failure: None,
+        },
         requests: cells.len() + 1,
         cells,
         spelling: None,
@@ -37,9 +43,23 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
 
 /// A cell of this class, with words and an answer where it would have some.
 pub fn cell(kind: Kind, dialect: ConstraintDialect, class: Class) -> Cell {
-    let mut finding = Finding::new(class, if class == Class::Enforced { "" } else { "words" });
+    let mut finding = Finding::new(
+        class,
+        if class == Class::Enforced {
+            ""
+        } else {
+            "words"
+        },
+    );
     finding.status = (class == Class::Rejected).then_some(400);
-    finding.answer = matches!(class, Class::Enforced | Class::Partial | Class::Ignored).then(|| "an answer".to_owned());
+    finding.answer = matches!(class, Class::Enforced | Class::Partial | Class::Ignored)
+        .then(|| "an answer".to_owned());
     let notation = (kind == Kind::Grammar).then_some(GrammarDialect::Ebnf);
-    Cell { kind, notation, dialect, finding, asked_again: false }
+    Cell {
+        kind,
+        notation,
+        dialect,
+        finding,
+        asked_again: false,
+    }
 }

@@ -1,11 +1,15 @@
-//! What is made of the cells: the verdict of a kind, the dialect that works best, whether all is well.
+//! What is made of the cells: the verdict of a kind, the dialect that works best, whether all is
+//! well.
 
 use super::testing::{cell, preflight};
 use super::*;
 use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 
 fn grammar(dialect: ConstraintDialect, notation: GrammarDialect, class: Class) -> Cell {
-    Cell { notation: Some(notation), ..cell(Kind::Grammar, dialect, class) }
+    Cell {
+        notation: Some(notation),
+        ..cell(Kind::Grammar, dialect, class)
+    }
 }
 
 #[test]
@@ -16,12 +20,25 @@ fn the_notation_that_works_counts() {
         grammar(StructuredOutputs, GrammarDialect::Ebnf, Class::Rejected),
         grammar(StructuredOutputs, GrammarDialect::Lark, Class::Rejected),
     ]);
-    let class = |dialect| found.verdict_for(Kind::Grammar, dialect).map(|cell| (cell.finding.class, cell.notation));
-    assert_eq!(class(Guided), Some((Class::Enforced, Some(GrammarDialect::Lark))));
-    assert_eq!(class(StructuredOutputs), Some((Class::Rejected, Some(GrammarDialect::Ebnf))));
+    let class = |dialect| {
+        found
+            .verdict_for(Kind::Grammar, dialect)
+            .map(|cell| (cell.finding.class, cell.notation))
+    };
+    assert_eq!(
+        class(Guided),
+        Some((Class::Enforced, Some(GrammarDialect::Lark)))
+    );
+    assert_eq!(
+        class(StructuredOutputs),
+        Some((Class::Rejected, Some(GrammarDialect::Ebnf)))
+    );
     assert_eq!(found.verdict_for(Kind::Json, Guided), None);
     let best = found.recommendation().unwrap();
-    assert_eq!(best.flags(), "--constraint-dialect guided --grammar-dialect lark");
+    assert_eq!(
+        best.flags(),
+        "--constraint-dialect guided --grammar-dialect lark"
+    );
 }
 
 #[test]
@@ -36,17 +53,47 @@ fn the_best_dialect_enforces_most_and_loses_least_in_silence() {
     };
     use Class::{Enforced, Ignored, NotCarried, Rejected};
     for (found, dialect, passed) in [
-        (both(Enforced, Enforced, Enforced, NotCarried), Some(StructuredOutputs), true),
-        (both(Ignored, Ignored, Enforced, NotCarried), Some(ResponseFormat), true),
-        (both(Enforced, Ignored, Enforced, NotCarried), Some(ResponseFormat), true),
-        (both(Enforced, Rejected, Rejected, NotCarried), Some(StructuredOutputs), false),
+        (
+            both(Enforced, Enforced, Enforced, NotCarried),
+            Some(StructuredOutputs),
+            true,
+        ),
+        (
+            both(Ignored, Ignored, Enforced, NotCarried),
+            Some(ResponseFormat),
+            true,
+        ),
+        (
+            both(Enforced, Ignored, Enforced, NotCarried),
+            Some(ResponseFormat),
+            true,
+        ),
+        (
+            both(Enforced, Rejected, Rejected, NotCarried),
+            Some(StructuredOutputs),
+            false,
+        ),
         (both(Ignored, Ignored, Rejected, NotCarried), None, false),
-        (both(NotCarried, NotCarried, NotCarried, NotCarried), None, false),
+        (
+            both(NotCarried, NotCarried, NotCarried, NotCarried),
+            None,
+            false,
+        ),
     ] {
         assert_eq!(found.recommendation().map(|best| best.dialect), dialect);
         assert_eq!(found.passed(), passed);
     }
-    let best = both(Enforced, Rejected, Ignored, NotCarried).recommendation().unwrap();
-    assert_eq!((best.enforced, best.missing), (vec![Kind::Json], vec![Kind::Regex]));
-    assert_eq!(both(Ignored, Enforced, Ignored, NotCarried).silent_losses().count(), 2);
+    let best = both(Enforced, Rejected, Ignored, NotCarried)
+        .recommendation()
+        .unwrap();
+    assert_eq!(
+        (best.enforced, best.missing),
+        (vec![Kind::Json], vec![Kind::Regex])
+    );
+    assert_eq!(
+        both(Ignored, Enforced, Ignored, NotCarried)
+            .silent_losses()
+            .count(),
+        2
+    );
 }

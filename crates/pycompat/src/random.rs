@@ -1,5 +1,6 @@
-//! The pseudo-random streams of CPython's `random`, NumPy's legacy `RandomState` and its `default_rng`, so that a seed means here what
-//! it means there. Knows nothing of what is drawn for.
+//! The pseudo-random streams of CPython's `random`, NumPy's legacy `RandomState` and its
+//! `default_rng`, so that a seed means here what it means there. Knows nothing of what is drawn
+//! for.
 
 mod generator;
 
@@ -12,7 +13,8 @@ const STATE_WORDS: usize = 624;
 /// Offset of the word that each word is mixed with.
 const SHIFT_WORDS: usize = 397;
 
-/// MT19937, the Mersenne Twister of Matsumoto and Nishimura (`mt19937ar.c`, 2002), which both libraries build on.
+/// MT19937, the Mersenne Twister of Matsumoto and Nishimura (`mt19937ar.c`, 2002), which both
+/// libraries build on.
 #[derive(Clone, Debug)]
 struct Twister {
     state: [u32; STATE_WORDS],
@@ -26,9 +28,14 @@ impl Twister {
         state[0] = seed;
         for index in 1..STATE_WORDS {
             let previous: u32 = state[index - 1];
-            state[index] = 1_812_433_253u32.wrapping_mul(previous ^ (previous >> 30)).wrapping_add(index as u32);
+            state[index] = 1_812_433_253u32
+                .wrapping_mul(previous ^ (previous >> 30))
+                .wrapping_add(index as u32);
         }
-        Self { state, next: STATE_WORDS }
+        Self {
+            state,
+            next: STATE_WORDS,
+        }
     }
 
     /// `init_by_array` of `mt19937ar.c`. `key` is not empty.
@@ -49,7 +56,9 @@ impl Twister {
         let mut index = 1;
         for step in 0..STATE_WORDS.max(key.len()) {
             let place = step % key.len();
-            state[index] = mixed(state, index, 1_664_525).wrapping_add(key[place]).wrapping_add(place as u32);
+            state[index] = mixed(state, index, 1_664_525)
+                .wrapping_add(key[place])
+                .wrapping_add(place as u32);
             index = wrap(state, index);
         }
         for _ in 1..STATE_WORDS {
@@ -81,9 +90,11 @@ impl Twister {
 
     fn refill(&mut self) {
         for index in 0..STATE_WORDS {
-            let word = (self.state[index] & 0x8000_0000) | (self.state[(index + 1) % STATE_WORDS] & 0x7fff_ffff);
+            let word = (self.state[index] & 0x8000_0000)
+                | (self.state[(index + 1) % STATE_WORDS] & 0x7fff_ffff);
             let twist = if word & 1 == 1 { 0x9908_b0df } else { 0 };
-            self.state[index] = self.state[(index + SHIFT_WORDS) % STATE_WORDS] ^ (word >> 1) ^ twist;
+            self.state[index] =
+                self.state[(index + SHIFT_WORDS) % STATE_WORDS] ^ (word >> 1) ^ twist;
         }
         self.next = 0;
     }
@@ -101,13 +112,16 @@ impl PythonRandom {
         Self::from_big(u128::from(seed))
     }
 
-    /// `random.seed(seed)` for an integer of up to 128 bits: its 32-bit limbs, the least first, are the key.
+    /// `random.seed(seed)` for an integer of up to 128 bits: its 32-bit limbs, the least first, are
+    /// the key.
     pub fn from_big(seed: u128) -> Self {
         let mut limbs: Vec<u32> = (0..4).map(|limb| (seed >> (32 * limb)) as u32).collect();
         while limbs.len() > 1 && limbs.last() == Some(&0) {
             limbs.pop();
         }
-        Self { twister: Twister::from_key(&limbs) }
+        Self {
+            twister: Twister::from_key(&limbs),
+        }
     }
 
     /// `getrandbits(bits)`, for up to 128 bits.
@@ -157,8 +171,13 @@ impl PythonRandom {
     /// # Panics
     /// If `population` is 0 and `count` is not.
     pub fn choices(&mut self, population: usize, count: usize) -> Vec<usize> {
-        assert!(population > 0 || count == 0, "there is nothing to choose from");
-        (0..count).map(|_| (self.random() * population as f64).floor() as usize).collect()
+        assert!(
+            population > 0 || count == 0,
+            "there is nothing to choose from"
+        );
+        (0..count)
+            .map(|_| (self.random() * population as f64).floor() as usize)
+            .collect()
     }
 
     /// `shuffle(items)`.
@@ -171,13 +190,17 @@ impl PythonRandom {
 
     /// `sample(range(population), count)`, in the order drawn.
     ///
-    /// CPython keeps a pool where the population is small against the sample, and a set of what it has drawn otherwise; the two
-    /// branches draw differently, so the choice between them is part of the stream.
+    /// CPython keeps a pool where the population is small against the sample, and a set of what it
+    /// has drawn otherwise; the two branches draw differently, so the choice between them is part
+    /// of the stream.
     ///
     /// # Panics
     /// If `count` is above `population`.
     pub fn sample(&mut self, population: usize, count: usize) -> Vec<usize> {
-        assert!(count <= population, "a sample is not larger than its population");
+        assert!(
+            count <= population,
+            "a sample is not larger than its population"
+        );
         if population <= set_size(count) {
             let mut pool: Vec<usize> = (0..population).collect();
             return (0..count)
@@ -201,15 +224,18 @@ impl PythonRandom {
     }
 }
 
-/// CPython's estimate of the size of a set of `count` members, against which it weighs a list: 21, and beyond five members the
-/// least power of four that is not below three times their number.
+/// CPython's estimate of the size of a set of `count` members, against which it weighs a list: 21,
+/// and beyond five members the least power of four that is not below three times their number.
 fn set_size(count: usize) -> usize {
     let mut powers_of_four = (0..).map(|exponent| 4_usize.pow(exponent));
-    let table = powers_of_four.find(|power| *power >= count * 3).unwrap_or(0);
+    let table = powers_of_four
+        .find(|power| *power >= count * 3)
+        .unwrap_or(0);
     if count > 5 { 21 + table } else { 21 }
 }
 
-/// The stream of NumPy's legacy generator (`numpy.random.seed`, `numpy.random.gamma`; `legacy-distributions.c`).
+/// The stream of NumPy's legacy generator (`numpy.random.seed`, `numpy.random.gamma`;
+/// `legacy-distributions.c`).
 #[derive(Clone, Debug)]
 pub struct NumpyRandom {
     twister: Twister,
@@ -220,7 +246,10 @@ pub struct NumpyRandom {
 impl NumpyRandom {
     /// `numpy.random.seed(seed)`; NumPy takes no seed above 2^32 - 1 either.
     pub fn new(seed: u32) -> Self {
-        Self { twister: Twister::from_word(seed), spare_gauss: None }
+        Self {
+            twister: Twister::from_word(seed),
+            spare_gauss: None,
+        }
     }
 
     /// `random_sample()`: uniform in [0, 1).
@@ -228,12 +257,16 @@ impl NumpyRandom {
         self.twister.next_f64()
     }
 
-    /// `randint(0, bound, size=count)` of the default type, on which it draws with a mask and again until it fits.
+    /// `randint(0, bound, size=count)` of the default type, on which it draws with a mask and again
+    /// until it fits.
     ///
     /// # Panics
     /// If `bound` is 0 or above 2^32 - 1.
     pub fn randint(&mut self, bound: u64, count: usize) -> Vec<u64> {
-        let most = bound.checked_sub(1).and_then(|most| u32::try_from(most).ok()).expect("bounds are numbers of rows or tokens");
+        let most = bound
+            .checked_sub(1)
+            .and_then(|most| u32::try_from(most).ok())
+            .expect("bounds are numbers of rows or tokens");
         (0..count).map(|_| u64::from(self.up_to(most))).collect()
     }
 
@@ -247,7 +280,8 @@ impl NumpyRandom {
         items
     }
 
-    /// `random_interval`, or `buffered_bounded_masked_uint32`: uniform in `0..=most`; 0 draws nothing.
+    /// `random_interval`, or `buffered_bounded_masked_uint32`: uniform in `0..=most`; 0 draws
+    /// nothing.
     fn up_to(&mut self, most: u32) -> u32 {
         if most == 0 {
             return 0;
@@ -266,8 +300,8 @@ impl NumpyRandom {
         scale * self.standard_gamma(shape)
     }
 
-    /// `legacy_standard_gamma`: exponential at shape 1; below it the rejection of Ahrens and Dieter, above it that of Marsaglia
-    /// and Tsang.
+    /// `legacy_standard_gamma`: exponential at shape 1; below it the rejection of Ahrens and
+    /// Dieter, above it that of Marsaglia and Tsang.
     fn standard_gamma(&mut self, shape: f64) -> f64 {
         if shape == 1.0 {
             self.exponential()
@@ -351,18 +385,35 @@ mod tests {
     const SAMPLES: &[SampleVector] = &[
         (0, 10, 5, &[6, 9, 0, 2, 4]),
         (0, 20, 6, &[12, 13, 1, 8, 15, 6]),
-        (0, 1000, 500, &[864, 394, 776, 911, 430, 41, 265, 988, 523, 497]),
+        (
+            0,
+            1000,
+            500,
+            &[864, 394, 776, 911, 430, 41, 265, 988, 523, 497],
+        ),
         (1, 10, 3, &[2, 1, 4]),
         (42, 30, 7, &[20, 3, 0, 23, 8, 7, 24]),
         // The pool at 21 and the set at 22 for five members; the pool again for six.
         (7, 21, 5, &[10, 4, 12, 1, 2]),
         (7, 22, 5, &[10, 4, 12, 20, 1]),
         (7, 22, 6, &[10, 4, 12, 1, 2, 3]),
-        (123456789, 100000, 12, &[84069, 57968, 71065, 93055, 78909, 52058, 39828, 90322, 61169, 52050]),
+        (
+            123456789,
+            100000,
+            12,
+            &[
+                84069, 57968, 71065, 93055, 78909, 52058, 39828, 90322, 61169, 52050,
+            ],
+        ),
         // Keys of two limbs.
         (4294967296, 100, 10, &[14, 44, 53, 2, 78, 97, 42, 69, 57, 1]),
         (4294967301, 85, 6, &[20, 62, 36, 77, 1, 45]),
-        (18446744073709551615, 1000, 9, &[22, 254, 346, 633, 217, 467, 629, 97, 941]),
+        (
+            18446744073709551615,
+            1000,
+            9,
+            &[22, 254, 346, 633, 217, 467, 629, 97, 941],
+        ),
         (18446744073709551557, 5, 5, &[4, 3, 0, 1, 2]),
         (3, 1, 1, &[0]),
         (3, 1, 0, &[]),
@@ -373,7 +424,11 @@ mod tests {
         for &(seed, population, count, expected) in SAMPLES {
             let drawn = PythonRandom::new(seed).sample(population, count);
             assert_eq!(drawn.len(), count, "seed {seed}, {count} of {population}");
-            assert_eq!(drawn[..expected.len()], *expected, "seed {seed}, {count} of {population}");
+            assert_eq!(
+                drawn[..expected.len()],
+                *expected,
+                "seed {seed}, {count} of {population}"
+            );
             let distinct: HashSet<_> = drawn.iter().collect();
             assert_eq!(distinct.len(), count);
         }
@@ -388,10 +443,21 @@ mod tests {
 
         let mut random = PythonRandom::new((1 << 33) + 1);
         let fractions: Vec<f64> = (0..4).map(|_| random.random()).collect();
-        assert_eq!(fractions, [0.5845141492495678, 0.2585320132663258, 0.4003847860684371, 0.7288275269031621]);
+        assert_eq!(
+            fractions,
+            [
+                0.5845141492495678,
+                0.2585320132663258,
+                0.4003847860684371,
+                0.7288275269031621
+            ]
+        );
 
         let mut random = PythonRandom::new(0);
-        assert_eq!(random.getrandbits(128), 0xe3e7_0682_c209_4cac_629f_6fbe_d82c_07cd);
+        assert_eq!(
+            random.getrandbits(128),
+            0xe3e7_0682_c209_4cac_629f_6fbe_d82c_07cd
+        );
         assert_eq!(random.getrandbits(70), 0x10_0a5d_2f34_6baa_9455);
     }
 
@@ -399,8 +465,16 @@ mod tests {
     #[test]
     fn shuffles_and_chooses_as_cpython_does() {
         for (seed, shuffled, chosen) in [
-            (0, [1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6], [4, 1, 2, 1, 0, 4, 2, 4, 4, 1]),
-            (3, [1, 7, 10, 0, 6, 11, 4, 5, 2, 8, 9, 3], [3, 2, 4, 1, 1, 3, 4, 4, 3, 3]),
+            (
+                0,
+                [1, 9, 8, 5, 10, 2, 3, 7, 4, 0, 11, 6],
+                [4, 1, 2, 1, 0, 4, 2, 4, 4, 1],
+            ),
+            (
+                3,
+                [1, 7, 10, 0, 6, 11, 4, 5, 2, 8, 9, 3],
+                [3, 2, 4, 1, 1, 3, 4, 4, 3, 3],
+            ),
         ] {
             let mut random = PythonRandom::new(seed);
             let mut items: Vec<usize> = (0..12).collect();
@@ -408,15 +482,24 @@ mod tests {
             assert_eq!(items, shuffled);
             assert_eq!([(); 10].map(|()| random.choice(5)), chosen);
         }
-        assert_eq!(PythonRandom::new(5).choices(14, 8), [8, 10, 11, 13, 10, 12, 0, 6]);
+        assert_eq!(
+            PythonRandom::new(5).choices(14, 8),
+            [8, 10, 11, 13, 10, 12, 0, 6]
+        );
     }
 
     /// NumPy 2.3.5.
     #[test]
     fn draws_integers_as_numpys_legacy_generator_does() {
         let mut random = NumpyRandom::new(0);
-        assert_eq!(random.randint(600, 8), [559, 192, 359, 9, 277, 599, 70, 472]);
-        assert_eq!(random.randint(128256, 5), [39512, 52620, 80186, 17089, 32230]);
+        assert_eq!(
+            random.randint(600, 8),
+            [559, 192, 359, 9, 277, 599, 70, 472]
+        );
+        assert_eq!(
+            random.randint(128256, 5),
+            [39512, 52620, 80186, 17089, 32230]
+        );
         assert_eq!(random.permutation(10), [2, 3, 8, 4, 5, 1, 0, 6, 9, 7]);
         assert_eq!(random.randint(1, 2), [0, 0]);
         assert_eq!(random.randint(2, 5), [0, 1, 0, 1, 1]);
@@ -427,47 +510,135 @@ mod tests {
 
     /// `numpy.random.seed(seed)`, then five of `numpy.random.gamma(shape, scale)`; NumPy 2.4.6.
     const GAMMAS: &[(u32, f64, f64, [f64; 5])] = &[
-        (0, 1.0, 0.1, [0.07958745081631101, 0.12559307629658378, 0.09232231458040689, 0.07872011523172708, 0.05510484910954993]),
-        (0, 0.5, 2.0, [0.6080037795214088, 0.7565434401356311, 0.3589667780057752, 0.38296513492132056, 1.7592170793623914]),
+        (
+            0,
+            1.0,
+            0.1,
+            [
+                0.07958745081631101,
+                0.12559307629658378,
+                0.09232231458040689,
+                0.07872011523172708,
+                0.05510484910954993,
+            ],
+        ),
+        (
+            0,
+            0.5,
+            2.0,
+            [
+                0.6080037795214088,
+                0.7565434401356311,
+                0.3589667780057752,
+                0.38296513492132056,
+                1.7592170793623914,
+            ],
+        ),
         (
             0,
             0.25,
             0.04,
-            [0.0036287675319515095, 0.0052801640769113934, 0.001288571477118475, 0.0014666229456530527, 0.09219780848691218],
+            [
+                0.0036287675319515095,
+                0.0052801640769113934,
+                0.001288571477118475,
+                0.0014666229456530527,
+                0.09219780848691218,
+            ],
         ),
-        (0, 2.0, 0.5, [2.569414788170122, 1.1192404558962672, 2.713566137199373, 0.34829322227747167, 0.7684657649379832]),
+        (
+            0,
+            2.0,
+            0.5,
+            [
+                2.569414788170122,
+                1.1192404558962672,
+                2.713566137199373,
+                0.34829322227747167,
+                0.7684657649379832,
+            ],
+        ),
         (
             0,
             10.0,
             0.01,
-            [0.16254015011489664, 0.10964944541954603, 0.16713323947617834, 0.06935424959270474, 0.09349284491644369],
+            [
+                0.16254015011489664,
+                0.10964944541954603,
+                0.16713323947617834,
+                0.06935424959270474,
+                0.09349284491644369,
+            ],
         ),
-        (1, 0.5, 2.0, [0.3478147048123073, 2.616319768535236e-08, 0.04307458297904881, 0.06938573268490929, 0.3148488572147707]),
-        (42, 2.0, 0.5, [1.1968396949346183, 0.7472323651077938, 0.6911417921854768, 0.6911511471659003, 2.3248572061153254]),
+        (
+            1,
+            0.5,
+            2.0,
+            [
+                0.3478147048123073,
+                2.616319768535236e-08,
+                0.04307458297904881,
+                0.06938573268490929,
+                0.3148488572147707,
+            ],
+        ),
+        (
+            42,
+            2.0,
+            0.5,
+            [
+                1.1968396949346183,
+                0.7472323651077938,
+                0.6911417921854768,
+                0.6911511471659003,
+                2.3248572061153254,
+            ],
+        ),
         (
             42,
             1.5,
             0.3333333333333333,
-            [0.5965410588309586, 0.34120195243680956, 0.3105292786110152, 0.3105343662950888, 1.2795875984817806],
+            [
+                0.5965410588309586,
+                0.34120195243680956,
+                0.3105292786110152,
+                0.3105343662950888,
+                1.2795875984817806,
+            ],
         ),
         (
             4294967295,
             1.0,
             0.1,
-            [0.010273289199103738, 0.24347784703332126, 0.1556064466857251, 0.1514144087824738, 0.0018102540729134195],
+            [
+                0.010273289199103738,
+                0.24347784703332126,
+                0.1556064466857251,
+                0.1514144087824738,
+                0.0018102540729134195,
+            ],
         ),
         (
             4294967295,
             0.25,
             0.04,
-            [3.634370938476541e-06, 0.015773609571489815, 4.1430309451255316e-09, 0.0049521337994041705, 0.04059252762304421],
+            [
+                3.634370938476541e-06,
+                0.015773609571489815,
+                4.1430309451255316e-09,
+                0.0049521337994041705,
+                0.04059252762304421,
+            ],
         ),
     ];
 
     /// Logarithms and powers may differ in the last place between C libraries.
     #[track_caller]
     fn check_close(actual: f64, expected: f64) {
-        assert!((actual - expected).abs() <= 1e-13 * expected.abs(), "{actual} instead of {expected}");
+        assert!(
+            (actual - expected).abs() <= 1e-13 * expected.abs(),
+            "{actual} instead of {expected}"
+        );
     }
 
     #[test]
@@ -483,11 +654,21 @@ mod tests {
     #[test]
     fn the_spare_normal_outlives_other_draws() {
         let mut random = NumpyRandom::new(5);
-        let expected = [2.3036471350938017, 1.981572608893909, 0.9460900100020205, 1.2749676578304994, 0.620501920893825, 0.0];
+        let expected = [
+            2.3036471350938017,
+            1.981572608893909,
+            0.9460900100020205,
+            1.2749676578304994,
+            0.620501920893825,
+            0.0,
+        ];
         for (shape, expected) in [2.0, 0.5, 1.0, 2.0, 3.0, 0.0].into_iter().zip(expected) {
             check_close(random.gamma(shape, 1.0), expected);
         }
         let mut random = NumpyRandom::new(0);
-        assert_eq!([random.random(), random.random()], [0.5488135039273248, 0.7151893663724195]);
+        assert_eq!(
+            [random.random(), random.random()],
+            [0.5488135039273248, 0.7151893663724195]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Tables as comma-separated values (RFC 4180), by the crate `csv`: a header line, CRLF at line ends, cells quoted where they need it.
+//! Tables as comma-separated values (RFC 4180), by the crate `csv`: a header line, CRLF at line
+//! ends, cells quoted where they need it.
 
 use std::convert::Infallible;
 use std::io::Write;
@@ -6,11 +7,17 @@ use std::io::Write;
 /// What writes lines as they come.
 pub fn writer<W: Write>(out: W) -> csv::Writer<W> {
     // A row may be shorter than the header.
-    csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).flexible(true).from_writer(out)
+    csv::WriterBuilder::new()
+        .terminator(csv::Terminator::CRLF)
+        .flexible(true)
+        .from_writer(out)
 }
 
 /// A header line and a line for each row.
-pub fn render<H, C>(header: impl IntoIterator<Item = H>, rows: impl IntoIterator<Item = Vec<C>>) -> Vec<u8>
+pub fn render<H, C>(
+    header: impl IntoIterator<Item = H>,
+    rows: impl IntoIterator<Item = Vec<C>>,
+) -> Vec<u8>
 where
     H: AsRef<[u8]>,
     C: AsRef<[u8]>,
@@ -50,7 +57,10 @@ mod tests {
     #[test]
     fn cells_are_quoted_where_they_need_it() {
         let file = render(["a", "b"], [vec!["1,2", "say \"x\"\n"], vec!["", " z"]]);
-        assert_eq!(String::from_utf8(file).unwrap(), "a,b\r\n\"1,2\",\"say \"\"x\"\"\n\"\r\n, z\r\n");
+        assert_eq!(
+            String::from_utf8(file).unwrap(),
+            "a,b\r\n\"1,2\",\"say \"\"x\"\"\n\"\r\n, z\r\n"
+        );
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use sobench_core::printable::printable;
 
-/// Text that is safe between tags and inside quoted attributes, of HTML and of XML 1.0. What XML does not allow becomes a replacement.
+/// Text that is safe between tags and inside quoted attributes, of HTML and of XML 1.0. What XML
+/// does not allow becomes a replacement.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -20,8 +21,8 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-/// A stranger's text in one line of Markdown, as code: there it is neither markup nor a name that somebody is called by. `max_chars`
-/// as in [`printable`].
+/// A stranger's text in one line of Markdown, as code: there it is neither markup nor a name that
+/// somebody is called by. `max_chars` as in [`printable`].
 pub(crate) fn markdown_code(text: &str, max_chars: usize) -> String {
     // A stroke ends a cell even within code, and its escape is read as such in tables alone.
     let line = printable(text, max_chars).replace('|', "\u{2502}");
@@ -59,8 +60,14 @@ mod tests {
 
     #[test]
     fn strangers_text_cannot_leave_its_place() {
-        assert_eq!(escape("<script>'\"&\u{1b}"), "&lt;script&gt;&#39;&quot;&amp;\u{fffd}");
-        assert_eq!(escape("a\u{0}\u{ffff}\n\r\u{9f}"), "a\u{fffd}\u{fffd}\n\u{fffd}\u{fffd}");
+        assert_eq!(
+            escape("<script>'\"&\u{1b}"),
+            "&lt;script&gt;&#39;&quot;&amp;\u{fffd}"
+        );
+        assert_eq!(
+            escape("a\u{0}\u{ffff}\n\r\u{9f}"),
+            "a\u{fffd}\u{fffd}\n\u{fffd}\u{fffd}"
+        );
     }
 
     #[test]
@@ -75,6 +82,9 @@ mod tests {
         ] {
             assert_eq!(markdown_code(text, 99), expected);
         }
-        assert_eq!(markdown_text("<b>|@you|</b>\n#12 `x`"), "&lt;b&gt;\\|@\u{200b}you\\|&lt;/b&gt; #\u{200b}12 \\`x\\`");
+        assert_eq!(
+            markdown_text("<b>|@you|</b>\n#12 `x`"),
+            "&lt;b&gt;\\|@\u{200b}you\\|&lt;/b&gt; #\u{200b}12 \\`x\\`"
+        );
     }
 }

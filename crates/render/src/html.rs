@@ -3,9 +3,12 @@
 use std::fmt::Write as _;
 
 use super::escape::escape;
-use super::{Align, Block, Charts, Column, Document, Layout, LegendEntry, Level, Span, Table, Text, Tone};
+use super::{
+    Align, Block, Charts, Column, Document, Layout, LegendEntry, Level, Span, Table, Text, Tone,
+};
 
-/// Colours by name, light and dark; curves by number, in an order that the colour-blind can tell apart (Okabe and Ito, 2008).
+/// Colours by name, light and dark; curves by number, in an order that the colour-blind can tell
+/// apart (Okabe and Ito, 2008).
 const STYLE: &str = "
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--paper:#fff;--line:#d1d9e0;--band:#f6f8fa;
 --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#8a6d00;--bad:#c8323c}
@@ -38,8 +41,10 @@ dl.facts dt{font-weight:400;color:var(--soft)}dl.facts dd{margin:0;color:var(--i
 dl.facts dd{margin-bottom:.3rem}}
 ";
 
-/// What a browser may do with the page: apply the style in it. Should markup of others ever get through, it can fetch and run nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+/// What a browser may do with the page: apply the style in it. Should markup of others ever get
+/// through, it can fetch and run nothing.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The whole page.
 pub fn render(document: &Document) -> String {
@@ -74,10 +79,15 @@ fn add(page: &mut String, block: &Block) {
         }
         Block::Facts(facts) => add_list_of_words(page, " class=\"facts\"", facts),
         Block::Definitions(words) => add_list_of_words(page, "", words),
-        Block::Notes(notes) => notes.iter().for_each(|note| add_sentence(page, &format!("note: {note}"))),
+        Block::Notes(notes) => notes
+            .iter()
+            .for_each(|note| add_sentence(page, &format!("note: {note}"))),
         Block::Legend(lines) => lines.iter().for_each(|line| add_sentence(page, line)),
         Block::Item { text, below } => {
-            let below: String = below.iter().map(|line| format!("<li>{}</li>", spelt(line))).collect();
+            let below: String = below
+                .iter()
+                .map(|line| format!("<li>{}</li>", spelt(line)))
+                .collect();
             page.push_str(&format!("<p>{}</p><ul>{below}</ul>", spelt(text)));
         }
         Block::Table(table) => add_table(page, table),
@@ -100,7 +110,12 @@ fn add_sentence(page: &mut String, sentence: &str) {
 fn add_list_of_words(page: &mut String, class: &str, words: &[(String, String)]) {
     let _ = write!(page, "<dl{class}>");
     for (name, meaning) in words {
-        let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(meaning));
+        let _ = write!(
+            page,
+            "<dt>{}</dt><dd>{}</dd>",
+            escape(name),
+            escape(meaning)
+        );
     }
     page.push_str("</dl>");
 }
@@ -119,21 +134,44 @@ fn add_table(page: &mut String, table: &Table) {
     page.push_str("<div class=\"scroll\"><table>");
     if table.has_head() {
         page.push_str("<thead>");
-        add_cells(page, "th", &table.columns, table.columns.iter().map(|column| column.head.clone()));
+        add_cells(
+            page,
+            "th",
+            &table.columns,
+            table.columns.iter().map(|column| column.head.clone()),
+        );
         page.push_str("</thead>");
     }
     page.push_str("<tbody>");
     for row in &table.rows {
-        add_cells(page, "td", &table.columns, row.iter().map(|cell| cell.lines().join("\n")));
+        add_cells(
+            page,
+            "td",
+            &table.columns,
+            row.iter().map(|cell| cell.lines().join("\n")),
+        );
     }
     page.push_str("</tbody></table></div>");
 }
 
-fn add_cells(page: &mut String, tag: &str, columns: &[Column], cells: impl Iterator<Item = String>) {
+fn add_cells(
+    page: &mut String,
+    tag: &str,
+    columns: &[Column],
+    cells: impl Iterator<Item = String>,
+) {
     page.push_str("<tr>");
     for (column, cell) in columns.iter().zip(cells) {
-        let class = if column.align == Align::Left { " class=\"word\"" } else { "" };
-        let _ = write!(page, "<{tag}{class}>{}</{tag}>", escape(&cell).replace('\n', "<br/>"));
+        let class = if column.align == Align::Left {
+            " class=\"word\""
+        } else {
+            ""
+        };
+        let _ = write!(
+            page,
+            "<{tag}{class}>{}</{tag}>",
+            escape(&cell).replace('\n', "<br/>")
+        );
     }
     page.push_str("</tr>");
 }
@@ -141,7 +179,10 @@ fn add_cells(page: &mut String, tag: &str, columns: &[Column], cells: impl Itera
 fn add_charts(page: &mut String, charts: &Charts) {
     if !charts.legend.is_empty() {
         page.push_str("<ul class=\"legend\">");
-        charts.legend.iter().for_each(|entry| add_legend_entry(page, entry));
+        charts
+            .legend
+            .iter()
+            .for_each(|entry| add_legend_entry(page, entry));
         page.push_str("</ul>");
     }
     if !charts.caption.is_empty() {
@@ -151,8 +192,16 @@ fn add_charts(page: &mut String, charts: &Charts) {
         page.push_str("<div class=\"charts\">");
     }
     for chart in &charts.charts {
-        let title = if chart.title.is_empty() { String::new() } else { format!("<h3>{}</h3>", escape(&chart.title)) };
-        let class = if charts.layout == Layout::Wide { " class=\"scroll\"" } else { "" };
+        let title = if chart.title.is_empty() {
+            String::new()
+        } else {
+            format!("<h3>{}</h3>", escape(&chart.title))
+        };
+        let class = if charts.layout == Layout::Wide {
+            " class=\"scroll\""
+        } else {
+            ""
+        };
         let _ = write!(page, "<div{class}>{title}{}</div>", chart.svg);
     }
     if charts.layout == Layout::Grid {
@@ -162,11 +211,23 @@ fn add_charts(page: &mut String, charts: &Charts) {
 
 fn add_legend_entry(page: &mut String, entry: &LegendEntry) {
     let _ = match entry {
-        LegendEntry::Area { class, label } => write!(page, "<li><i class=\"{class}\"></i>{}</li>", escape(label)),
-        LegendEntry::Curve { colour, dashed, label } => {
+        LegendEntry::Area { class, label } => {
+            write!(page, "<li><i class=\"{class}\"></i>{}</li>", escape(label))
+        }
+        LegendEntry::Curve {
+            colour,
+            dashed,
+            label,
+        } => {
             let dashed = if *dashed { " dashed" } else { "" };
-            let line = format!("<line class=\"curve c{colour}{dashed}\" x1=\"0\" y1=\"6\" x2=\"32\" y2=\"6\"/>");
-            write!(page, "<li><svg viewBox=\"0 0 32 12\">{line}</svg>{}</li>", escape(label))
+            let line = format!(
+                "<line class=\"curve c{colour}{dashed}\" x1=\"0\" y1=\"6\" x2=\"32\" y2=\"6\"/>"
+            );
+            write!(
+                page,
+                "<li><svg viewBox=\"0 0 32 12\">{line}</svg>{}</li>",
+                escape(label)
+            )
         }
         LegendEntry::Words(words) => write!(page, "<li>{}</li>", escape(words)),
     };
@@ -178,15 +239,24 @@ pub mod testing {
     /// Elements without content in this page; all are closed in place.
     pub fn check_well_formed(page: &str) {
         let mut open: Vec<String> = Vec::new();
-        let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("the page says what it is");
+        let mut rest = page
+            .strip_prefix("<!DOCTYPE html>\n")
+            .expect("the page says what it is");
         while let Some(start) = rest.find('<') {
             let text = &rest[..start];
-            assert!(!text.contains('>') || open.last().is_some_and(|it| it == "style"), "a bare > in {text}");
+            assert!(
+                !text.contains('>') || open.last().is_some_and(|it| it == "style"),
+                "a bare > in {text}"
+            );
             let end = start + rest[start..].find('>').expect("every tag ends");
             let tag = &rest[start + 1..end];
             assert_eq!(tag.matches('"').count() % 2, 0, "quotes pair up in {tag}");
             if let Some(name) = tag.strip_prefix('/') {
-                assert_eq!(open.pop().as_deref(), Some(name), "</{name}> closes what is open");
+                assert_eq!(
+                    open.pop().as_deref(),
+                    Some(name),
+                    "</{name}> closes what is open"
+                );
             } else if !tag.ends_with('/') {
                 open.push(tag.split_whitespace().next().unwrap().to_owned());
             }

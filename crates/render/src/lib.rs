@@ -1,8 +1,9 @@
-//! Documents and their forms: a page is written once, as a [`Document`] of headings, sentences, tables and charts, and shown as
-//! text ([`text`]), Markdown ([`markdown`]) or HTML ([`html`]); a table also as CSV ([`csv`]).
+//! Documents and their forms: a page is written once, as a [`Document`] of headings, sentences,
+//! tables and charts, and shown as text ([`text`]), Markdown ([`markdown`]) or HTML ([`html`]); a
+//! table also as CSV ([`csv`]).
 //!
-//! Back ends escape what they are given: a page may hold any text. Text for one line, cut to a length, is made by
-//! [`sobench_core::printable`] before.
+//! Back ends escape what they are given: a page may hold any text. Text for one line, cut to a
+//! length, is made by [`sobench_core::printable`] before.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -175,19 +176,31 @@ pub enum LegendEntry {
 
 impl Document {
     pub fn new(title: impl Into<Text>) -> Self {
-        Self { title: title.into(), ..Self::default() }
+        Self {
+            title: title.into(),
+            ..Self::default()
+        }
     }
 
     pub fn heading(&mut self, text: impl Into<Text>) {
-        self.blocks.push(Block::Heading { level: Level::Section, text: text.into() });
+        self.blocks.push(Block::Heading {
+            level: Level::Section,
+            text: text.into(),
+        });
     }
 
     pub fn minor_heading(&mut self, text: impl Into<Text>) {
-        self.blocks.push(Block::Heading { level: Level::Minor, text: text.into() });
+        self.blocks.push(Block::Heading {
+            level: Level::Minor,
+            text: text.into(),
+        });
     }
 
     pub fn paragraph(&mut self, text: impl Into<Text>) {
-        self.blocks.push(Block::Paragraph { tone: Tone::Plain, text: text.into() });
+        self.blocks.push(Block::Paragraph {
+            tone: Tone::Plain,
+            text: text.into(),
+        });
     }
 
     pub fn paragraphs<T: Into<Text>>(&mut self, texts: impl IntoIterator<Item = T>) {
@@ -195,12 +208,18 @@ impl Document {
     }
 
     pub fn alarm(&mut self, text: impl Into<Text>) {
-        self.blocks.push(Block::Paragraph { tone: Tone::Alarm, text: text.into() });
+        self.blocks.push(Block::Paragraph {
+            tone: Tone::Alarm,
+            text: text.into(),
+        });
     }
 
     /// Names and what is known under each; nothing where there are none.
     pub fn facts<N: Into<String>>(&mut self, facts: impl IntoIterator<Item = (N, String)>) {
-        let facts: Vec<_> = facts.into_iter().map(|(name, fact)| (name.into(), fact)).collect();
+        let facts: Vec<_> = facts
+            .into_iter()
+            .map(|(name, fact)| (name.into(), fact))
+            .collect();
         if !facts.is_empty() {
             self.blocks.push(Block::Facts(facts));
         }
@@ -214,11 +233,17 @@ impl Document {
     }
 
     pub fn legend<L: Into<String>>(&mut self, lines: impl IntoIterator<Item = L>) {
-        self.blocks.push(Block::Legend(lines.into_iter().map(Into::into).collect()));
+        self.blocks
+            .push(Block::Legend(lines.into_iter().map(Into::into).collect()));
     }
 
-    pub fn definitions<N: Into<String>, M: Into<String>>(&mut self, words: impl IntoIterator<Item = (N, M)>) {
-        let words = words.into_iter().map(|(name, meaning)| (name.into(), meaning.into()));
+    pub fn definitions<N: Into<String>, M: Into<String>>(
+        &mut self,
+        words: impl IntoIterator<Item = (N, M)>,
+    ) {
+        let words = words
+            .into_iter()
+            .map(|(name, meaning)| (name.into(), meaning.into()));
         self.blocks.push(Block::Definitions(words.collect()));
     }
 
@@ -242,7 +267,8 @@ impl Document {
         self.blocks.push(block);
     }
 
-    /// All words below the title, a line for each piece of text. Words within drawings and markup are left out.
+    /// All words below the title, a line for each piece of text. Words within drawings and markup
+    /// are left out.
     pub fn words(&self) -> String {
         self.blocks.iter().map(Block::words).collect()
     }
@@ -252,22 +278,39 @@ impl Block {
     fn words(&self) -> String {
         let lines: Vec<String> = match self {
             Self::Heading { text, .. } | Self::Paragraph { text, .. } => vec![text.words()],
-            Self::Facts(words) | Self::Definitions(words) => {
-                words.iter().map(|(name, meaning)| format!("{name}: {meaning}")).collect()
-            }
+            Self::Facts(words) | Self::Definitions(words) => words
+                .iter()
+                .map(|(name, meaning)| format!("{name}: {meaning}"))
+                .collect(),
             Self::Notes(lines) | Self::Legend(lines) => lines.clone(),
-            Self::Item { text, below } => std::iter::once(text).chain(below).map(Text::words).collect(),
+            Self::Item { text, below } => std::iter::once(text)
+                .chain(below)
+                .map(Text::words)
+                .collect(),
             Self::Table(table) => {
                 let heads = table.columns.iter().map(|column| column.head.clone());
-                heads.chain(table.rows.iter().flatten().map(|cell| cell.lines().join("\n"))).collect()
+                heads
+                    .chain(
+                        table
+                            .rows
+                            .iter()
+                            .flatten()
+                            .map(|cell| cell.lines().join("\n")),
+                    )
+                    .collect()
             }
             Self::Charts(charts) => {
                 let legend = charts.legend.iter().map(|entry| entry.label().to_owned());
                 let titles = charts.charts.iter().map(|chart| chart.title.clone());
-                legend.chain([charts.caption.clone()]).chain(titles).collect()
+                legend
+                    .chain([charts.caption.clone()])
+                    .chain(titles)
+                    .collect()
             }
             Self::Preformatted(text) => vec![text.clone()],
-            Self::Details { summary, blocks } => std::iter::once(summary.clone()).chain(blocks.iter().map(Self::words)).collect(),
+            Self::Details { summary, blocks } => std::iter::once(summary.clone())
+                .chain(blocks.iter().map(Self::words))
+                .collect(),
             Self::Html(_) | Self::Gap => Vec::new(),
         };
         lines.iter().map(|line| format!("{line}\n")).collect()
@@ -285,15 +328,31 @@ impl LegendEntry {
 impl Table {
     /// A table without rows: the first `words` columns hold words, the others figures.
     pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>, words: usize) -> Self {
-        let align = |place: usize| if place < words { Align::Left } else { Align::Right };
-        let column = |(place, head): (usize, H)| Column { head: head.into(), align: align(place), max_chars: None };
-        Self { columns: heads.into_iter().enumerate().map(column).collect(), rows: Vec::new() }
+        let align = |place: usize| {
+            if place < words {
+                Align::Left
+            } else {
+                Align::Right
+            }
+        };
+        let column = |(place, head): (usize, H)| Column {
+            head: head.into(),
+            align: align(place),
+            max_chars: None,
+        };
+        Self {
+            columns: heads.into_iter().enumerate().map(column).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Names and values, without a head.
-    pub fn of_names_and_values<N: Into<Cell>, V: Into<Cell>>(rows: impl IntoIterator<Item = (N, V)>) -> Self {
+    pub fn of_names_and_values<N: Into<Cell>, V: Into<Cell>>(
+        rows: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
         let mut table = Self::new(["", ""], 1);
-        rows.into_iter().for_each(|(name, value)| table.row([name.into(), value.into()]));
+        rows.into_iter()
+            .for_each(|(name, value)| table.row([name.into(), value.into()]));
         table
     }
 
@@ -312,7 +371,10 @@ impl Table {
     }
 
     #[must_use]
-    pub fn with_rows<C: Into<Cell>, R: IntoIterator<Item = C>>(mut self, rows: impl IntoIterator<Item = R>) -> Self {
+    pub fn with_rows<C: Into<Cell>, R: IntoIterator<Item = C>>(
+        mut self,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
         rows.into_iter().for_each(|row| self.row(row));
         self
     }
@@ -405,16 +467,28 @@ mod tests {
         document.facts([("seed", "0".to_owned())]);
         document.push(Block::Details {
             summary: "more".to_owned(),
-            blocks: vec![Block::Notes(vec!["note".to_owned()]), Block::Html("<b>markup</b>".to_owned())],
+            blocks: vec![
+                Block::Notes(vec!["note".to_owned()]),
+                Block::Html("<b>markup</b>".to_owned()),
+            ],
         });
         document.push(Block::Charts(Charts {
             legend: vec![LegendEntry::Words("entry".to_owned())],
             caption: "caption".to_owned(),
-            charts: vec![Chart { title: "chart".to_owned(), svg: "<svg></svg>".to_owned() }],
+            charts: vec![Chart {
+                title: "chart".to_owned(),
+                svg: "<svg></svg>".to_owned(),
+            }],
             layout: Layout::Grid,
         }));
         let words = document.words();
         let lines: Vec<&str> = words.lines().filter(|line| !line.is_empty()).collect();
-        assert_eq!(lines, ["a b", "head", "n", "cell", "1", "seed: 0", "more", "note", "entry", "caption", "chart"]);
+        assert_eq!(
+            lines,
+            [
+                "a b", "head", "n", "cell", "1", "seed: 0", "more", "note", "entry", "caption",
+                "chart"
+            ]
+        );
     }
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::escape::{markdown_code, markdown_text};
 use super::{Align, Block, Cell, Document, Level, Span, Table, Text};
 
-/// The document. `level` is the number of marks before the heading of the page; sections have one more.
+/// The document. `level` is the number of marks before the heading of the page; sections have one
+/// more.
 pub fn render(document: &Document, level: usize) -> String {
     let mut page = String::new();
     if !document.title.is_empty() {
@@ -23,33 +24,61 @@ fn add_all(page: &mut String, blocks: &[Block], level: usize) {
 
 fn add(page: &mut String, block: &Block, level: usize) {
     let _ = match block {
-        Block::Heading { level: Level::Minor, text } => writeln!(page, "**{}**\n", spelt(text)),
+        Block::Heading {
+            level: Level::Minor,
+            text,
+        } => writeln!(page, "**{}**\n", spelt(text)),
         Block::Heading { level: own, text } => {
             let marks = level + usize::from(*own == Level::Section);
             writeln!(page, "{} {}\n", "#".repeat(marks), spelt(text))
         }
-        Block::Paragraph { tone: super::Tone::Alarm, text } => writeln!(page, "> {}\n", alarming(text)),
+        Block::Paragraph {
+            tone: super::Tone::Alarm,
+            text,
+        } => writeln!(page, "> {}\n", alarming(text)),
         Block::Paragraph { text, .. } => writeln!(page, "{}\n", spelt(text)),
-        Block::Facts(facts) => list(page, facts.iter().map(|(name, fact)| format!("{}: {}", name, markdown_text(fact)))),
-        Block::Definitions(words) => {
-            list(page, words.iter().map(|(name, meaning)| format!("**{}**: {}", markdown_text(name), markdown_text(meaning))))
-        }
+        Block::Facts(facts) => list(
+            page,
+            facts
+                .iter()
+                .map(|(name, fact)| format!("{}: {}", name, markdown_text(fact))),
+        ),
+        Block::Definitions(words) => list(
+            page,
+            words.iter().map(|(name, meaning)| {
+                format!("**{}**: {}", markdown_text(name), markdown_text(meaning))
+            }),
+        ),
         Block::Notes(notes) => list(page, notes.iter().map(|note| markdown_text(note))),
         Block::Legend(lines) => {
-            let lines: String = lines.iter().map(|line| format!("{}<br>\n", markdown_text(line))).collect();
+            let lines: String = lines
+                .iter()
+                .map(|line| format!("{}<br>\n", markdown_text(line)))
+                .collect();
             writeln!(page, "<sub>\n{lines}</sub>\n")
         }
         Block::Item { text, below } => {
-            let below: String = below.iter().map(|line| format!("  - {}\n", spelt(line))).collect();
+            let below: String = below
+                .iter()
+                .map(|line| format!("  - {}\n", spelt(line)))
+                .collect();
             writeln!(page, "- {}\n{below}", spelt(text))
         }
         Block::Table(table) => {
             add_table(page, table);
             Ok(())
         }
-        Block::Preformatted(text) => writeln!(page, "```text\n{}\n```\n", text.trim_end().replace("```", "'''")),
+        Block::Preformatted(text) => writeln!(
+            page,
+            "```text\n{}\n```\n",
+            text.trim_end().replace("```", "'''")
+        ),
         Block::Details { summary, blocks } => {
-            let _ = writeln!(page, "<details><summary>{}</summary>\n", markdown_text(summary));
+            let _ = writeln!(
+                page,
+                "<details><summary>{}</summary>\n",
+                markdown_text(summary)
+            );
             add_all(page, blocks, level);
             writeln!(page, "</details>\n")
         }
@@ -67,7 +96,11 @@ fn list(page: &mut String, points: impl Iterator<Item = String>) -> std::fmt::Re
 /// Where nothing in it stands out, all of it does.
 fn alarming(text: &Text) -> String {
     let stands_out = text.0.iter().any(|span| matches!(span, Span::Strong(_)));
-    if stands_out { spelt(text) } else { format!("**{}**", spelt(text)) }
+    if stands_out {
+        spelt(text)
+    } else {
+        format!("**{}**", spelt(text))
+    }
 }
 
 fn spelt(text: &Text) -> String {
@@ -81,14 +114,20 @@ fn spelt(text: &Text) -> String {
 
 fn add_table(page: &mut String, table: &Table) {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let heads = table.columns.iter().map(|column| in_cell(&Cell::Text(column.head.clone())));
+    let heads = table
+        .columns
+        .iter()
+        .map(|column| in_cell(&Cell::Text(column.head.clone())));
     let rules = table.columns.iter().map(|column| match column.align {
         Align::Left => "---".to_owned(),
         Align::Right => "---:".to_owned(),
     });
     page.push_str(&line(heads.collect()));
     page.push_str(&line(rules.collect()));
-    table.rows.iter().for_each(|row| page.push_str(&line(row.iter().map(in_cell).collect())));
+    table
+        .rows
+        .iter()
+        .for_each(|row| page.push_str(&line(row.iter().map(in_cell).collect())));
     page.push('\n');
 }
 
@@ -96,8 +135,16 @@ fn in_cell(cell: &Cell) -> String {
     match cell {
         // An empty cell needs a blank.
         Cell::Text(text) if text.is_empty() => " ".to_owned(),
-        Cell::Text(text) => text.split('\n').map(markdown_text).collect::<Vec<_>>().join("<br>"),
-        Cell::Code(lines) => lines.iter().map(|line| markdown_code(line, usize::MAX)).collect::<Vec<_>>().join("<br>"),
+        Cell::Text(text) => text
+            .split('\n')
+            .map(markdown_text)
+            .collect::<Vec<_>>()
+            .join("<br>"),
+        Cell::Code(lines) => lines
+            .iter()
+            .map(|line| markdown_code(line, usize::MAX))
+            .collect::<Vec<_>>()
+            .join("<br>"),
     }
 }
 
@@ -110,7 +157,10 @@ mod tests {
         let mut document = Document::new(Text::default().plain("on ").code("a|b`"));
         document.alarm("<b> @you");
         document.table(Table::new(["h", "i"], 1).with_rows([["x|y", ""]]));
-        document.push(Block::Item { text: "case".into(), below: vec![Text::default().code("A: `x`")] });
+        document.push(Block::Item {
+            text: "case".into(),
+            below: vec![Text::default().code("A: `x`")],
+        });
         assert_eq!(
             render(&document, 3),
             "### on `` a\u{2502}b` ``\n\n> **&lt;b&gt; @\u{200b}you**\n\n| h | i |\n| --- | ---: |\n| x\\|y |   |\n\n- case\n  - `` A: `x` ``\n"

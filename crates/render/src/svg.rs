@@ -1,5 +1,6 @@
-//! Charts as inline SVG: cumulative curves over a logarithmic axis, and stacked bars. Knows no run, no engine and no style sheet:
-//! colours are classes (`c0`, `c1` ...), which the page defines for light and dark.
+//! Charts as inline SVG: cumulative curves over a logarithmic axis, and stacked bars. Knows no run,
+//! no engine and no style sheet: colours are classes (`c0`, `c1` ...), which the page defines for
+//! light and dark.
 
 use std::fmt::Write as _;
 
@@ -60,22 +61,42 @@ pub fn cumulative(title: &str, curves: &[Curve], shares: Shares, axis: &Axis) ->
         // The last name would leave the picture.
         let anchor = if *ns < axis.end_ns() { "middle" } else { "end" };
         let (top, bottom, label) = (TOP, HEIGHT - BOTTOM, HEIGHT - BOTTOM + 16.0);
-        let _ = write!(chart, r#"<line class="grid" x1="{at:.1}" y1="{top}" x2="{at:.1}" y2="{bottom}"/>"#);
-        let _ = write!(chart, r#"<text class="axis" x="{at:.1}" y="{label}" text-anchor="{anchor}">{name}</text>"#);
+        let _ = write!(
+            chart,
+            r#"<line class="grid" x1="{at:.1}" y1="{top}" x2="{at:.1}" y2="{bottom}"/>"#
+        );
+        let _ = write!(
+            chart,
+            r#"<text class="axis" x="{at:.1}" y="{label}" text-anchor="{anchor}">{name}</text>"#
+        );
     }
     for (share, name) in shares.ticks() {
         let at = shares.y_of(*share);
         let (left, right, label) = (LEFT, WIDTH - RIGHT, LEFT - 6.0);
-        let _ = write!(chart, r#"<line class="grid" x1="{left}" y1="{at:.1}" x2="{right}" y2="{at:.1}"/>"#);
-        let _ = write!(chart, r#"<text class="axis" x="{label}" y="{:.1}" text-anchor="end">{name}</text>"#, at + 4.0);
+        let _ = write!(
+            chart,
+            r#"<line class="grid" x1="{left}" y1="{at:.1}" x2="{right}" y2="{at:.1}"/>"#
+        );
+        let _ = write!(
+            chart,
+            r#"<text class="axis" x="{label}" y="{:.1}" text-anchor="end">{name}</text>"#,
+            at + 4.0
+        );
     }
     let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-    let _ = write!(chart, r#"<text class="axis" x="{middle}" y="{}" text-anchor="middle">duration</text>"#, HEIGHT - 6.0);
+    let _ = write!(
+        chart,
+        r#"<text class="axis" x="{middle}" y="{}" text-anchor="middle">duration</text>"#,
+        HEIGHT - 6.0
+    );
     for curve in curves.iter().filter(|it| !it.points.is_empty()) {
         let dashed = if curve.dashed { " dashed" } else { "" };
         let (colour, path) = (curve.colour % COLOURS, path(&curve.points, shares, axis));
         let name = escape(&curve.name);
-        let _ = write!(chart, r#"<path class="curve c{colour}{dashed}" d="{path}"><title>{name}</title></path>"#);
+        let _ = write!(
+            chart,
+            r#"<path class="curve c{colour}{dashed}" d="{path}"><title>{name}</title></path>"#
+        );
     }
     chart.push_str("</svg>");
     chart
@@ -90,7 +111,10 @@ pub fn stacked(title: &str, bars: &[Bar]) -> String {
         let top = BAR_GAP + place as f64 * (BAR + BAR_GAP);
         let baseline = top + 0.68 * BAR;
         let (right, name) = (label_width - 8.0, escape(&bar.name));
-        let _ = write!(chart, r#"<text class="label" x="{right}" y="{baseline:.1}" text-anchor="end">{name}</text>"#);
+        let _ = write!(
+            chart,
+            r#"<text class="label" x="{right}" y="{baseline:.1}" text-anchor="end">{name}</text>"#
+        );
         let total: u64 = bar.parts.iter().map(|it| it.count).sum();
         let mut left = label_width;
         for part in bar.parts.iter().filter(|it| it.count > 0) {
@@ -103,8 +127,10 @@ pub fn stacked(title: &str, bars: &[Bar]) -> String {
             // A number that does not fit into its part is left to the table.
             if wide > 9.0 * count.to_string().len() as f64 + 8.0 {
                 let middle = left + wide / 2.0;
-                let _ =
-                    write!(chart, r#"<text class="count" x="{middle:.1}" y="{baseline:.1}" text-anchor="middle">{count}</text>"#);
+                let _ = write!(
+                    chart,
+                    r#"<text class="count" x="{middle:.1}" y="{baseline:.1}" text-anchor="middle">{count}</text>"#
+                );
             }
             left += wide;
         }
@@ -119,10 +145,21 @@ pub const COLOURS: usize = 5;
 impl Shares {
     fn ticks(self) -> &'static [(f64, &'static str)] {
         match self {
-            Self::Even => &[(0.0, "0 %"), (0.25, "25 %"), (0.5, "50 %"), (0.75, "75 %"), (1.0, "100 %")],
-            Self::Nines => {
-                &[(0.0, "0 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %"), (0.99999, "99.999 %")]
-            }
+            Self::Even => &[
+                (0.0, "0 %"),
+                (0.25, "25 %"),
+                (0.5, "50 %"),
+                (0.75, "75 %"),
+                (1.0, "100 %"),
+            ],
+            Self::Nines => &[
+                (0.0, "0 %"),
+                (0.9, "90 %"),
+                (0.99, "99 %"),
+                (0.999, "99.9 %"),
+                (0.9999, "99.99 %"),
+                (0.99999, "99.999 %"),
+            ],
         }
     }
 
@@ -139,7 +176,9 @@ impl Shares {
 /// The begin of a chart; a wide one scrolls where the page is too narrow.
 pub fn open(title: &str, is_wide: bool, width: f64, height: f64) -> String {
     let (title, class) = (escape(title), if is_wide { r#" class="wide""# } else { "" });
-    format!(r#"<svg{class} viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>"#)
+    format!(
+        r#"<svg{class} viewBox="0 0 {width} {height}" role="img" aria-label="{title}"><title>{title}</title>"#
+    )
 }
 
 /// Where a duration stands.
@@ -147,12 +186,15 @@ fn x_of(axis: &Axis, ns: f64) -> f64 {
     LEFT + axis.part_of(ns) * (WIDTH - LEFT - RIGHT)
 }
 
-/// A staircase through the points, one step a pixel at most. What is longer than the axis is not drawn: the curve ends at its edge.
+/// A staircase through the points, one step a pixel at most. What is longer than the axis is not
+/// drawn: the curve ends at its edge.
 fn path(points: &[(u64, f64)], shares: Shares, axis: &Axis) -> String {
     let x_of = |ns: f64| x_of(axis, ns);
     let beyond = points.partition_point(|(ns, _)| *ns as f64 <= axis.end_ns());
     let (shown, cut_off) = points.split_at(beyond);
-    let start = shown.first().map_or(WIDTH - RIGHT, |(ns, _)| x_of(*ns as f64));
+    let start = shown
+        .first()
+        .map_or(WIDTH - RIGHT, |(ns, _)| x_of(*ns as f64));
     let mut path = format!("M{start:.1} {:.1}", shares.y_of(0.0));
     let mut here = start;
     for (place, (ns, share)) in shown.iter().enumerate() {
@@ -163,7 +205,8 @@ fn path(points: &[(u64, f64)], shares: Shares, axis: &Axis) -> String {
             continue;
         }
         let _ = write!(path, "H{x:.1}");
-        // All of them is no number of nines: the curve ends with the share that is shorter than the longest.
+        // All of them is no number of nines: the curve ends with the share that is shorter than the
+        // longest.
         if shares == Shares::Even || *share < 1.0 {
             let _ = write!(path, "V{:.1}", shares.y_of(*share));
         }
@@ -182,7 +225,12 @@ mod tests {
     #[test]
     fn axes_keep_what_is_beyond_them_at_their_ends() {
         let axis = Axis::microsecond_to_ten_seconds();
-        for (ns, expected) in [(0.0, LEFT), (1e3, LEFT), (1e10, WIDTH - RIGHT), (1e15, WIDTH - RIGHT)] {
+        for (ns, expected) in [
+            (0.0, LEFT),
+            (1e3, LEFT),
+            (1e10, WIDTH - RIGHT),
+            (1e15, WIDTH - RIGHT),
+        ] {
             assert!((x_of(&axis, ns) - expected).abs() < 1e-9, "{ns}");
         }
         for shares in [Shares::Even, Shares::Nines] {
@@ -193,10 +241,15 @@ mod tests {
 
     #[test]
     fn a_curve_ends_at_its_last_point_and_has_few_steps() {
-        let points: Vec<(u64, f64)> = (1..=100_000_u32).map(|it| (1_000 + u64::from(it), f64::from(it) / 200_000.0)).collect();
+        let points: Vec<(u64, f64)> = (1..=100_000_u32)
+            .map(|it| (1_000 + u64::from(it), f64::from(it) / 200_000.0))
+            .collect();
         let drawn = path(&points, Shares::Even, &Axis::microsecond_to_ten_seconds());
         assert!(drawn.matches('H').count() < WIDTH as usize);
-        assert!(drawn.ends_with(&format!("V{:.1}", Shares::Even.y_of(0.5))), "{drawn}");
+        assert!(
+            drawn.ends_with(&format!("V{:.1}", Shares::Even.y_of(0.5))),
+            "{drawn}"
+        );
     }
 
     #[test]
@@ -204,9 +257,20 @@ mod tests {
         let axis = Axis::microsecond_to_ten_seconds();
         let half = format!("V{:.1}", Shares::Even.y_of(0.5));
         let edge = format!("H{:.1}", WIDTH - RIGHT);
-        let drawn = path(&[(1_000_000, 0.5), (60_000_000_000, 1.0)], Shares::Even, &axis);
+        let drawn = path(
+            &[(1_000_000, 0.5), (60_000_000_000, 1.0)],
+            Shares::Even,
+            &axis,
+        );
         assert!(drawn.ends_with(&format!("{half}{edge}")), "{drawn}");
         let tail = path(&[(1_000_000, 0.9), (2_000_000, 1.0)], Shares::Nines, &axis);
-        assert!(tail.ends_with(&format!("V{:.1}H{:.1}", Shares::Nines.y_of(0.9), x_of(&axis, 2e6))), "{tail}");
+        assert!(
+            tail.ends_with(&format!(
+                "V{:.1}H{:.1}",
+                Shares::Nines.y_of(0.9),
+                x_of(&axis, 2e6)
+            )),
+            "{tail}"
+        );
     }
 }

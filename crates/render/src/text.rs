@@ -13,12 +13,16 @@ pub const WIDTH: usize = 100;
 
 /// The document, with a final line feed.
 pub fn render(document: &Document) -> String {
-    let mut page = Page { text: String::new(), gap_is_due: false };
+    let mut page = Page {
+        text: String::new(),
+        gap_is_due: false,
+    };
     page.add_all(&document.blocks);
     page.text
 }
 
-/// Words in lines of at most `width` characters; lines after the first begin with `indent`. Words that are longer are broken.
+/// Words in lines of at most `width` characters; lines after the first begin with `indent`. Words
+/// that are longer are broken.
 pub fn wrap(sentence: &str, width: usize, indent: &str) -> String {
     let options = Options::new(width)
         .subsequent_indent(indent)
@@ -46,13 +50,21 @@ impl Page {
                 self.line(&text.words());
             }
             Block::Paragraph { text, .. } => self.sentence(&text.words()),
-            Block::Facts(facts) => facts.iter().for_each(|(name, fact)| self.sentence(&format!("{name}: {fact}"))),
-            Block::Definitions(words) => words.iter().for_each(|(name, meaning)| self.sentence(&format!("{name}: {meaning}"))),
-            Block::Notes(notes) => notes.iter().for_each(|note| self.sentence(&format!("note: {note}"))),
+            Block::Facts(facts) => facts
+                .iter()
+                .for_each(|(name, fact)| self.sentence(&format!("{name}: {fact}"))),
+            Block::Definitions(words) => words
+                .iter()
+                .for_each(|(name, meaning)| self.sentence(&format!("{name}: {meaning}"))),
+            Block::Notes(notes) => notes
+                .iter()
+                .for_each(|note| self.sentence(&format!("note: {note}"))),
             Block::Legend(lines) => lines.iter().for_each(|line| self.sentence(line)),
             Block::Item { text, below } => {
                 self.line(&format!("  {}", text.words()));
-                below.iter().for_each(|line| self.line(&format!("    {}", line.words())));
+                below
+                    .iter()
+                    .for_each(|line| self.line(&format!("    {}", line.words())));
             }
             Block::Table(table) => self.lines(&drawn(table)),
             Block::Preformatted(text) => text.lines().for_each(|line| self.raw_line(line)),
@@ -91,7 +103,11 @@ fn drawn(table: &Table) -> String {
     for row in &table.rows {
         builder.push_record(table.columns.iter().zip(row).map(|(column, cell)| {
             let width = column.max_chars.unwrap_or(usize::MAX);
-            cell.lines().into_iter().map(|line| wrap(line, width, "")).collect::<Vec<_>>().join("\n")
+            cell.lines()
+                .into_iter()
+                .map(|line| wrap(line, width, ""))
+                .collect::<Vec<_>>()
+                .join("\n")
         }));
     }
     let mut drawn = builder.build();
@@ -102,7 +118,11 @@ fn drawn(table: &Table) -> String {
     }
     for (place, column) in table.columns.iter().enumerate() {
         if column.align == Align::Right {
-            drawn.with(Modify::new(Columns::one(place)).with(Alignment::right()).with(AlignmentStrategy::PerLine));
+            drawn.with(
+                Modify::new(Columns::one(place))
+                    .with(Alignment::right())
+                    .with(AlignmentStrategy::PerLine),
+            );
         }
     }
     drawn.to_string()
@@ -117,7 +137,9 @@ mod tests {
     fn blocks_stand_in_groups() {
         let mut document = Document::new("not shown");
         document.heading("Figures");
-        document.table(Table::new(["name", "ms\np50"], 1).with_rows([["a", "1.00"], ["b", "10.00\n9"]]));
+        document.table(
+            Table::new(["name", "ms\np50"], 1).with_rows([["a", "1.00"], ["b", "10.00\n9"]]),
+        );
         document.paragraph(Text::default().plain("all of ").code("x"));
         document.gap();
         document.facts([("seed", "0".to_owned())]);
@@ -127,19 +149,28 @@ mod tests {
                         seed: 0\n\nnote: ";
         let page = render(&document);
         assert!(page.starts_with(expected), "{page}");
-        assert!(page.lines().all(|line| line.len() <= WIDTH) && page.contains("\n  word"), "{page}");
+        assert!(
+            page.lines().all(|line| line.len() <= WIDTH) && page.contains("\n  word"),
+            "{page}"
+        );
     }
 
     #[test]
     fn a_table_of_names_and_values_has_no_head() {
         let mut document = Document::default();
-        document.table(Table::of_names_and_values([("CPU (s)", "1.5"), ("memory", "22.25")]));
+        document.table(Table::of_names_and_values([
+            ("CPU (s)", "1.5"),
+            ("memory", "22.25"),
+        ]));
         assert_eq!(render(&document), " CPU (s) |   1.5\n memory  | 22.25\n");
     }
 
     #[test]
     fn words_longer_than_a_line_are_broken_and_flags_are_not() {
         assert_eq!(wrap("a abcdefgh", 5, ""), "a\nabcde\nfgh");
-        assert_eq!(wrap("use --max-concurrency 4", 20, "  "), "use\n  --max-concurrency\n  4");
+        assert_eq!(
+            wrap("use --max-concurrency 4", 20, "  "),
+            "use\n  --max-concurrency\n  4"
+        );
     }
 }

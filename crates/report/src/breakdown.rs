@@ -20,18 +20,28 @@ const NAME_MAX_CHARS: usize = 80;
 
 /// By kind of constraint: a table of parts, and how many are not in it.
 pub(super) fn by_kind(view: &View<'_>) -> (Table, usize) {
-    parts(view, "kind", |sample| vec![sample.constraint().map_or("none", |it| it.kind())])
+    parts(view, "kind", |sample| {
+        vec![sample.constraint().map_or("none", |it| it.kind())]
+    })
 }
 
 /// By tag; a request with several is in several parts. Empty where nothing has a tag.
 pub(super) fn by_tag(view: &View<'_>) -> (Table, usize) {
-    parts(view, "tag", |sample| sample.question().tags.iter().map(String::as_str).collect())
+    parts(view, "tag", |sample| {
+        sample.question().tags.iter().map(String::as_str).collect()
+    })
 }
 
-fn parts<'s>(view: &View<'s>, name: &str, names: impl Fn(&Sample<'s>) -> Vec<&'s str>) -> (Table, usize) {
+fn parts<'s>(
+    view: &View<'s>,
+    name: &str,
+    names: impl Fn(&Sample<'s>) -> Vec<&'s str>,
+) -> (Table, usize) {
     let mut members: BTreeMap<&str, Vec<Sample<'s>>> = BTreeMap::new();
     for sample in view.samples {
-        names(sample).into_iter().for_each(|name| members.entry(name).or_default().push(*sample));
+        names(sample)
+            .into_iter()
+            .for_each(|name| members.entry(name).or_default().push(*sample));
     }
     let mut members: Vec<(&str, Vec<Sample<'s>>)> = members.into_iter().collect();
     members.sort_by_key(|(_, samples)| std::cmp::Reverse(samples.len()));
@@ -39,12 +49,32 @@ fn parts<'s>(view: &View<'s>, name: &str, names: impl Fn(&Sample<'s>) -> Vec<&'s
     members.truncate(PARTS_MAX);
     let percentiles = &view.report.metrics.overall.latency.e2el_ms.percentiles;
     let of_latency = ["TTFT", "E2EL"].map(|latency| {
-        let percentiles = percentiles.iter().map(|it| format!("{latency} p{} (ms)", it.word()));
-        std::iter::once(format!("{latency} median (ms)")).chain(percentiles).collect::<Vec<_>>()
+        let percentiles = percentiles
+            .iter()
+            .map(|it| format!("{latency} p{} (ms)", it.word()));
+        std::iter::once(format!("{latency} median (ms)"))
+            .chain(percentiles)
+            .collect::<Vec<_>>()
     });
-    let fixed = [name, "requests", "correct %", "95 % interval", "valid", "control %", "no answer"].map(str::to_owned);
+    let fixed = [
+        name,
+        "requests",
+        "correct %",
+        "95 % interval",
+        "valid",
+        "control %",
+        "no answer",
+    ]
+    .map(str::to_owned);
     let table = Table::new(fixed.into_iter().chain(of_latency.concat()), 1);
-    (table.with_rows(members.iter().map(|(name, samples)| row(view, name, samples))), left_out)
+    (
+        table.with_rows(
+            members
+                .iter()
+                .map(|(name, samples)| row(view, name, samples)),
+        ),
+        left_out,
+    )
 }
 
 fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
@@ -52,10 +82,18 @@ fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
     let answers: Vec<&Sample<'_>> = samples.iter().collect();
     let latency = Latency::of(&answers, &view.report.metrics.options);
     let percent = |rate: Option<Rate>| figure(rate.map(|it| it.percent));
-    let interval =
-        |rate: Option<Rate>| rate.map_or_else(String::new, |it| format!("{:.2} to {:.2}", it.low_percent, it.high_percent));
-    let hits = |rate: Option<Rate>| rate.map_or_else(|| "none".to_owned(), |it| format!("{}/{}", it.hits, it.of));
-    let no_answer = samples.iter().filter(|it| !it.outcome().is_answer()).count();
+    let interval = |rate: Option<Rate>| {
+        rate.map_or_else(String::new, |it| {
+            format!("{:.2} to {:.2}", it.low_percent, it.high_percent)
+        })
+    };
+    let hits = |rate: Option<Rate>| {
+        rate.map_or_else(|| "none".to_owned(), |it| format!("{}/{}", it.hits, it.of))
+    };
+    let no_answer = samples
+        .iter()
+        .filter(|it| !it.outcome().is_answer())
+        .count();
     let mut cells = vec![
         printable(name, NAME_MAX_CHARS),
         samples.len().to_string(),
@@ -84,19 +122,41 @@ mod tests {
 
     #[test]
     fn parts_have_their_own_figures_and_the_largest_come_first() {
-        let invalid = Verdict::Invalid { reason: Reason::Choice };
-        let free = Verdict::NotScored { why: NotScored::NoConstraint };
+        let invalid = Verdict::Invalid {
+            reason: Reason::Choice,
+        };
+        let free = Verdict::NotScored {
+            why: NotScored::NoConstraint,
+        };
         let run = [
-            Made { arm: Arm::Free, verdict: free, ..made() },
+            Made {
+                arm: Arm::Free,
+                verdict: free,
+                ..made()
+            },
             made(),
-            Made { verdict: invalid.clone(), chunks: vec![30, 40], ..made() },
-            Made { arm: Arm::Control, verdict: invalid, ..made() },
+            Made {
+                verdict: invalid.clone(),
+                chunks: vec![30, 40],
+                ..made()
+            },
+            Made {
+                arm: Arm::Control,
+                verdict: invalid,
+                ..made()
+            },
         ];
         with_view(&run, record(), |view| {
             let (kinds, left_out) = by_kind(&view);
             assert_eq!(kinds.columns.len(), kinds.rows[0].len());
-            assert_eq!(kinds.rows[0][..7], ["regex", "3", "50.00", "9.45 to 90.55", "1/2", "0.00", "0"].map(Cell::from));
-            assert_eq!(kinds.rows[1][..8], ["none", "1", "n/a", "", "none", "n/a", "0", "10.00"].map(Cell::from));
+            assert_eq!(
+                kinds.rows[0][..7],
+                ["regex", "3", "50.00", "9.45 to 90.55", "1/2", "0.00", "0"].map(Cell::from)
+            );
+            assert_eq!(
+                kinds.rows[1][..8],
+                ["none", "1", "n/a", "", "none", "n/a", "0", "10.00"].map(Cell::from)
+            );
             assert_eq!(left_out, 0);
             assert!(by_tag(&view).0.is_empty());
         });

@@ -9,8 +9,13 @@ use sobench_statistics::Summary;
 /// The table; `None` where there are no latencies.
 pub(super) fn latencies(report: &Report) -> Option<Table> {
     let percentiles = &report.metrics.overall.latency.e2el_ms.percentiles;
-    let names = percentiles.iter().flat_map(|it| [format!("p{}", it.word()), "95 % interval".to_owned()]);
-    let heads = ["latency (ms)", "n", "mean", "median"].map(str::to_owned).into_iter().chain(names);
+    let names = percentiles
+        .iter()
+        .flat_map(|it| [format!("p{}", it.word()), "95 % interval".to_owned()]);
+    let heads = ["latency (ms)", "n", "mean", "median"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(names);
     let mut table = Table::new(heads, 1);
     let mut arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
     if arms.len() < 2 {
@@ -19,7 +24,11 @@ pub(super) fn latencies(report: &Report) -> Option<Table> {
     for metric in LatencyMetric::ALL {
         for (arm, of) in &arms {
             let summary = of.latency.summary(metric);
-            let name = if arm.is_empty() { metric.label().to_owned() } else { format!("{}, {arm}", metric.label()) };
+            let name = if arm.is_empty() {
+                metric.label().to_owned()
+            } else {
+                format!("{}, {arm}", metric.label())
+            };
             if summary.n > 0 {
                 table.row(row(name, summary));
             }
@@ -29,6 +38,17 @@ pub(super) fn latencies(report: &Report) -> Option<Table> {
 }
 
 fn row(name: String, summary: &Summary) -> Vec<String> {
-    let cells = summary.percentiles.iter().flat_map(|it| [figure(it.value), certainty::interval(it, summary)]);
-    [name, summary.n.to_string(), figure(summary.mean), figure(summary.median)].into_iter().chain(cells).collect()
+    let cells = summary
+        .percentiles
+        .iter()
+        .flat_map(|it| [figure(it.value), certainty::interval(it, summary)]);
+    [
+        name,
+        summary.n.to_string(),
+        figure(summary.mean),
+        figure(summary.median),
+    ]
+    .into_iter()
+    .chain(cells)
+    .collect()
 }

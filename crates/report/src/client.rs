@@ -13,21 +13,47 @@ pub(super) fn add(page: &mut Document, report: &Report, title: &str) {
     let mut rows = vec![
         ("own delay, ready to sent: p50 / p99 / max (ms)", {
             let max = part.own_delay_ms.max;
-            format!("{} / {} / {}", figure(delay(50.0)), figure(delay(99.0)), figure(max))
+            format!(
+                "{} / {} / {}",
+                figure(delay(50.0)),
+                figure(delay(99.0)),
+                figure(max)
+            )
         }),
-        ("rate, off what schedule and cap allowed (%)", figure(part.rate_deviation_percent)),
-        ("requests held back by the cap", part.held_by_cap.to_string()),
+        (
+            "rate, off what schedule and cap allowed (%)",
+            figure(part.rate_deviation_percent),
+        ),
+        (
+            "requests held back by the cap",
+            part.held_by_cap.to_string(),
+        ),
     ];
     if let Some(burst) = part.burst {
-        rows.push(("ready at the begin: requests / last left after (ms)", format!("{} / {:.2}", burst.requests, burst.width_ms)));
+        rows.push((
+            "ready at the begin: requests / last left after (ms)",
+            format!("{} / {:.2}", burst.requests, burst.width_ms),
+        ));
     }
     rows.extend([
-        ("CPU (s) / of what its threads can have (%)", format!("{} / {}", figure(cost.cpu_s), figure(part.cpu_percent))),
-        ("CPU per million output tokens (s)", figure(part.cpu_s_per_million_output_tokens)),
-        ("machine busy, by whomever (%)", figure(cost.machine_busy_percent)),
+        (
+            "CPU (s) / of what its threads can have (%)",
+            format!("{} / {}", figure(cost.cpu_s), figure(part.cpu_percent)),
+        ),
+        (
+            "CPU per million output tokens (s)",
+            figure(part.cpu_s_per_million_output_tokens),
+        ),
+        (
+            "machine busy, by whomever (%)",
+            figure(cost.machine_busy_percent),
+        ),
         ("peak memory (MiB)", figure(cost.peak_memory_mib)),
         ("connections opened", count(cost.connections_opened)),
-        ("of them while a request waited", count(cost.connections_waited_for)),
+        (
+            "of them while a request waited",
+            count(cost.connections_waited_for),
+        ),
     ]);
     // What this run or this system does not tell takes no line.
     rows.retain(|(_, value)| value.split(" / ").any(|figure| figure != "n/a"));
@@ -37,7 +63,10 @@ pub(super) fn add(page: &mut Document, report: &Report, title: &str) {
         page.paragraph("CPU and memory include the embedded server, which runs in this process");
     }
     if cost.other_runs > 0 {
-        page.paragraph(format!("CPU and memory include the other runs of this process at the same time: {}", cost.other_runs));
+        page.paragraph(format!(
+            "CPU and memory include the other runs of this process at the same time: {}",
+            cost.other_runs
+        ));
     }
     page.paragraph(sentence(part));
 }
@@ -57,14 +86,30 @@ pub fn sentence(part: &ClientPart) -> String {
 }
 
 fn words(doubt: &Doubt) -> String {
-    let Doubt { measure, value, limit } = doubt;
+    let Doubt {
+        measure,
+        value,
+        limit,
+    } = doubt;
     match measure {
-        Measure::OwnDelayP99Ms => format!("the client sent late by its own doing, p99 {value:.1} ms (at most {limit:.1} ms)"),
-        Measure::BurstWidthMs => format!("the burst took {value:.1} ms to leave (at most {limit:.1} ms)"),
-        Measure::RateDeviationPercent => format!("the sending rate was off by {value:.1} % (at most {limit:.1} %)"),
-        Measure::CpuPercent => format!("client CPU {value:.0} % of what its threads can have (at most {limit:.0} %)"),
-        Measure::DisorderedRequests => format!("{value:.0} requests have instants out of order (please report this)"),
-        Measure::MachineBusyPercent => format!("the machine was {value:.0} % busy (at most {limit:.0} %)"),
+        Measure::OwnDelayP99Ms => format!(
+            "the client sent late by its own doing, p99 {value:.1} ms (at most {limit:.1} ms)"
+        ),
+        Measure::BurstWidthMs => {
+            format!("the burst took {value:.1} ms to leave (at most {limit:.1} ms)")
+        }
+        Measure::RateDeviationPercent => {
+            format!("the sending rate was off by {value:.1} % (at most {limit:.1} %)")
+        }
+        Measure::CpuPercent => {
+            format!("client CPU {value:.0} % of what its threads can have (at most {limit:.0} %)")
+        }
+        Measure::DisorderedRequests => {
+            format!("{value:.0} requests have instants out of order (please report this)")
+        }
+        Measure::MachineBusyPercent => {
+            format!("the machine was {value:.0} % busy (at most {limit:.0} %)")
+        }
     }
 }
 
@@ -75,7 +120,11 @@ mod tests {
 
     #[test]
     fn the_verdict_names_every_measure_that_is_past_its_bound() {
-        let doubt = |measure, value, limit| Doubt { measure, value, limit };
+        let doubt = |measure, value, limit| Doubt {
+            measure,
+            value,
+            limit,
+        };
         let doubts = vec![
             doubt(Measure::OwnDelayP99Ms, 31.04, 2.0),
             doubt(Measure::BurstWidthMs, 80.0, 50.0),
@@ -83,15 +132,31 @@ mod tests {
             doubt(Measure::CpuPercent, 97.4, 85.0),
             doubt(Measure::MachineBusyPercent, 99.9, 90.0),
         ];
-        let part = ClientPart { verdict: ClientVerdict::DoNotTrust, doubts, ..ClientPart::default() };
+        let part = ClientPart {
+            verdict: ClientVerdict::DoNotTrust,
+            doubts,
+            ..ClientPart::default()
+        };
         assert_eq!(
             sentence(&part),
             "do not trust these latencies: the client sent late by its own doing, p99 31.0 ms (at most 2.0 ms), the burst took 80.0 ms \
              to leave (at most 50.0 ms), the sending rate was off by 1.3 % (at most 0.5 %), client CPU 97 % of what its threads can have (at most 85 %), \
              the machine was 100 % busy (at most 90 %)"
         );
-        assert_eq!(sentence(&ClientPart::default()), "the client was not the bottleneck");
-        let cost = ClientCost { includes_server: true, ..ClientCost::default() };
-        assert!(sentence(&ClientPart { cost, ..ClientPart::default() }).contains("not judged"));
+        assert_eq!(
+            sentence(&ClientPart::default()),
+            "the client was not the bottleneck"
+        );
+        let cost = ClientCost {
+            includes_server: true,
+            ..ClientCost::default()
+        };
+        assert!(
+            sentence(&ClientPart {
+                cost,
+                ..ClientPart::default()
+            })
+            .contains("not judged")
+        );
     }
 }

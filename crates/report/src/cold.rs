@@ -7,8 +7,9 @@ use sobench_results::metrics::cold_load::{Beside, ColdLoad};
 use sobench_results::metrics::difference::{Difference, Method};
 use sobench_statistics::Summary;
 
-/// Adds first uses against later ones; `spread` tells whether they are all over the run, and not at its begin. A sentence where the
-/// run has nothing to say; nothing where it had one constraint that was known.
+/// Adds first uses against later ones; `spread` tells whether they are all over the run, and not at
+/// its begin. A sentence where the run has nothing to say; nothing where it had one constraint that
+/// was known.
 pub(super) fn add_first_uses(page: &mut Document, uses: &FirstUses, spread: bool) {
     let known = uses.known_before;
     if uses.cold == 0 && known == uses.constraints {
@@ -21,19 +22,34 @@ pub(super) fn add_first_uses(page: &mut Document, uses: &FirstUses, spread: bool
             uses.constraints
         ));
     }
-    page.table(table().with_rows([row("first use (cold)", &uses.cold_ttft_ms), row("later uses (warm)", &uses.warm_ttft_ms)]));
+    page.table(table().with_rows([
+        row("first use (cold)", &uses.cold_ttft_ms),
+        row("later uses (warm)", &uses.warm_ttft_ms),
+    ]));
     // Within each constraint says more, where there are constraints enough to have an interval.
     let within = uses.paired_difference_ms.filter(|it| it.low.is_some());
     page.paragraph(match (within, uses.difference_ms) {
-        (Some(paired), _) => format!("cold less warm, within each constraint: {}", difference(&paired)),
+        (Some(paired), _) => format!(
+            "cold less warm, within each constraint: {}",
+            difference(&paired)
+        ),
         (None, Some(all)) => format!("cold less warm: {}", difference(&all)),
-        (None, None) => "no use was warm: there is nothing to hold the first ones against".to_owned(),
+        (None, None) => {
+            "no use was warm: there is nothing to hold the first ones against".to_owned()
+        }
     });
     let more = [
         ("constraints known before the run", known),
-        ("answers that waited for the same compile, in neither row", uses.beside_first),
+        (
+            "answers that waited for the same compile, in neither row",
+            uses.beside_first,
+        ),
     ];
-    page.paragraphs(more.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what}: {count}")));
+    page.paragraphs(
+        more.into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(what, count)| format!("{what}: {count}")),
+    );
     if !spread {
         page.paragraph("first uses come early: what the begin of a run costs is in it, unless --cold-schema-every spreads them");
     }
@@ -43,17 +59,39 @@ pub(super) fn add_first_uses(page: &mut Document, uses: &FirstUses, spread: bool
 pub(super) fn add_load(page: &mut Document, load: &ColdLoad) {
     page.heading("Requests beside a new schema against those beside a known one (ms)");
     let Some(window_ms) = load.window_ms else {
-        return page.paragraph(format!("of {} requests with a new schema none was answered in a stream", load.requests));
+        return page.paragraph(format!(
+            "of {} requests with a new schema none was answered in a stream",
+            load.requests
+        ));
     };
     let latencies = [("TTFT", &load.ttft), ("ITL", &load.itl)];
-    page.table(table().with_rows(latencies.into_iter().flat_map(|(name, Beside { beside_new_ms, beside_known_ms, .. })| {
-        [row(&format!("{name} beside a new schema"), beside_new_ms), row(&format!("{name} beside a known one"), beside_known_ms)]
-    })));
+    page.table(table().with_rows(latencies.into_iter().flat_map(
+        |(
+            name,
+            Beside {
+                beside_new_ms,
+                beside_known_ms,
+                ..
+            },
+        )| {
+            [
+                row(&format!("{name} beside a new schema"), beside_new_ms),
+                row(&format!("{name} beside a known one"), beside_known_ms),
+            ]
+        },
+    )));
     for (name, beside) in latencies {
-        let words = beside.difference_ms.as_ref().map_or_else(|| "nothing to compare".to_owned(), difference);
-        page.paragraph(format!("{name}, new less known, each request beside which it was taken as one: {words}"));
+        let words = beside
+            .difference_ms
+            .as_ref()
+            .map_or_else(|| "nothing to compare".to_owned(), difference);
+        page.paragraph(format!(
+            "{name}, new less known, each request beside which it was taken as one: {words}"
+        ));
     }
-    let ColdLoad { requests, every, .. } = load;
+    let ColdLoad {
+        requests, every, ..
+    } = load;
     page.paragraph(format!(
         "new schemas: {requests}, one in {every} constrained requests; beside is what began within {window_ms:.1} ms of the sending"
     ));
@@ -64,7 +102,13 @@ fn table() -> Table {
 }
 
 fn row(name: &str, summary: &Summary) -> [String; 5] {
-    [name.to_owned(), summary.n.to_string(), figure(summary.mean), figure(summary.median), figure(summary.max)]
+    [
+        name.to_owned(),
+        summary.n.to_string(),
+        figure(summary.mean),
+        figure(summary.median),
+        figure(summary.max),
+    ]
 }
 
 fn difference(it: &Difference) -> String {
@@ -75,8 +119,14 @@ fn difference(it: &Difference) -> String {
         Method::PairedNormal => format!("normal, {} differences", it.n),
     };
     match (it.low, it.high) {
-        (Some(low), Some(high)) => format!("{:+.2} ms, 95 % interval {low:+.2} to {high:+.2} ({method})", it.difference),
-        _ => format!("{:+.2} ms, too few for an interval ({} and {})", it.difference, it.n, it.m),
+        (Some(low), Some(high)) => format!(
+            "{:+.2} ms, 95 % interval {low:+.2} to {high:+.2} ({method})",
+            it.difference
+        ),
+        _ => format!(
+            "{:+.2} ms, too few for an interval ({} and {})",
+            it.difference, it.n, it.m
+        ),
     }
 }
 
@@ -85,19 +135,37 @@ mod tests {
     use super::*;
 
     fn between(low: Option<f64>, high: Option<f64>, method: Method) -> Difference {
-        Difference { difference: 12.5, low, high, n: 3, m: 40, method }
+        Difference {
+            difference: 12.5,
+            low,
+            high,
+            n: 3,
+            m: 40,
+            method,
+        }
     }
 
     #[test]
     fn differences_name_their_interval_and_its_method() {
         let found = between(Some(-1.0), Some(26.04), Method::Bootstrap);
-        assert_eq!(difference(&found), "+12.50 ms, 95 % interval -1.00 to +26.04 (bootstrap of 3 and 40)");
-        assert_eq!(difference(&between(None, None, Method::Bootstrap)), "+12.50 ms, too few for an interval (3 and 40)");
+        assert_eq!(
+            difference(&found),
+            "+12.50 ms, 95 % interval -1.00 to +26.04 (bootstrap of 3 and 40)"
+        );
+        assert_eq!(
+            difference(&between(None, None, Method::Bootstrap)),
+            "+12.50 ms, too few for an interval (3 and 40)"
+        );
     }
 
     #[test]
     fn what_the_run_cannot_tell_is_said() {
-        let uses = |constraints, known_before, cold| FirstUses { constraints, known_before, cold, ..FirstUses::default() };
+        let uses = |constraints, known_before, cold| FirstUses {
+            constraints,
+            known_before,
+            cold,
+            ..FirstUses::default()
+        };
         let first_uses = |uses: &FirstUses, spread| {
             let mut page = Document::default();
             add_first_uses(&mut page, uses, spread);
@@ -107,9 +175,17 @@ mod tests {
         assert!(first_uses(&uses(3, 1, 0), false).contains("1 of 3 constraints were known"));
         assert!(first_uses(&uses(3, 0, 3), false).contains("no use was warm"));
         let paired = Some(between(Some(1.0), Some(20.0), Method::PairedBootstrap));
-        let both = FirstUses { paired_difference_ms: paired, beside_first: 4, ..uses(3, 1, 2) };
+        let both = FirstUses {
+            paired_difference_ms: paired,
+            beside_first: 4,
+            ..uses(3, 1, 2)
+        };
         let shown = first_uses(&both, true);
         assert!(!shown.contains("come early") && first_uses(&both, false).contains("come early"));
-        assert!(shown.contains("within each constraint: +12.50 ms") && shown.contains("in neither row: 4"), "{shown}");
+        assert!(
+            shown.contains("within each constraint: +12.50 ms")
+                && shown.contains("in neither row: 4"),
+            "{shown}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! A line for every request, for spreadsheets and data frames: RFC 4180, a header line, UTF-8. A cell without data is empty. The texts of
-//! answers are not in it: they are in the run log, and in the JSON of `--save-detailed`. Knows no statistics beyond one request.
+//! A line for every request, for spreadsheets and data frames: RFC 4180, a header line, UTF-8. A
+//! cell without data is empty. The texts of answers are not in it: they are in the run log, and in
+//! the JSON of `--save-detailed`. Knows no statistics beyond one request.
 
 use std::io::Write;
 
@@ -30,18 +31,28 @@ struct Line<'s, 'a> {
 
 type Cell = fn(&Line<'_, '_>) -> String;
 
-/// The first columns; docs/reports.md says what each holds. Those of other metrics follow ([`metrics`]).
+/// The first columns; docs/reports.md says what each holds. Those of other metrics follow
+/// ([`metrics`]).
 const COLUMNS: [(&str, Cell); 27] = [
     ("index", |line| line.sample.case_index().to_string()),
     ("case", |line| line.sample.id()),
     ("arm", |line| arm_name(line.sample.arm()).to_owned()),
-    ("kind", |line| line.sample.constraint().map(|it| it.kind().to_owned()).unwrap_or_default()),
+    ("kind", |line| {
+        line.sample
+            .constraint()
+            .map(|it| it.kind().to_owned())
+            .unwrap_or_default()
+    }),
     ("tags", |line| line.sample.question().tags.join(";")),
     ("outcome", |line| line.sample.outcome().name().to_owned()),
     ("verdict", |line| line.verdict.0.to_owned()),
     ("reason", |line| line.verdict.1.to_owned()),
-    ("detail", |line| cut(&line.verdict.2, DETAIL_MAX_BYTES).to_owned()),
-    ("finish_reason", |line| line.sample.finish_reason().unwrap_or_default().to_owned()),
+    ("detail", |line| {
+        cut(&line.verdict.2, DETAIL_MAX_BYTES).to_owned()
+    }),
+    ("finish_reason", |line| {
+        line.sample.finish_reason().unwrap_or_default().to_owned()
+    }),
     ("streamed", |line| line.timing.streamed.to_string()),
     ("due_s", |line| seconds(Some(line.timing.due_ns))),
     ("sent_s", |line| seconds(line.timing.sent_ns)),
@@ -49,16 +60,28 @@ const COLUMNS: [(&str, Cell); 27] = [
     ("ttft_ms", |line| number(line.latency.ttft_ms)),
     ("tpot_ms", |line| number(line.latency.tpot_ms)),
     ("itl_mean_ms", |line| number(line.mean_gap())),
-    ("itl_max_ms", |line| number(line.gaps.iter().copied().reduce(f64::max))),
+    ("itl_max_ms", |line| {
+        number(line.gaps.iter().copied().reduce(f64::max))
+    }),
     ("e2el_ms", |line| number(line.latency.e2el_ms)),
-    ("ttft_from_due_ms", |line| number(line.latency.ttft_from_due_ms)),
-    ("e2el_from_due_ms", |line| number(line.latency.e2el_from_due_ms)),
-    ("schedule_lag_ms", |line| number(line.latency.schedule_lag_ms)),
+    ("ttft_from_due_ms", |line| {
+        number(line.latency.ttft_from_due_ms)
+    }),
+    ("e2el_from_due_ms", |line| {
+        number(line.latency.e2el_from_due_ms)
+    }),
+    ("schedule_lag_ms", |line| {
+        number(line.latency.schedule_lag_ms)
+    }),
     ("chunks", |line| line.timing.chunks.to_string()),
     ("input_tokens", |line| number(line.tokens.input)),
-    ("input_tokens_source", |line| source(line.tokens.input_source).to_owned()),
+    ("input_tokens_source", |line| {
+        source(line.tokens.input_source).to_owned()
+    }),
     ("output_tokens", |line| number(line.tokens.output)),
-    ("output_tokens_source", |line| source(line.tokens.output_source).to_owned()),
+    ("output_tokens_source", |line| {
+        source(line.tokens.output_source).to_owned()
+    }),
 ];
 
 /// The names of the columns, in their order.
@@ -78,25 +101,39 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
     let gave_out = |error: csv::Error| lost(&error.into());
     let metrics = metrics();
     let names = metrics.iter().map(|(_, name)| name.clone());
-    file.write_record(column_names().map(str::to_owned).chain(names)).map_err(gave_out)?;
+    file.write_record(column_names().map(str::to_owned).chain(names))
+        .map_err(gave_out)?;
     let options = &view.report.metrics.options;
     for sample in view.samples {
         let line = Line::new(sample, options);
-        let values = metrics.iter().map(|(metric, _)| value(metric, sample, options));
-        file.write_record(COLUMNS.into_iter().map(|(_, cell)| cell(&line)).chain(values)).map_err(gave_out)?;
+        let values = metrics
+            .iter()
+            .map(|(metric, _)| value(metric, sample, options));
+        file.write_record(
+            COLUMNS
+                .into_iter()
+                .map(|(_, cell)| cell(&line))
+                .chain(values),
+        )
+        .map_err(gave_out)?;
     }
     file.flush().map_err(|error| lost(&error))
 }
 
-/// Metrics of single requests that no other column has, with the names of their columns. Of a pooled one it is the mean of its values.
+/// Metrics of single requests that no other column has, with the names of their columns. Of a
+/// pooled one it is the mean of its values.
 fn metrics() -> Vec<(&'static Metric, String)> {
     let name = |metric: &Metric| match metric.kind {
         Kind::Rate { .. } | Kind::Distribution { .. } => Some(metric.name.to_owned()),
         Kind::Pooled(_) => Some(format!("{}_mean_ms", metric.name.trim_end_matches("_ms"))),
         Kind::PerSecond(_) | Kind::Total(_) => None,
     };
-    let named = Metric::ALL.iter().filter_map(|metric| Some((*metric, name(metric)?)));
-    named.filter(|(_, name)| column_names().all(|column| column != name)).collect()
+    let named = Metric::ALL
+        .iter()
+        .filter_map(|metric| Some((*metric, name(metric)?)));
+    named
+        .filter(|(_, name)| column_names().all(|column| column != name))
+        .collect()
 }
 
 /// What a request is in a metric: whether it is a hit, or its value; empty where it does not count.
@@ -112,7 +149,11 @@ impl<'s, 'a> Line<'s, 'a> {
             timing: sample.moments(),
             latency: sample.latency(options),
             tokens: sample.tokens(),
-            gaps: if sample.streamed(options) { chunk_gaps_ms(&sample.chunks_ns()).collect() } else { Vec::new() },
+            gaps: if sample.streamed(options) {
+                chunk_gaps_ms(&sample.chunks_ns()).collect()
+            } else {
+                Vec::new()
+            },
             verdict: verdict(sample),
         }
     }
@@ -125,7 +166,13 @@ impl<'s, 'a> Line<'s, 'a> {
 /// The verdict's name, that of its reason, and the words on it.
 fn verdict(sample: &Sample<'_>) -> (&'static str, &'static str, String) {
     let failure = failure_words(sample.outcome());
-    let or_failure = |words: String| if failure.is_empty() { words } else { failure.clone() };
+    let or_failure = |words: String| {
+        if failure.is_empty() {
+            words
+        } else {
+            failure.clone()
+        }
+    };
     match sample.verdict() {
         Verdict::Valid => ("valid", "", String::new()),
         Verdict::Invalid { reason } => ("invalid", reason.name(), or_failure(reason.to_string())),
@@ -183,12 +230,28 @@ mod tests {
             message: "7, \"too\" large".into(),
         };
         let run = [
-            Made { due: 5, sent: Some(10), chunks: vec![20, 30, 60], end: Some(61), ..made() },
-            Made { verdict: Verdict::Invalid { reason: schema }, finish_reason: None, ..made() },
+            Made {
+                due: 5,
+                sent: Some(10),
+                chunks: vec![20, 30, 60],
+                end: Some(61),
+                ..made()
+            },
+            Made {
+                verdict: Verdict::Invalid { reason: schema },
+                finish_reason: None,
+                ..made()
+            },
             Made {
                 arm: Arm::Control,
-                outcome: Outcome::Rejected { status: 400, body: "no\nno".into(), advice: None },
-                verdict: Verdict::NotScored { why: NotScored::Refused },
+                outcome: Outcome::Rejected {
+                    status: 400,
+                    body: "no\nno".into(),
+                    advice: None,
+                },
+                verdict: Verdict::NotScored {
+                    why: NotScored::Refused,
+                },
                 chunks: vec![],
                 output: None,
                 ..made()
@@ -197,7 +260,9 @@ mod tests {
                 arm: Arm::Free,
                 streamed: false,
                 chunks: vec![30, 30],
-                verdict: Verdict::NotScored { why: NotScored::NoConstraint },
+                verdict: Verdict::NotScored {
+                    why: NotScored::NoConstraint,
+                },
                 ..made()
             },
         ];
@@ -209,29 +274,58 @@ mod tests {
             "0,case-0,constrained,regex,,completed,valid,,,stop,true,0.005,0.01,0.061,10,20,20,30,50,15,55,5,3,7,server,3,server,\
              true,true,true,,true,,false,false,false,false,false,false,false,false,,,20,"
         );
-        assert!(lines[2].contains(",invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,"), "{}", lines[2]);
-        assert!(lines[3].contains("control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\","), "{}", lines[3]);
-        assert!(lines[3].contains(",,,,,,,,0,0,7,server,,,,,,false,true,"), "{}", lines[3]);
         assert!(
-            lines[4].contains(",free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,"),
+            lines[2].contains(
+                ",invalid,schema,\"breaks `maximum` at /a: 7, \"\"too\"\" large\",,true,"
+            ),
+            "{}",
+            lines[2]
+        );
+        assert!(
+            lines[3].contains("control,regex,,rejected,not_scored,refused,\"HTTP 400: no\nno\","),
+            "{}",
+            lines[3]
+        );
+        assert!(
+            lines[3].contains(",,,,,,,,0,0,7,server,,,,,,false,true,"),
+            "{}",
+            lines[3]
+        );
+        assert!(
+            lines[4].contains(
+                ",free,,,completed,not_scored,no_constraint,the case has no constraint,stop,false,"
+            ),
             "{}",
             lines[4]
         );
-        assert!(lines[4].contains(",,,,,30,,30,0,2,7,"), "no TTFT, TPOT or ITL of what came whole: {}", lines[4]);
+        assert!(
+            lines[4].contains(",,,,,30,,30,0,2,7,"),
+            "no TTFT, TPOT or ITL of what came whole: {}",
+            lines[4]
+        );
     }
 
     #[test]
     fn a_run_without_requests_has_a_header() {
-        assert!(rendered(&[]).starts_with(&format!("{},correct_rate,", column_names().collect::<Vec<_>>().join(","))));
+        assert!(rendered(&[]).starts_with(&format!(
+            "{},correct_rate,",
+            column_names().collect::<Vec<_>>().join(",")
+        )));
     }
 
     #[test]
     fn every_metric_of_requests_has_a_column() {
         let header = rendered(&[]);
         let columns: Vec<&str> = header.trim_end().split(',').collect();
-        for metric in Metric::ALL.iter().filter(|metric| metric.is_rate() || metric.is_distribution()) {
+        for metric in Metric::ALL
+            .iter()
+            .filter(|metric| metric.is_rate() || metric.is_distribution())
+        {
             let of_pooled = format!("{}_mean_ms", metric.name.trim_end_matches("_ms"));
-            assert!(columns.contains(&metric.name) || columns.contains(&of_pooled.as_str()), "{metric:?}");
+            assert!(
+                columns.contains(&metric.name) || columns.contains(&of_pooled.as_str()),
+                "{metric:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A line for a shell that sends one request of a run again: the body as the run's adapter writes it, without secrets. Knows no socket.
+//! A line for a shell that sends one request of a run again: the body as the run's adapter writes
+//! it, without secrets. Knows no socket.
 
 use std::fmt::Write as _;
 
@@ -24,7 +25,9 @@ pub struct Resend {
 impl Resend {
     /// Reads it from a record; `server_is_gone` says whether the server ended with the run.
     pub fn new(record: &RunRecord, server_is_gone: bool) -> Self {
-        let RunRecord { settings, server, .. } = record;
+        let RunRecord {
+            settings, server, ..
+        } = record;
         Self {
             kind: settings.backend,
             options: RequestOptions {
@@ -33,7 +36,9 @@ impl Resend {
                 sampling: settings.request.sampling.clone(),
                 ignore_eos: settings.request.ignore_eos,
                 // Kinds that take no constraints have no dialect, and ask for none.
-                dialect: server.constraint_dialect.unwrap_or(ConstraintDialect::StructuredOutputs),
+                dialect: server
+                    .constraint_dialect
+                    .unwrap_or(ConstraintDialect::StructuredOutputs),
                 guided_decoding_backend: server.engine_choice.value().map(str::to_owned),
                 extra_body: settings.request.extra_body.clone(),
             },
@@ -49,16 +54,30 @@ impl Resend {
     /// Why there is none, in words.
     pub fn line(&self, case: &Case) -> Result<String, String> {
         let adapter = backend::adapter(self.kind);
-        let body = adapter.encode(case, &self.options).map_err(|unsendable| format!("nothing was sent: {}", unsendable.what))?;
-        let Some(body) = std::str::from_utf8(&body).ok().filter(|_| adapter.content_type() == "application/json") else {
+        let body = adapter
+            .encode(case, &self.options)
+            .map_err(|unsendable| format!("nothing was sent: {}", unsendable.what))?;
+        let Some(body) = std::str::from_utf8(&body)
+            .ok()
+            .filter(|_| adapter.content_type() == "application/json")
+        else {
             return Err("the body is a form with a file, which no line can hold".to_owned());
         };
         if body.len() > BODY_MAX_BYTES {
-            return Err(format!("the body has {} bytes, too many for a command line", body.len()));
+            return Err(format!(
+                "the body has {} bytes, too many for a command line",
+                body.len()
+            ));
         }
-        let mut line = format!("curl -sS -N {} -H 'Content-Type: application/json'", quoted(&self.url));
+        let mut line = format!(
+            "curl -sS -N {} -H 'Content-Type: application/json'",
+            quoted(&self.url)
+        );
         // A header of the user's takes the place of the key, as in the run.
-        let has_own = self.header_names.iter().any(|name| name.eq_ignore_ascii_case("authorization"));
+        let has_own = self
+            .header_names
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case("authorization"));
         if !self.server_is_gone && !has_own {
             line.push_str(" -H \"Authorization: Bearer $OPENAI_API_KEY\"");
         }
@@ -73,18 +92,22 @@ impl Resend {
 /// The same URL as the driver's: a base URL that ends in `/v1` is not given a second one.
 fn url(base_url: &str, path: &str) -> String {
     let (root, path) = (base_url.trim_end_matches('/'), path.trim_start_matches('/'));
-    let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+    let path = if root.ends_with("/v1") {
+        path.strip_prefix("v1/").unwrap_or(path)
+    } else {
+        path
+    };
     format!("{root}/{path}")
 }
 
-/// One word for `sh`, whatever is in it (POSIX.1-2017, "Shell Command Language", 2.2.2): within single quotes nothing but the quote
-/// itself has a meaning.
+/// One word for `sh`, whatever is in it (POSIX.1-2017, "Shell Command Language", 2.2.2): within
+/// single quotes nothing but the quote itself has a meaning.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The same JSON text, with characters that a terminal obeys, or that cannot be seen, written as escapes: they can stand within strings
-/// only.
+/// The same JSON text, with characters that a terminal obeys, or that cannot be seen, written as
+/// escapes: they can stand within strings only.
 fn without_controls(body: &str) -> String {
     let mut safe = String::with_capacity(body.len());
     for character in body.chars() {
@@ -117,13 +140,22 @@ mod tests {
     }
 
     fn case(prompt: &str) -> Case {
-        Case::new("c-0", Prompt::Text(prompt.into()), Some(Arc::new(Constraint::Regex("it's".into()))), 8)
+        Case::new(
+            "c-0",
+            Prompt::Text(prompt.into()),
+            Some(Arc::new(Constraint::Regex("it's".into()))),
+            8,
+        )
     }
 
     /// Reads the last word of a line as `sh` does.
     fn body(line: &str) -> Value {
         let word = line.split_once("--data-binary ").unwrap().1;
-        let text = word.strip_prefix('\'').and_then(|it| it.strip_suffix('\'')).unwrap().replace(r"'\''", "'");
+        let text = word
+            .strip_prefix('\'')
+            .and_then(|it| it.strip_suffix('\''))
+            .unwrap()
+            .replace(r"'\''", "'");
         serde_json::from_str(&text).unwrap()
     }
 
@@ -136,11 +168,22 @@ mod tests {
             line.starts_with("curl -sS -N 'http://host:1/v1/completions' -H 'Content-Type: application/json' -H \"Auth"),
             "{line}"
         );
-        assert!(line.contains(" -H 'X-Team: ***' ") && !line.contains(['\n', '\u{7f}', '\u{202e}']), "{line}");
-        let own = Resend::new(&record(&["authorization"]), false).line(&case("x")).unwrap();
-        assert!(own.contains(" -H 'authorization: ***' ") && !own.contains("OPENAI_API_KEY"), "{own}");
+        assert!(
+            line.contains(" -H 'X-Team: ***' ") && !line.contains(['\n', '\u{7f}', '\u{202e}']),
+            "{line}"
+        );
+        let own = Resend::new(&record(&["authorization"]), false)
+            .line(&case("x"))
+            .unwrap();
+        assert!(
+            own.contains(" -H 'authorization: ***' ") && !own.contains("OPENAI_API_KEY"),
+            "{own}"
+        );
         let body = body(&line);
-        assert_eq!((&body["model"], &body["prompt"]), (&json!("served"), &json!(prompt)));
+        assert_eq!(
+            (&body["model"], &body["prompt"]),
+            (&json!("served"), &json!(prompt))
+        );
         assert_eq!(body["structured_outputs"]["regex"], "it's");
         assert_eq!(body["stream"], true);
     }
@@ -148,12 +191,25 @@ mod tests {
     #[test]
     fn where_there_is_no_line_it_is_said_why() {
         let resend = Resend::new(&record(&[]), true);
-        assert!(resend.line(&case(&"x".repeat(BODY_MAX_BYTES))).unwrap_err().contains("too many"));
+        assert!(
+            resend
+                .line(&case(&"x".repeat(BODY_MAX_BYTES)))
+                .unwrap_err()
+                .contains("too many")
+        );
         let mut odd = record(&[]);
         odd.settings.backend = ServerKind::Tgi;
         odd.server.constraint_dialect = Some(ConstraintDialect::TgiGrammar);
         let grammar = Constraint::StructuralTag(Arc::new(json!({})));
-        let unsendable = Case { constraint: Some(Arc::new(grammar)), ..case("x") };
-        assert!(Resend::new(&odd, true).line(&unsendable).unwrap_err().starts_with("nothing was sent: "));
+        let unsendable = Case {
+            constraint: Some(Arc::new(grammar)),
+            ..case("x")
+        };
+        assert!(
+            Resend::new(&odd, true)
+                .line(&unsendable)
+                .unwrap_err()
+                .starts_with("nothing was sent: ")
+        );
     }
 }

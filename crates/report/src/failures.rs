@@ -1,5 +1,5 @@
-//! The failing cases of a run as JSON Lines, whole: for a ticket, for a test of a decoder, or to be asked again. Contract:
-//! `schemas/contracts/failures.schema.json`. Knows no statistics.
+//! The failing cases of a run as JSON Lines, whole: for a ticket, for a test of a decoder, or to be
+//! asked again. Contract: `schemas/contracts/failures.schema.json`. Knows no statistics.
 
 use std::io::Write;
 
@@ -17,7 +17,9 @@ use sobench_results::metrics::Sample;
 pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<usize> {
     let mut count = 0;
     for (place, sample) in view.samples.iter().enumerate() {
-        let Some(name) = failing_as(sample) else { continue };
+        let Some(name) = failing_as(sample) else {
+            continue;
+        };
         put(out, &line(view, sample, name, &(view.answer)(place)?))?;
         count += 1;
     }
@@ -62,25 +64,62 @@ mod tests {
 
     #[test]
     fn what_fails_is_a_line_that_keeps_the_contract() {
-        let invalid = Verdict::Invalid { reason: Reason::NotJson { message: "odd".into(), byte: 1 } };
-        let refused = Outcome::Rejected { status: 400, body: "no\n".into(), advice: None };
+        let invalid = Verdict::Invalid {
+            reason: Reason::NotJson {
+                message: "odd".into(),
+                byte: 1,
+            },
+        };
+        let refused = Outcome::Rejected {
+            status: 400,
+            body: "no\n".into(),
+            advice: None,
+        };
         let run = [
             made(),
-            Made { verdict: invalid.clone(), text: "{\n\u{2028}", ..made() },
-            Made { arm: Arm::Control, verdict: invalid, ..made() },
-            Made { outcome: refused, verdict: Verdict::NotScored { why: NotScored::Refused }, finish_reason: None, ..made() },
+            Made {
+                verdict: invalid.clone(),
+                text: "{\n\u{2028}",
+                ..made()
+            },
+            Made {
+                arm: Arm::Control,
+                verdict: invalid,
+                ..made()
+            },
+            Made {
+                outcome: refused,
+                verdict: Verdict::NotScored {
+                    why: NotScored::Refused,
+                },
+                finish_reason: None,
+                ..made()
+            },
         ];
         let mut out = Vec::new();
         let count = with_view(&run, record(), |view| write(&view, &mut out)).unwrap();
-        let lines: Vec<Value> = String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<Value> = String::from_utf8(out)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         assert_eq!((count, lines.len()), (2, 2));
-        assert_eq!((&lines[0]["failing_as"], &lines[0]["answer"]), (&"not_json".into(), &"{\n\u{2028}".into()));
-        assert_eq!((&lines[1]["failing_as"], &lines[1]["words"]), (&"rejected".into(), &"HTTP 400: no\n".into()));
+        assert_eq!(
+            (&lines[0]["failing_as"], &lines[0]["answer"]),
+            (&"not_json".into(), &"{\n\u{2028}".into())
+        );
+        assert_eq!(
+            (&lines[1]["failing_as"], &lines[1]["words"]),
+            (&"rejected".into(), &"HTTP 400: no\n".into())
+        );
         let contract: Value = serde_json::from_str(CONTRACT).unwrap();
         jsonschema::draft202012::meta::validate(&contract).unwrap();
         let validator = jsonschema::draft202012::new(&contract).unwrap();
         for line in &lines {
-            let errors: Vec<String> = validator.iter_errors(line).map(|it| format!("{}: {it}", it.instance_path())).collect();
+            let errors: Vec<String> = validator
+                .iter_errors(line)
+                .map(|it| format!("{}: {it}", it.instance_path()))
+                .collect();
             assert!(errors.is_empty(), "{errors:?}");
         }
         let mut short = lines[0].clone();

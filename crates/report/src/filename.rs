@@ -7,16 +7,24 @@ use sobench_results::record::RunRecord;
 /// The most bytes of a name's parts, so that the whole stays within what file systems take (255).
 const PART_MAX_BYTES: usize = 60;
 
-/// The name of the result file of a run of so many requests. sobench's own is the script's with `stamp`, if that is not empty, at its
-/// end, and `.json`; the others are their tools' to the letter, as far as letters go: whatever is not a letter, a digit, `.`, `_` or `-`
-/// becomes `-`.
+/// The name of the result file of a run of so many requests. sobench's own is the script's with
+/// `stamp`, if that is not empty, at its end, and `.json`; the others are their tools' to the
+/// letter, as far as letters go: whatever is not a letter, a digit, `.`, `_` or `-` becomes `-`.
 ///
 /// A ramp stands in the place of the rate, as in `vllm bench serve`.
 pub fn filename(record: &RunRecord, requests: usize, layout: ResultFormat, stamp: &str) -> String {
     match layout {
-        ResultFormat::Sobench => joined(script_parts(record, requests).into_iter().chain([Some(stamp.to_owned())]), "_", "json"),
+        ResultFormat::Sobench => joined(
+            script_parts(record, requests)
+                .into_iter()
+                .chain([Some(stamp.to_owned())]),
+            "_",
+            "json",
+        ),
         // The script writes JSON all the same, and has no stamp.
-        ResultFormat::VllmStructured => joined(script_parts(record, requests).into_iter(), "_", "txt"),
+        ResultFormat::VllmStructured => {
+            joined(script_parts(record, requests).into_iter(), "_", "txt")
+        }
         ResultFormat::VllmServe => joined(serve_parts(record, stamp).into_iter(), "-", "json"),
     }
 }
@@ -25,7 +33,9 @@ pub fn filename(record: &RunRecord, requests: usize, layout: ResultFormat, stamp
 fn script_parts(record: &RunRecord, requests: usize) -> [Option<String>; 7] {
     let settings = &record.settings;
     [
-        settings.constrained_ratio().map(|ratio| format!("{}so", python_ratio(ratio))),
+        settings
+            .constrained_ratio()
+            .map(|ratio| format!("{}so", python_ratio(ratio))),
         Some(settings.backend.to_string()),
         Some(rate(record)),
         Some(last_path_part(&record.server.model_id).to_owned()),
@@ -38,7 +48,11 @@ fn script_parts(record: &RunRecord, requests: usize) -> [Option<String>; 7] {
 /// `vllm-infqps-concurrency8-MODEL-20260102-030405`.
 fn serve_parts(record: &RunRecord, stamp: &str) -> [Option<String>; 5] {
     let settings = &record.settings;
-    let label = settings.report.label.clone().filter(|label| !label.is_empty());
+    let label = settings
+        .report
+        .label
+        .clone()
+        .filter(|label| !label.is_empty());
     [
         label.or_else(|| Some(settings.backend.to_string())),
         Some(rate(record)),
@@ -51,30 +65,55 @@ fn serve_parts(record: &RunRecord, stamp: &str) -> [Option<String>; 5] {
 fn rate(record: &RunRecord) -> String {
     match record.settings.load.pace {
         Pace::Steady(_) => format!("{:?}qps", record.own_request_rate()),
-        Pace::Ramp(ramp) => format!("ramp-up-{}-{}qps-{}qps", ramp.strategy.name(), ramp.start_rps, ramp.end_rps),
+        Pace::Ramp(ramp) => format!(
+            "ramp-up-{}-{}qps-{}qps",
+            ramp.strategy.name(),
+            ramp.start_rps,
+            ramp.end_rps
+        ),
     }
 }
 
 fn joined(parts: impl Iterator<Item = Option<String>>, between: &str, ending: &str) -> String {
-    let parts: Vec<String> = parts.flatten().map(|part| safe(&part)).filter(|part| !part.is_empty()).collect();
-    let name = if parts.is_empty() { "sobench".to_owned() } else { parts.join(between) };
+    let parts: Vec<String> = parts
+        .flatten()
+        .map(|part| safe(&part))
+        .filter(|part| !part.is_empty())
+        .collect();
+    let name = if parts.is_empty() {
+        "sobench".to_owned()
+    } else {
+        parts.join(between)
+    };
     format!("{name}.{ending}")
 }
 
-/// Python prints a float's ratio as `1.0`; the script sets an integer zero where nothing is constrained.
+/// Python prints a float's ratio as `1.0`; the script sets an integer zero where nothing is
+/// constrained.
 fn python_ratio(ratio: f64) -> String {
-    if ratio == 0.0 { "0".to_owned() } else { format!("{ratio:?}") }
+    if ratio == 0.0 {
+        "0".to_owned()
+    } else {
+        format!("{ratio:?}")
+    }
 }
 
 /// The part after the last separator, which is empty for no path that names something.
 fn last_path_part(path: &str) -> &str {
-    path.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or(path)
+    path.trim_end_matches(['/', '\\'])
+        .rsplit(['/', '\\'])
+        .next()
+        .unwrap_or(path)
 }
 
 /// A part that no file system and no shell takes for anything but a part of a name.
 fn safe(part: &str) -> String {
     let allowed = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-');
-    let spelt: String = part.chars().map(|it| if allowed(it) { it } else { '-' }).take(PART_MAX_BYTES).collect();
+    let spelt: String = part
+        .chars()
+        .map(|it| if allowed(it) { it } else { '-' })
+        .take(PART_MAX_BYTES)
+        .collect();
     spelt.trim_start_matches('.').to_owned()
 }
 
@@ -96,11 +135,17 @@ mod tests {
 
     #[test]
     fn is_the_scripts_name_but_for_its_end() {
-        assert_eq!(named(&qwen(), ""), "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.json");
+        assert_eq!(
+            named(&qwen(), ""),
+            "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.json"
+        );
         let mut free = qwen();
         free.settings.dataset.constrained_ratio = 0.0;
         free.settings.load.pace = Pace::Steady(Rate::PerSecond(10.0));
-        assert_eq!(named(&free, "20260102-030405"), "0so_vllm_10.0qps_Qwen2.5-7B-Instruct_json_1000_out128_20260102-030405.json");
+        assert_eq!(
+            named(&free, "20260102-030405"),
+            "0so_vllm_10.0qps_Qwen2.5-7B-Instruct_json_1000_out128_20260102-030405.json"
+        );
     }
 
     #[test]
@@ -112,9 +157,21 @@ mod tests {
         capped.settings.load.max_concurrency = Some(8);
         capped.settings.load.pace = Pace::Steady(Rate::PerSecond(2.5));
         for (layout, record, expected) in [
-            (VllmStructured, qwen(), "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.txt"),
-            (VllmServe, qwen(), "vllm-infqps-Qwen2.5-7B-Instruct-20260102-030405.json"),
-            (VllmServe, capped, "night-2.5qps-concurrency8-Qwen2.5-7B-Instruct-20260102-030405.json"),
+            (
+                VllmStructured,
+                qwen(),
+                "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.txt",
+            ),
+            (
+                VllmServe,
+                qwen(),
+                "vllm-infqps-Qwen2.5-7B-Instruct-20260102-030405.json",
+            ),
+            (
+                VllmServe,
+                capped,
+                "night-2.5qps-concurrency8-Qwen2.5-7B-Instruct-20260102-030405.json",
+            ),
         ] {
             assert_eq!(filename(&record, 1000, layout, stamp), expected);
         }
@@ -137,6 +194,9 @@ mod tests {
         ] {
             assert_eq!(model(id), expected, "{id}");
         }
-        assert_eq!(model(&"m".repeat(500)).len(), "vllm-infqps-.json".len() + PART_MAX_BYTES);
+        assert_eq!(
+            model(&"m".repeat(500)).len(),
+            "vllm-infqps-.json".len() + PART_MAX_BYTES
+        );
     }
 }

@@ -23,15 +23,42 @@ pub struct FormOptions {
 ///
 /// # Errors
 /// An answer cannot be read from the log, or what is written to gives out.
-pub fn write(view: &View<'_>, format: OutputFormat, options: FormOptions, out: &mut dyn Write) -> Result<()> {
+pub fn write(
+    view: &View<'_>,
+    format: OutputFormat,
+    options: FormOptions,
+    out: &mut dyn Write,
+) -> Result<()> {
     match format {
         OutputFormat::Text => {
             put(out, &text::render(view.report))?;
-            if options.plot { put(out, &plot::render(view)) } else { Ok(()) }
+            if options.plot {
+                put(out, &plot::render(view))
+            } else {
+                Ok(())
+            }
         }
-        OutputFormat::Json => saved::write(view, ResultFormat::Sobench, options.detailed, Place::Whole, out),
-        OutputFormat::VllmServe => saved::write(view, ResultFormat::VllmServe, options.detailed, Place::Whole, out),
-        OutputFormat::VllmStructured => saved::write(view, ResultFormat::VllmStructured, options.detailed, Place::Whole, out),
+        OutputFormat::Json => saved::write(
+            view,
+            ResultFormat::Sobench,
+            options.detailed,
+            Place::Whole,
+            out,
+        ),
+        OutputFormat::VllmServe => saved::write(
+            view,
+            ResultFormat::VllmServe,
+            options.detailed,
+            Place::Whole,
+            out,
+        ),
+        OutputFormat::VllmStructured => saved::write(
+            view,
+            ResultFormat::VllmStructured,
+            options.detailed,
+            Place::Whole,
+            out,
+        ),
         OutputFormat::Csv => csv::write(view, out),
         OutputFormat::Markdown => put(out, &markdown::render(view.report)),
         OutputFormat::Html => put(out, &html::render(view)?),
@@ -46,5 +73,6 @@ pub(super) fn put(out: &mut dyn Write, text: &str) -> Result<()> {
 
 /// The error of a form that could not be written.
 pub(super) fn lost(error: &io::Error) -> Error {
-    Error::environment(format!("the report cannot be written: {error}")).hint("make room, or name another file")
+    Error::environment(format!("the report cannot be written: {error}"))
+        .hint("make room, or name another file")
 }

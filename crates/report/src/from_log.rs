@@ -1,5 +1,5 @@
-//! From a run log to the report: what a run prints at its end, and what `sobench report` makes of the file later, by the same code.
-//! Knows no server and no clock.
+//! From a run log to the report: what a run prints at its end, and what `sobench report` makes of
+//! the file later, by the same code. Knows no server and no clock.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,13 +26,28 @@ use sobench_results::runlog::RunLog;
 const MAX_OUTAGES: usize = 3;
 
 /// Shows a run to `what`, with answers that are read from the log where they are not in memory.
-pub fn with_view<T>(log: &RunLog, report: &Report, what: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+pub fn with_view<T>(
+    log: &RunLog,
+    report: &Report,
+    what: impl FnOnce(&View<'_>) -> Result<T>,
+) -> Result<T> {
     let samples = log.requests.samples();
-    let answer = |place: usize| log.answer(place).map(|logged| logged.answer.text().into_owned());
+    let answer = |place: usize| {
+        log.answer(place)
+            .map(|logged| logged.answer.text().into_owned())
+    };
     let record = &log.record;
-    let is_gone = log.footer.as_ref().map_or(record.server.embedded, |footer| footer.cost.includes_server);
+    let is_gone = log
+        .footer
+        .as_ref()
+        .map_or(record.server.embedded, |footer| footer.cost.includes_server);
     let resend = Resend::new(record, is_gone);
-    let shown = what(&View { report, samples: &samples, answer: &answer, resend: Some(&resend) })?;
+    let shown = what(&View {
+        report,
+        samples: &samples,
+        answer: &answer,
+        resend: Some(&resend),
+    })?;
     log.check()?;
     Ok(shown)
 }
@@ -59,7 +74,10 @@ pub fn report(log: &RunLog) -> Result<Report> {
         // What the engine had done before the run is no figure of it.
         engine: match footer {
             Some(footer) => footer.engine.clone(),
-            None => record.server.engine.clone().map(|engine| Engine { work: None, ..engine }),
+            None => record.server.engine.clone().map(|engine| Engine {
+                work: None,
+                ..engine
+            }),
         },
         partial: log.is_partial(),
         notices: notices(log, &metrics, &samples),
@@ -82,7 +100,12 @@ fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Notic
         .chain(shards::merged_notices(record))
         .chain(partial_notice(log))
         .chain(record.notices.clone())
-        .chain(log.footer.as_ref().map(|footer| footer.notices.clone()).unwrap_or_default())
+        .chain(
+            log.footer
+                .as_ref()
+                .map(|footer| footer.notices.clone())
+                .unwrap_or_default(),
+        )
         .chain(log.notices.clone())
         .chain(rounded(metrics))
         .chain(away(samples))
@@ -92,7 +115,13 @@ fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Notic
 /// What the reader has to know of figures that are not exact.
 fn rounded(metrics: &Metrics) -> Option<Notice> {
     let itl = &metrics.overall.latency.itl_ms;
-    itl.within_percent.map(|within_percent| FigureNotice::RoundedItl { gaps: itl.n, within_percent }.into())
+    itl.within_percent.map(|within_percent| {
+        FigureNotice::RoundedItl {
+            gaps: itl.n,
+            within_percent,
+        }
+        .into()
+    })
 }
 
 /// When nobody was there to answer.
@@ -102,9 +131,19 @@ fn away(samples: &[Sample<'_>]) -> Option<Notice> {
     found.sort_by_key(|it| std::cmp::Reverse(it.requests));
     found.truncate(MAX_OUTAGES);
     found.sort_by_key(|it| it.from_ns);
-    let span = |it: &Outage| OutageSpan { from_s: s(it.from_ns), to_s: it.to_ns.map(s), requests: it.requests };
+    let span = |it: &Outage| OutageSpan {
+        from_s: s(it.from_ns),
+        to_s: it.to_ns.map(s),
+        requests: it.requests,
+    };
     let spans: Vec<OutageSpan> = found.iter().map(span).collect();
-    (all > 0).then(|| FigureNotice::Outages { more: all - spans.len(), spans }.into())
+    (all > 0).then(|| {
+        FigureNotice::Outages {
+            more: all - spans.len(),
+            spans,
+        }
+        .into()
+    })
 }
 
 fn partial_notice(log: &RunLog) -> Option<Notice> {
@@ -112,9 +151,16 @@ fn partial_notice(log: &RunLog) -> Option<Notice> {
         Some(footer) if footer.interrupted => LogNotice::Interrupted,
         Some(footer) => {
             let why = footer.broken_off.clone()?;
-            if log.is_partial() { LogNotice::GaveUp { why } } else { LogNotice::GaveUpAfterLastRequest { why } }
+            if log.is_partial() {
+                LogNotice::GaveUp { why }
+            } else {
+                LogNotice::GaveUpAfterLastRequest { why }
+            }
         }
-        None => LogNotice::Killed { ended: log.requests.len(), prepared: log.record.own_requests() },
+        None => LogNotice::Killed {
+            ended: log.requests.len(),
+            prepared: log.record.own_requests(),
+        },
     };
     Some(notice.into())
 }
@@ -126,36 +172,70 @@ fn load(record: &RunRecord, samples: &[Sample<'_>], duration_ns: u64) -> LoadFig
     let is_whole = record.part() == Shard::WHOLE;
     let known: HashSet<String> = record.known_constraints.iter().cloned().collect();
     LoadFigures {
-        ramp: load.pace.ramp().map(|ramp| ramp_figures(ramp, record, samples)),
+        ramp: load
+            .pace
+            .ramp()
+            .map(|ramp| ramp_figures(ramp, record, samples)),
         offered: Offered::of(samples),
-        first_uses: if is_whole { FirstUses::of(samples, options, &known, seed) } else { None },
-        cold_load: load.cold_schema_every.filter(|_| is_whole).map(|every| ColdLoad::of(samples, options, every, seed)),
-        steady_state: record
-            .own_cap()
-            .and_then(|target| SteadyState::of(samples, duration_ns, options, target, load.steady_state_threshold)),
+        first_uses: if is_whole {
+            FirstUses::of(samples, options, &known, seed)
+        } else {
+            None
+        },
+        cold_load: load
+            .cold_schema_every
+            .filter(|_| is_whole)
+            .map(|every| ColdLoad::of(samples, options, every, seed)),
+        steady_state: record.own_cap().and_then(|target| {
+            SteadyState::of(
+                samples,
+                duration_ns,
+                options,
+                target,
+                load.steady_state_threshold,
+            )
+        }),
     }
 }
 
 fn ramp_figures(ramp: Ramp, record: &RunRecord, samples: &[Sample<'_>]) -> RampFigures {
     let planned = record.dataset.requests;
     let load = &record.settings.load;
-    let due = due_times(planned, load.pace, load.burstiness, record.settings.dataset.seed);
+    let due = due_times(
+        planned,
+        load.pace,
+        load.burstiness,
+        record.settings.dataset.seed,
+    );
     let came = samples.last().map_or(0, |sample| sample.case_index() + 1);
     let steps = ramp.steps(planned, &due[..came.min(planned)]);
-    let change = |step: RateStep| RpsChange { rps: step.rps, timestamp: timestamp(record.started() + step.at) };
+    let change = |step: RateStep| RpsChange {
+        rps: step.rps,
+        timestamp: timestamp(record.started() + step.at),
+    };
     RampFigures {
         events: steps.into_iter().map(change).collect(),
-        rates: samples.iter().map(|sample| ramp.rate_at(sample.case_index(), planned)).collect(),
+        rates: samples
+            .iter()
+            .map(|sample| ramp.rate_at(sample.case_index(), planned))
+            .collect(),
     }
 }
 
 /// Puts the answers into the examples: the few that are shown are all that is read again.
 fn fill_excerpts(metrics: &mut Metrics, log: &RunLog) -> Result<()> {
-    let shown: HashSet<String> = metrics.excerpts_mut().map(|excerpt| excerpt.case_id.clone()).collect();
+    let shown: HashSet<String> = metrics
+        .excerpts_mut()
+        .map(|excerpt| excerpt.case_id.clone())
+        .collect();
     if shown.is_empty() {
         return Ok(());
     }
-    let requests = log.requests.iter().enumerate().map(|(place, it)| (it.id(), place));
+    let requests = log
+        .requests
+        .iter()
+        .enumerate()
+        .map(|(place, it)| (it.id(), place));
     let places: HashMap<String, usize> = requests.filter(|(id, _)| shown.contains(id)).collect();
     for excerpt in metrics.excerpts_mut() {
         if let Some(&place) = places.get(excerpt.case_id.as_str()) {

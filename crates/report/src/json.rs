@@ -1,9 +1,12 @@
-//! The saved file: vLLM's keys and units first, in vLLM's order, then one object of our own. Knows no console.
+//! The saved file: vLLM's keys and units first, in vLLM's order, then one object of our own. Knows
+//! no console.
 //!
-//! The keys up to the latencies are those of `vllm bench serve --save-result`, with the two of its structured-output script among
-//! them. One of them holds another count than vLLM's: `max_output_tokens_per_s` is of tokens, as it says, while vLLM counts chunks
-//! there; that count is `max_output_chunks_per_s` in our own part. The file's contract is
-//! `schemas/contracts/result.schema.json`. A figure that is not known is `null`; no NaN, no infinity.
+//! The keys up to the latencies are those of `vllm bench serve --save-result`, with the two of its
+//! structured-output script among them. One of them holds another count than vLLM's:
+//! `max_output_tokens_per_s` is of tokens, as it says, while vLLM counts chunks there; that count
+//! is `max_output_chunks_per_s` in our own part. The file's contract is
+//! `schemas/contracts/result.schema.json`. A figure that is not known is `null`; no NaN, no
+//! infinity.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -20,7 +23,8 @@ use sobench_results::metrics::{LatencyMetric, Metrics};
 use sobench_results::record::{RunRecord, Settings};
 use sobench_statistics::Summary;
 
-/// What only some loads have. These, and the columns, are the file's own even where it has none of them.
+/// What only some loads have. These, and the columns, are the file's own even where it has none of
+/// them.
 const OF_SOME_LOADS: [&str; 17] = [
     "request_rates",
     "rps_change_events",
@@ -41,9 +45,14 @@ const OF_SOME_LOADS: [&str; 17] = [
     "spec_decode_per_position_acceptance_rates",
 ];
 
-/// The whole file; with every request in it if it is to be `detailed`, for which the samples have to have their texts.
+/// The whole file; with every request in it if it is to be `detailed`, for which the samples have
+/// to have their texts.
 pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
-    SavedResult { view, layout: Layout::Sobench, members: members(view.report, detailed) }
+    SavedResult {
+        view,
+        layout: Layout::Sobench,
+        members: members(view.report, detailed),
+    }
 }
 
 /// Every member in its place. Columns of a detailed file are `null`.
@@ -51,22 +60,54 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
     let mut file = Map::new();
     add_settings(&mut file, report);
     let metrics = &report.metrics;
-    put(&mut file, "correct_rate(%)", metrics.quality.correct_rate.map(|rate| rate.percent));
-    put(&mut file, "vllm_correct_rate(%)", metrics.quality.vllm.correct_rate.map(|rate| rate.percent));
+    put(
+        &mut file,
+        "correct_rate(%)",
+        metrics.quality.correct_rate.map(|rate| rate.percent),
+    );
+    put(
+        &mut file,
+        "vllm_correct_rate(%)",
+        metrics.quality.vllm.correct_rate.map(|rate| rate.percent),
+    );
     add_totals(&mut file, metrics, metrics.overall.failed);
     if detailed {
         file.extend(Column::ALL.map(|(_, key)| (key.to_owned(), Value::Null)));
-        report.load.iter().for_each(|load| load.add_columns(&mut file));
+        report
+            .load
+            .iter()
+            .for_each(|load| load.add_columns(&mut file));
     }
     let throughput = &metrics.overall.throughput;
     // Tokens, as the key says. vLLM's chunks are `max_output_chunks_per_s` of our own part.
-    put(&mut file, "max_output_tokens_per_s", throughput.max_output_tokens_per_s);
-    put(&mut file, "max_concurrent_requests", throughput.max_concurrent_requests);
-    report.probe.iter().for_each(|probed| add_probe(&mut file, probed));
-    report.load.iter().for_each(|load| load.add_events(&mut file, report.record.own_cap()));
-    report.spec_decode.iter().for_each(|spec_decode| add_spec_decode(&mut file, spec_decode));
+    put(
+        &mut file,
+        "max_output_tokens_per_s",
+        throughput.max_output_tokens_per_s,
+    );
+    put(
+        &mut file,
+        "max_concurrent_requests",
+        throughput.max_concurrent_requests,
+    );
+    report
+        .probe
+        .iter()
+        .for_each(|probed| add_probe(&mut file, probed));
+    report
+        .load
+        .iter()
+        .for_each(|load| load.add_events(&mut file, report.record.own_cap()));
+    report
+        .spec_decode
+        .iter()
+        .for_each(|spec_decode| add_spec_decode(&mut file, spec_decode));
     for metric in LatencyMetric::ALL {
-        add_latency(&mut file, metric.key(), metrics.overall.latency.summary(metric));
+        add_latency(
+            &mut file,
+            metric.key(),
+            metrics.overall.latency.summary(metric),
+        );
     }
     file.insert("sobench".to_owned(), own_part(report));
     file
@@ -74,7 +115,8 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
 
 fn add_settings(file: &mut Map<String, Value>, report: &Report) {
     add_identity(file, report);
-    // As in vLLM, the user's pairs stand here, and a measured key of the same name takes their place. All of them are in our part.
+    // As in vLLM, the user's pairs stand here, and a measured key of the same name takes their
+    // place. All of them are in our part.
     let taken: Vec<String> = file.keys().cloned().collect();
     let columns = Column::ALL.map(|(_, key)| key);
     for (key, value) in &report.record.settings.report.metadata {
@@ -121,12 +163,20 @@ pub(super) fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics, faile
     put(file, "request_throughput", throughput.request_throughput);
     put(file, "request_goodput", throughput.request_goodput);
     put(file, "output_throughput", throughput.output_throughput);
-    put(file, "total_token_throughput", throughput.total_token_throughput);
+    put(
+        file,
+        "total_token_throughput",
+        throughput.total_token_throughput,
+    );
 }
 
 /// vLLM's keys of the small requests beside a run.
 pub(super) fn add_probe(file: &mut Map<String, Value>, probed: &Probed) {
-    add_prefixed(file, "probe", members_of(probed).filter(|(key, _)| key != "rate"));
+    add_prefixed(
+        file,
+        "probe",
+        members_of(probed).filter(|(key, _)| key != "rate"),
+    );
 }
 
 /// vLLM's keys of what speculative decoding did.
@@ -134,7 +184,11 @@ pub(super) fn add_spec_decode(file: &mut Map<String, Value>, spec_decode: &SpecD
     add_prefixed(file, "spec_decode", members_of(spec_decode));
 }
 
-fn add_prefixed(file: &mut Map<String, Value>, prefix: &str, members: impl Iterator<Item = (String, Value)>) {
+fn add_prefixed(
+    file: &mut Map<String, Value>,
+    prefix: &str,
+    members: impl Iterator<Item = (String, Value)>,
+) {
     file.extend(members.map(|(key, value)| (format!("{prefix}_{key}"), value)));
 }
 
@@ -144,11 +198,16 @@ pub(super) fn add_latency(file: &mut Map<String, Value>, key: &str, summary: &Su
     put(file, &format!("median_{key}_ms"), summary.median);
     put(file, &format!("std_{key}_ms"), summary.std);
     for percentile in &summary.percentiles {
-        put(file, &format!("p{}_{key}_ms", percentile.word()), percentile.value);
+        put(
+            file,
+            &format!("p{}_{key}_ms", percentile.word()),
+            percentile.value,
+        );
     }
 }
 
-/// What vLLM has no key for: the conditions of the run, every outcome, every rate with its interval, every arm.
+/// What vLLM has no key for: the conditions of the run, every outcome, every rate with its
+/// interval, every arm.
 fn own_part(report: &Report) -> Value {
     let metrics = &report.metrics;
     let mut own = Map::new();
@@ -158,7 +217,14 @@ fn own_part(report: &Report) -> Value {
     if !report.queue_metrics().is_empty() {
         put(&mut own, "queue_metrics", report.queue_metrics());
     }
-    put(&mut own, "load", report.load.as_ref().map(|load| load.to_json(&report.record)));
+    put(
+        &mut own,
+        "load",
+        report
+            .load
+            .as_ref()
+            .map(|load| load.to_json(&report.record)),
+    );
     put(&mut own, "client", &report.client);
     if !report.shards.is_empty() {
         put(&mut own, "shards", &report.shards);
@@ -180,7 +246,12 @@ fn own_part(report: &Report) -> Value {
 /// The conditions of the run, under the keys that readers of the file know.
 fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     let record = &report.record;
-    let RunRecord { settings, server, dataset, .. } = record;
+    let RunRecord {
+        settings,
+        server,
+        dataset,
+        ..
+    } = record;
     put(own, "sobench_version", &record.sobench_version);
     put(own, "base_url", &server.base_url);
     put(own, "endpoint", &server.endpoint);
@@ -202,7 +273,11 @@ fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     put(own, "guided_decoding_backend", &server.engine_choice);
     put(own, "engine", &report.engine);
     put(own, "server_version", &server.version);
-    let metadata = settings.report.metadata.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    let metadata = settings
+        .report
+        .metadata
+        .iter()
+        .map(|(key, value)| (key.clone(), Value::from(value.as_str())));
     put(own, "metadata", metadata.collect::<Map<_, _>>());
     put(own, "embedded", server.embedded);
     put(own, "host", &record.host);
@@ -214,7 +289,8 @@ fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     put(own, "notices", sentences(&report.notices));
 }
 
-/// What every request carried beside prompt, length and constraint. What was not given was not sent, and is `null`.
+/// What every request carried beside prompt, length and constraint. What was not given was not
+/// sent, and is `null`.
 fn request(settings: &Settings) -> Map<String, Value> {
     let (request, load) = (&settings.request, &settings.load);
     let mut own = Map::new();
@@ -222,8 +298,16 @@ fn request(settings: &Settings) -> Map<String, Value> {
     own.extend(members_of(&request.sampling));
     put(&mut own, "ignore_eos", request.ignore_eos);
     put(&mut own, "extra_body", &request.extra_body);
-    put(&mut own, "request_timeout_s", load.request_timeout.as_secs_f64());
-    put(&mut own, "idle_timeout_s", load.idle_timeout.map(|limit| limit.as_secs_f64()));
+    put(
+        &mut own,
+        "request_timeout_s",
+        load.request_timeout.as_secs_f64(),
+    );
+    put(
+        &mut own,
+        "idle_timeout_s",
+        load.idle_timeout.map(|limit| limit.as_secs_f64()),
+    );
     own
 }
 
@@ -251,7 +335,8 @@ pub(super) fn members_of(value: &impl Serialize) -> impl Iterator<Item = (String
 
 /// A value of ours as JSON. A number that JSON does not have becomes `null`.
 pub(super) fn to_value(value: impl Serialize) -> Value {
-    serde_json::to_value(value).expect("reports hold only strings, numbers and structs of them, with string keys")
+    serde_json::to_value(value)
+        .expect("reports hold only strings, numbers and structs of them, with string keys")
 }
 
 #[cfg(test)]
@@ -262,16 +347,32 @@ mod tests {
     use sobench_results::record::testing::record;
 
     fn rendered(run: &[Made<'_>], record: RunRecord, detailed: bool) -> Value {
-        let options = MetricsOptions { percentiles: vec![50.0, 99.9], ..MetricsOptions::default() };
+        let options = MetricsOptions {
+            percentiles: vec![50.0, 99.9],
+            ..MetricsOptions::default()
+        };
         with_samples(run, |samples| {
             let report = Report::new(record, summarise(samples, 2_000_000_000, &options));
             let answer = |place: usize| Ok(samples[place].text().to_owned());
-            to_value(document(View { report: &report, samples, answer: &answer, resend: None }, detailed))
+            to_value(document(
+                View {
+                    report: &report,
+                    samples,
+                    answer: &answer,
+                    resend: None,
+                },
+                detailed,
+            ))
         })
     }
 
     fn keys(value: &Value) -> Vec<&str> {
-        value.as_object().unwrap().keys().map(String::as_str).collect()
+        value
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect()
     }
 
     #[test]
@@ -283,7 +384,10 @@ mod tests {
             correct_rate(%) vllm_correct_rate(%) duration completed failed total_input_tokens total_output_tokens request_throughput \
             request_goodput output_throughput total_token_throughput max_output_tokens_per_s max_concurrent_requests mean_ttft_ms \
             median_ttft_ms std_ttft_ms p50_ttft_ms p99.9_ttft_ms";
-        assert_eq!(keys(&value)[..29].join(" "), expected.split_whitespace().collect::<Vec<_>>().join(" "));
+        assert_eq!(
+            keys(&value)[..29].join(" "),
+            expected.split_whitespace().collect::<Vec<_>>().join(" ")
+        );
         assert_eq!(*keys(&value).last().unwrap(), "sobench");
     }
 
@@ -307,13 +411,24 @@ mod tests {
 
     #[test]
     fn metadata_never_replaces_a_measured_figure() {
-        let pairs =
-            [("backend", "mine"), ("completed", "all"), ("sobench", "x"), ("rack", "6"), ("rack", "7"), ("errors", "none")];
-        let metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let pairs = [
+            ("backend", "mine"),
+            ("completed", "all"),
+            ("sobench", "x"),
+            ("rack", "6"),
+            ("rack", "7"),
+            ("errors", "none"),
+        ];
+        let metadata = pairs
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .to_vec();
         let mut tagged = record();
         tagged.settings.report.metadata = metadata;
         let value = rendered(&[made()], tagged, false);
-        assert_eq!((&value["backend"], &value["rack"]), (&Value::from("vllm"), &Value::from("7")));
+        assert_eq!(
+            (&value["backend"], &value["rack"]),
+            (&Value::from("vllm"), &Value::from("7"))
+        );
         assert_eq!(value["completed"].as_u64(), Some(1));
         assert_eq!(value.get("errors"), None);
         assert_eq!(value["sobench"]["metadata"]["completed"], "all");
@@ -324,9 +439,14 @@ mod tests {
     fn an_infinite_rate_is_a_word_and_nothing_is_null() {
         let value = rendered(&[], record(), true);
         assert_eq!(value["request_rate"], "inf");
-        for key in
-            ["mean_ttft_ms", "p50_itl_ms", "correct_rate(%)", "request_goodput", "max_output_tokens_per_s", "max_concurrency"]
-        {
+        for key in [
+            "mean_ttft_ms",
+            "p50_itl_ms",
+            "correct_rate(%)",
+            "request_goodput",
+            "max_output_tokens_per_s",
+            "max_concurrency",
+        ] {
             assert!(value[key].is_null(), "{key}");
         }
         assert_eq!(value["duration"].as_f64(), Some(2.0));
@@ -343,7 +463,14 @@ mod tests {
 
     #[test]
     fn peaks_count_what_their_keys_say() {
-        let value = rendered(&[Made { output: Some(12), ..made() }], record(), false);
+        let value = rendered(
+            &[Made {
+                output: Some(12),
+                ..made()
+            }],
+            record(),
+            false,
+        );
         let own = &value["sobench"]["overall"]["throughput"];
         for (figure, expected) in [
             (&value["max_output_tokens_per_s"], 12.0),

@@ -1,8 +1,9 @@
-//! A run as a suite of tests for CI: JUnit's XML, written by the crate `quick-junit`. The suite's properties are the metrics of the run,
-//! those of a test the metrics of its request, as pytest writes them.
+//! A run as a suite of tests for CI: JUnit's XML, written by the crate `quick-junit`. The suite's
+//! properties are the metrics of the run, those of a test the metrics of its request, as pytest
+//! writes them.
 //!
-//! An answer that breaks its constraint is a failure, a request that was refused or failed is an error, and what says nothing of the
-//! constraint (the control arm among it) is skipped.
+//! An answer that breaks its constraint is a failure, a request that was refused or failed is an
+//! error, and what says nothing of the constraint (the control arm among it) is skipped.
 
 use std::io::Write;
 
@@ -66,21 +67,36 @@ pub fn write(view: &View<'_>, per: JunitPer, out: &mut dyn Write) -> Result<()> 
     }
     let mut report = Report::unnamed();
     report.add_test_suite(suite);
-    format::put(out, &report.to_string().expect("writing into memory does not fail"))
+    format::put(
+        out,
+        &report
+            .to_string()
+            .expect("writing into memory does not fail"),
+    )
 }
 
-/// The suite without its tests. Its times are attributes of our own, since the crate writes milliseconds and a zone.
+/// The suite without its tests. Its times are attributes of our own, since the crate writes
+/// milliseconds and a zone.
 fn empty_suite(view: &View<'_>) -> TestSuite {
     let record = &view.report.record;
-    let mut suite = TestSuite::new(attribute(&format!("{} on {}", record.server.model_id, dataset(view))));
+    let mut suite = TestSuite::new(attribute(&format!(
+        "{} on {}",
+        record.server.model_id,
+        dataset(view)
+    )));
     let attributes = [
         ("id", "0".to_owned()),
         ("package", "sobench".to_owned()),
         ("hostname", "localhost".to_owned()),
-        ("timestamp", iso_8601(&record.date()).unwrap_or_else(|| NO_DATE.to_owned())),
+        (
+            "timestamp",
+            iso_8601(&record.date()).unwrap_or_else(|| NO_DATE.to_owned()),
+        ),
         ("time", seconds(view.report.metrics.duration_ns)),
     ];
-    suite.extra.extend(attributes.map(|(name, value)| (name.into(), value.into())));
+    suite
+        .extra
+        .extend(attributes.map(|(name, value)| (name.into(), value.into())));
     let of_run = [
         ("sobench_version", Some(record.sobench_version.clone())),
         ("backend", Some(record.settings.backend.to_string())),
@@ -90,11 +106,17 @@ fn empty_suite(view: &View<'_>) -> TestSuite {
         ("seed", Some(record.settings.dataset.seed.to_string())),
         ("partial", Some(view.report.partial.to_string())),
     ];
-    suite.add_properties(of_run.into_iter().filter_map(|(name, value)| Some(property(name, &value?))));
-    suite.add_properties(Figure::all_of(&view.report.metrics.values).into_iter().map(|(figure, value)| match figure.is_rate() {
-        true => property(&format!("{figure}_percent"), &format!("{value:.4}")),
-        false => property(&figure.to_string(), &value.to_string()),
-    }));
+    suite.add_properties(
+        of_run
+            .into_iter()
+            .filter_map(|(name, value)| Some(property(name, &value?))),
+    );
+    suite.add_properties(Figure::all_of(&view.report.metrics.values).into_iter().map(
+        |(figure, value)| match figure.is_rate() {
+            true => property(&format!("{figure}_percent"), &format!("{value:.4}")),
+            false => property(&figure.to_string(), &value.to_string()),
+        },
+    ));
     suite.set_system_out("").set_system_err("");
     suite
 }
@@ -109,7 +131,10 @@ fn metrics_of(sample: &Sample<'_>, options: &MetricsOptions) -> Vec<Property> {
         let hit = metric.hit(sample).map(|hit| hit.to_string());
         hit.or_else(|| metric.value(sample, options).map(|value| value.to_string()))
     };
-    Metric::ALL.iter().filter_map(|metric| Some(property(metric.name, &value(metric)?))).collect()
+    Metric::ALL
+        .iter()
+        .filter_map(|metric| Some(property(metric.name, &value(metric)?)))
+        .collect()
 }
 
 fn dataset(view: &View<'_>) -> &'static str {
@@ -119,17 +144,32 @@ fn dataset(view: &View<'_>) -> &'static str {
 /// One request.
 fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> {
     let timing = sample.moments();
-    let kind = sample.constraint().map_or("none", |constraint| constraint.kind());
+    let kind = sample
+        .constraint()
+        .map_or("none", |constraint| constraint.kind());
     let class = format!("{}.{kind}.{}", dataset(view), arm_name(sample.arm()));
-    let taken_ns = timing.sent_ns.zip(timing.end_ns).map_or(0, |(sent, end)| end.saturating_sub(sent));
+    let taken_ns = timing
+        .sent_ns
+        .zip(timing.end_ns)
+        .map_or(0, |(sent, end)| end.saturating_sub(sent));
     let status = match Standing::of(sample) {
         Standing::Passed => TestCaseStatus::success(),
         Standing::Skipped(why) => skipped(&why),
         Standing::Invalid(reason) => {
             let answer = format!("answer: {}", (view.answer)(place)?);
-            unsuccessful(NonSuccessKind::Failure, reason.name(), &reason.to_string(), &answer)
+            unsuccessful(
+                NonSuccessKind::Failure,
+                reason.name(),
+                &reason.to_string(),
+                &answer,
+            )
         }
-        Standing::NoAnswer(words) => unsuccessful(NonSuccessKind::Error, sample.outcome().name(), &words, &words),
+        Standing::NoAnswer(words) => unsuccessful(
+            NonSuccessKind::Error,
+            sample.outcome().name(),
+            &words,
+            &words,
+        ),
     };
     let mut test = test_case(&class, &sample.id(), taken_ns, status);
     test.add_properties(metrics_of(sample, &view.report.metrics.options));
@@ -149,8 +189,15 @@ fn whole(view: &View<'_>) -> TestCase {
         },
     );
     let groups = metrics.quality.reasons.iter().chain(&metrics.failures);
-    let lines: String = groups.map(|group| format!("{}: {}\n", group.name, group.count)).collect();
-    let count = |counts: fn(&Standing<'_>) -> bool| view.samples.iter().filter(|sample| counts(&Standing::of(sample))).count();
+    let lines: String = groups
+        .map(|group| format!("{}: {}\n", group.name, group.count))
+        .collect();
+    let count = |counts: fn(&Standing<'_>) -> bool| {
+        view.samples
+            .iter()
+            .filter(|sample| counts(&Standing::of(sample)))
+            .count()
+    };
     let invalid = count(|standing| matches!(standing, Standing::Invalid(_)));
     let unanswered = count(|standing| matches!(standing, Standing::NoAnswer(_)));
     let status = if invalid > 0 {
@@ -182,9 +229,16 @@ fn skipped(why: &str) -> TestCaseStatus {
 
 fn unsuccessful(kind: NonSuccessKind, name: &str, message: &str, text: &str) -> TestCaseStatus {
     let short = cut(text, EXCERPT_MAX_BYTES);
-    let more = if short.len() < text.len() { format!("… ({} bytes)", text.len()) } else { String::new() };
+    let more = if short.len() < text.len() {
+        format!("… ({} bytes)", text.len())
+    } else {
+        String::new()
+    };
     let mut status = TestCaseStatus::non_success(kind);
-    status.set_type(name).set_message(attribute(message)).set_description(format!("{}{more}", allowed(short)));
+    status
+        .set_type(name)
+        .set_message(attribute(message))
+        .set_description(format!("{}{more}", allowed(short)));
     status
 }
 
@@ -228,43 +282,101 @@ mod tests {
     }
 
     fn eventful() -> Vec<Made<'static>> {
-        let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
-        let refused = Outcome::Rejected { status: 400, body: "bad ]]> \u{0}".into(), advice: None };
+        let invalid = Verdict::Invalid {
+            reason: Reason::ExtraText { byte: 2 },
+        };
+        let refused = Outcome::Rejected {
+            status: 400,
+            body: "bad ]]> \u{0}".into(),
+            advice: None,
+        };
         vec![
             made(),
-            Made { verdict: invalid.clone(), text: "{}</failure>\u{1b}\nx", ..made() },
-            Made { outcome: refused, verdict: Verdict::NotScored { why: NotScored::Refused }, ..made() },
-            Made { arm: Arm::Control, verdict: invalid, ..made() },
+            Made {
+                verdict: invalid.clone(),
+                text: "{}</failure>\u{1b}\nx",
+                ..made()
+            },
+            Made {
+                outcome: refused,
+                verdict: Verdict::NotScored {
+                    why: NotScored::Refused,
+                },
+                ..made()
+            },
+            Made {
+                arm: Arm::Control,
+                verdict: invalid,
+                ..made()
+            },
         ]
     }
 
     #[test]
     fn each_case_is_a_test() {
         let file = rendered(&eventful(), JunitPer::Case);
-        let kept = file.lines().filter(|line| !line.trim_start().starts_with("<property ")).collect::<Vec<_>>().join("\n");
+        let kept = file
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("<property "))
+            .collect::<Vec<_>>()
+            .join("\n");
         insta::assert_snapshot!(kept);
     }
 
     #[test]
     fn every_metric_is_a_property() {
-        let file = rendered(&sobench_results::metrics::registry::testing::eventful_run(), JunitPer::Case);
+        let file = rendered(
+            &sobench_results::metrics::registry::testing::eventful_run(),
+            JunitPer::Case,
+        );
         let (of_suite, of_tests) = file.split_once("<testcase").unwrap();
         let has = |text: &str, name: &str| text.contains(&format!("<property name=\"{name}\""));
-        for metric in Metric::ALL.iter().filter(|metric| !metric.name.ends_with("goodput")) {
-            let names = [metric.name.to_owned(), format!("{}_percent", metric.name), format!("mean_{}", metric.name)];
+        for metric in Metric::ALL
+            .iter()
+            .filter(|metric| !metric.name.ends_with("goodput"))
+        {
+            let names = [
+                metric.name.to_owned(),
+                format!("{}_percent", metric.name),
+                format!("mean_{}", metric.name),
+            ];
             assert!(names.iter().any(|name| has(of_suite, name)), "{metric:?}");
-            assert_eq!(has(of_tests, metric.name), metric.is_rate() || metric.is_distribution(), "{metric:?}");
+            assert_eq!(
+                has(of_tests, metric.name),
+                metric.is_rate() || metric.is_distribution(),
+                "{metric:?}"
+            );
         }
     }
 
     #[test]
     fn a_dataset_may_be_one_test() {
         for (run, counts, found) in [
-            (vec![made()], "tests=\"1\" skipped=\"0\" errors=\"0\" failures=\"0\"", "classname=\"sobench\" time=\"2.000000\"/>"),
-            (eventful(), "tests=\"1\" skipped=\"0\" errors=\"0\" failures=\"1\"", "extra_text: 1\nrejected: 1"),
-            (eventful()[2..].to_vec(), "tests=\"1\" skipped=\"0\" errors=\"1\" failures=\"0\"", "1 requests got no answer"),
-            (eventful()[3..].to_vec(), "tests=\"1\" skipped=\"1\" errors=\"0\" failures=\"0\"", "nothing was judged"),
-            (vec![], "tests=\"1\" skipped=\"1\" errors=\"0\" failures=\"0\"", "nothing was judged"),
+            (
+                vec![made()],
+                "tests=\"1\" skipped=\"0\" errors=\"0\" failures=\"0\"",
+                "classname=\"sobench\" time=\"2.000000\"/>",
+            ),
+            (
+                eventful(),
+                "tests=\"1\" skipped=\"0\" errors=\"0\" failures=\"1\"",
+                "extra_text: 1\nrejected: 1",
+            ),
+            (
+                eventful()[2..].to_vec(),
+                "tests=\"1\" skipped=\"0\" errors=\"1\" failures=\"0\"",
+                "1 requests got no answer",
+            ),
+            (
+                eventful()[3..].to_vec(),
+                "tests=\"1\" skipped=\"1\" errors=\"0\" failures=\"0\"",
+                "nothing was judged",
+            ),
+            (
+                vec![],
+                "tests=\"1\" skipped=\"1\" errors=\"0\" failures=\"0\"",
+                "nothing was judged",
+            ),
         ] {
             let file = rendered(&run, JunitPer::Dataset);
             assert!(file.contains(counts) && file.contains(found), "{file}");
@@ -275,8 +387,17 @@ mod tests {
     #[test]
     fn long_answers_are_cut_aloud() {
         let long = "x".repeat(5000);
-        let run = [Made { verdict: Verdict::Invalid { reason: Reason::Choice }, text: &long, ..made() }];
+        let run = [Made {
+            verdict: Verdict::Invalid {
+                reason: Reason::Choice,
+            },
+            text: &long,
+            ..made()
+        }];
         let file = rendered(&run, JunitPer::Case);
-        assert!(file.contains("xx… (5008 bytes)</failure>") && file.len() < 9000, "{file}");
+        assert!(
+            file.contains("xx… (5008 bytes)</failure>") && file.len() < 9000,
+            "{file}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! How long prompts and answers are, as a page of its own: `vllm bench serve --plot-dataset-stats` without a plotting library. Knows no
-//! file.
+//! How long prompts and answers are, as a page of its own: `vllm bench serve --plot-dataset-stats`
+//! without a plotting library. Knows no file.
 
 use std::fmt::Write as _;
 
@@ -26,21 +26,35 @@ const STYLE: &str = "\nrect.b{fill:var(--c0)}\n";
 pub fn render(view: &View<'_>) -> String {
     let mut page = Document::new("Lengths of prompts and answers");
     page.style = STYLE;
-    let of = |tokens: fn(&Sample<'_>) -> Option<u64>| -> Vec<u64> { view.samples.iter().filter_map(tokens).collect() };
-    let output: fn(&Sample<'_>) -> Option<u64> = |it| it.tokens().output.filter(|_| it.outcome().is_answer());
+    let of = |tokens: fn(&Sample<'_>) -> Option<u64>| -> Vec<u64> {
+        view.samples.iter().filter_map(tokens).collect()
+    };
+    let output: fn(&Sample<'_>) -> Option<u64> =
+        |it| it.tokens().output.filter(|_| it.outcome().is_answer());
     let both: fn(&Sample<'_>) -> Option<u64> = |it| {
         let output = it.tokens().output.filter(|_| it.outcome().is_answer())?;
         Some(it.tokens().input?.saturating_add(output))
     };
-    let columns =
-        [("tokens of the prompt", of(|it| it.tokens().input)), ("tokens of the answer", of(output)), ("both together", of(both))];
+    let columns = [
+        ("tokens of the prompt", of(|it| it.tokens().input)),
+        ("tokens of the answer", of(output)),
+        ("both together", of(both)),
+    ];
     let all = view.samples.len();
     page.paragraph(format!("{all} requests; those whose tokens nobody counted, and answers that did not come, are left out"));
     let heads = ["", "n", "min", "mean", "median", "p90", "p99", "max"];
-    page.table(Table::new(heads, 1).with_rows(columns.iter().map(|(name, values)| row(name, values))));
+    page.table(
+        Table::new(heads, 1).with_rows(columns.iter().map(|(name, values)| row(name, values))),
+    );
     let charts = columns.iter().filter(|(_, values)| !values.is_empty());
-    let charts = charts.map(|(name, values)| Chart { title: (*name).to_owned(), svg: histogram(name, values) });
-    page.push(Block::Charts(Charts { charts: charts.collect(), ..Charts::default() }));
+    let charts = charts.map(|(name, values)| Chart {
+        title: (*name).to_owned(),
+        svg: histogram(name, values),
+    });
+    page.push(Block::Charts(Charts {
+        charts: charts.collect(),
+        ..Charts::default()
+    }));
     render::html::render(&page)
 }
 
@@ -61,7 +75,10 @@ fn row(name: &str, values: &[u64]) -> Vec<String> {
 
 fn histogram(title: &str, values: &[u64]) -> String {
     let mut page = svg::open(title, false, WIDTH, HEIGHT);
-    let (least, most) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
+    let (least, most) = (
+        values.iter().min().copied().unwrap_or(0),
+        values.iter().max().copied().unwrap_or(0),
+    );
     let counts = counts(values, least, most);
     let tallest = counts.iter().copied().max().unwrap_or(0).max(1);
     let (plot, wide) = (HEIGHT - BOTTOM, WIDTH / counts.len() as f64);
@@ -74,12 +91,19 @@ fn histogram(title: &str, values: &[u64]) -> String {
         );
     }
     let label = HEIGHT - 6.0;
-    let _ = write!(page, "<text class=\"axis\" x=\"0\" y=\"{label}\">{least}</text>");
-    let _ = write!(page, "<text class=\"axis\" x=\"{WIDTH}\" y=\"{label}\" text-anchor=\"end\">{most}</text></svg>");
+    let _ = write!(
+        page,
+        "<text class=\"axis\" x=\"0\" y=\"{label}\">{least}</text>"
+    );
+    let _ = write!(
+        page,
+        "<text class=\"axis\" x=\"{WIDTH}\" y=\"{label}\" text-anchor=\"end\">{most}</text></svg>"
+    );
     page
 }
 
-/// How many values are in each of bars of equal width; of as many bars as there are whole numbers, if those are fewer.
+/// How many values are in each of bars of equal width; of as many bars as there are whole numbers,
+/// if those are fewer.
 fn counts(values: &[u64], least: u64, most: u64) -> Vec<usize> {
     let span = most - least;
     let bars = usize::try_from(span).map_or(BARS, |span| span.saturating_add(1).min(BARS));
@@ -111,13 +135,31 @@ mod tests {
 
     #[test]
     fn what_nobody_counted_is_left_out() {
-        let failed = Made { outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, ..made() };
-        let run = [made(), Made { output: None, ..made() }, failed];
+        let failed = Made {
+            outcome: Outcome::TimedOut {
+                limit_ms: 1,
+                limit: Default::default(),
+                stage: None,
+            },
+            ..made()
+        };
+        let run = [
+            made(),
+            Made {
+                output: None,
+                ..made()
+            },
+            failed,
+        ];
         with_view(&run, record(), |view| {
             let page = render(&view);
             check_well_formed(&page);
             let cells = page.replace("</td>", "").replace("<td>", "|");
-            assert!(cells.contains("tokens of the prompt|3|7.00") && cells.contains("tokens of the answer|1|3.00"), "{cells}");
+            assert!(
+                cells.contains("tokens of the prompt|3|7.00")
+                    && cells.contains("tokens of the answer|1|3.00"),
+                "{cells}"
+            );
             assert!(cells.contains("both together|1|10.00"), "{cells}");
         });
         with_view(&[], record(), |view| check_well_formed(&render(&view)));

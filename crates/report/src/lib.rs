@@ -1,7 +1,9 @@
-//! A report as a value, and its renderings. Pure: it asks neither clock nor environment, and printing never computes.
+//! A report as a value, and its renderings. Pure: it asks neither clock nor environment, and
+//! printing never computes.
 //!
-//! [`from_log`] makes it from a run log; [`sobench_results::metrics`] has the numbers. [`text::render`] is what a
-//! person reads, [`json::document`] what is saved, under the name that [`filename`] gives it.
+//! [`from_log`] makes it from a run log; [`sobench_results::metrics`] has the numbers.
+//! [`text::render`] is what a person reads, [`json::document`] what is saved, under the name that
+//! [`filename`] gives it.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -50,7 +52,8 @@ use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::metrics::{LatencyMetric, Metrics, QueueMetric};
 use sobench_results::record::{Engine, RunRecord};
 
-/// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning or goes away.
+/// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning
+/// or goes away.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// Everything that is known of a run.

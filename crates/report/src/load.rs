@@ -1,4 +1,5 @@
-//! What is said about the load itself: what was asked for, what was offered, and how. Knows no formula and no clock.
+//! What is said about the load itself: what was asked for, what was offered, and how. Knows no
+//! formula and no clock.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,7 +22,8 @@ pub struct LoadFigures {
     /// What became of the ramp, where there was one.
     pub ramp: Option<RampFigures>,
     pub offered: Offered,
-    /// The part of the run in which the cap was reached; `None` where it never was, and without a cap.
+    /// The part of the run in which the cap was reached; `None` where it never was, and without a
+    /// cap.
     pub steady_state: Option<SteadyState>,
     /// First uses of constraints against later ones; `None` where no constraint was sent.
     pub first_uses: Option<FirstUses>,
@@ -38,7 +40,8 @@ pub struct RampFigures {
     pub rates: Vec<f64>,
 }
 
-/// vLLM's event: a rate in whole requests per second, and the wall clock (ISO 8601, UTC) when it was come to.
+/// vLLM's event: a rate in whole requests per second, and the wall clock (ISO 8601, UTC) when it
+/// was come to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RpsChange {
     pub rps: u32,
@@ -60,9 +63,20 @@ impl LoadFigures {
         let load = &record.settings.load;
         let mut own = Map::new();
         // A ramp has rates of its own.
-        put(&mut own, "asked_rps", load.pace.ramp().is_none().then(|| Rps(record.own_request_rate())));
+        put(
+            &mut own,
+            "asked_rps",
+            load.pace
+                .ramp()
+                .is_none()
+                .then(|| Rps(record.own_request_rate())),
+        );
         put(&mut own, "ramp", load.pace.ramp());
-        put(&mut own, "duration_limit_s", load.until.time().map(|time| time.as_secs_f64()));
+        put(
+            &mut own,
+            "duration_limit_s",
+            load.until.time().map(|time| time.as_secs_f64()),
+        );
         own.extend(members_of(&load.error_limits));
         put(&mut own, "offered", self.offered);
         put(&mut own, "steady_state", &self.steady_state);
@@ -71,11 +85,16 @@ impl LoadFigures {
         Value::Object(own)
     }
 
-    /// vLLM's record of a ramp, and the steady state of its `vllm-bench`, which stand before the latencies.
+    /// vLLM's record of a ramp, and the steady state of its `vllm-bench`, which stand before the
+    /// latencies.
     pub(super) fn add_events(&self, file: &mut Map<String, Value>, cap: Option<usize>) {
         self.add_rate_changes(file);
         if cap.is_some() {
-            put(file, "steady_state", self.steady_state.as_ref().map(SteadyState::vllm_keys));
+            put(
+                file,
+                "steady_state",
+                self.steady_state.as_ref().map(SteadyState::vllm_keys),
+            );
         }
     }
 
@@ -109,20 +128,35 @@ impl LoadFigures {
         let offered = &self.offered;
         let load = &record.settings.load;
         let asked = match load.pace {
-            Pace::Ramp(ramp) => format!("{} to {} ({})", ramp.start_rps, ramp.end_rps, ramp.strategy.name()),
+            Pace::Ramp(ramp) => format!(
+                "{} to {} ({})",
+                ramp.start_rps,
+                ramp.end_rps,
+                ramp.strategy.name()
+            ),
             Pace::Steady(Rate::Infinite) => "all at once".to_owned(),
             Pace::Steady(Rate::PerSecond(_)) => figure(Some(record.own_request_rate())),
         };
         let row = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
         let rows = [
             row("asked", Some(asked)),
-            row("scheduled, up to the last one sent", offered.scheduled_rps.map(|rate| figure(Some(rate)))),
+            row(
+                "scheduled, up to the last one sent",
+                offered.scheduled_rps.map(|rate| figure(Some(rate))),
+            ),
             row("sent", offered.achieved_rps.map(|rate| figure(Some(rate)))),
-            row("sent, off the schedule by", offered.deviation_percent.map(|percent| format!("{percent:+.2} %"))),
+            row(
+                "sent, off the schedule by",
+                offered
+                    .deviation_percent
+                    .map(|percent| format!("{percent:+.2} %")),
+            ),
         ];
         // What this run does not tell takes no line.
         page.heading("The load");
-        page.table(Table::new(["requests per second", ""], 1).with_rows(rows.into_iter().flatten()));
+        page.table(
+            Table::new(["requests per second", ""], 1).with_rows(rows.into_iter().flatten()),
+        );
         let limits = load.error_limits.phrases("enough requests");
         if !limits.is_empty() {
             page.paragraph(format!("the run was to give up {}", limits.join(", or ")));
@@ -134,27 +168,48 @@ impl LoadFigures {
         let Some(cap) = cap else { return };
         page.heading("The steady state, beside the whole run");
         let Some(steady) = &self.steady_state else {
-            return page.paragraph(format!("the run never had its {cap} requests under way: it has no steady state"));
+            return page.paragraph(format!(
+                "the run never had its {cap} requests under way: it has no steady state"
+            ));
         };
         let window = &steady.window;
         let mut rows = vec![
-            ["window (s)".to_owned(), format!("{:.2} to {:.2}", window.start_s, window.end_s)],
-            ["requests under way at least".to_owned(), format!("{} of {cap}", window.threshold_abs)],
+            [
+                "window (s)".to_owned(),
+                format!("{:.2} to {:.2}", window.start_s, window.end_s),
+            ],
+            [
+                "requests under way at least".to_owned(),
+                format!("{} of {cap}", window.threshold_abs),
+            ],
             [
                 "requests sent / ended in it".to_owned(),
                 format!(
                     "{} / {} of {}",
-                    window.requests_started_in_window, window.requests_completed_in_window, window.requests_total
+                    window.requests_started_in_window,
+                    window.requests_completed_in_window,
+                    window.requests_total
                 ),
             ],
-            ["answers per second".to_owned(), figure(steady.request_throughput)],
-            ["output tokens per second".to_owned(), figure(steady.output_throughput)],
+            [
+                "answers per second".to_owned(),
+                figure(steady.request_throughput),
+            ],
+            [
+                "output tokens per second".to_owned(),
+                figure(steady.output_throughput),
+            ],
         ];
         for (name, summary) in [("TTFT", &steady.ttft_ms), ("TPOT", &steady.tpot_ms)] {
             rows.push([format!("{name} mean (ms)"), figure(summary.mean)]);
             rows.push([format!("{name} median (ms)"), figure(summary.median)]);
             let percentiles = summary.percentiles.iter().enumerate();
-            rows.extend(percentiles.map(|(place, it)| [format!("{name} p{} (ms)", it.word()), percentile_cell(summary, place)]));
+            rows.extend(percentiles.map(|(place, it)| {
+                [
+                    format!("{name} p{} (ms)", it.word()),
+                    percentile_cell(summary, place),
+                ]
+            }));
         }
         page.table(Table::new(["steady state", ""], 1).with_rows(rows));
         page.paragraphs(window.warning.clone());

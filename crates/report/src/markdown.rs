@@ -1,5 +1,5 @@
-//! A run in few lines, for the comment on a pull request: what ran, how right, how fast, what went wrong, and whether the client can be
-//! trusted.
+//! A run in few lines, for the comment on a pull request: what ran, how right, how fast, what went
+//! wrong, and whether the client can be trusted.
 
 use super::conditions::{lines, note_text, notes};
 use super::tables::{all_metrics, is_judged, rates};
@@ -24,9 +24,18 @@ pub fn render(report: &Report) -> String {
 
 fn document(report: &Report) -> Document {
     let record = &report.record;
-    let (model, dataset) = (&record.server.model_id, record.settings.dataset.name().name());
+    let (model, dataset) = (
+        &record.server.model_id,
+        record.settings.dataset.name().name(),
+    );
     let [model, dataset] = [model, dataset].map(|name| printable(name, NAME_MAX_CHARS));
-    let mut page = Document::new(Text::default().plain("sobench: ").code(model).plain(" on ").code(dataset));
+    let mut page = Document::new(
+        Text::default()
+            .plain("sobench: ")
+            .code(model)
+            .plain(" on ")
+            .code(dataset),
+    );
     add_summary(&mut page, report);
     if is_judged(report) {
         let mut rates = rates(&report.metrics.quality);
@@ -37,15 +46,38 @@ fn document(report: &Report) -> Document {
         page.table(latencies);
     }
     let (quality, metrics) = (&report.metrics.quality, &report.metrics);
-    add_groups(&mut page, "Why constrained answers are not valid", &quality.reasons, quality.constrained);
-    add_groups(&mut page, "Requests without an answer, in all arms", &metrics.failures, metrics.overall.requests);
+    add_groups(
+        &mut page,
+        "Why constrained answers are not valid",
+        &quality.reasons,
+        quality.constrained,
+    );
+    add_groups(
+        &mut page,
+        "Requests without an answer, in all arms",
+        &metrics.failures,
+        metrics.overall.requests,
+    );
     if let Some(part) = &report.client {
-        page.paragraph(Text::default().strong("Client:").plain(format!(" {}", client_sentence(part))));
+        page.paragraph(
+            Text::default()
+                .strong("Client:")
+                .plain(format!(" {}", client_sentence(part))),
+        );
     }
     add_notes(&mut page, report);
-    page.push(Block::Details { summary: "All metrics".to_owned(), blocks: vec![Block::Table(all_metrics(&report.metrics))] });
-    let facts = lines(report).into_iter().map(|(name, known)| (name.to_owned(), known)).collect();
-    page.push(Block::Details { summary: "What ran".to_owned(), blocks: vec![Block::Facts(facts)] });
+    page.push(Block::Details {
+        summary: "All metrics".to_owned(),
+        blocks: vec![Block::Table(all_metrics(&report.metrics))],
+    });
+    let facts = lines(report)
+        .into_iter()
+        .map(|(name, known)| (name.to_owned(), known))
+        .collect();
+    page.push(Block::Details {
+        summary: "What ran".to_owned(),
+        blocks: vec![Block::Facts(facts)],
+    });
     page
 }
 
@@ -54,7 +86,11 @@ fn add_summary(page: &mut Document, report: &Report) {
         page.alarm(stamp);
     }
     if report.partial {
-        page.alarm(Text::default().strong("Partial:").plain(" the run did not come to its end"));
+        page.alarm(
+            Text::default()
+                .strong("Partial:")
+                .plain(" the run did not come to its end"),
+        );
     }
     let overall = &report.metrics.overall;
     let seconds = report.metrics.duration_ns as f64 / 1e9;
@@ -62,7 +98,10 @@ fn add_summary(page: &mut Document, report: &Report) {
         "{} requests in {seconds:.2} s, {} answered, {} refused or failed",
         overall.requests, overall.completed, overall.failed
     );
-    let rates = [("answers/s", overall.throughput.request_throughput), ("output tokens/s", overall.throughput.output_throughput)];
+    let rates = [
+        ("answers/s", overall.throughput.request_throughput),
+        ("output tokens/s", overall.throughput.output_throughput),
+    ];
     for (unit, rate) in rates {
         if let Some(rate) = rate {
             summary.push_str(&format!(", {rate:.2} {unit}"));
@@ -76,17 +115,34 @@ fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) 
         return;
     }
     page.minor_heading(title);
-    page.table(Table::new(["", "count", "share %", "the first one"], 1).words(3).with_rows(groups.iter().map(|group| {
-        let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
-        let examples = group.excerpts.first().map_or_else(Vec::new, example);
-        [group.name.into(), group.count.to_string().into(), share.into(), Cell::Code(examples)]
-    })));
+    page.table(
+        Table::new(["", "count", "share %", "the first one"], 1)
+            .words(3)
+            .with_rows(groups.iter().map(|group| {
+                let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
+                let examples = group.excerpts.first().map_or_else(Vec::new, example);
+                [
+                    group.name.into(),
+                    group.count.to_string().into(),
+                    share.into(),
+                    Cell::Code(examples),
+                ]
+            })),
+    );
 }
 
 fn example(excerpt: &Excerpt) -> Vec<String> {
-    let parts = [(excerpt.case_id.as_str(), true), (&excerpt.words, true), (&excerpt.text, excerpt.text_bytes > 0)];
-    let shown = parts.into_iter().filter(|(text, is_there)| *is_there && !text.is_empty());
-    shown.map(|(text, _)| printable(text, EXAMPLE_MAX_CHARS)).collect()
+    let parts = [
+        (excerpt.case_id.as_str(), true),
+        (&excerpt.words, true),
+        (&excerpt.text, excerpt.text_bytes > 0),
+    ];
+    let shown = parts
+        .into_iter()
+        .filter(|(text, is_there)| *is_there && !text.is_empty());
+    shown
+        .map(|(text, _)| printable(text, EXAMPLE_MAX_CHARS))
+        .collect()
 }
 
 fn add_notes(page: &mut Document, report: &Report) {
@@ -94,7 +150,9 @@ fn add_notes(page: &mut Document, report: &Report) {
     let more = notes.len().saturating_sub(NOTES_MAX);
     notes.truncate(NOTES_MAX);
     if more > 0 {
-        notes.push(format!("and {more} more notes, in the other forms of this report"));
+        notes.push(format!(
+            "and {more} more notes, in the other forms of this report"
+        ));
     }
     page.notes(notes);
 }
@@ -113,7 +171,13 @@ mod tests {
     use sobench_results::record::testing::record;
 
     fn rendered(run: &[Made<'_>], record: RunRecord, partial: bool) -> String {
-        with_view(run, record, |view| render(&Report { client: Some(ClientPart::default()), partial, ..view.report.clone() }))
+        with_view(run, record, |view| {
+            render(&Report {
+                client: Some(ClientPart::default()),
+                partial,
+                ..view.report.clone()
+            })
+        })
     }
 
     #[test]
@@ -121,27 +185,59 @@ mod tests {
         let mut odd = record();
         odd.server.model_id = "m|`x`".into();
         odd.notices = vec![Notice::Other("the server said @everyone <b>".into())];
-        let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 2 } };
-        let refused = Outcome::Rejected { status: 400, body: "no | @you".into(), advice: None };
+        let invalid = Verdict::Invalid {
+            reason: Reason::ExtraText { byte: 2 },
+        };
+        let refused = Outcome::Rejected {
+            status: 400,
+            body: "no | @you".into(),
+            advice: None,
+        };
         let run = [
             made(),
-            Made { verdict: invalid.clone(), text: "{} | `<script>`\n@me", ..made() },
-            Made { outcome: refused, verdict: Verdict::NotScored { why: NotScored::Refused }, ..made() },
-            Made { arm: Arm::Control, verdict: invalid, ..made() },
+            Made {
+                verdict: invalid.clone(),
+                text: "{} | `<script>`\n@me",
+                ..made()
+            },
+            Made {
+                outcome: refused,
+                verdict: Verdict::NotScored {
+                    why: NotScored::Refused,
+                },
+                ..made()
+            },
+            Made {
+                arm: Arm::Control,
+                verdict: invalid,
+                ..made()
+            },
         ];
         insta::assert_snapshot!(rendered(&run, odd, true));
     }
 
     #[test]
     fn many_notes_are_counted() {
-        let notices = (0..40).map(|number| Notice::Other(format!("note {number}"))).collect();
-        let page = rendered(&[made()], RunRecord { notices, ..record() }, false);
+        let notices = (0..40)
+            .map(|number| Notice::Other(format!("note {number}")))
+            .collect();
+        let page = rendered(
+            &[made()],
+            RunRecord {
+                notices,
+                ..record()
+            },
+            false,
+        );
         assert!(page.contains("- note 11\n- and 28 more notes"), "{page}");
     }
 
     #[test]
     fn nothing_is_not_a_table() {
         let page = rendered(&[], record(), false);
-        assert!(page.starts_with("### sobench: `m` on `json`") && !page.contains("latency (ms)"), "{page}");
+        assert!(
+            page.starts_with("### sobench: `m` on `json`") && !page.contains("latency (ms)"),
+            "{page}"
+        );
     }
 }

@@ -57,19 +57,28 @@ fn place(text: &str, reason: &Reason) -> Option<Range<usize>> {
         Reason::ExtraText { byte } => {
             let start = floor(text, *byte);
             // Before a document it is the text up to it, behind one all that is left.
-            let document = text[start..].find(['{', '[']).filter(|_| text[..start].trim().is_empty());
+            let document = text[start..]
+                .find(['{', '['])
+                .filter(|_| text[..start].trim().is_empty());
             Some(start..document.map_or(text.len(), |it| start + it))
         }
         Reason::Schema { instance_path, .. } if instance_path.is_empty() => None,
-        Reason::Schema { instance_path, .. } => value_at(text, instance_path).map(|value| range_of(text, value)),
-        Reason::DuplicateKey { key, instance_path } => repeated(text, instance_path, key).map(|key| range_of(text, key)),
+        Reason::Schema { instance_path, .. } => {
+            value_at(text, instance_path).map(|value| range_of(text, value))
+        }
+        Reason::DuplicateKey { key, instance_path } => {
+            repeated(text, instance_path, key).map(|key| range_of(text, key))
+        }
         Reason::Regex { .. } | Reason::Choice | Reason::Empty | Reason::Truncated => None,
     }
 }
 
 /// The last place at or before `byte` that does not split a character.
 fn floor(text: &str, byte: usize) -> usize {
-    (0..=byte.min(text.len())).rev().find(|it| text.is_char_boundary(*it)).unwrap_or(0)
+    (0..=byte.min(text.len()))
+        .rev()
+        .find(|it| text.is_char_boundary(*it))
+        .unwrap_or(0)
 }
 
 fn character(text: &str, byte: usize) -> Range<usize> {
@@ -82,14 +91,21 @@ fn value_at<'t>(text: &'t str, pointer: &str) -> Option<&'t str> {
     let mut value = text;
     for token in pointer.split('/').skip(1) {
         let token = token.replace("~1", "/").replace("~0", "~");
-        value = children(value).into_iter().rfind(|child| child.name == token)?.value;
+        value = children(value)
+            .into_iter()
+            .rfind(|child| child.name == token)?
+            .value;
     }
     Some(value)
 }
 
 /// The second member of this name, in the object that the pointer names: its key.
 fn repeated<'t>(text: &'t str, pointer: &str, key: &str) -> Option<&'t str> {
-    children(value_at(text, pointer)?).into_iter().filter(|child| child.name == key).nth(1).map(|child| child.key)
+    children(value_at(text, pointer)?)
+        .into_iter()
+        .filter(|child| child.name == key)
+        .nth(1)
+        .map(|child| child.key)
 }
 
 /// The bytes of a part of the text.
@@ -113,10 +129,18 @@ fn children(container: &str) -> Vec<Child<'_>> {
     }
     let elements: Vec<&RawValue> = serde_json::from_str(container).unwrap_or_default();
     let places = (0..).map(|place: usize| place.to_string());
-    places.zip(elements).map(|(name, value)| Child { name, key: "", value: value.get() }).collect()
+    places
+        .zip(elements)
+        .map(|(name, value)| Child {
+            name,
+            key: "",
+            value: value.get(),
+        })
+        .collect()
 }
 
-/// The members of an object in the order of the text, with those that are repeated. One whose name is no text is left out.
+/// The members of an object in the order of the text, with those that are repeated. One whose name
+/// is no text is left out.
 struct Members<'t>(Vec<Child<'t>>);
 
 impl<'t> Deserialize<'t> for Members<'t> {
@@ -138,7 +162,11 @@ impl<'t> Visitor<'t> for MembersVisitor {
         let mut members = Vec::new();
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
             let name = serde_json::from_str(key.get()).ok();
-            members.extend(name.map(|name| Child { name, key: key.get(), value: value.get() }));
+            members.extend(name.map(|name| Child {
+                name,
+                key: key.get(),
+                value: value.get(),
+            }));
         }
         Ok(Members(members))
     }
@@ -152,24 +180,43 @@ mod tests {
     fn check(text: &str, reason: &Reason, expected: &str) {
         let it = mark(text, reason, 1000);
         let end = if it.ended_early { "$" } else { "" };
-        assert_eq!(format!("{}<{}>{}{end}", it.before, it.marked, it.after), expected);
+        assert_eq!(
+            format!("{}<{}>{}{end}", it.before, it.marked, it.after),
+            expected
+        );
         assert_eq!((it.cut_before, it.cut_after), (0, 0));
     }
 
     fn schema(path: &str) -> Reason {
-        Reason::Schema { keyword: "type".into(), instance_path: path.into(), schema_path: String::new(), message: String::new() }
+        Reason::Schema {
+            keyword: "type".into(),
+            instance_path: path.into(),
+            schema_path: String::new(),
+            message: String::new(),
+        }
     }
 
     #[test]
     fn the_place_is_marked() {
-        let not_json = |byte| Reason::NotJson { message: String::new(), byte };
+        let not_json = |byte| Reason::NotJson {
+            message: String::new(),
+            byte,
+        };
         check("{\"a\": é}", &not_json(6), "{\"a\": <é>}");
         check("{\"a\"", &not_json(4), "{\"a\"<>$");
         check("abc", &Reason::Grammar { byte: 99 }, "abc<>$");
         check("é!", &Reason::Grammar { byte: 1 }, "<é>!");
-        check("Sure: {\"a\":1} ok", &Reason::ExtraText { byte: 0 }, "<Sure: >{\"a\":1} ok");
+        check(
+            "Sure: {\"a\":1} ok",
+            &Reason::ExtraText { byte: 0 },
+            "<Sure: >{\"a\":1} ok",
+        );
         check("{} {}.", &Reason::ExtraText { byte: 3 }, "{} <{}.>");
-        check(r#"{"a":"\ud800!"}"#, &Reason::LoneSurrogate { byte: 6 }, r#"{"a":"<\ud800>!"}"#);
+        check(
+            r#"{"a":"\ud800!"}"#,
+            &Reason::LoneSurrogate { byte: 6 },
+            r#"{"a":"<\ud800>!"}"#,
+        );
         check("cut", &Reason::Truncated, "cut<>$");
         check("maybe", &Reason::Choice, "<>maybe");
         check("", &Reason::Empty, "<>");
@@ -192,17 +239,25 @@ mod tests {
         ] {
             assert_eq!(mark(text, &schema(path), 1000).marked, marked, "{path}");
         }
-        let twice = Reason::DuplicateKey { key: "k".into(), instance_path: "/z".into() };
+        let twice = Reason::DuplicateKey {
+            key: "k".into(),
+            instance_path: "/z".into(),
+        };
         let found = mark(text, &twice, 1000);
         assert_eq!((found.marked, found.after), ("\"k\"", " : 2}} "));
     }
 
     #[test]
     fn broken_text_is_no_panic() {
-        for text in ["", "{", "[", "{\"", "{\"a", "{\"a\\", "{\"a\":", "[1,,", "}", "é", "{1:2}", "[\"\\"] {
+        for text in [
+            "", "{", "[", "{\"", "{\"a", "{\"a\\", "{\"a\":", "[1,,", "}", "é", "{1:2}", "[\"\\",
+        ] {
             for path in ["/a", "/0", "/0/a"] {
                 let _ = mark(text, &schema(path), 2);
-                let twice = Reason::DuplicateKey { key: "a".into(), instance_path: path.into() };
+                let twice = Reason::DuplicateKey {
+                    key: "a".into(),
+                    instance_path: path.into(),
+                };
                 let _ = mark(text, &twice, 2);
             }
         }

@@ -1,5 +1,5 @@
-//! Latencies and the run over its time, drawn in characters for a terminal of 80 columns. No colour and nothing that a terminal obeys, so
-//! that a file may hold it as well. Knows no terminal.
+//! Latencies and the run over its time, drawn in characters for a terminal of 80 columns. No colour
+//! and nothing that a terminal obeys, so that a file may hold it as well. Knows no terminal.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,8 @@ const BARS: usize = 12;
 const BAR_WIDTH: usize = 44;
 const TIME_WIDTH: usize = 72;
 
-/// What lies beyond this percentile is one bar: a few stragglers must not squeeze the rest into one.
+/// What lies beyond this percentile is one bar: a few stragglers must not squeeze the rest into
+/// one.
 const TAIL_FROM: f64 = 99.0;
 
 /// Eighths of a cell, for the end of a bar and for levels.
@@ -35,8 +36,14 @@ type Value = fn(&RequestLatency) -> Option<f64>;
 pub fn render(view: &View<'_>) -> String {
     let mut page = String::new();
     let generated = view.report.metrics.options.answers == Answers::Generated;
-    let of: [(LatencyMetric, Value); 2] = [(LatencyMetric::Ttft, |it| it.ttft_ms), (LatencyMetric::E2el, |it| it.e2el_ms)];
-    for (metric, of) in of.into_iter().filter(|(metric, _)| generated || *metric == LatencyMetric::E2el) {
+    let of: [(LatencyMetric, Value); 2] = [
+        (LatencyMetric::Ttft, |it| it.ttft_ms),
+        (LatencyMetric::E2el, |it| it.e2el_ms),
+    ];
+    for (metric, of) in of
+        .into_iter()
+        .filter(|(metric, _)| generated || *metric == LatencyMetric::E2el)
+    {
         let answers = view.samples.iter().filter(|it| it.outcome().is_answer());
         let options = &view.report.metrics.options;
         let mut values: Vec<f64> = answers.filter_map(|it| of(&it.latency(options))).collect();
@@ -48,14 +55,19 @@ pub fn render(view: &View<'_>) -> String {
 }
 
 fn add_histogram(page: &mut String, metric: LatencyMetric, sorted: &[f64]) {
-    let (Some(&low), Some(tail_from)) = (sorted.first(), percentile(sorted, TAIL_FROM)) else { return };
+    let (Some(&low), Some(tail_from)) = (sorted.first(), percentile(sorted, TAIL_FROM)) else {
+        return;
+    };
     let step = round_step((tail_from - low).max(1e-6), BARS - 1);
     let start = (low / step).floor() * step;
     let mut bars: Vec<(String, usize)> = Vec::new();
     let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
     let mut from = 0;
     for place in 0..=BARS {
-        let (begin, end) = (start + place as f64 * step, start + (place + 1) as f64 * step);
+        let (begin, end) = (
+            start + place as f64 * step,
+            start + (place + 1) as f64 * step,
+        );
         if begin > tail_from || from == sorted.len() {
             break;
         }
@@ -65,14 +77,32 @@ fn add_histogram(page: &mut String, metric: LatencyMetric, sorted: &[f64]) {
     }
     if from < sorted.len() {
         let longest = sorted.last().copied().unwrap_or_default();
-        bars.push((format!("longer, to {longest:.decimals$}"), sorted.len() - from));
+        bars.push((
+            format!("longer, to {longest:.decimals$}"),
+            sorted.len() - from,
+        ));
     }
-    let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
-    let _ = writeln!(page, "\n{} ({}, ms), {} answers", metric.title(), metric.label(), sorted.len());
+    let most = bars
+        .iter()
+        .map(|(_, count)| *count)
+        .max()
+        .unwrap_or(1)
+        .max(1);
+    let _ = writeln!(
+        page,
+        "\n{} ({}, ms), {} answers",
+        metric.title(),
+        metric.label(),
+        sorted.len()
+    );
     let width = bars.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let room = BAR_WIDTH.min(WIDTH.saturating_sub(width + 14)).max(8);
     for (name, count) in &bars {
-        let _ = writeln!(page, " {name:>width$} |{:<room$} {count}", bar(*count, most, room));
+        let _ = writeln!(
+            page,
+            " {name:>width$} |{:<room$} {count}",
+            bar(*count, most, room)
+        );
     }
 }
 
@@ -86,16 +116,40 @@ fn bar(count: usize, most: usize, room: usize) -> String {
 }
 
 fn add_time(page: &mut String, report: &Report, view: &View<'_>) {
-    let Some(timeline) = Timeline::of(view.samples, report.metrics.duration_ns, TIME_WIDTH) else { return };
+    let Some(timeline) = Timeline::of(view.samples, report.metrics.duration_ns, TIME_WIDTH) else {
+        return;
+    };
     let output: Vec<f64> = timeline.output_per_s().collect();
     let highest = output.iter().copied().fold(0.0, f64::max);
-    let _ = writeln!(page, "\nOver time, {:.2} s ({:.1} ms a column)", timeline.duration_s(), timeline.step_s * 1e3);
-    let in_flight: Vec<f64> = timeline.steps.iter().map(|it| it.in_flight as f64).collect();
-    let _ = writeln!(page, " requests under way, at most {}\n {}", timeline.most_in_flight(), levels(&in_flight));
+    let _ = writeln!(
+        page,
+        "\nOver time, {:.2} s ({:.1} ms a column)",
+        timeline.duration_s(),
+        timeline.step_s * 1e3
+    );
+    let in_flight: Vec<f64> = timeline
+        .steps
+        .iter()
+        .map(|it| it.in_flight as f64)
+        .collect();
+    let _ = writeln!(
+        page,
+        " requests under way, at most {}\n {}",
+        timeline.most_in_flight(),
+        levels(&in_flight)
+    );
     if highest > 0.0 {
-        let _ = writeln!(page, " {}, at most {highest:.0}\n {}", timeline.unit.per_second(), levels(&output));
+        let _ = writeln!(
+            page,
+            " {}, at most {highest:.0}\n {}",
+            timeline.unit.per_second(),
+            levels(&output)
+        );
     }
-    let marks: [(&str, Count); 2] = [("answers that are not valid", |it| it.invalid), ("refused or failed", |it| it.no_answer)];
+    let marks: [(&str, Count); 2] = [
+        ("answers that are not valid", |it| it.invalid),
+        ("refused or failed", |it| it.no_answer),
+    ];
     for (name, of) in marks {
         let counts: Vec<f64> = timeline.steps.iter().map(|it| of(it) as f64).collect();
         let total: f64 = counts.iter().sum();
@@ -109,9 +163,18 @@ fn add_time(page: &mut String, report: &Report, view: &View<'_>) {
 fn levels(values: &[f64]) -> String {
     let highest = values.iter().copied().fold(0.0, f64::max);
     let level = |value: &f64| {
-        if *value <= 0.0 || highest <= 0.0 { ' ' } else { HIGHER[((value / highest * 8.0).ceil() as usize).clamp(1, 8) - 1] }
+        if *value <= 0.0 || highest <= 0.0 {
+            ' '
+        } else {
+            HIGHER[((value / highest * 8.0).ceil() as usize).clamp(1, 8) - 1]
+        }
     };
-    values.iter().map(level).collect::<String>().trim_end().to_owned()
+    values
+        .iter()
+        .map(level)
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -129,24 +192,40 @@ mod tests {
 
     #[test]
     fn a_run_is_drawn_within_eighty_columns() {
-        let invalid = Verdict::Invalid { reason: Reason::Choice };
-        let failed = Verdict::NotScored { why: NotScored::Failed };
+        let invalid = Verdict::Invalid {
+            reason: Reason::Choice,
+        };
+        let failed = Verdict::NotScored {
+            why: NotScored::Failed,
+        };
         let mut run: Vec<Made<'_>> = (0..200_u64)
             .map(|it| {
                 let (sent, took) = (it * 5, 100 + (it * it) % 97);
-                Made { sent: Some(sent), chunks: vec![sent + took, sent + took + 300], end: Some(sent + took + 301), ..made() }
+                Made {
+                    sent: Some(sent),
+                    chunks: vec![sent + took, sent + took + 300],
+                    end: Some(sent + took + 301),
+                    ..made()
+                }
             })
             .collect();
         run[199].chunks = vec![1900, 1990];
         run[20].verdict = invalid;
         run[150] = Made {
-            outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
+            outcome: Outcome::TimedOut {
+                limit_ms: 1,
+                limit: Default::default(),
+                stage: None,
+            },
             verdict: failed,
             chunks: vec![],
             ..run[150].clone()
         };
         let page = rendered(&run);
-        assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
+        assert!(
+            page.lines().all(|line| line.chars().count() <= WIDTH),
+            "{page}"
+        );
         insta::assert_snapshot!(page);
     }
 
@@ -154,9 +233,19 @@ mod tests {
     fn odd_runs_are_drawn_or_left_out() {
         assert_eq!(rendered(&[]), "");
         let same = rendered(&[made(), made()]);
-        assert!(same.contains(" 2\n") && same.contains("2 answers"), "{same}");
-        let far = Made { sent: Some(0), chunks: vec![1, u64::MAX / 2_000_000], ..made() };
+        assert!(
+            same.contains(" 2\n") && same.contains("2 answers"),
+            "{same}"
+        );
+        let far = Made {
+            sent: Some(0),
+            chunks: vec![1, u64::MAX / 2_000_000],
+            ..made()
+        };
         let page = rendered(&[far]);
-        assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
+        assert!(
+            page.lines().all(|line| line.chars().count() <= WIDTH),
+            "{page}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The result as records of the PyTorch benchmark database, as vLLM's own tools write it where `SAVE_TO_PYTORCH_BENCHMARK_FORMAT` is set
-//! (`convert_to_pytorch_benchmark_format` in `vllm/benchmarks/lib/utils.py`). Knows no environment.
+//! The result as records of the PyTorch benchmark database, as vLLM's own tools write it where
+//! `SAVE_TO_PYTORCH_BENCHMARK_FORMAT` is set (`convert_to_pytorch_benchmark_format` in
+//! `vllm/benchmarks/lib/utils.py`). Knows no environment.
 
 use serde_json::{Map, Value, json};
 
@@ -25,16 +26,21 @@ const METRICS: [&str; 12] = [
 /// vLLM copies it from the metadata to the arguments.
 const TENSOR_PARALLEL_SIZE: &str = "tensor_parallel_size";
 
-/// A record for each figure; what is not known has none. `filename` is the result file's as the user named it: a name with `eager` in it
-/// tells that nothing was compiled, as in vLLM.
+/// A record for each figure; what is not known has none. `filename` is the result file's as the
+/// user named it: a name with `eager` in it tells that nothing was compiled, as in vLLM.
 pub fn render(report: &Report, filename: Option<&str>) -> Value {
     let result = json::members(report, false);
     let is_extra = |key: &str| !METRICS.contains(&key) && key != "sobench";
-    let extra: Map<String, Value> =
-        result.iter().filter(|(key, _)| is_extra(key)).map(|(key, value)| (key.clone(), value.clone())).collect();
+    let extra: Map<String, Value> = result
+        .iter()
+        .filter(|(key, _)| is_extra(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
     let arguments = arguments(report);
     let use_compile = !filename.is_some_and(|name| name.contains("eager"));
-    let known = METRICS.iter().filter_map(|name| Some((name, result.get(*name).filter(|value| !value.is_null())?)));
+    let known = METRICS
+        .iter()
+        .filter_map(|name| Some((name, result.get(*name).filter(|value| !value.is_null())?)));
     let record = |(name, value): (&&str, &Value)| {
         json!({
             "benchmark": {
@@ -53,11 +59,13 @@ pub fn render(report: &Report, filename: Option<&str>) -> Value {
     Value::Array(known.map(record).collect())
 }
 
-/// vLLM puts its whole command line here; ours are the conditions of the run, under vLLM's names where it has them. No secret is among
-/// them.
+/// vLLM puts its whole command line here; ours are the conditions of the run, under vLLM's names
+/// where it has them. No secret is among them.
 fn arguments(report: &Report) -> Map<String, Value> {
     let record = &report.record;
-    let RunRecord { settings, server, .. } = record;
+    let RunRecord {
+        settings, server, ..
+    } = record;
     let settings = json!({
         "backend": settings.backend,
         "base_url": server.base_url,
@@ -74,11 +82,22 @@ fn arguments(report: &Report) -> Map<String, Value> {
         "structured_output_ratio": settings.constrained_ratio(),
         "sobench_version": record.sobench_version,
     });
-    let Value::Object(mut settings) = settings else { unreachable!("it is written as an object above") };
+    let Value::Object(mut settings) = settings else {
+        unreachable!("it is written as an object above")
+    };
     let rate = record.own_request_rate();
-    let rate = if rate.is_infinite() { json!("inf") } else { json!(rate) };
+    let rate = if rate.is_infinite() {
+        json!("inf")
+    } else {
+        json!(rate)
+    };
     settings.insert("request_rate".to_owned(), rate);
-    let size = record.settings.report.metadata.iter().find(|(key, _)| key == TENSOR_PARALLEL_SIZE);
+    let size = record
+        .settings
+        .report
+        .metadata
+        .iter()
+        .find(|(key, _)| key == TENSOR_PARALLEL_SIZE);
     settings.extend(size.map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
     settings
 }
@@ -92,24 +111,47 @@ mod tests {
 
     fn rendered(run: &[Made<'_>], filename: Option<&str>) -> Vec<Value> {
         let mut tagged = record();
-        tagged.settings.report.metadata = vec![(TENSOR_PARALLEL_SIZE.into(), "8".into()), ("gpu".into(), "h".into())];
-        with_view(run, tagged, |view| render(view.report, filename)).as_array().unwrap().clone()
+        tagged.settings.report.metadata = vec![
+            (TENSOR_PARALLEL_SIZE.into(), "8".into()),
+            ("gpu".into(), "h".into()),
+        ];
+        with_view(run, tagged, |view| render(view.report, filename))
+            .as_array()
+            .unwrap()
+            .clone()
     }
 
     #[test]
     fn each_figure_has_a_record() {
         let records = rendered(&[made(), made()], None);
-        let names: Vec<&str> = records.iter().map(|it| it["metric"]["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = records
+            .iter()
+            .map(|it| it["metric"]["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, METRICS);
         let first = &records[0];
-        assert_eq!((&first["benchmark"]["name"], &first["model"]["name"]), (&json!("vLLM benchmark"), &json!("m")));
+        assert_eq!(
+            (&first["benchmark"]["name"], &first["model"]["name"]),
+            (&json!("vLLM benchmark"), &json!("m"))
+        );
         assert_eq!(first["metric"]["benchmark_values"][0].as_f64(), Some(10.0));
         let info = &first["benchmark"]["extra_info"];
-        assert_eq!((&info["args"][TENSOR_PARALLEL_SIZE], &info["args"]["request_rate"]), (&json!("8"), &json!("inf")));
+        assert_eq!(
+            (
+                &info["args"][TENSOR_PARALLEL_SIZE],
+                &info["args"]["request_rate"]
+            ),
+            (&json!("8"), &json!("inf"))
+        );
         assert_eq!(info["use_compile"], true);
         let extra = first["metric"]["extra_info"].as_object().unwrap();
-        assert_eq!((&extra["completed"], &extra["gpu"]), (&json!(2), &json!("h")));
-        assert!(!extra.contains_key("sobench") && !METRICS.iter().any(|it| extra.contains_key(*it)));
+        assert_eq!(
+            (&extra["completed"], &extra["gpu"]),
+            (&json!(2), &json!("h"))
+        );
+        assert!(
+            !extra.contains_key("sobench") && !METRICS.iter().any(|it| extra.contains_key(*it))
+        );
     }
 
     #[test]

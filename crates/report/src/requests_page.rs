@@ -1,4 +1,5 @@
-//! What each request did when, a line each, as a page of its own: `vllm bench serve --plot-timeline` without a script. Knows no file.
+//! What each request did when, a line each, as a page of its own: `vllm bench serve
+//! --plot-timeline` without a script. Knows no file.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,8 @@ use sobench_results::metrics::Sample;
 /// The most requests that the page shows; the others are counted on it.
 const MAX_ROWS: usize = 1000;
 
-/// Segments narrower than this are drawn together with the one before, in the colour of the slowest.
+/// Segments narrower than this are drawn together with the one before, in the colour of the
+/// slowest.
 const LEAST_WIDTH: f64 = 1.5;
 
 /// The most characters of a failure that a line says.
@@ -58,12 +60,20 @@ const CLASSES: [&str; 6] = ["w", "t", "g0", "g1", "g2", "f"];
 
 /// The page.
 pub fn render(view: &View<'_>, thresholds: Thresholds) -> String {
-    let mut sent: Vec<&Sample<'_>> = view.samples.iter().filter(|it| it.moments().sent_ns.is_some()).collect();
+    let mut sent: Vec<&Sample<'_>> = view
+        .samples
+        .iter()
+        .filter(|it| it.moments().sent_ns.is_some())
+        .collect();
     sent.sort_by_key(|it| it.moments().sent_ns);
     let shown = &sent[..sent.len().min(MAX_ROWS)];
     let mut page = Document::new("What each request did when");
     page.style = STYLE;
-    page.paragraph(format!("{} of {} requests, in the order in which they were sent", shown.len(), view.samples.len()));
+    page.paragraph(format!(
+        "{} of {} requests, in the order in which they were sent",
+        shown.len(),
+        view.samples.len()
+    ));
     let Thresholds { low_ms, high_ms } = thresholds;
     let parts = [
         (Part::Waiting, "due, not sent".to_owned()),
@@ -74,8 +84,17 @@ pub fn render(view: &View<'_>, thresholds: Thresholds) -> String {
         (Part::Failed, "no answer".to_owned()),
     ];
     page.push(Block::Charts(Charts {
-        legend: parts.into_iter().map(|(part, label)| LegendEntry::Area { class: CLASSES[part as usize], label }).collect(),
-        charts: vec![Chart { title: String::new(), svg: picture(view, shown, thresholds) }],
+        legend: parts
+            .into_iter()
+            .map(|(part, label)| LegendEntry::Area {
+                class: CLASSES[part as usize],
+                label,
+            })
+            .collect(),
+        charts: vec![Chart {
+            title: String::new(),
+            svg: picture(view, shown, thresholds),
+        }],
         layout: Layout::Wide,
         ..Charts::default()
     }));
@@ -83,7 +102,9 @@ pub fn render(view: &View<'_>, thresholds: Thresholds) -> String {
 }
 
 fn picture(view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) -> String {
-    let ends = shown.iter().filter_map(|it| it.moments().end_ns.or(it.moments().last_content_ns));
+    let ends = shown
+        .iter()
+        .filter_map(|it| it.moments().end_ns.or(it.moments().last_content_ns));
     let last_ns = ends.max().unwrap_or(0).max(1);
     let scale = WIDTH / last_ns as f64;
     let height = shown.len() as f64 * LINE;
@@ -99,16 +120,28 @@ fn picture(view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) -> St
             "middle"
         };
         let label = height + 16.0;
-        let _ = write!(page, "<line class=\"grid\" x1=\"{at:.1}\" y1=\"0\" x2=\"{at:.1}\" y2=\"{height}\"/>");
-        let _ = write!(page, "<text class=\"axis\" x=\"{at:.1}\" y=\"{label}\" text-anchor=\"{anchor}\">{seconds:.2} s</text>");
+        let _ = write!(
+            page,
+            "<line class=\"grid\" x1=\"{at:.1}\" y1=\"0\" x2=\"{at:.1}\" y2=\"{height}\"/>"
+        );
+        let _ = write!(
+            page,
+            "<text class=\"axis\" x=\"{at:.1}\" y=\"{label}\" text-anchor=\"{anchor}\">{seconds:.2} s</text>"
+        );
     }
     for (row, sample) in shown.iter().enumerate() {
         let top = row as f64 * LINE;
         let _ = write!(page, "<g><title>{}</title>", escape(&words(sample, view)));
         for (part, from_ns, to_ns) in stretches(sample, view, thresholds, scale) {
-            let (left, wide) = (from_ns as f64 * scale, (to_ns.saturating_sub(from_ns)) as f64 * scale);
+            let (left, wide) = (
+                from_ns as f64 * scale,
+                (to_ns.saturating_sub(from_ns)) as f64 * scale,
+            );
             let class = CLASSES[part as usize];
-            let _ = write!(page, "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top}\" width=\"{wide:.1}\" height=\"{BAR}\"/>");
+            let _ = write!(
+                page,
+                "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top}\" width=\"{wide:.1}\" height=\"{BAR}\"/>"
+            );
         }
         page.push_str("</g>");
     }
@@ -116,10 +149,18 @@ fn picture(view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) -> St
     page
 }
 
-/// The stretches of a line from left to right; neighbours of one colour are one, and so are those too narrow to be seen.
-fn stretches(sample: &Sample<'_>, view: &View<'_>, thresholds: Thresholds, scale: f64) -> Vec<(Part, u64, u64)> {
+/// The stretches of a line from left to right; neighbours of one colour are one, and so are those
+/// too narrow to be seen.
+fn stretches(
+    sample: &Sample<'_>,
+    view: &View<'_>,
+    thresholds: Thresholds,
+    scale: f64,
+) -> Vec<(Part, u64, u64)> {
     let timing = sample.moments();
-    let Some(sent_ns) = timing.sent_ns else { return Vec::new() };
+    let Some(sent_ns) = timing.sent_ns else {
+        return Vec::new();
+    };
     let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(sent_ns);
     let mut raw = vec![(Part::Waiting, timing.due_ns.min(sent_ns), sent_ns)];
     if !sample.outcome().is_answer() {
@@ -128,7 +169,11 @@ fn stretches(sample: &Sample<'_>, view: &View<'_>, thresholds: Thresholds, scale
         raw.push((Part::First, sent_ns, end_ns));
     } else {
         let chunks = sample.chunks_ns();
-        raw.extend(chunks.first().map(|&first_ns| (Part::First, sent_ns, first_ns)));
+        raw.extend(
+            chunks
+                .first()
+                .map(|&first_ns| (Part::First, sent_ns, first_ns)),
+        );
         raw.extend(chunks.windows(2).map(|pair| {
             let gap_ms = pair[1].saturating_sub(pair[0]) as f64 / 1e6;
             let part = if gap_ms < thresholds.low_ms {
@@ -142,12 +187,20 @@ fn stretches(sample: &Sample<'_>, view: &View<'_>, thresholds: Thresholds, scale
         }));
     }
     let mut drawn: Vec<(Part, u64, u64)> = Vec::new();
-    for (part, from_ns, to_ns) in raw.into_iter().filter(|(_, from_ns, to_ns)| to_ns > from_ns) {
+    for (part, from_ns, to_ns) in raw
+        .into_iter()
+        .filter(|(_, from_ns, to_ns)| to_ns > from_ns)
+    {
         let is_gap = |part: Part| matches!(part, Part::Fast | Part::Middling | Part::Slow);
-        let is_narrow = |from_ns: u64, to_ns: u64| (to_ns.saturating_sub(from_ns) as f64) * scale < LEAST_WIDTH;
+        let is_narrow =
+            |from_ns: u64, to_ns: u64| (to_ns.saturating_sub(from_ns) as f64) * scale < LEAST_WIDTH;
         match drawn.last_mut() {
             Some(last) if last.0 == part => last.2 = to_ns,
-            Some(last) if is_gap(last.0) && is_gap(part) && (is_narrow(last.1, last.2) || is_narrow(from_ns, to_ns)) => {
+            Some(last)
+                if is_gap(last.0)
+                    && is_gap(part)
+                    && (is_narrow(last.1, last.2) || is_narrow(from_ns, to_ns)) =>
+            {
                 *last = (last.0.max(part), last.1, to_ns);
             }
             _ => drawn.push((part, from_ns, to_ns)),
@@ -160,19 +213,28 @@ fn stretches(sample: &Sample<'_>, view: &View<'_>, thresholds: Thresholds, scale
 fn words(sample: &Sample<'_>, view: &View<'_>) -> String {
     let outcome = sample.outcome();
     if !outcome.is_answer() {
-        let why: String = failure_words(outcome).chars().take(FAILURE_MAX_CHARS).collect();
+        let why: String = failure_words(outcome)
+            .chars()
+            .take(FAILURE_MAX_CHARS)
+            .collect();
         return format!("{}: {why}", sample.id());
     }
     let latency = sample.latency(&view.report.metrics.options);
-    let figure = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.1} ms"));
-    let tokens = |name: &str, value: Option<u64>| value.map(|value| format!("{value} {name} tokens"));
+    let figure =
+        |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.1} ms"));
+    let tokens =
+        |name: &str, value: Option<u64>| value.map(|value| format!("{value} {name} tokens"));
     let known = [
         figure("TTFT", latency.ttft_ms),
         figure("E2EL", latency.e2el_ms),
         tokens("input", sample.tokens().input),
         tokens("output", sample.tokens().output),
     ];
-    format!("{}: {}", sample.id(), known.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    format!(
+        "{}: {}",
+        sample.id(),
+        known.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -184,15 +246,27 @@ mod tests {
     use sobench_results::metrics::testing::{Made, made};
     use sobench_results::record::testing::record;
 
-    const THRESHOLDS: Thresholds = Thresholds { low_ms: 25.0, high_ms: 50.0 };
+    const THRESHOLDS: Thresholds = Thresholds {
+        low_ms: 25.0,
+        high_ms: 50.0,
+    };
     const MS: u64 = 1_000_000;
 
     #[test]
     fn a_line_is_made_of_waits_and_gaps_by_their_length() {
-        let run = [Made { due: 0, sent: Some(5), chunks: vec![100, 110, 120, 150, 210], end: Some(211), ..made() }];
+        let run = [Made {
+            due: 0,
+            sent: Some(5),
+            chunks: vec![100, 110, 120, 150, 210],
+            end: Some(211),
+            ..made()
+        }];
         with_view(&run, record(), |view| {
             let seen = stretches(&view.samples[0], &view, THRESHOLDS, 1.0);
-            let in_ms: Vec<_> = seen.into_iter().map(|(part, from, to)| (part, from / MS, to / MS)).collect();
+            let in_ms: Vec<_> = seen
+                .into_iter()
+                .map(|(part, from, to)| (part, from / MS, to / MS))
+                .collect();
             let expected = [
                 (Part::Waiting, 0, 5),
                 (Part::First, 5, 100),
@@ -212,17 +286,39 @@ mod tests {
 
     #[test]
     fn the_page_is_whole_whatever_happened() {
-        let failed = Made { outcome: Outcome::StreamError { message: "<cut> & gone".into() }, chunks: vec![], ..made() };
-        let never = Made { outcome: Outcome::Cancelled, sent: None, chunks: vec![], end: None, ..made() };
-        let whole = Made { streamed: false, ..made() };
+        let failed = Made {
+            outcome: Outcome::StreamError {
+                message: "<cut> & gone".into(),
+            },
+            chunks: vec![],
+            ..made()
+        };
+        let never = Made {
+            outcome: Outcome::Cancelled,
+            sent: None,
+            chunks: vec![],
+            end: None,
+            ..made()
+        };
+        let whole = Made {
+            streamed: false,
+            ..made()
+        };
         with_view(&[made(), failed, never, whole], record(), |view| {
             let page = render(&view, THRESHOLDS);
             check_well_formed(&page);
-            assert!(page.contains("3 of 4 requests") && page.contains("&lt;cut&gt; &amp; gone"), "{page}");
+            assert!(
+                page.contains("3 of 4 requests") && page.contains("&lt;cut&gt; &amp; gone"),
+                "{page}"
+            );
             assert_eq!(page.matches("<g>").count(), 3);
         });
-        with_view(&[], record(), |view| check_well_formed(&render(&view, THRESHOLDS)));
+        with_view(&[], record(), |view| {
+            check_well_formed(&render(&view, THRESHOLDS))
+        });
         let many = vec![made(); MAX_ROWS + 5];
-        with_view(&many, record(), |view| assert!(render(&view, THRESHOLDS).contains("1000 of 1005 requests")));
+        with_view(&many, record(), |view| {
+            assert!(render(&view, THRESHOLDS).contains("1000 of 1005 requests"))
+        });
     }
 }

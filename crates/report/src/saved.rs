@@ -1,4 +1,5 @@
-//! The layouts of the saved result: sobench's own, and those of the two tools of vLLM that it stands in for. Knows no file.
+//! The layouts of the saved result: sobench's own, and those of the two tools of vLLM that it
+//! stands in for. Knows no file.
 
 use std::io::{self, Write};
 
@@ -44,27 +45,45 @@ impl ResultFormat {
     }
 }
 
-/// Writes the result in this layout; with every request in it if it is to be `detailed`. The script's has them always.
+/// Writes the result in this layout; with every request in it if it is to be `detailed`. The
+/// script's has them always.
 ///
 /// # Errors
 /// An answer cannot be read from the log, or what is written to gives out.
-pub fn write(view: &View<'_>, layout: ResultFormat, detailed: bool, place: Place, out: &mut dyn Write) -> Result<()> {
+pub fn write(
+    view: &View<'_>,
+    layout: ResultFormat,
+    detailed: bool,
+    place: Place,
+    out: &mut dyn Write,
+) -> Result<()> {
     let indent = |whole: &'static [u8]| (place == Place::Whole).then_some(whole);
     let written = match layout {
         ResultFormat::Sobench => put(&mut *out, &json::document(*view, detailed), indent(b"  ")),
         ResultFormat::VllmServe => put(&mut *out, &vllm::serve::document(*view, detailed), None),
-        ResultFormat::VllmStructured => put(&mut *out, &vllm::structured::document(*view), indent(b"    ")),
+        ResultFormat::VllmStructured => put(
+            &mut *out,
+            &vllm::structured::document(*view),
+            indent(b"    "),
+        ),
     };
     written.map_err(|error| format::lost(&error))?;
     // vLLM's tools end their files without a line feed, and begin the next line with one.
-    if layout == ResultFormat::Sobench { format::put(out, "\n") } else { Ok(()) }
+    if layout == ResultFormat::Sobench {
+        format::put(out, "\n")
+    } else {
+        Ok(())
+    }
 }
 
 fn put(out: &mut dyn Write, value: &impl Serialize, indent: Option<&[u8]>) -> io::Result<()> {
     match indent {
         None => serde_json::to_writer(out, value)?,
         Some(indent) => {
-            value.serialize(&mut serde_json::Serializer::with_formatter(out, PrettyFormatter::with_indent(indent)))?;
+            value.serialize(&mut serde_json::Serializer::with_formatter(
+                out,
+                PrettyFormatter::with_indent(indent),
+            ))?;
         }
     }
     Ok(())

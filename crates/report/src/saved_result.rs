@@ -1,4 +1,5 @@
-//! A saved result in any layout, to be written by a serialiser: what it holds of every request is not copied.
+//! A saved result in any layout, to be written by a serialiser: what it holds of every request is
+//! not copied.
 
 use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
@@ -15,7 +16,8 @@ use sobench_results::metrics::{LatencyMetric, MetricsOptions, Sample};
 pub(super) const MS_PER_S: f64 = 1000.0;
 const NS_PER_S: f64 = 1e9;
 
-/// What a file holds of every request, in plan order, under vLLM's keys and in vLLM's units (seconds).
+/// What a file holds of every request, in plan order, under vLLM's keys and in vLLM's units
+/// (seconds).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     InputLens,
@@ -47,14 +49,19 @@ impl Column {
     ];
 
     pub(super) fn key(self) -> &'static str {
-        Self::ALL.iter().find(|(column, _)| *column == self).expect("every column is in the list").1
+        Self::ALL
+            .iter()
+            .find(|(column, _)| *column == self)
+            .expect("every column is in the list")
+            .1
     }
 }
 
 /// Whose rules the columns follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// `null` where there is nothing, and records with everything that is known of a request. The samples have their texts in memory.
+    /// `null` where there is nothing, and records with everything that is known of a request. The
+    /// samples have their texts in memory.
     Sobench,
     /// 0 where a request has no answer, and the script's records.
     Vllm,
@@ -74,14 +81,25 @@ impl<'a> SavedResult<'a> {
     }
 
     pub(super) fn columns(&mut self, columns: &[Column]) {
-        self.members.extend(columns.iter().map(|column| (column.key().to_owned(), Value::Null)));
+        self.members.extend(
+            columns
+                .iter()
+                .map(|column| (column.key().to_owned(), Value::Null)),
+        );
     }
 
     /// The latencies that were asked for, in the tools' order.
     pub(super) fn latencies(&mut self) {
         let report = self.view.report;
-        for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics().contains(it)) {
-            json::add_latency(&mut self.members, metric.key(), report.metrics.overall.latency.summary(metric));
+        for metric in LatencyMetric::ALL
+            .into_iter()
+            .filter(|it| report.percentile_metrics().contains(it))
+        {
+            json::add_latency(
+                &mut self.members,
+                metric.key(),
+                report.metrics.overall.latency.summary(metric),
+            );
         }
     }
 
@@ -95,7 +113,13 @@ impl Serialize for SavedResult<'_> {
         let mut map = serializer.serialize_map(Some(self.members.len()))?;
         for (key, value) in &self.members {
             match Column::ALL.into_iter().find(|(_, column)| column == key) {
-                Some((column, _)) => map.serialize_entry(key, &Cells { column, document: self })?,
+                Some((column, _)) => map.serialize_entry(
+                    key,
+                    &Cells {
+                        column,
+                        document: self,
+                    },
+                )?,
                 None => map.serialize_entry(key, value)?,
             }
         }
@@ -115,20 +139,37 @@ impl Serialize for Cells<'_> {
         match self.column {
             Column::InputLens => serializer.collect_seq(samples.iter().map(|it| it.tokens().input)),
             Column::OutputLens => {
-                let is_answer = |it: &Sample<'_>| self.document.layout == Layout::Sobench || it.outcome().is_answer();
-                serializer.collect_seq(samples.iter().map(|it| if is_answer(it) { it.tokens().output } else { Some(0) }))
+                let is_answer = |it: &Sample<'_>| {
+                    self.document.layout == Layout::Sobench || it.outcome().is_answer()
+                };
+                serializer.collect_seq(samples.iter().map(|it| {
+                    if is_answer(it) {
+                        it.tokens().output
+                    } else {
+                        Some(0)
+                    }
+                }))
             }
             Column::Ttfts => self.seconds(serializer, |it| it.ttft_ms),
             Column::Itls => serializer.collect_seq(samples.iter().map(|it| self.gaps(it))),
             Column::Latencies => self.seconds(serializer, |it| it.e2el_ms),
             Column::StartTimes => {
-                let sent = |it: &Sample<'_>| self.or_zero(it, it.moments().sent_ns.map(|at_ns| at_ns as f64 / NS_PER_S));
+                let sent = |it: &Sample<'_>| {
+                    self.or_zero(
+                        it,
+                        it.moments().sent_ns.map(|at_ns| at_ns as f64 / NS_PER_S),
+                    )
+                };
                 serializer.collect_seq(samples.iter().map(sent))
             }
             Column::QueueTimes => self.seconds(serializer, |it| it.schedule_lag_ms),
             Column::GeneratedTexts => self.each(serializer, |_, generated| generated.into()),
-            Column::Errors => serializer.collect_seq(samples.iter().map(|it| failure_words(it.outcome()))),
-            Column::Outputs => self.each(serializer, |sample, generated| self.output(sample, &generated)),
+            Column::Errors => {
+                serializer.collect_seq(samples.iter().map(|it| failure_words(it.outcome())))
+            }
+            Column::Outputs => self.each(serializer, |sample, generated| {
+                self.output(sample, &generated)
+            }),
         }
     }
 }
@@ -141,13 +182,17 @@ impl Cells<'_> {
         of: fn(&RequestLatency) -> Option<f64>,
     ) -> std::result::Result<S::Ok, S::Error> {
         let options = self.document.options();
-        let cell = |sample: &Sample<'_>| self.or_zero(sample, of(&sample.latency(options)).map(|ms| ms / MS_PER_S));
+        let cell = |sample: &Sample<'_>| {
+            self.or_zero(sample, of(&sample.latency(options)).map(|ms| ms / MS_PER_S))
+        };
         serializer.collect_seq(self.document.view.samples.iter().map(cell))
     }
 
     fn gaps(&self, sample: &Sample<'_>) -> Vec<f64> {
         if sample.streamed(self.document.options()) {
-            chunk_gaps_ms(&sample.chunks_ns()).map(|gap| gap / MS_PER_S).collect()
+            chunk_gaps_ms(&sample.chunks_ns())
+                .map(|gap| gap / MS_PER_S)
+                .collect()
         } else {
             Vec::new()
         }
@@ -182,7 +227,8 @@ impl Cells<'_> {
         }
     }
 
-    /// One request and its answer, with today's verdict. A refused or failed request is not correct; `null` is what cannot be judged.
+    /// One request and its answer, with today's verdict. A refused or failed request is not
+    /// correct; `null` is what cannot be judged.
     fn output(&self, sample: &Sample<'_>, generated: &str) -> Value {
         let (expected, correctness) = (&sample.question().completion, is_correct(sample.verdict()));
         if self.document.layout == Layout::Vllm {
@@ -225,20 +271,36 @@ mod tests {
     use sobench_results::record::testing::record;
 
     fn detailed(run: &[Made<'_>]) -> Value {
-        with_view(run, record(), |view| json::to_value(json::document(view, true)))
+        with_view(run, record(), |view| {
+            json::to_value(json::document(view, true))
+        })
     }
 
     #[test]
     fn columns_are_in_seconds_and_say_nothing_for_nothing() {
         let refused = Made {
-            outcome: Outcome::Rejected { status: 400, body: "no".into(), advice: None },
-            verdict: Verdict::NotScored { why: NotScored::Refused },
+            outcome: Outcome::Rejected {
+                status: 400,
+                body: "no".into(),
+                advice: None,
+            },
+            verdict: Verdict::NotScored {
+                why: NotScored::Refused,
+            },
             chunks: vec![],
             text: "",
             output: None,
             ..made()
         };
-        let details = detailed(&[Made { due: 500, sent: Some(1500), chunks: vec![1750, 2000], ..made() }, refused]);
+        let details = detailed(&[
+            Made {
+                due: 500,
+                sent: Some(1500),
+                chunks: vec![1750, 2000],
+                ..made()
+            },
+            refused,
+        ]);
         assert_eq!(details["ttfts"], json!([0.25, null]));
         assert_eq!(details["itls"], json!([[0.25], []]));
         assert_eq!(details["latencies"], json!([0.5, null]));
@@ -246,19 +308,44 @@ mod tests {
         assert_eq!(details["queue_times"], json!([1.0, 0.0]));
         assert_eq!(details["errors"], json!(["", "HTTP 400: no"]));
         let outputs = details["outputs"].as_array().unwrap();
-        assert_eq!(outputs.iter().map(|it| &it["correctness"]).collect::<Vec<_>>(), [&json!(true), &json!(false)]);
+        assert_eq!(
+            outputs
+                .iter()
+                .map(|it| &it["correctness"])
+                .collect::<Vec<_>>(),
+            [&json!(true), &json!(false)]
+        );
     }
 
     #[test]
     fn an_answer_that_came_whole_has_only_its_end() {
-        let details = detailed(&[Made { streamed: false, chunks: vec![500, 500], ..made() }]);
-        assert_eq!((&details["ttfts"], &details["itls"]), (&json!([null]), &json!([[]])));
+        let details = detailed(&[Made {
+            streamed: false,
+            chunks: vec![500, 500],
+            ..made()
+        }]);
+        assert_eq!(
+            (&details["ttfts"], &details["itls"]),
+            (&json!([null]), &json!([[]]))
+        );
         assert_eq!(details["latencies"], json!([0.5]));
     }
 
     #[test]
     fn what_cannot_be_judged_is_neither_right_nor_wrong() {
-        assert_eq!(is_correct(&Verdict::NotScored { why: NotScored::Limit { what: "depth".into() } }), None);
-        assert_eq!(is_correct(&Verdict::NotScored { why: NotScored::Cancelled }), None);
+        assert_eq!(
+            is_correct(&Verdict::NotScored {
+                why: NotScored::Limit {
+                    what: "depth".into()
+                }
+            }),
+            None
+        );
+        assert_eq!(
+            is_correct(&Verdict::NotScored {
+                why: NotScored::Cancelled
+            }),
+            None
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The shards of a load that several clients carried: what each did, how its clock agreed, whether it stood in the way. Knows no formula.
+//! The shards of a load that several clients carried: what each did, how its clock agreed, whether
+//! it stood in the way. Knows no formula.
 
 use serde::Serialize;
 
@@ -22,7 +23,8 @@ pub struct ShardReport {
     /// When it began, in seconds from the begin of the run.
     pub begin_s: f64,
     pub start: Start,
-    /// What its clock was off shard 1's before the run and after it; `None` where nobody measured it.
+    /// What its clock was off shard 1's before the run and after it; `None` where nobody measured
+    /// it.
     pub clock_before: Option<ClockOffset>,
     pub clock_after: Option<ClockOffset>,
     /// The most that its instants may be off those of shard 1, drift during the run included.
@@ -97,45 +99,90 @@ pub(crate) fn table(shards: &[ShardReport]) -> Option<Table> {
 }
 
 fn milliseconds(ns: Option<f64>) -> String {
-    ns.map_or_else(|| "not measured".to_owned(), |ns| format!("{:.3}", ns / 1e6))
+    ns.map_or_else(
+        || "not measured".to_owned(),
+        |ns| format!("{:.3}", ns / 1e6),
+    )
 }
 
 /// What the reader has to know of figures that are of a part.
 pub(crate) fn part_notice(record: &RunRecord) -> Option<Notice> {
     let shard = record.shard.as_ref()?;
     let (requests, all_requests) = (record.own_requests(), record.dataset.requests);
-    Some(LogNotice::OneShard { shard: shard.number, shards: shard.of, requests, all_requests }.into())
+    Some(
+        LogNotice::OneShard {
+            shard: shard.number,
+            shards: shard.of,
+            requests,
+            all_requests,
+        }
+        .into(),
+    )
 }
 
 /// What the reader has to know of a log that was merged.
 pub(crate) fn merged_notices(record: &RunRecord) -> Vec<Notice> {
     let shards = &record.merged[..];
-    let Some((first, others)) = shards.split_first() else { return Vec::new() };
-    let killed = shards.iter().filter(|shard| shard.end.is_none()).map(|shard| killed(shard, record));
+    let Some((first, others)) = shards.split_first() else {
+        return Vec::new();
+    };
+    let killed = shards
+        .iter()
+        .filter(|shard| shard.end.is_none())
+        .map(|shard| killed(shard, record));
     let is_elsewhere = others.iter().any(|shard| shard.base_url != first.base_url);
     let addresses = is_elsewhere.then(|| {
-        let address = |shard: &MergedShard| OfShard { shard: shard.number, value: shard.base_url.clone() };
-        LogNotice::ShardAddresses { addresses: shards.iter().map(address).collect() }
+        let address = |shard: &MergedShard| OfShard {
+            shard: shard.number,
+            value: shard.base_url.clone(),
+        };
+        LogNotice::ShardAddresses {
+            addresses: shards.iter().map(address).collect(),
+        }
     });
     let clocks = (!others.is_empty()).then(|| clocks(shards));
-    killed.chain(addresses).chain(apart(shards)).chain(clocks).map(Notice::from).collect()
+    killed
+        .chain(addresses)
+        .chain(apart(shards))
+        .chain(clocks)
+        .map(Notice::from)
+        .collect()
 }
 
 fn killed(shard: &MergedShard, record: &RunRecord) -> LogNotice {
-    let part = Shard { number: shard.number, of: record.merged.len() };
-    LogNotice::ShardKilled { shard: shard.number, ended: shard.requests, prepared: part.share(record.dataset.requests) }
+    let part = Shard {
+        number: shard.number,
+        of: record.merged.len(),
+    };
+    LogNotice::ShardKilled {
+        shard: shard.number,
+        ended: shard.requests,
+        prepared: part.share(record.dataset.requests),
+    }
 }
 
 /// Shards that did not begin together.
 fn apart(shards: &[MergedShard]) -> Option<LogNotice> {
-    let last = shards.iter().max_by_key(|shard| shard.begin_ns).filter(|shard| shard.begin_ns > 0)?;
-    Some(LogNotice::ShardsStartedApart { last_shard: last.number, after_s: last.begin_ns as f64 / 1e9 })
+    let last = shards
+        .iter()
+        .max_by_key(|shard| shard.begin_ns)
+        .filter(|shard| shard.begin_ns > 0)?;
+    Some(LogNotice::ShardsStartedApart {
+        last_shard: last.number,
+        after_s: last.begin_ns as f64 / 1e9,
+    })
 }
 
 fn clocks(shards: &[MergedShard]) -> LogNotice {
-    let known: Option<Vec<(u64, usize)>> = shards.iter().map(|it| Some((it.uncertainty_ns()?, it.number))).collect();
+    let known: Option<Vec<(u64, usize)>> = shards
+        .iter()
+        .map(|it| Some((it.uncertainty_ns()?, it.number)))
+        .collect();
     match known.and_then(|known| known.into_iter().max_by_key(|(ns, _)| *ns)) {
-        Some((ns, shard)) => LogNotice::ShardClocks { within_ms: ns as f64 / 1e6, shard },
+        Some((ns, shard)) => LogNotice::ShardClocks {
+            within_ms: ns as f64 / 1e6,
+            shard,
+        },
         None => LogNotice::ShardClocksNotMeasured,
     }
 }
@@ -144,8 +191,15 @@ fn clocks(shards: &[MergedShard]) -> LogNotice {
 pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardReport> {
     let of = record.merged.len();
     let report = |shard: &MergedShard| {
-        let part = Shard { number: shard.number, of };
-        let own: Vec<Sample<'_>> = samples.iter().filter(|it| part.takes(it.case_index())).copied().collect();
+        let part = Shard {
+            number: shard.number,
+            of,
+        };
+        let own: Vec<Sample<'_>> = samples
+            .iter()
+            .filter(|it| part.takes(it.case_index()))
+            .copied()
+            .collect();
         ShardReport {
             number: shard.number,
             requests: shard.requests,
@@ -162,7 +216,9 @@ pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardRe
                 Some(end) if end.broken_off.is_some() => ShardEnding::GaveUp,
                 Some(_) => ShardEnding::Whole,
             },
-            client: shard.end.as_ref().map(|end| ClientPart::of(&own, &record.settings.metrics, end.cost, shard.begin_ns)),
+            client: shard.end.as_ref().map(|end| {
+                ClientPart::of(&own, &record.settings.metrics, end.cost, shard.begin_ns)
+            }),
         }
     };
     record.merged.iter().map(report).collect()
@@ -171,6 +227,12 @@ pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardRe
 /// The worst of the clients: one that stood in the way makes the figures of all what they are.
 pub(crate) fn worst_client(shards: &[ShardReport]) -> Option<ClientPart> {
     let clients = shards.iter().filter_map(|shard| shard.client.as_ref());
-    let worst = clients.reduce(|worst, other| if other.severity() > worst.severity() { other } else { worst });
+    let worst = clients.reduce(|worst, other| {
+        if other.severity() > worst.severity() {
+            other
+        } else {
+            worst
+        }
+    });
     worst.cloned()
 }

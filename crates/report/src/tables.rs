@@ -25,27 +25,58 @@ pub const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count", "of 
 
 /// What stands above what a client took: of one, and of the worst of several.
 const CLIENT: &str = "What the client took, and whether it stood in the way";
-const WORST_CLIENT: &str = "What the worst of the shards' clients took, and whether it stood in the way";
+const WORST_CLIENT: &str =
+    "What the worst of the shards' clients took, and whether it stood in the way";
 
 /// Adds every table that has something to say, with its title.
 pub(crate) fn add_all(page: &mut Document, report: &Report) {
     let quality = &report.metrics.quality;
-    page.titled_table("Quality of the answers", is_judged(report).then(|| rates(quality)));
-    page.titled_table("Why constrained answers are not valid (share of the constrained requests)", reasons(quality));
-    page.titled_table("Constrained requests that could not be judged (share of the constrained requests)", unjudged(quality));
+    page.titled_table(
+        "Quality of the answers",
+        is_judged(report).then(|| rates(quality)),
+    );
+    page.titled_table(
+        "Why constrained answers are not valid (share of the constrained requests)",
+        reasons(quality),
+    );
+    page.titled_table(
+        "Constrained requests that could not be judged (share of the constrained requests)",
+        unjudged(quality),
+    );
     page.titled_table(
         "Requests without an answer, in all arms (share of all requests)",
-        groups(&report.metrics.failures, "outcome", report.metrics.overall.requests),
+        groups(
+            &report.metrics.failures,
+            "outcome",
+            report.metrics.overall.requests,
+        ),
     );
-    page.titled_table("Where the vLLM script's formula says something else (share of those it scores)", disagreements(quality));
+    page.titled_table(
+        "Where the vLLM script's formula says something else (share of those it scores)",
+        disagreements(quality),
+    );
     add_reasoning(page, report);
     page.titled_table("By arm", arms(report));
     page.titled_table("By dataset of the mix", parts(report));
     page.titled_table(certainty::TITLE, certainty::table(report));
     add_client(page, report);
-    page.titled_table("Other metrics", metrics_table(&report.metrics, registry::Page::Console).if_any());
-    super::client::add(page, report, if report.shards.is_empty() { CLIENT } else { WORST_CLIENT });
-    page.titled_table("The shards, each with its client", super::shards::table(&report.shards));
+    page.titled_table(
+        "Other metrics",
+        metrics_table(&report.metrics, registry::Page::Console).if_any(),
+    );
+    super::client::add(
+        page,
+        report,
+        if report.shards.is_empty() {
+            CLIENT
+        } else {
+            WORST_CLIENT
+        },
+    );
+    page.titled_table(
+        "The shards, each with its client",
+        super::shards::table(&report.shards),
+    );
     if let Some(load) = &report.load {
         load.add_tables(page, &report.record);
     }
@@ -59,37 +90,84 @@ pub(crate) fn is_judged(report: &Report) -> bool {
 
 /// The table of the rates.
 pub(crate) fn rates(quality: &Quality) -> Table {
-    Table::new(RATE_COLUMNS, 1).words(4).with_rows(rate_rows(quality))
+    Table::new(RATE_COLUMNS, 1)
+        .words(4)
+        .with_rows(rate_rows(quality))
 }
 
 /// Every rate with its interval, under [`RATE_COLUMNS`].
 pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     let constrained = quality.constrained;
     let share = |hits: usize| Rate::of(hits, constrained);
-    let judged = if quality.judged == constrained { "valid, of constrained" } else { "valid, of constrained, judged" };
+    let judged = if quality.judged == constrained {
+        "valid, of constrained"
+    } else {
+        "valid, of constrained, judged"
+    };
     let mut rows = Vec::new();
-    let mut push = |name: &str, rate: Option<Rate>, of_what: &str| rows.push(rate_cells(name, rate, of_what));
+    let mut push =
+        |name: &str, rate: Option<Rate>, of_what: &str| rows.push(rate_cells(name, rate, of_what));
     push("correct rate", quality.correct_rate, judged);
-    push("compliance", quality.compliance, "valid, of answers that ended");
+    push(
+        "compliance",
+        quality.compliance,
+        "valid, of answers that ended",
+    );
     push("coverage", quality.coverage, "accepted, applied or not");
-    push("control rate", quality.control_rate, "valid, of unconstrained");
+    push(
+        "control rate",
+        quality.control_rate,
+        "valid, of unconstrained",
+    );
     if quality.right_calls.is_some() {
-        push("right calls", quality.right_calls, "the reference's, of constrained");
+        push(
+            "right calls",
+            quality.right_calls,
+            "the reference's, of constrained",
+        );
     }
-    push("truncated", share(quality.truncated), "constrained, cut at the limit");
-    push("refused", share(quality.refused), "constrained, by the server");
+    push(
+        "truncated",
+        share(quality.truncated),
+        "constrained, cut at the limit",
+    );
+    push(
+        "refused",
+        share(quality.refused),
+        "constrained, by the server",
+    );
     if quality.overloaded > 0 {
-        push("refused for load", share(quality.overloaded), "constrained, by status 429");
+        push(
+            "refused for load",
+            share(quality.overloaded),
+            "constrained, by status 429",
+        );
     }
     push("failed", share(quality.failed), "constrained, on the way");
     if quality.cancelled > 0 {
-        push("cancelled", share(quality.cancelled), "constrained, by stopping");
+        push(
+            "cancelled",
+            share(quality.cancelled),
+            "constrained, by stopping",
+        );
     }
     if quality.not_sent > 0 {
-        push("not sent", share(quality.not_sent), "constrained, no connection from here");
+        push(
+            "not sent",
+            share(quality.not_sent),
+            "constrained, no connection from here",
+        );
     }
-    push("not judged", share(quality.unjudged()), "constrained, in no rate");
-    let script = if quality.vllm.correct_rate.is_some() { "its script, all arms" } else { "its script scores none" };
+    push(
+        "not judged",
+        share(quality.unjudged()),
+        "constrained, in no rate",
+    );
+    let script = if quality.vllm.correct_rate.is_some() {
+        "its script, all arms"
+    } else {
+        "its script scores none"
+    };
     push("vLLM's formula", quality.vllm.correct_rate, script);
     rows
 }
@@ -103,26 +181,56 @@ pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] 
         ),
         None => ("n/a".to_owned(), String::new(), "none".to_owned()),
     };
-    [name.to_owned(), percent, interval, count, of_what.to_owned()]
+    [
+        name.to_owned(),
+        percent,
+        interval,
+        count,
+        of_what.to_owned(),
+    ]
 }
 
 pub fn reasons(quality: &Quality) -> Option<Table> {
     groups(&quality.reasons, "reason", quality.constrained)
 }
 
-/// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed, the cancelled and the unsent are in
-/// the table of requests without an answer.
+/// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed,
+/// the cancelled and the unsent are in the table of requests without an answer.
 pub fn unjudged(quality: &Quality) -> Option<Table> {
-    let elsewhere = [NotScored::Refused, NotScored::Failed, NotScored::Cancelled, NotScored::NotSent].map(|it| it.name());
-    let unjudged: Vec<Group> = quality.not_scored.iter().filter(|it| !elsewhere.contains(&it.name)).cloned().collect();
+    let elsewhere = [
+        NotScored::Refused,
+        NotScored::Failed,
+        NotScored::Cancelled,
+        NotScored::NotSent,
+    ]
+    .map(|it| it.name());
+    let unjudged: Vec<Group> = quality
+        .not_scored
+        .iter()
+        .filter(|it| !elsewhere.contains(&it.name))
+        .cloned()
+        .collect();
     groups(&unjudged, "why", quality.constrained)
 }
 
 pub fn disagreements(quality: &Quality) -> Option<Table> {
-    let only_script = Group { name: "only the script says correct", ..quality.vllm.only_script.clone() };
-    let only_ours = Group { name: "only sobench says valid", ..quality.vllm.only_ours.clone() };
-    let differing: Vec<Group> = [only_script, only_ours].into_iter().filter(|it| it.count > 0).collect();
-    groups(&differing, "answers", quality.vllm.correct_rate.map_or(0, |rate| rate.of))
+    let only_script = Group {
+        name: "only the script says correct",
+        ..quality.vllm.only_script.clone()
+    };
+    let only_ours = Group {
+        name: "only sobench says valid",
+        ..quality.vllm.only_ours.clone()
+    };
+    let differing: Vec<Group> = [only_script, only_ours]
+        .into_iter()
+        .filter(|it| it.count > 0)
+        .collect();
+    groups(
+        &differing,
+        "answers",
+        quality.vllm.correct_rate.map_or(0, |rate| rate.of),
+    )
 }
 
 /// A table of groups with one example each; `None` where there are no groups.
@@ -130,7 +238,12 @@ pub fn groups(groups: &[Group], name: &str, whole: usize) -> Option<Table> {
     let row = |group: &Group| {
         let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
         let example = group.excerpts.first().map(example).unwrap_or_default();
-        [group.name.to_owned(), group.count.to_string(), share, example]
+        [
+            group.name.to_owned(),
+            group.count.to_string(),
+            share,
+            example,
+        ]
     };
     Table::new([name, "count", "share %", "the first one"], 1)
         .words(3)
@@ -150,13 +263,26 @@ fn example(excerpt: &Excerpt) -> String {
         Arm::Free => " (without constraint)",
     };
     let mut first = vec![format!("{case}{arm}")];
-    first.extend(excerpt.finish_reason.as_deref().map(|it| format!("finish reason {}", printable(it, EXAMPLE_MAX_CHARS))));
+    first.extend(
+        excerpt
+            .finish_reason
+            .as_deref()
+            .map(|it| format!("finish reason {}", printable(it, EXAMPLE_MAX_CHARS))),
+    );
     first.extend((excerpt.text_bytes > 0).then(|| format!("{} bytes", excerpt.text_bytes)));
     let mut lines = vec![first.join(", ")];
     if excerpt.text_bytes > 0 {
-        let cut = if excerpt.text.len() < excerpt.text_bytes { "…" } else { "" };
+        let cut = if excerpt.text.len() < excerpt.text_bytes {
+            "…"
+        } else {
+            ""
+        };
         let text = printable(&excerpt.text, EXAMPLE_MAX_CHARS);
-        lines.push(if text.ends_with('…') { text } else { text + cut });
+        lines.push(if text.ends_with('…') {
+            text
+        } else {
+            text + cut
+        });
     }
     if !words.is_empty() {
         lines.push(format!("-> {words}"));
@@ -164,10 +290,12 @@ fn example(excerpt: &Excerpt) -> String {
     lines.join("\n")
 }
 
-/// The arms side by side, unless the constrained one is the only one, or no arm can be: the other tables have its figures.
+/// The arms side by side, unless the constrained one is the only one, or no arm can be: the other
+/// tables have its figures.
 fn arms(report: &Report) -> Option<Table> {
     let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
-    let is_alone = arms.iter().all(|(name, _)| *name == "constrained") || report.metrics.options.answers == Answers::Computed;
+    let is_alone = arms.iter().all(|(name, _)| *name == "constrained")
+        || report.metrics.options.answers == Answers::Computed;
     if is_alone {
         return None;
     }
@@ -182,49 +310,98 @@ fn parts(report: &Report) -> Option<Table> {
     if report.parts.is_empty() {
         return None;
     }
-    let percent =
-        |rate: Option<Rate>| rate.map_or_else(|| "n/a".to_owned(), |it| format!("{:.2} ({}/{})", it.percent, it.hits, it.of));
-    let quality: [(&str, RateOf); 2] = [("correct %", |it| it.correct_rate), ("compliance %", |it| it.compliance)];
+    let percent = |rate: Option<Rate>| {
+        rate.map_or_else(
+            || "n/a".to_owned(),
+            |it| format!("{:.2} ({}/{})", it.percent, it.hits, it.of),
+        )
+    };
+    let quality: [(&str, RateOf); 2] = [
+        ("correct %", |it| it.correct_rate),
+        ("compliance %", |it| it.compliance),
+    ];
     let rows = quality.map(|(name, rate)| {
-        std::iter::once(name.to_owned()).chain(report.parts.iter().map(|part| percent(rate(&part.quality)))).collect()
+        std::iter::once(name.to_owned())
+            .chain(report.parts.iter().map(|part| percent(rate(&part.quality))))
+            .collect()
     });
-    let datasets: Vec<(&str, &ArmMetrics)> = report.parts.iter().map(|part| (part.name.as_str(), &part.metrics)).collect();
+    let datasets: Vec<(&str, &ArmMetrics)> = report
+        .parts
+        .iter()
+        .map(|part| (part.name.as_str(), &part.metrics))
+        .collect();
     Some(columns(report, "dataset", &datasets, &rows))
 }
 
 /// Groups of requests beside each other, a column each; `more` rows come last.
-fn columns(report: &Report, head: &str, arms: &[(&str, &ArmMetrics)], more: &[Vec<String>]) -> Table {
-    let mut table = Table::new(std::iter::once(head).chain(arms.iter().map(|(name, _)| *name)), 1);
+fn columns(
+    report: &Report,
+    head: &str,
+    arms: &[(&str, &ArmMetrics)],
+    more: &[Vec<String>],
+) -> Table {
+    let mut table = Table::new(
+        std::iter::once(head).chain(arms.iter().map(|(name, _)| *name)),
+        1,
+    );
     let mut push = |name: String, cell: &dyn Fn(&ArmMetrics) -> String| {
         table.row(std::iter::once(name).chain(arms.iter().map(|(_, arm)| cell(arm))));
     };
     push("requests".to_owned(), &|arm| arm.requests.to_string());
     push("answers".to_owned(), &|arm| arm.completed.to_string());
-    push("answers cut at the token limit".to_owned(), &|arm| arm.truncated.to_string());
-    push("refused or failed".to_owned(), &|arm| arm.failed.to_string());
-    for metric in [LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::E2el] {
+    push("answers cut at the token limit".to_owned(), &|arm| {
+        arm.truncated.to_string()
+    });
+    push("refused or failed".to_owned(), &|arm| {
+        arm.failed.to_string()
+    });
+    for metric in [
+        LatencyMetric::Ttft,
+        LatencyMetric::Tpot,
+        LatencyMetric::E2el,
+    ] {
         let name = metric.label();
-        push(format!("{name} mean (ms)"), &|arm| figure(arm.latency.summary(metric).mean));
-        push(format!("{name} median (ms)"), &|arm| figure(arm.latency.summary(metric).median));
-        for (place, percentile) in report.metrics.overall.latency.summary(metric).percentiles.iter().enumerate() {
-            push(format!("{name} p{} (ms)", percentile.word()), &|arm| percentile_cell(arm.latency.summary(metric), place));
+        push(format!("{name} mean (ms)"), &|arm| {
+            figure(arm.latency.summary(metric).mean)
+        });
+        push(format!("{name} median (ms)"), &|arm| {
+            figure(arm.latency.summary(metric).median)
+        });
+        for (place, percentile) in report
+            .metrics
+            .overall
+            .latency
+            .summary(metric)
+            .percentiles
+            .iter()
+            .enumerate()
+        {
+            push(format!("{name} p{} (ms)", percentile.word()), &|arm| {
+                percentile_cell(arm.latency.summary(metric), place)
+            });
         }
     }
-    push("output tok/s of the whole run".to_owned(), &|arm| figure(arm.throughput.output_throughput));
+    push("output tok/s of the whole run".to_owned(), &|arm| {
+        figure(arm.throughput.output_throughput)
+    });
     more.iter().for_each(|row| table.row(row));
     table
 }
 
 /// When reasoning began and when answers did; nothing where no answer has reasoning.
 fn add_reasoning(page: &mut Document, report: &Report) {
-    let Some(reasoning) = &report.metrics.overall.latency.reasoning else { return };
+    let Some(reasoning) = &report.metrics.overall.latency.reasoning else {
+        return;
+    };
     page.heading("Reasoning before the answers");
     page.table(summaries(&[
         ("TTFT of the reasoning (ms)", &reasoning.ttft_reasoning_ms),
         ("TTFT of the answer (ms)", &reasoning.ttft_answer_ms),
     ]));
     let (answers, alone) = (reasoning.answers, reasoning.without_answer);
-    page.paragraph(format!("answers with reasoning: {answers}, without anything behind it: {alone}"));
+    page.paragraph(format!(
+        "answers with reasoning: {answers}, without anything behind it: {alone}"
+    ));
 }
 
 /// Every metric that has a value.
@@ -233,16 +410,31 @@ pub(crate) fn all_metrics(metrics: &Metrics) -> Table {
 }
 
 fn metrics_table(metrics: &Metrics, page: registry::Page) -> Table {
-    Table::new(registry::ROW_COLUMNS, 1).words(2).with_rows(registry::rows(metrics, page))
+    Table::new(registry::ROW_COLUMNS, 1)
+        .words(2)
+        .with_rows(registry::rows(metrics, page))
 }
 
 /// A line for each summary.
 fn summaries(rows: &[(&str, &Summary)]) -> Table {
-    let percentiles = rows.iter().take(1).flat_map(|(_, summary)| &summary.percentiles).map(|it| format!("p{}", it.word()));
-    let heads = ["", "n", "mean", "median"].map(str::to_owned).into_iter().chain(percentiles);
+    let percentiles = rows
+        .iter()
+        .take(1)
+        .flat_map(|(_, summary)| &summary.percentiles)
+        .map(|it| format!("p{}", it.word()));
+    let heads = ["", "n", "mean", "median"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(percentiles);
     Table::new(heads, 1).with_rows(rows.iter().map(|(name, summary)| {
-        let figures = [(*name).to_owned(), summary.n.to_string(), figure(summary.mean), figure(summary.median)];
-        let percentiles = (0..summary.percentiles.len()).map(|place| percentile_cell(summary, place));
+        let figures = [
+            (*name).to_owned(),
+            summary.n.to_string(),
+            figure(summary.mean),
+            figure(summary.median),
+        ];
+        let percentiles =
+            (0..summary.percentiles.len()).map(|place| percentile_cell(summary, place));
         figures.into_iter().chain(percentiles).collect::<Vec<_>>()
     }))
 }
@@ -250,7 +442,13 @@ fn summaries(rows: &[(&str, &Summary)]) -> Table {
 /// A percentile in a narrow cell, marked where the sample is too small for it.
 pub(crate) fn percentile_cell(summary: &Summary, place: usize) -> String {
     match summary.percentiles.get(place) {
-        Some(percentile @ Percentile { enough: false, value: Some(_), .. }) => {
+        Some(
+            percentile @ Percentile {
+                enough: false,
+                value: Some(_),
+                ..
+            },
+        ) => {
             format!("{} (n<{})", figure(percentile.value), percentile.needs)
         }
         Some(percentile) => figure(percentile.value),
@@ -275,6 +473,11 @@ fn add_client(page: &mut Document, report: &Report) {
     }
     page.heading("The client's own part");
     page.table(summaries(&rows));
-    let in_flight = overall.throughput.max_in_flight.map_or_else(|| "n/a".to_owned(), |it| it.to_string());
-    page.paragraph(format!("most requests under way at one instant: {in_flight}"));
+    let in_flight = overall
+        .throughput
+        .max_in_flight
+        .map_or_else(|| "n/a".to_owned(), |it| it.to_string());
+    page.paragraph(format!(
+        "most requests under way at one instant: {in_flight}"
+    ));
 }

@@ -1,7 +1,7 @@
 //! What a run prints on the console: vLLM's block, then quality, then the conditions.
 //!
-//! The block has the width, the rows and the number formats of `vllm bench serve`, so that eyes and scripts find what they know.
-//! What is not known is `n/a`, never 0.
+//! The block has the width, the rows and the number formats of `vllm bench serve`, so that eyes and
+//! scripts find what they know. What is not known is `n/a`, never 0.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,12 @@ fn document(report: &Report) -> Document {
     page.gap();
     page.facts(conditions::lines(report));
     page.gap();
-    page.notes(conditions::notes(report).iter().map(conditions::note_text).collect());
+    page.notes(
+        conditions::notes(report)
+            .iter()
+            .map(conditions::note_text)
+            .collect(),
+    );
     page
 }
 
@@ -65,45 +70,115 @@ fn vllm_block(report: &Report) -> String {
     if let Some(rate) = Some(record.own_request_rate()).filter(|rate| rate.is_finite()) {
         row(page, "Request rate configured (RPS):", &figure(Some(rate)));
     }
-    row(page, "Benchmark duration (s):", &figure(Some(metrics.duration_ns as f64 / 1e9)));
+    row(
+        page,
+        "Benchmark duration (s):",
+        &figure(Some(metrics.duration_ns as f64 / 1e9)),
+    );
     row(page, "Total input tokens:", &count(overall.tokens.input));
     let generated = metrics.options.answers == Answers::Generated;
     if generated {
-        row(page, "Total generated tokens:", &count(overall.tokens.output));
+        row(
+            page,
+            "Total generated tokens:",
+            &count(overall.tokens.output),
+        );
     }
-    row(page, "Request throughput (req/s):", &figure(throughput.request_throughput));
+    row(
+        page,
+        "Request throughput (req/s):",
+        &figure(throughput.request_throughput),
+    );
     if metrics.options.goodput.is_some() {
-        row(page, "Request goodput (req/s):", &figure(throughput.request_goodput));
+        row(
+            page,
+            "Request goodput (req/s):",
+            &figure(throughput.request_goodput),
+        );
         // Where nothing was judged, none of them is known to be valid.
         if throughput.valid_goodput.is_some() || throughput.request_goodput.is_none() {
-            row(page, "Valid request goodput (req/s):", &figure(throughput.valid_goodput));
+            row(
+                page,
+                "Valid request goodput (req/s):",
+                &figure(throughput.valid_goodput),
+            );
         }
     }
     if generated {
-        row(page, "Output token throughput (tok/s):", &figure(throughput.output_throughput));
-        row(page, "Peak output token throughput (tok/s):", &figure(throughput.max_output_tokens_per_s));
+        row(
+            page,
+            "Output token throughput (tok/s):",
+            &figure(throughput.output_throughput),
+        );
+        row(
+            page,
+            "Peak output token throughput (tok/s):",
+            &figure(throughput.max_output_tokens_per_s),
+        );
     }
-    row(page, "Peak concurrent requests:", &figure(throughput.max_concurrent_requests.map(|it| it as f64)));
-    row(page, "Total token throughput (tok/s):", &figure(throughput.total_token_throughput));
+    row(
+        page,
+        "Peak concurrent requests:",
+        &figure(throughput.max_concurrent_requests.map(|it| it as f64)),
+    );
+    row(
+        page,
+        "Total token throughput (tok/s):",
+        &figure(throughput.total_token_throughput),
+    );
     if let Some(spec_decode) = &report.spec_decode {
-        row(page, "Acceptance rate (%):", &figure(Some(spec_decode.acceptance_rate)));
-        row(page, "Acceptance length:", &figure(Some(spec_decode.acceptance_length)));
+        row(
+            page,
+            "Acceptance rate (%):",
+            &figure(Some(spec_decode.acceptance_rate)),
+        );
+        row(
+            page,
+            "Acceptance length:",
+            &figure(Some(spec_decode.acceptance_length)),
+        );
         row(page, "Drafts:", &spec_decode.num_drafts.to_string());
         row(page, "Draft tokens:", &spec_decode.draft_tokens.to_string());
-        row(page, "Accepted tokens:", &spec_decode.accepted_tokens.to_string());
+        row(
+            page,
+            "Accepted tokens:",
+            &spec_decode.accepted_tokens.to_string(),
+        );
     }
     if let Some(probed) = &report.probe {
-        row(page, "Probe requests completed:", &probed.completed.to_string());
+        row(
+            page,
+            "Probe requests completed:",
+            &probed.completed.to_string(),
+        );
         row(page, "Probe requests failed:", &probed.failed.to_string());
-        row(page, "Median probe E2EL (ms):", &figure(probed.median_e2el_ms));
+        row(
+            page,
+            "Median probe E2EL (ms):",
+            &figure(probed.median_e2el_ms),
+        );
         row(page, "P99 probe E2EL (ms):", &figure(probed.p99_e2el_ms));
         row(page, "Max probe E2EL (ms):", &figure(probed.max_e2el_ms));
     }
-    for metric in LatencyMetric::ALL.into_iter().filter(|it| report.percentile_metrics().contains(it)) {
-        add_latency(page, (metric.label(), metric.title()), overall.latency.summary(metric));
+    for metric in LatencyMetric::ALL
+        .into_iter()
+        .filter(|it| report.percentile_metrics().contains(it))
+    {
+        add_latency(
+            page,
+            (metric.label(), metric.title()),
+            overall.latency.summary(metric),
+        );
     }
-    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics().contains(it)) {
-        add_latency(page, (metric.name(), metric.title()), metric.summary(&overall.latency));
+    for metric in QueueMetric::ALL
+        .into_iter()
+        .filter(|it| report.queue_metrics().contains(it))
+    {
+        add_latency(
+            page,
+            (metric.name(), metric.title()),
+            metric.summary(&overall.latency),
+        );
     }
     let _ = writeln!(page, "{}", "=".repeat(BLOCK_WIDTH));
     block
@@ -112,14 +187,22 @@ fn vllm_block(report: &Report) -> String {
 fn add_latency(page: &mut String, (name, title): (&str, &str), summary: &Summary) {
     heading(page, title, '-');
     row(page, &format!("Mean {name} (ms):"), &figure(summary.mean));
-    row(page, &format!("Median {name} (ms):"), &figure(summary.median));
+    row(
+        page,
+        &format!("Median {name} (ms):"),
+        &figure(summary.median),
+    );
     for percentile in &summary.percentiles {
-        row(page, &format!("P{} {name} (ms):", percentile.word()), &percentile_figure(percentile, summary.n));
+        row(
+            page,
+            &format!("P{} {name} (ms):", percentile.word()),
+            &percentile_figure(percentile, summary.n),
+        );
     }
 }
 
-/// Python's `{s:{c}^{n}}`: of an odd rest, the larger half stands on the right. Rust's `^` does the same, but takes no fill from a
-/// variable.
+/// Python's `{s:{c}^{n}}`: of an odd rest, the larger half stands on the right. Rust's `^` does the
+/// same, but takes no fill from a variable.
 fn heading(page: &mut String, title: &str, fill: char) {
     let rest = BLOCK_WIDTH.saturating_sub(title.chars().count());
     let side = |width: usize| fill.to_string().repeat(width);
@@ -150,7 +233,12 @@ mod tests {
     use sobench_results::record::{Engine, EngineChoice, RunRecord};
 
     fn shown(run: &[Made<'_>], record: RunRecord, options: &MetricsOptions) -> String {
-        with_samples(run, |samples| render(&Report::new(record, summarise(samples, 2_000_000_000, options))))
+        with_samples(run, |samples| {
+            render(&Report::new(
+                record,
+                summarise(samples, 2_000_000_000, options),
+            ))
+        })
     }
 
     /// The record of a run with everything that a page can show of one.
@@ -165,7 +253,9 @@ mod tests {
         record.settings.load.pace = Pace::Steady(Rate::PerSecond(4.0));
         record.settings.load.max_concurrency = Some(8);
         (record.trial_requests, record.warmup_requests) = (1, 2);
-        record.notices = vec![Notice::Other("the model is synthetic: these figures are not a GPU server's".into())];
+        record.notices = vec![Notice::Other(
+            "the model is synthetic: these figures are not a GPU server's".into(),
+        )];
         record
     }
 
@@ -178,10 +268,19 @@ mod tests {
             message: "\"email\" is a required property".into(),
         };
         let invalid = |reason| Verdict::Invalid { reason };
-        let truncated = Made { outcome: Outcome::Truncated, finish_reason: Some("length"), ..made() };
+        let truncated = Made {
+            outcome: Outcome::Truncated,
+            finish_reason: Some("length"),
+            ..made()
+        };
         vec![
             made(),
-            Made { verdict: invalid(Reason::Choice), text: "Posi\u{1b}[31mtive\n", chunks: vec![10], ..made() },
+            Made {
+                verdict: invalid(Reason::Choice),
+                text: "Posi\u{1b}[31mtive\n",
+                chunks: vec![10],
+                ..made()
+            },
             Made {
                 verdict: invalid(schema.clone()),
                 text: r#"{"name": "Ada"}"#,
@@ -189,25 +288,54 @@ mod tests {
                 output: Some(9),
                 ..made()
             },
-            Made { verdict: invalid(Reason::Truncated), vllm_correct: Some(false), ..truncated },
             Made {
-                outcome: Outcome::Rejected { status: 400, body: r#"{"error":"no such grammar"}"#.into(), advice: None },
-                verdict: Verdict::NotScored { why: NotScored::Refused },
+                verdict: invalid(Reason::Truncated),
+                vllm_correct: Some(false),
+                ..truncated
+            },
+            Made {
+                outcome: Outcome::Rejected {
+                    status: 400,
+                    body: r#"{"error":"no such grammar"}"#.into(),
+                    advice: None,
+                },
+                verdict: Verdict::NotScored {
+                    why: NotScored::Refused,
+                },
                 chunks: vec![],
                 text: "",
                 finish_reason: None,
                 vllm_correct: Some(false),
                 ..made()
             },
-            Made { verdict: Verdict::NotScored { why: NotScored::Limit { what: "nesting over 128".into() } }, ..made() },
-            Made { arm: Arm::Control, verdict: invalid(schema), text: "{}", due: 5, sent: Some(9), ..made() },
+            Made {
+                verdict: Verdict::NotScored {
+                    why: NotScored::Limit {
+                        what: "nesting over 128".into(),
+                    },
+                },
+                ..made()
+            },
+            Made {
+                arm: Arm::Control,
+                verdict: invalid(schema),
+                text: "{}",
+                due: 5,
+                sent: Some(9),
+                ..made()
+            },
         ]
     }
 
     #[test]
     fn a_page_shows_everything_with_unit_and_count() {
-        let options =
-            MetricsOptions { goodput: Some(Slo { ttft_ms: Some(10.0), ..Slo::default() }), ..MetricsOptions::default() };
+        let options = MetricsOptions {
+            goodput: Some(Slo {
+                ttft_ms: Some(10.0),
+                ..Slo::default()
+            }),
+            ..MetricsOptions::default()
+        };
         insta::assert_snapshot!(shown(&eventful_run(), full_record(), &options));
     }
 
@@ -218,36 +346,75 @@ mod tests {
 
     #[test]
     fn chunks_and_streams_are_remarked_on_where_they_are_not_as_expected() {
-        let (several, whole) = ("note: answers of several tokens in one chunk", "note: answers that came whole although");
-        let one_chunk = |tokens| Made { chunks: vec![10], output: Some(tokens), ..made() };
-        let unstreamed = Made { streamed: false, ..one_chunk(9) };
+        let (several, whole) = (
+            "note: answers of several tokens in one chunk",
+            "note: answers that came whole although",
+        );
+        let one_chunk = |tokens| Made {
+            chunks: vec![10],
+            output: Some(tokens),
+            ..made()
+        };
+        let unstreamed = Made {
+            streamed: false,
+            ..one_chunk(9)
+        };
         for (made, asked, notes) in [
             (one_chunk(2), true, [false, false]),
             (one_chunk(3), true, [true, false]),
             (unstreamed.clone(), true, [false, true]),
             (unstreamed.clone(), false, [false, false]),
         ] {
-            let options = MetricsOptions { streamed: asked, ..MetricsOptions::default() };
+            let options = MetricsOptions {
+                streamed: asked,
+                ..MetricsOptions::default()
+            };
             let page = shown(&[made], record(), &options);
-            assert_eq!([page.contains(several), page.contains(whole)], notes, "{page}");
-            assert_eq!(page.contains("note: answers were not streamed"), !asked, "{page}");
+            assert_eq!(
+                [page.contains(several), page.contains(whole)],
+                notes,
+                "{page}"
+            );
+            assert_eq!(
+                page.contains("note: answers were not streamed"),
+                !asked,
+                "{page}"
+            );
         }
-        let page = shown(&[made(), unstreamed.clone(), unstreamed], record(), &MetricsOptions::default());
+        let page = shown(
+            &[made(), unstreamed.clone(), unstreamed],
+            record(),
+            &MetricsOptions::default(),
+        );
         let unwrapped = page.replace('\n', " ");
-        assert!(unwrapped.contains("a stream was asked for, which have no TTFT, TPOT or ITL: 2"), "{page}");
+        assert!(
+            unwrapped.contains("a stream was asked for, which have no TTFT, TPOT or ITL: 2"),
+            "{page}"
+        );
     }
 
     #[test]
     fn the_block_is_vllms() {
         let page = shown(&[made()], record(), &MetricsOptions::default());
         let block: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
-        assert_eq!(block[0], "============ Serving Benchmark Result ============");
-        assert_eq!(block[1], "Successful requests:                     1         ");
+        assert_eq!(
+            block[0],
+            "============ Serving Benchmark Result ============"
+        );
+        assert_eq!(
+            block[1],
+            "Successful requests:                     1         "
+        );
         assert!(block.contains(&"---------------Time to First Token----------------"));
         assert!(block.contains(&"-----Time per Output Token (excl. 1st token)------"));
         assert!(block.contains(&"---------------Inter-token Latency----------------"));
         assert_eq!(*block.last().unwrap(), "=".repeat(50));
-        for absent in ["Maximum request concurrency:", "Request rate configured (RPS):", "goodput", "E2EL"] {
+        for absent in [
+            "Maximum request concurrency:",
+            "Request rate configured (RPS):",
+            "goodput",
+            "E2EL",
+        ] {
             assert!(!block.iter().any(|line| line.contains(absent)), "{absent}");
         }
     }
@@ -256,14 +423,24 @@ mod tests {
     fn the_asked_latencies_are_shown_in_vllms_order() {
         let mut asked = record();
         asked.settings.report.percentile_metrics = vec![LatencyMetric::E2el, LatencyMetric::Ttft];
-        let report = with_samples(&[made()], |samples| Report::new(asked, summarise(samples, 1, &MetricsOptions::default())));
+        let report = with_samples(&[made()], |samples| {
+            Report::new(asked, summarise(samples, 1, &MetricsOptions::default()))
+        });
         let page = render(&report);
-        let titles: Vec<&str> = page.lines().filter(|line| line.len() == 50 && line.starts_with("---")).collect();
+        let titles: Vec<&str> = page
+            .lines()
+            .filter(|line| line.len() == 50 && line.starts_with("---"))
+            .collect();
         assert_eq!(
             titles,
-            ["---------------Time to First Token----------------", "----------------End-to-end Latency----------------"]
+            [
+                "---------------Time to First Token----------------",
+                "----------------End-to-end Latency----------------"
+            ]
         );
-        assert!(page.contains("P99 E2EL (ms):                           30.00 (n=1 is too small, needs 662)"));
+        assert!(page.contains(
+            "P99 E2EL (ms):                           30.00 (n=1 is too small, needs 662)"
+        ));
     }
 
     #[test]
@@ -273,13 +450,28 @@ mod tests {
         loud.server.model_id.clone_from(&bad);
         loud.server.version = Some(bad.clone());
         let settings = vec![(bad.clone(), bad.clone())];
-        loud.server.engine = Some(Engine { name: bad.clone(), version: Some(bad.clone()), settings, work: None });
+        loud.server.engine = Some(Engine {
+            name: bad.clone(),
+            version: Some(bad.clone()),
+            settings,
+            work: None,
+        });
         loud.settings.report.label = Some(bad.clone());
         loud.dataset.constraint_kinds = vec![bad.clone()];
         loud.notices = vec![Notice::Other(bad.clone())];
-        let run = [Made { text: &bad, finish_reason: Some(&bad), verdict: Verdict::Invalid { reason: Reason::Empty }, ..made() }];
+        let run = [Made {
+            text: &bad,
+            finish_reason: Some(&bad),
+            verdict: Verdict::Invalid {
+                reason: Reason::Empty,
+            },
+            ..made()
+        }];
         let page = shown(&run, loud, &MetricsOptions::default());
-        assert!(!page.chars().any(|it| it.is_control() && it != '\n'), "{page:?}");
+        assert!(
+            !page.chars().any(|it| it.is_control() && it != '\n'),
+            "{page:?}"
+        );
         assert!(!page.contains('\u{202e}'));
         assert!(page.contains("\\u{1b}[2J"));
     }
@@ -287,10 +479,24 @@ mod tests {
     #[test]
     fn pages_keep_to_a_sane_width() {
         let long = "x".repeat(3000);
-        let run =
-            [Made { text: &long, verdict: Verdict::Invalid { reason: Reason::Choice }, ..made() }, eventful_run().remove(6)];
-        let page =
-            shown(&run, RunRecord { notices: vec![Notice::Other(long.clone())], ..full_record() }, &MetricsOptions::default());
+        let run = [
+            Made {
+                text: &long,
+                verdict: Verdict::Invalid {
+                    reason: Reason::Choice,
+                },
+                ..made()
+            },
+            eventful_run().remove(6),
+        ];
+        let page = shown(
+            &run,
+            RunRecord {
+                notices: vec![Notice::Other(long.clone())],
+                ..full_record()
+            },
+            &MetricsOptions::default(),
+        );
         for line in page.lines() {
             assert!(line.chars().count() <= 120, "{line}");
         }

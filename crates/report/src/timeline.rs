@@ -1,4 +1,5 @@
-//! A run over its time, in steps of equal length: requests under way, output, and what went wrong. Knows no drawing.
+//! A run over its time, in steps of equal length: requests under way, output, and what went wrong.
+//! Knows no drawing.
 
 use super::view::Standing;
 use sobench_results::metrics::Sample;
@@ -47,23 +48,38 @@ impl OutputUnit {
 }
 
 impl Timeline {
-    /// Cuts a run of `duration_ns` into so many steps; `None` where it took no time or nothing was sent.
+    /// Cuts a run of `duration_ns` into so many steps; `None` where it took no time or nothing was
+    /// sent.
     pub fn of(samples: &[Sample<'_>], duration_ns: u64, steps: usize) -> Option<Self> {
         let is_sent = samples.iter().any(|it| it.moments().sent_ns.is_some());
         if duration_ns == 0 || steps == 0 || !is_sent {
             return None;
         }
         let mut made = vec![Step::default(); steps];
-        // In 128 bits: nanoseconds of hours times steps. What came after the end is in the last step.
-        let place = |at_ns: u64| ((u128::from(at_ns) * steps as u128 / u128::from(duration_ns)) as usize).min(steps - 1);
+        // In 128 bits: nanoseconds of hours times steps. What came after the end is in the last
+        // step.
+        let place = |at_ns: u64| {
+            ((u128::from(at_ns) * steps as u128 / u128::from(duration_ns)) as usize).min(steps - 1)
+        };
         let answers = || samples.iter().filter(|it| it.outcome().is_answer());
         let is_counted = answers().all(|it| it.tokens().output.is_some());
         for sample in samples {
             let timing = sample.moments();
-            let tokens = sample.tokens().output.filter(|_| is_counted).map(|it| it as f64 / timing.chunks.max(1) as f64);
-            let weight = if is_counted { tokens.unwrap_or(0.0) } else { 1.0 };
+            let tokens = sample
+                .tokens()
+                .output
+                .filter(|_| is_counted)
+                .map(|it| it as f64 / timing.chunks.max(1) as f64);
+            let weight = if is_counted {
+                tokens.unwrap_or(0.0)
+            } else {
+                1.0
+            };
             if sample.outcome().is_answer() {
-                sample.chunks_ns().iter().for_each(|at_ns| made[place(*at_ns)].output += weight);
+                sample
+                    .chunks_ns()
+                    .iter()
+                    .for_each(|at_ns| made[place(*at_ns)].output += weight);
             }
             let ended_ns = timing.end_ns.or(timing.sent_ns).unwrap_or(timing.due_ns);
             match Standing::of(sample) {
@@ -73,8 +89,16 @@ impl Timeline {
             }
         }
         add_in_flight(&mut made, samples, duration_ns, place);
-        let unit = if is_counted { OutputUnit::Tokens } else { OutputUnit::Chunks };
-        Some(Self { step_s: duration_ns as f64 / 1e9 / steps as f64, steps: made, unit })
+        let unit = if is_counted {
+            OutputUnit::Tokens
+        } else {
+            OutputUnit::Chunks
+        };
+        Some(Self {
+            step_s: duration_ns as f64 / 1e9 / steps as f64,
+            steps: made,
+            unit,
+        })
     }
 
     /// Most requests under way.
@@ -94,12 +118,21 @@ impl Timeline {
 }
 
 /// The highest level of each step; one that nothing happens in keeps the level of the one before.
-fn add_in_flight(made: &mut [Step], samples: &[Sample<'_>], duration_ns: u64, place: impl Fn(u64) -> usize) {
+fn add_in_flight(
+    made: &mut [Step],
+    samples: &[Sample<'_>],
+    duration_ns: u64,
+    place: impl Fn(u64) -> usize,
+) {
     let timings = samples.iter().map(|it| it.moments());
     let mut changes: Vec<(u64, i64)> = timings
         .filter_map(|timing| {
             let sent_ns = timing.sent_ns?;
-            let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns).max(sent_ns.saturating_add(1));
+            let end_ns = timing
+                .end_ns
+                .or(timing.last_content_ns)
+                .unwrap_or(duration_ns)
+                .max(sent_ns.saturating_add(1));
             Some([(sent_ns, 1), (end_ns, -1)])
         })
         .flatten()
@@ -128,39 +161,93 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn timeline(run: &[Made<'_>], duration_ms: u64, steps: usize) -> Option<Timeline> {
-        with_samples(run, |samples| Timeline::of(samples, duration_ms * MS, steps))
+        with_samples(run, |samples| {
+            Timeline::of(samples, duration_ms * MS, steps)
+        })
     }
 
     #[test]
     fn each_step_has_what_happened_in_it() {
-        let invalid = Verdict::Invalid { reason: Reason::Choice };
-        let failed = Verdict::NotScored { why: NotScored::Failed };
+        let invalid = Verdict::Invalid {
+            reason: Reason::Choice,
+        };
+        let failed = Verdict::NotScored {
+            why: NotScored::Failed,
+        };
         let run = [
-            Made { sent: Some(0), chunks: vec![5, 15, 16], end: Some(30), output: Some(6), ..made() },
-            Made { sent: Some(12), chunks: vec![39], end: Some(39), output: Some(1), verdict: invalid, ..made() },
+            Made {
+                sent: Some(0),
+                chunks: vec![5, 15, 16],
+                end: Some(30),
+                output: Some(6),
+                ..made()
+            },
+            Made {
+                sent: Some(12),
+                chunks: vec![39],
+                end: Some(39),
+                output: Some(1),
+                verdict: invalid,
+                ..made()
+            },
             Made {
                 sent: Some(20),
                 chunks: vec![],
                 end: Some(40),
-                outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
+                outcome: Outcome::TimedOut {
+                    limit_ms: 1,
+                    limit: Default::default(),
+                    stage: None,
+                },
                 verdict: failed,
                 ..made()
             },
         ];
         let timeline = timeline(&run, 40, 4).unwrap();
-        let seen: Vec<_> = timeline.steps.iter().map(|it| (it.in_flight, it.output, it.invalid, it.no_answer)).collect();
-        assert_eq!(seen, [(1, 2.0, 0, 0), (2, 4.0, 0, 0), (3, 0.0, 0, 0), (3, 1.0, 1, 1)]);
-        assert_eq!((timeline.most_in_flight(), timeline.unit), (3, OutputUnit::Tokens));
+        let seen: Vec<_> = timeline
+            .steps
+            .iter()
+            .map(|it| (it.in_flight, it.output, it.invalid, it.no_answer))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (1, 2.0, 0, 0),
+                (2, 4.0, 0, 0),
+                (3, 0.0, 0, 0),
+                (3, 1.0, 1, 1)
+            ]
+        );
+        assert_eq!(
+            (timeline.most_in_flight(), timeline.unit),
+            (3, OutputUnit::Tokens)
+        );
         assert_eq!(timeline.output_per_s().next(), Some(200.0));
     }
 
     #[test]
     fn unknown_tokens_are_counted_in_chunks_and_odd_runs_are_none() {
-        let run = [Made { output: None, ..made() }, made()];
+        let run = [
+            Made {
+                output: None,
+                ..made()
+            },
+            made(),
+        ];
         let chunks = timeline(&run, 40, 2).unwrap();
-        assert_eq!((chunks.unit, chunks.steps[0].output, chunks.steps[1].output), (OutputUnit::Chunks, 2.0, 4.0));
-        let far = [Made { chunks: vec![u64::MAX / MS - 1], end: None, ..made() }];
-        assert!((timeline(&far, 40, 3).unwrap().steps[2].output - 3.0).abs() < 1e-9, "late is last");
+        assert_eq!(
+            (chunks.unit, chunks.steps[0].output, chunks.steps[1].output),
+            (OutputUnit::Chunks, 2.0, 4.0)
+        );
+        let far = [Made {
+            chunks: vec![u64::MAX / MS - 1],
+            end: None,
+            ..made()
+        }];
+        assert!(
+            (timeline(&far, 40, 3).unwrap().steps[2].output - 3.0).abs() < 1e-9,
+            "late is last"
+        );
         for (run, duration_ms, steps) in [(&run[..], 0, 4), (&run, 40, 0), (&[], 40, 4)] {
             assert_eq!(timeline(run, duration_ms, steps), None);
         }

@@ -1,4 +1,5 @@
-//! The shutdown token: the first request lets running work end, the second aborts it. Shutdown signals are requests.
+//! The shutdown token: the first request lets running work end, the second aborts it. Shutdown
+//! signals are requests.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -15,7 +16,8 @@ use tokio::sync::{oneshot, watch};
 pub use self::signals::{is_hang_up_ignored, outlive_file_limits};
 use sobench_core::error::{Error, Result};
 
-/// Stack of a thread that works for a command: that of a main thread, since schemas and grammars nest.
+/// Stack of a thread that works for a command: that of a main thread, since schemas and grammars
+/// nest.
 const STACK_BYTES: usize = 8 << 20;
 
 /// How far a shutdown has come.
@@ -77,12 +79,21 @@ impl Shutdown {
     /// A token without requests.
     pub fn new() -> Self {
         let (sender, requests) = watch::channel(0);
-        let node = Node { requests: sender, children: Mutex::default(), listening: Mutex::default() };
-        Self { node: Arc::new(node), requests, earlier: 0 }
+        let node = Node {
+            requests: sender,
+            children: Mutex::default(),
+            listening: Mutex::default(),
+        };
+        Self {
+            node: Arc::new(node),
+            requests,
+            earlier: 0,
+        }
     }
 
-    /// A token that follows this one, also if that was requested already, and can be requested without it. If the child drains by its own
-    /// request, the first request of this token does not abort it.
+    /// A token that follows this one, also if that was requested already, and can be requested
+    /// without it. If the child drains by its own request, the first request of this token does not
+    /// abort it.
     pub fn child(&self) -> Self {
         let child = Self::new();
         lock(&self.node.children).push((Arc::downgrade(&child.node), self.earlier));
@@ -94,12 +105,18 @@ impl Shutdown {
     pub fn from_now(&self) -> Self {
         let mut requests = self.requests.clone();
         let earlier = *requests.borrow_and_update();
-        Self { node: Arc::clone(&self.node), requests, earlier }
+        Self {
+            node: Arc::clone(&self.node),
+            requests,
+            earlier,
+        }
     }
 
     /// Requests the next stage: the first request drains, the second aborts. Returns the stage.
     pub fn request(&self) -> Stage {
-        self.node.requests.send_modify(|requests| *requests = requests.saturating_add(1));
+        self.node
+            .requests
+            .send_modify(|requests| *requests = requests.saturating_add(1));
         self.node.pass_on();
         self.stage()
     }
@@ -121,7 +138,8 @@ impl Shutdown {
         stage(*self.requests.borrow(), self.earlier)
     }
 
-    /// Whether there was a request. Costs one atomic read until there is one, so that it can be asked for every piece of a response.
+    /// Whether there was a request. Costs one atomic read until there is one, so that it can be
+    /// asked for every piece of a response.
     pub fn is_requested(&self) -> bool {
         self.requests.has_changed().unwrap_or(true) && self.stage() != Stage::Running
     }
@@ -136,7 +154,8 @@ impl Shutdown {
         self.reached(2).await;
     }
 
-    /// Waits until requests in flight have to be cut off: `drain_timeout` after the first request, or at the second.
+    /// Waits until requests in flight have to be cut off: `drain_timeout` after the first request,
+    /// or at the second.
     pub async fn cut_off(&self, drain_timeout: Duration) {
         self.drain_requested().await;
         tokio::select! {
@@ -148,11 +167,15 @@ impl Shutdown {
     async fn reached(&self, count: u32) {
         let count = self.earlier.saturating_add(count);
         let mut requests = self.requests.clone();
-        requests.wait_for(|requests| *requests >= count).await.map(|_| ()).expect("this side holds the sender");
+        requests
+            .wait_for(|requests| *requests >= count)
+            .await
+            .map(|_| ())
+            .expect("this side holds the sender");
     }
 
-    /// Handles shutdown signals from now on: each is a request, and `report` gets the stage that it leads to. Until the first call, signals
-    /// do what the system does with them.
+    /// Handles shutdown signals from now on: each is a request, and `report` gets the stage that it
+    /// leads to. Until the first call, signals do what the system does with them.
     ///
     /// # Errors
     /// No thread can be started.
@@ -178,11 +201,20 @@ impl Shutdown {
     ///
     /// # Errors
     /// Those of the work; interrupted; no thread can be started.
-    pub fn or_abandon<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    pub fn or_abandon<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let _listener = self.listen(|_| {})?;
-        let runtime = Builder::new_current_thread().build().map_err(|error| signals::no_thread(&error))?;
+        let runtime = Builder::new_current_thread()
+            .build()
+            .map_err(|error| signals::no_thread(&error))?;
         let done = runtime.block_on(unless_left("the command", work, self.drain_requested()))?;
-        done.unwrap_or_else(|| Err(Error::interrupted("interrupted before there was anything to report")))
+        done.unwrap_or_else(|| {
+            Err(Error::interrupted(
+                "interrupted before there was anything to report",
+            ))
+        })
     }
 }
 
@@ -192,7 +224,9 @@ impl Node {
         let requests = *self.requests.borrow();
         lock(&self.children).retain(|(child, earlier)| {
             let child = child.upgrade();
-            child.iter().for_each(|child| child.raise(requests.saturating_sub(*earlier)));
+            child
+                .iter()
+                .for_each(|child| child.raise(requests.saturating_sub(*earlier)));
             child.is_some()
         });
     }
@@ -227,8 +261,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs work that cannot be stopped on a thread of its own and waits for it, but no longer than until `leave`: then the work is left behind,
-/// to end with the program, and there is `None`. Errors call the work by `name`.
+/// Runs work that cannot be stopped on a thread of its own and waits for it, but no longer than
+/// until `leave`: then the work is left behind, to end with the program, and there is `None`.
+/// Errors call the work by `name`.
 ///
 /// # Errors
 /// No thread can be started for it, or it panicked.
@@ -240,7 +275,10 @@ pub async fn unless_left<T: Send + 'static>(
     let (sender, done) = oneshot::channel();
     // Fails only when the work was left behind.
     let work = move || drop(sender.send(work()));
-    let spawned = thread::Builder::new().name("work".to_owned()).stack_size(STACK_BYTES).spawn(work);
+    let spawned = thread::Builder::new()
+        .name("work".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(work);
     spawned.map_err(|error| Error::environment(format!("no thread for {name}: {error}")))?;
     tokio::select! {
         biased;

@@ -8,8 +8,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use sobench_core::error::{Error, Result};
 
-/// Listens for shutdown signals: SIGINT (Ctrl-C), SIGTERM (`kill`, service managers, `docker stop`) and, unless it is ignored, SIGHUP (the
-/// terminal goes away).
+/// Listens for shutdown signals: SIGINT (Ctrl-C), SIGTERM (`kill`, service managers, `docker stop`)
+/// and, unless it is ignored, SIGHUP (the terminal goes away).
 #[cfg(unix)]
 type Signals = [Option<Signal>; 3];
 #[cfg(not(unix))]
@@ -19,8 +19,16 @@ type Signals = ();
 #[cfg(unix)]
 fn listen() -> Signals {
     // Programs that run under `nohup` outlive their terminal.
-    let hang_up = if is_hang_up_ignored() { None } else { signal(SignalKind::hangup()).ok() };
-    [signal(SignalKind::interrupt()).ok(), signal(SignalKind::terminate()).ok(), hang_up]
+    let hang_up = if is_hang_up_ignored() {
+        None
+    } else {
+        signal(SignalKind::hangup()).ok()
+    };
+    [
+        signal(SignalKind::interrupt()).ok(),
+        signal(SignalKind::terminate()).ok(),
+        hang_up,
+    ]
 }
 
 #[cfg(not(unix))]
@@ -43,12 +51,16 @@ async fn next(_signals: &mut Signals) {
     }
 }
 
-/// Calls `received` at each shutdown signal from now on, on a thread of its own, as long as the program runs.
+/// Calls `received` at each shutdown signal from now on, on a thread of its own, as long as the
+/// program runs.
 ///
 /// # Errors
 /// No thread can be started.
 pub(super) fn on_each(received: impl Fn() + Send + 'static) -> Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| no_thread(&error))?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| no_thread(&error))?;
     let mut signals = {
         let _guard = runtime.enter();
         listen()
@@ -61,7 +73,10 @@ pub(super) fn on_each(received: impl Fn() + Send + 'static) -> Result<()> {
             }
         });
     };
-    thread::Builder::new().name("signals".into()).spawn(watch).map_err(|error| no_thread(&error))?;
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(watch)
+        .map_err(|error| no_thread(&error))?;
     Ok(())
 }
 
@@ -84,25 +99,32 @@ async fn received(signal: &mut Option<Signal>) {
 /// Whether the program was started with SIGHUP ignored, as far as the system says (Linux).
 #[cfg(unix)]
 pub fn is_hang_up_ignored() -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores(&status, SignalKind::hangup().as_raw_value()))
+    std::fs::read_to_string("/proc/self/status")
+        .is_ok_and(|status| ignores(&status, SignalKind::hangup().as_raw_value()))
 }
 
 /// Reads `SigIgn` (proc(5)): a mask in hexadecimal, of which bit `n - 1` is signal `n`.
 #[cfg(unix)]
 fn ignores(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .map(str::trim);
+    let mask = mask
+        .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+        .unwrap_or(0);
     u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }
 
-/// Makes a file that may not grow any more (`ulimit -f`) an error of the write, as a full disk is. Without a handler, SIGXFSZ ends the
-/// program.
+/// Makes a file that may not grow any more (`ulimit -f`) an error of the write, as a full disk is.
+/// Without a handler, SIGXFSZ ends the program.
 #[cfg(unix)]
 pub fn outlive_file_limits() {
     let runtime = Builder::new_current_thread().enable_io().build();
     if let Ok(runtime) = runtime {
         let _guard = runtime.enter();
-        // The handler stays when the receiver is dropped. Where it cannot be installed, the system's default stays.
+        // The handler stays when the receiver is dropped. Where it cannot be installed, the
+        // system's default stays.
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     }
 }

@@ -8,7 +8,10 @@ use super::*;
 #[tokio::test]
 async fn the_first_request_drains_and_the_second_aborts() {
     let shutdown = Shutdown::new();
-    assert_eq!((shutdown.stage(), shutdown.is_requested()), (Stage::Running, false));
+    assert_eq!(
+        (shutdown.stage(), shutdown.is_requested()),
+        (Stage::Running, false)
+    );
     assert_eq!(shutdown.request(), Stage::Draining);
     assert!(shutdown.clone().is_requested());
     shutdown.drain_requested().await;
@@ -58,7 +61,11 @@ fn drain_counts_once() {
     assert!(shutdown.drain());
     assert!(!shutdown.drain());
     assert_eq!(shutdown.stage(), Stage::Draining);
-    assert_eq!(shutdown.request(), Stage::Aborting, "a signal to a run that drains already aborts it");
+    assert_eq!(
+        shutdown.request(),
+        Stage::Aborting,
+        "a signal to a run that drains already aborts it"
+    );
     assert!(!shutdown.drain());
     assert_eq!(shutdown.stage(), Stage::Aborting);
 }
@@ -71,13 +78,20 @@ fn a_child_follows_and_stops_alone() {
     let stages = || [shutdown.stage(), broken.stage(), other.stage()];
     assert_eq!(stages(), [Stage::Running, Stage::Draining, Stage::Running]);
     assert_eq!(shutdown.request(), Stage::Draining);
-    assert_eq!(stages(), [Stage::Draining; 3], "the first request does not abort what drains already");
+    assert_eq!(
+        stages(),
+        [Stage::Draining; 3],
+        "the first request does not abort what drains already"
+    );
     assert!(other.is_requested() && !other.drain());
     assert_eq!(shutdown.child().stage(), Stage::Draining);
     shutdown.request();
     assert_eq!(stages(), [Stage::Aborting; 3]);
     let late = shutdown.child();
-    assert_eq!((late.stage(), late.is_requested(), late.child().stage()), (Stage::Aborting, true, Stage::Aborting));
+    assert_eq!(
+        (late.stage(), late.is_requested(), late.child().stage()),
+        (Stage::Aborting, true, Stage::Aborting)
+    );
 }
 
 #[test]
@@ -95,14 +109,23 @@ async fn later_work_counts_from_its_start() {
     let shutdown = Shutdown::new();
     shutdown.request();
     let later = shutdown.from_now();
-    assert_eq!((later.stage(), later.is_requested(), shutdown.stage()), (Stage::Running, false, Stage::Draining));
+    assert_eq!(
+        (later.stage(), later.is_requested(), shutdown.stage()),
+        (Stage::Running, false, Stage::Draining)
+    );
     assert!(later.drain());
-    assert_eq!((later.stage(), later.is_requested(), shutdown.stage()), (Stage::Draining, true, Stage::Aborting));
+    assert_eq!(
+        (later.stage(), later.is_requested(), shutdown.stage()),
+        (Stage::Draining, true, Stage::Aborting)
+    );
     let child = later.child();
     assert_eq!(child.stage(), Stage::Draining);
     shutdown.request();
     later.abort_requested().await;
-    assert_eq!((later.stage(), child.stage(), later.from_now().stage()), (Stage::Aborting, Stage::Aborting, Stage::Running));
+    assert_eq!(
+        (later.stage(), child.stage(), later.from_now().stage()),
+        (Stage::Aborting, Stage::Aborting, Stage::Running)
+    );
 }
 
 #[test]
@@ -112,7 +135,9 @@ fn signals_report_the_stage_of_the_work_that_listens() {
         // In place of a thread that waits for real signals.
         lock(&token.node.listening).has_thread = true;
         let sender = sender.clone();
-        token.listen(move |stage| sender.send(stage).unwrap()).unwrap()
+        token
+            .listen(move |stage| sender.send(stage).unwrap())
+            .unwrap()
     };
     let shutdown = Shutdown::new();
     let listener = report(&shutdown);
@@ -120,13 +145,19 @@ fn signals_report_the_stage_of_the_work_that_listens() {
     shutdown.signalled();
     drop(listener);
     shutdown.signalled();
-    assert_eq!(reported.try_iter().collect::<Vec<_>>(), [Stage::Draining, Stage::Aborting]);
+    assert_eq!(
+        reported.try_iter().collect::<Vec<_>>(),
+        [Stage::Draining, Stage::Aborting]
+    );
     let later = shutdown.from_now();
     let _listener = report(&later);
     // The thread has the token that listened first.
     shutdown.signalled();
     shutdown.signalled();
-    assert_eq!(reported.try_iter().collect::<Vec<_>>(), [Stage::Draining, Stage::Aborting]);
+    assert_eq!(
+        reported.try_iter().collect::<Vec<_>>(),
+        [Stage::Draining, Stage::Aborting]
+    );
     assert_eq!(later.stage(), Stage::Aborting);
 }
 
@@ -136,8 +167,16 @@ async fn work_is_waited_for_until_it_is_left() {
     let (_sender, receiver) = channel::<()>();
     let endless = move || receiver.recv().is_ok();
     assert_eq!(unless_left("a run", endless, ready(())).await, Ok(None));
-    let panicked = unless_left("a run", || std::panic::resume_unwind(Box::new("as a library would")), pending()).await;
-    assert_eq!(panicked.map(|_: Option<()>| ()).unwrap_err().what, "a run panicked");
+    let panicked = unless_left(
+        "a run",
+        || std::panic::resume_unwind(Box::new("as a library would")),
+        pending(),
+    )
+    .await;
+    assert_eq!(
+        panicked.map(|_: Option<()>| ()).unwrap_err().what,
+        "a run panicked"
+    );
 }
 
 #[test]

@@ -1,18 +1,21 @@
 //! Quantiles of the normal distribution, of Student's and of the binomial one.
 //!
-//! `statrs` computes the binomial's chances by a continued fraction that it cuts off after 140 terms. Of millions of trials that is too
-//! early for counts near the mean (chances of 0.3 to 0.7), and no question here is about those.
+//! `statrs` computes the binomial's chances by a continued fraction that it cuts off after 140
+//! terms. Of millions of trials that is too early for counts near the mean (chances of 0.3 to 0.7),
+//! and no question here is about those.
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
-/// The point of the normal distribution that leaves half of `1 - level` beyond it; `level` is above 0 and below 1.
+/// The point of the normal distribution that leaves half of `1 - level` beyond it; `level` is above
+/// 0 and below 1.
 pub fn z_of(level: f64) -> f64 {
     -Normal::standard().inverse_cdf((1.0 - level) / 2.0)
 }
 
 /// The 97.5 % point of Student's distribution with so many degrees of freedom, at least 1.
 pub fn student_95(degrees: usize) -> f64 {
-    StudentsT::new(0.0, 1.0, degrees as f64).map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
+    StudentsT::new(0.0, 1.0, degrees as f64)
+        .map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
 }
 
 /// The chance of at most `hits` hits in `n` trials that hit with `chance`.
@@ -20,11 +23,16 @@ pub fn binomial_at_most(hits: usize, n: usize, chance: f64) -> f64 {
     Binomial::new(chance, n as u64).map_or(f64::NAN, |binomial| binomial.cdf(hits as u64))
 }
 
-/// The smallest count that, with all below it, is more likely than `share` in `n` trials that hit with `chance`.
+/// The smallest count that, with all below it, is more likely than `share` in `n` trials that hit
+/// with `chance`.
 ///
-/// The search starts at the quantile of the normal distribution, which is few counts away, so that it asks for no chance near the mean.
+/// The search starts at the quantile of the normal distribution, which is few counts away, so that
+/// it asks for no chance near the mean.
 pub fn binomial_quantile(share: f64, n: usize, chance: f64) -> usize {
-    let (mean, deviation) = (n as f64 * chance, (n as f64 * chance * (1.0 - chance)).sqrt());
+    let (mean, deviation) = (
+        n as f64 * chance,
+        (n as f64 * chance * (1.0 - chance)).sqrt(),
+    );
     let start = mean + deviation * Normal::standard().inverse_cdf(share);
     let mut count = (start.max(0.0) as usize).min(n);
     while count > 0 && binomial_at_most(count - 1, n, chance) > share {
@@ -44,10 +52,18 @@ mod tests {
     /// Expected: SciPy's `norm.ppf`.
     #[test]
     fn points_of_the_normal_distribution() {
-        for (level, expected) in
-            [(0.95, 1.959_963_985), (0.99, 2.575_829_304), (0.9, 1.644_853_627), (0.997, 2.967_737_925), (0.5, 0.674_489_75)]
-        {
-            assert!((z_of(level) - expected).abs() < 1e-9, "{level}: {}", z_of(level));
+        for (level, expected) in [
+            (0.95, 1.959_963_985),
+            (0.99, 2.575_829_304),
+            (0.9, 1.644_853_627),
+            (0.997, 2.967_737_925),
+            (0.5, 0.674_489_75),
+        ] {
+            assert!(
+                (z_of(level) - expected).abs() < 1e-9,
+                "{level}: {}",
+                z_of(level)
+            );
         }
         assert!((z_of(0.95) - Z_95).abs() < 1e-14);
     }
@@ -55,10 +71,19 @@ mod tests {
     /// Expected: R's `qt(0.975, df)`.
     #[test]
     fn points_of_students_distribution() {
-        for (degrees, point) in
-            [(1, 12.706_205), (2, 4.302_653), (9, 2.262_157), (10, 2.228_139), (20, 2.085_963), (1000, 1.962_339)]
-        {
-            assert!((student_95(degrees) - point).abs() < 1e-6, "{degrees}: {}", student_95(degrees));
+        for (degrees, point) in [
+            (1, 12.706_205),
+            (2, 4.302_653),
+            (9, 2.262_157),
+            (10, 2.228_139),
+            (20, 2.085_963),
+            (1000, 1.962_339),
+        ] {
+            assert!(
+                (student_95(degrees) - point).abs() < 1e-6,
+                "{degrees}: {}",
+                student_95(degrees)
+            );
         }
     }
 }

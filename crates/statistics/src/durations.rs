@@ -1,4 +1,5 @@
-//! Durations as counts by value, in memory that does not grow with their number. Knows no clock and no request.
+//! Durations as counts by value, in memory that does not grow with their number. Knows no clock and
+//! no request.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,13 +9,14 @@ use serde::{Deserialize, Serialize};
 /// The longest duration that is told apart from longer ones: an hour.
 pub const LONGEST_NS: u64 = 3_600_000_000_000;
 
-/// Bits that a value keeps from its first one on: quantiles are right within 0.1 %, as those of an HdrHistogram of three digits,
-/// whose buckets these are (Tene, hdrhistogram.org).
+/// Bits that a value keeps from its first one on: quantiles are right within 0.1 %, as those of an
+/// HdrHistogram of three digits, whose buckets these are (Tene, hdrhistogram.org).
 const KEPT_BITS: u32 = 11;
 
 /// How often which duration was seen, in ns. In files: the exact sum, and `[ns, count]` by value.
 ///
-/// Only values that were seen take room: a row has some dozens of them in each of its parts, and there are many rows.
+/// Only values that were seen take room: a row has some dozens of them in each of its parts, and
+/// there are many rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Counts", into = "Counts")]
 pub struct Durations {
@@ -61,7 +63,8 @@ impl Durations {
         (self.count() > 0).then(|| self.sum_ns as f64 / self.count() as f64)
     }
 
-    /// The smallest value that at least `quantile` (0 to 1) of the durations do not exceed, if there are any.
+    /// The smallest value that at least `quantile` (0 to 1) of the durations do not exceed, if
+    /// there are any.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         self.at_rank(rank_of(quantile, self.count))
     }
@@ -83,7 +86,10 @@ impl Durations {
 
     /// How many took longer than `ns`.
     pub fn above(&self, ns: u64) -> u64 {
-        self.counts.range((Bound::Excluded(bucket(ns)), Bound::Unbounded)).map(|(_, count)| count).sum()
+        self.counts
+            .range((Bound::Excluded(bucket(ns)), Bound::Unbounded))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// Values with their counts, in order.
@@ -97,9 +103,11 @@ impl Durations {
     }
 }
 
-/// The rank (from 1) of the smallest of `n` values that at least `share` (0 to 1) of them do not exceed.
+/// The rank (from 1) of the smallest of `n` values that at least `share` (0 to 1) of them do not
+/// exceed.
 pub fn rank_of(share: f64, n: u64) -> u64 {
-    // A hair is taken off before rounding up: 0.999 of 1000 is the 999th, whatever the product's last bit says.
+    // A hair is taken off before rounding up: 0.999 of 1000 is the 999th, whatever the product's
+    // last bit says.
     (share * n as f64 - 1e-7).ceil().max(1.0) as u64
 }
 
@@ -112,15 +120,24 @@ fn bucket(ns: u64) -> u64 {
 
 impl From<Counts> for Durations {
     fn from(counts: Counts) -> Self {
-        let mut durations = Self { sum_ns: counts.sum_ns, ..Self::default() };
-        counts.counts.into_iter().for_each(|(ns, count)| durations.add(ns, count));
+        let mut durations = Self {
+            sum_ns: counts.sum_ns,
+            ..Self::default()
+        };
+        counts
+            .counts
+            .into_iter()
+            .for_each(|(ns, count)| durations.add(ns, count));
         durations
     }
 }
 
 impl From<Durations> for Counts {
     fn from(durations: Durations) -> Self {
-        Self { sum_ns: durations.sum_ns, counts: durations.iter().collect() }
+        Self {
+            sum_ns: durations.sum_ns,
+            counts: durations.iter().collect(),
+        }
     }
 }
 
@@ -149,13 +166,23 @@ mod tests {
 
     #[test]
     fn values_are_told_apart_within_a_thousandth() {
-        for (ns, expected) in [(0, 1), (1, 1), (2_047, 2_047), (2_048, 2_049), (2_049, 2_049), (1 << 20, (1 << 20) + 1_023)] {
+        for (ns, expected) in [
+            (0, 1),
+            (1, 1),
+            (2_047, 2_047),
+            (2_048, 2_049),
+            (2_049, 2_049),
+            (1 << 20, (1 << 20) + 1_023),
+        ] {
             assert_eq!(bucket(ns), expected, "{ns}");
         }
         assert_eq!(bucket(u64::MAX), bucket(LONGEST_NS));
         for ns in (1..LONGEST_NS).step_by(7_919_777_777) {
             let told = bucket(ns);
-            assert!(told >= ns && (told - ns) as f64 <= ns as f64 / 1e3 && bucket(told) == told, "{ns} is told as {told}");
+            assert!(
+                told >= ns && (told - ns) as f64 <= ns as f64 / 1e3 && bucket(told) == told,
+                "{ns} is told as {told}"
+            );
         }
     }
 
@@ -163,9 +190,28 @@ mod tests {
     fn ranks_are_those_of_the_sorted_values() {
         let mut durations = Durations::default();
         (1..=1000).rev().for_each(|ns| durations.record(ns));
-        for (quantile, expected) in [(0.0, 1), (0.001, 1), (0.5, 500), (0.99, 990), (0.999, 999), (0.9991, 1000), (1.0, 1000)] {
-            assert_eq!(durations.quantile_ns(quantile), Some(expected), "{quantile}");
+        for (quantile, expected) in [
+            (0.0, 1),
+            (0.001, 1),
+            (0.5, 500),
+            (0.99, 990),
+            (0.999, 999),
+            (0.9991, 1000),
+            (1.0, 1000),
+        ] {
+            assert_eq!(
+                durations.quantile_ns(quantile),
+                Some(expected),
+                "{quantile}"
+            );
         }
-        assert_eq!((durations.above(1), durations.above(999), durations.above(1000)), (999, 1, 0));
+        assert_eq!(
+            (
+                durations.above(1),
+                durations.above(999),
+                durations.above(1000)
+            ),
+            (999, 1, 0)
+        );
     }
 }

@@ -1,25 +1,31 @@
-//! Intervals of percentiles: between which order statistics of a sample a percentile of its source lies.
+//! Intervals of percentiles: between which order statistics of a sample a percentile of its source
+//! lies.
 
 use super::distributions::binomial_quantile;
 
 /// How much of the time the two bounds may miss, each half of it: intervals of 95 %.
 const MISS: f64 = 0.05;
 
-/// The order statistics (1 to `n`, from the smallest) between which the `p`-th percentile of the source lies, with 95 % confidence;
-/// `None` where even the sample's own end is not far enough out.
+/// The order statistics (1 to `n`, from the smallest) between which the `p`-th percentile of the
+/// source lies, with 95 % confidence; `None` where even the sample's own end is not far enough out.
 ///
-/// Without any assumption on the shape: of `n` independent values the number that lie below the percentile is binomial with chance
-/// p / 100, and the percentile is above the l-th smallest value unless fewer than l lie below it. The bounds are those of Conover,
-/// "Practical Nonparametric Statistics", section 3.2: each is left out with a chance of at most 2.5 %.
+/// Without any assumption on the shape: of `n` independent values the number that lie below the
+/// percentile is binomial with chance p / 100, and the percentile is above the l-th smallest value
+/// unless fewer than l lie below it. The bounds are those of Conover, "Practical Nonparametric
+/// Statistics", section 3.2: each is left out with a chance of at most 2.5 %.
 ///
-/// Requests under load are not quite independent: they share a queue. So the interval is the least that one has to allow for.
+/// Requests under load are not quite independent: they share a queue. So the interval is the least
+/// that one has to allow for.
 pub fn order_interval(n: usize, p: f64) -> (Option<usize>, Option<usize>) {
     if n == 0 || p <= 0.0 || p >= 100.0 || p.is_nan() {
         return (None, None);
     }
     let low = binomial_quantile(MISS / 2.0, n, p / 100.0);
     let high = binomial_quantile(1.0 - MISS / 2.0, n, p / 100.0) + 1;
-    (Some(low).filter(|&low| low >= 1), Some(high).filter(|&high| high <= n))
+    (
+        Some(low).filter(|&low| low >= 1),
+        Some(high).filter(|&high| high <= n),
+    )
 }
 
 #[cfg(test)]
@@ -56,13 +62,18 @@ mod tests {
                 let (low, high) = order_interval(n, p);
                 let place = n as f64 * p / 100.0;
                 assert!(
-                    low.is_none_or(|low| low as f64 <= place + 1.0) && high.is_none_or(|high| high as f64 >= place),
+                    low.is_none_or(|low| low as f64 <= place + 1.0)
+                        && high.is_none_or(|high| high as f64 >= place),
                     "p{p} of {n}"
                 );
                 let (mirrored_low, mirrored_high) = order_interval(n, 100.0 - p);
                 let mirror = |place: Option<usize>| place.map(|place| n + 1 - place);
                 if p < 50.0 && (p * 10.0).fract() == 0.0 {
-                    assert_eq!((mirror(mirrored_high), mirror(mirrored_low)), (low, high), "p{p} of {n}");
+                    assert_eq!(
+                        (mirror(mirrored_high), mirror(mirrored_low)),
+                        (low, high),
+                        "p{p} of {n}"
+                    );
                 }
             }
         }

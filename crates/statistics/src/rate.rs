@@ -16,8 +16,8 @@ pub struct Rate {
 
 /// Wilson's score interval of a share (1927), as shares of 1.
 ///
-/// Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001), recommend it: it stays within 0 to 1 and does not
-/// collapse at the ends, where a good server's rate lies.
+/// Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001), recommend it:
+/// it stays within 0 to 1 and does not collapse at the ends, where a good server's rate lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wilson {
     pub share: f64,
@@ -32,17 +32,29 @@ impl Wilson {
         let scale = 1.0 + z2 / n;
         let center = (share + z2 / (2.0 * n)) / scale;
         let half = z / scale * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
-        Self { share, center, half }
+        Self {
+            share,
+            center,
+            half,
+        }
     }
 
     /// The lower bound. At a share of 0 it is exact in theory; rounding must not turn 0 into 1e-17.
     pub fn low(&self) -> f64 {
-        if self.share == 0.0 { 0.0 } else { self.center - self.half }
+        if self.share == 0.0 {
+            0.0
+        } else {
+            self.center - self.half
+        }
     }
 
     /// The upper bound, for which the same holds at a share of 1.
     pub fn high(&self) -> f64 {
-        if self.share == 1.0 { 1.0 } else { self.center + self.half }
+        if self.share == 1.0 {
+            1.0
+        } else {
+            self.center + self.half
+        }
     }
 
     /// How far the interval reaches below the share.
@@ -65,7 +77,13 @@ impl Rate {
         }
         let wilson = Wilson::new(hits, of, Z_95);
         let (low_percent, high_percent) = (100.0 * wilson.low(), 100.0 * wilson.high());
-        Some(Self { percent: 100.0 * wilson.share, low_percent, high_percent, hits, of })
+        Some(Self {
+            percent: 100.0 * wilson.share,
+            low_percent,
+            high_percent,
+            hits,
+            of,
+        })
     }
 }
 
@@ -75,7 +93,10 @@ mod tests {
 
     fn near(found: f64, expected: f64) {
         let tolerance = 1e-12 * expected.abs().max(1.0);
-        assert!((found - expected).abs() <= tolerance, "found {found}, expected {expected}");
+        assert!(
+            (found - expected).abs() <= tolerance,
+            "found {found}, expected {expected}"
+        );
     }
 
     #[test]

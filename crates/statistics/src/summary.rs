@@ -1,13 +1,16 @@
-//! Summaries of samples: mean, median, standard deviation, percentiles, and whether the sample is large enough for them.
+//! Summaries of samples: mean, median, standard deviation, percentiles, and whether the sample is
+//! large enough for them.
 
 use serde::{Deserialize, Serialize};
 
 use super::order_interval::order_interval;
 
-/// How unlikely it has to be that fewer than two values lie beyond a percentile before we call the percentile carried.
+/// How unlikely it has to be that fewer than two values lie beyond a percentile before we call the
+/// percentile carried.
 const TAIL_MISS_MAX: f64 = 0.01;
 
-/// A sample in a few numbers, in the unit of the sample. Every figure is `None` where there is no data, never zero.
+/// A sample in a few numbers, in the unit of the sample. Every figure is `None` where there is no
+/// data, never zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// How many values there are.
@@ -16,13 +19,15 @@ pub struct Summary {
     pub median: Option<f64>,
     /// Population standard deviation (`ddof=0`, numpy's default and so vLLM's).
     pub std: Option<f64>,
-    /// How far the mean may be off by chance: the standard error, from two values on; see [`Summary::of`] and `metrics::pooled`.
+    /// How far the mean may be off by chance: the standard error, from two values on; see
+    /// [`Summary::of`] and `metrics::pooled`.
     pub standard_error: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
     /// In the order in which they were asked for.
     pub percentiles: Vec<Percentile>,
-    /// By how much median and percentiles may be off, in percent of themselves, where there were too many values to keep.
+    /// By how much median and percentiles may be off, in percent of themselves, where there were
+    /// too many values to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_percent: Option<f64>,
 }
@@ -37,26 +42,33 @@ pub struct Percentile {
     pub enough: bool,
     /// See [`samples_needed`].
     pub needs: u64,
-    /// The bounds of its 95 % interval ([`order_interval`]); `None` where the sample does not reach that far, or its values are not
-    /// independent.
+    /// The bounds of its 95 % interval ([`order_interval`]); `None` where the sample does not reach
+    /// that far, or its values are not independent.
     pub low: Option<f64>,
     pub high: Option<f64>,
 }
 
 impl Summary {
-    /// Sums up independent `values`; percentiles outside 0 to 100 are not computed, since there is no such thing.
+    /// Sums up independent `values`; percentiles outside 0 to 100 are not computed, since there is
+    /// no such thing.
     ///
     /// The standard error is the sample's standard deviation (`ddof=1`) over the root of its size.
     pub fn of(values: Vec<f64>, percentiles: &[f64]) -> Self {
         let summary = Self::without_error(values, percentiles, true);
         let n = summary.n as f64;
         let error = |std: f64| std / (n - 1.0).sqrt();
-        Self { standard_error: summary.std.map(error).filter(|_| summary.n > 1), ..summary }
+        Self {
+            standard_error: summary.std.map(error).filter(|_| summary.n > 1),
+            ..summary
+        }
     }
 
     /// The percentile `p`, if it was asked for and there is data.
     pub fn at(&self, p: f64) -> Option<f64> {
-        self.percentiles.iter().find(|percentile| percentile.p == p)?.value
+        self.percentiles
+            .iter()
+            .find(|percentile| percentile.p == p)?
+            .value
     }
 
     pub fn without_error(mut values: Vec<f64>, percentiles: &[f64], independent: bool) -> Self {
@@ -71,7 +83,10 @@ impl Summary {
             standard_error: None,
             min: sorted.first().copied(),
             max: sorted.last().copied(),
-            percentiles: percentiles.iter().filter_map(|&p| Percentile::of(&sorted, p, independent)).collect(),
+            percentiles: percentiles
+                .iter()
+                .filter_map(|&p| Percentile::of(&sorted, p, independent))
+                .collect(),
             within_percent: None,
         }
     }
@@ -80,37 +95,56 @@ impl Summary {
 impl Percentile {
     fn of(sorted: &[f64], p: f64, independent: bool) -> Option<Self> {
         let value = percentile(sorted, p);
-        let (low, high) = if independent { order_interval(sorted.len(), p) } else { (None, None) };
+        let (low, high) = if independent {
+            order_interval(sorted.len(), p)
+        } else {
+            (None, None)
+        };
         let ranked = |rank: Option<usize>| rank.and_then(|rank| sorted.get(rank - 1).copied());
-        // Far out in a small sample the interpolated value may lie just past its bound: the interval is wide enough for both.
+        // Far out in a small sample the interpolated value may lie just past its bound: the
+        // interval is wide enough for both.
         let low = ranked(low).zip(value).map(|(low, value)| low.min(value));
         let high = ranked(high).zip(value).map(|(high, value)| high.max(value));
-        Some(Self { low, high, ..Self::dependent(p, value, sorted.len())? })
+        Some(Self {
+            low,
+            high,
+            ..Self::dependent(p, value, sorted.len())?
+        })
     }
 
     /// The percentile of `n` values that are not independent; `None` outside 0 to 100.
     pub fn dependent(p: f64, value: Option<f64>, n: usize) -> Option<Self> {
         let needs = samples_needed(p)?;
-        Some(Self { p, value, enough: n as u64 >= needs, needs, low: None, high: None })
+        Some(Self {
+            p,
+            value,
+            enough: n as u64 >= needs,
+            needs,
+            low: None,
+            high: None,
+        })
     }
 
     /// The percentile as vLLM spells it in keys and rows: `99`, `99.9`.
     pub fn word(&self) -> String {
-        // Display prints the shortest text that reads back as the same number, without `.0` for whole ones: Python's
-        // `str(int(p)) if int(p) == p else str(p)` for every percentile between 0 and 100.
+        // Display prints the shortest text that reads back as the same number, without `.0` for
+        // whole ones: Python's `str(int(p)) if int(p) == p else str(p)` for every percentile
+        // between 0 and 100.
         format!("{}", self.p)
     }
 }
 
-/// The smallest sample that carries the `p`-th percentile: the one in which, with 99 % confidence, at least two values lie beyond
-/// it. That is the rule of MLPerf Inference's early stopping (LoadGen), whose figures it gives: 64 values for p90, 662 for p99.
+/// The smallest sample that carries the `p`-th percentile: the one in which, with 99 % confidence,
+/// at least two values lie beyond it. That is the rule of MLPerf Inference's early stopping
+/// (LoadGen), whose figures it gives: 64 values for p90, 662 for p99.
 ///
-/// Each of `n` independent values lies beyond the percentile with the chance t = 1 - p / 100. That none does has the chance
-/// (1 - t)^n, that one does n t (1 - t)^(n - 1); and with fewer than two there, the percentile would be read off one freak value.
-/// So the sample has to be so large that (1 - t)^(n - 1) (1 - t + n t) is at most 1 %.
+/// Each of `n` independent values lies beyond the percentile with the chance t = 1 - p / 100. That
+/// none does has the chance (1 - t)^n, that one does n t (1 - t)^(n - 1); and with fewer than two
+/// there, the percentile would be read off one freak value. So the sample has to be so large that
+/// (1 - t)^(n - 1) (1 - t + n t) is at most 1 %.
 ///
-/// For percentiles below the median the lower tail counts. `p` of 0 or 100 is the sample's own end, which one value carries. `None`
-/// outside 0 to 100.
+/// For percentiles below the median the lower tail counts. `p` of 0 or 100 is the sample's own end,
+/// which one value carries. `None` outside 0 to 100.
 pub fn samples_needed(p: f64) -> Option<u64> {
     if !(0.0..=100.0).contains(&p) {
         return None;
@@ -131,7 +165,11 @@ pub fn samples_needed(p: f64) -> Option<u64> {
     let mut low = high / 2;
     while low + 1 < high {
         let middle = low + (high - low) / 2;
-        if miss(middle) > TAIL_MISS_MAX { low = middle } else { high = middle }
+        if miss(middle) > TAIL_MISS_MAX {
+            low = middle
+        } else {
+            high = middle
+        }
     }
     Some(high)
 }
@@ -143,7 +181,12 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 
 /// The root of the mean squared distance from the mean (`ddof=0`).
 fn deviation(values: &[f64], mean: f64) -> f64 {
-    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt()
+    (values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / values.len() as f64)
+        .sqrt()
 }
 
 /// The middle value, or the mean of the two in the middle.
@@ -156,7 +199,8 @@ fn median(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// The `p`-th percentile by linear interpolation between order statistics: numpy's default method, and Hyndman and Fan's type 7.
+/// The `p`-th percentile by linear interpolation between order statistics: numpy's default method,
+/// and Hyndman and Fan's type 7.
 pub fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = last as f64 * p / 100.0;
@@ -164,7 +208,11 @@ pub fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let above = (below + 1).min(last);
     let (low, high, fraction) = (sorted[below], sorted[above], place - below as f64);
     // Like numpy, count from the nearer neighbour, so that the result never passes it.
-    Some(if fraction < 0.5 { low + (high - low) * fraction } else { high - (high - low) * (1.0 - fraction) })
+    Some(if fraction < 0.5 {
+        low + (high - low) * fraction
+    } else {
+        high - (high - low) * (1.0 - fraction)
+    })
 }
 
 #[cfg(test)]
@@ -173,7 +221,10 @@ mod tests {
 
     fn near(found: f64, expected: f64) {
         let tolerance = 1e-12 * expected.abs().max(1.0);
-        assert!((found - expected).abs() <= tolerance, "found {found}, expected {expected}");
+        assert!(
+            (found - expected).abs() <= tolerance,
+            "found {found}, expected {expected}"
+        );
     }
 
     /// Expected figures are numpy 2.4's `mean`, `median`, `std` and `percentile`.
@@ -211,10 +262,22 @@ mod tests {
         check(
             (1..=1000).map(|i| f64::from(i * i) * 0.1).collect(),
             [33_383.35, 25_050.050_000_000_003, 29_842.172_777_974_796],
-            &[(50.0, 25_050.050_000_000_003), (99.0, 98_011.981), (99.9, 99_800.299_900_000_03)],
+            &[
+                (50.0, 25_050.050_000_000_003),
+                (99.0, 98_011.981),
+                (99.9, 99_800.299_900_000_03),
+            ],
         );
-        check(vec![7.0, 5.0], [6.0, 6.0, 1.0], &[(1.0, 5.02), (50.0, 6.0), (99.0, 6.98)]);
-        check(vec![42.0], [42.0, 42.0, 0.0], &[(0.0, 42.0), (50.0, 42.0), (99.0, 42.0)]);
+        check(
+            vec![7.0, 5.0],
+            [6.0, 6.0, 1.0],
+            &[(1.0, 5.02), (50.0, 6.0), (99.0, 6.98)],
+        );
+        check(
+            vec![42.0],
+            [42.0, 42.0, 0.0],
+            &[(0.0, 42.0), (50.0, 42.0), (99.0, 42.0)],
+        );
     }
 
     /// A row of `fixtures/numpy/percentiles.json`.
@@ -230,35 +293,68 @@ mod tests {
 
     #[test]
     fn agrees_with_numpy_on_samples_of_every_size() {
-        let rows: Vec<Row> = serde_json::from_str(include_str!("../../../fixtures/numpy/percentiles.json")).unwrap();
+        let rows: Vec<Row> =
+            serde_json::from_str(include_str!("../../../fixtures/numpy/percentiles.json")).unwrap();
         for row in rows {
             let asked: Vec<f64> = row.percentiles.iter().map(|(p, _)| *p).collect();
             let summary = Summary::of(row.values.clone(), &asked);
             let sorted = summary.percentiles.is_sorted_by(|a, b| a.value <= b.value);
             assert!(sorted, "percentiles never fall: {summary:?}");
-            assert_eq!(summary.standard_error.is_some(), row.standard_error.is_some());
+            assert_eq!(
+                summary.standard_error.is_some(),
+                row.standard_error.is_some()
+            );
             for (ours, numpys) in summary.standard_error.iter().zip(row.standard_error) {
                 near(*ours, numpys);
             }
             for found in &summary.percentiles {
                 let (value, low, high) = (found.value.unwrap(), found.low, found.high);
-                assert!(low.is_none_or(|low| low <= value) && high.is_none_or(|high| high >= value), "{found:?}");
+                assert!(
+                    low.is_none_or(|low| low <= value) && high.is_none_or(|high| high >= value),
+                    "{found:?}"
+                );
             }
-            check(row.values, [row.mean, row.median, row.std], &row.percentiles);
+            check(
+                row.values,
+                [row.mean, row.median, row.std],
+                &row.percentiles,
+            );
         }
     }
 
     #[test]
     fn no_data_is_not_zero() {
         let summary = Summary::of(vec![], &[99.0]);
-        assert_eq!((summary.n, summary.mean, summary.median, summary.std), (0, None, None, None));
+        assert_eq!(
+            (summary.n, summary.mean, summary.median, summary.std),
+            (0, None, None, None)
+        );
         assert_eq!((summary.min, summary.max), (None, None));
-        assert_eq!(summary.percentiles, [Percentile { p: 99.0, value: None, enough: false, needs: 662, low: None, high: None }]);
+        assert_eq!(
+            summary.percentiles,
+            [Percentile {
+                p: 99.0,
+                value: None,
+                enough: false,
+                needs: 662,
+                low: None,
+                high: None
+            }]
+        );
     }
 
     #[test]
     fn a_percentile_says_whether_the_sample_carries_it() {
-        for (p, needs) in [(50.0, 11), (25.0, 24), (90.0, 64), (95.0, 130), (99.0, 662), (99.9, 6636), (0.0, 1), (100.0, 1)] {
+        for (p, needs) in [
+            (50.0, 11),
+            (25.0, 24),
+            (90.0, 64),
+            (95.0, 130),
+            (99.0, 662),
+            (99.9, 6636),
+            (0.0, 1),
+            (100.0, 1),
+        ] {
             assert_eq!(samples_needed(p), Some(needs), "p{p}");
         }
         for p in [-1.0, 100.5, f64::NAN, f64::INFINITY] {
@@ -268,13 +364,30 @@ mod tests {
         let at = |n: usize| Summary::of(vec![1.0; n], &[99.0]).percentiles[0].enough;
         assert!(!at(661));
         assert!(at(662));
-        assert!(Summary::of(vec![1.0], &[f64::NAN, 101.0]).percentiles.is_empty());
+        assert!(
+            Summary::of(vec![1.0], &[f64::NAN, 101.0])
+                .percentiles
+                .is_empty()
+        );
     }
 
     #[test]
     fn percentiles_are_spelt_as_in_vllm() {
-        for (p, word) in [(99.0, "99"), (99.9, "99.9"), (50.0, "50"), (0.5, "0.5"), (100.0, "100")] {
-            let percentile = Percentile { p, value: None, enough: false, needs: 0, low: None, high: None };
+        for (p, word) in [
+            (99.0, "99"),
+            (99.9, "99.9"),
+            (50.0, "50"),
+            (0.5, "0.5"),
+            (100.0, "100"),
+        ] {
+            let percentile = Percentile {
+                p,
+                value: None,
+                enough: false,
+                needs: 0,
+                low: None,
+                high: None,
+            };
             assert_eq!(percentile.word(), word);
         }
     }

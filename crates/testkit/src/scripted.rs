@@ -1,5 +1,5 @@
-//! A server that does exactly what a test says, on a free loopback port, in threads of its own. Knows HTTP/1.1 well enough to
-//! break it.
+//! A server that does exactly what a test says, on a free loopback port, in threads of its own.
+//! Knows HTTP/1.1 well enough to break it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -30,7 +30,10 @@ impl Request {
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(given, _)| given == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -61,8 +64,11 @@ impl Scripted {
             connections: Arc::default(),
             requests: Arc::default(),
         };
-        let (stopped, connections, requests) =
-            (Arc::clone(&server.stopped), Arc::clone(&server.connections), Arc::clone(&server.requests));
+        let (stopped, connections, requests) = (
+            Arc::clone(&server.stopped),
+            Arc::clone(&server.connections),
+            Arc::clone(&server.requests),
+        );
         let answer = Arc::new(answer);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -86,14 +92,17 @@ impl Scripted {
         })
     }
 
-    /// A server that answers each request with a whole answer (see [`whole`]). It keeps the connection: one that closes without
-    /// saying so may meet the next request on its way, which is a fault of its own.
+    /// A server that answers each request with a whole answer (see [`whole`]). It keeps the
+    /// connection: one that closes without saying so may meet the next request on its way, which is
+    /// a fault of its own.
     pub fn answering(answer: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
-        Self::new(move |request, stream| match stream.write_all(answer(request).as_bytes()) {
-            Ok(()) => Then::Keep,
-            // A client that has gone away is not the server's matter.
-            Err(_) => Then::Close,
-        })
+        Self::new(
+            move |request, stream| match stream.write_all(answer(request).as_bytes()) {
+                Ok(()) => Then::Keep,
+                // A client that has gone away is not the server's matter.
+                Err(_) => Then::Close,
+            },
+        )
     }
 
     /// What has been asked so far.
@@ -110,7 +119,11 @@ impl Drop for Scripted {
     }
 }
 
-fn converse(mut stream: TcpStream, requests: &Mutex<Vec<Request>>, answer: &dyn Fn(&Request, &mut TcpStream) -> Then) {
+fn converse(
+    mut stream: TcpStream,
+    requests: &Mutex<Vec<Request>>,
+    answer: &dyn Fn(&Request, &mut TcpStream) -> Then,
+) {
     stream.set_nodelay(true).unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while let Some(mut request) = read_request(&mut reader) {
@@ -134,11 +147,20 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
-        let Some((name, value)) = header.trim_end().split_once(':') else { break };
+        let Some((name, value)) = header.trim_end().split_once(':') else {
+            break;
+        };
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let mut request = Request { line: line.trim_end().to_owned(), headers, body: vec![], number: 0 };
-    let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    let mut request = Request {
+        line: line.trim_end().to_owned(),
+        headers,
+        body: vec![],
+        number: 0,
+    };
+    let length = request
+        .header("content-length")
+        .map_or(0, |length| length.parse().unwrap());
     request.body = vec![0; length];
     reader.read_exact(&mut request.body).ok()?;
     Some(request)
@@ -146,15 +168,23 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
 
 /// A whole answer with a length.
 pub fn whole(status: &str, content_type: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 /// A model list with one model.
 pub fn models() -> String {
-    whole("200 OK", "application/json", r#"{"object":"list","data":[{"id":"tiny","object":"model","root":"tiny"}]}"#)
+    whole(
+        "200 OK",
+        "application/json",
+        r#"{"object":"list","data":[{"id":"tiny","object":"model","root":"tiny"}]}"#,
+    )
 }
 
-/// A free port of this machine. No other test is given it until the test binary ends; a server can be started at it.
+/// A free port of this machine. No other test is given it until the test binary ends; a server can
+/// be started at it.
 pub fn free_port() -> SocketAddr {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -171,28 +201,32 @@ pub fn nobody() -> String {
 }
 
 /// The head of an event stream in chunks.
-pub const STREAM_HEAD: &str =
-    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
+pub const STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
 
 /// One chunk of the transfer coding; the last one is empty.
 pub fn chunk(bytes: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// A server with TLS whose certificate nobody trusts (`fixtures/tls`); it answers one request a connection with the same bytes, until
-/// the test ends. Returns its address.
+/// A server with TLS whose certificate nobody trusts (`fixtures/tls`); it answers one request a
+/// connection with the same bytes, until the test ends. Returns its address.
 pub fn with_tls(bytes: impl Into<Vec<u8>>) -> String {
     let bytes = bytes.into();
     with_tls_answering(move |_| bytes.clone())
 }
 
-/// The same with an answer to each request's head. It is an HTTP proxy as well: after `CONNECT` it is the server behind the tunnel.
+/// The same with an answer to each request's head. It is an HTTP proxy as well: after `CONNECT` it
+/// is the server behind the tunnel.
 pub fn with_tls_answering(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> String {
     let read = |name: &str| std::fs::read(crate::in_package("fixtures/tls").join(name)).unwrap();
     let certificate = vec![CertificateDer::from(read("certificate.der"))];
     let key = PrivatePkcs8KeyDer::from(read("key.der"));
-    let builder = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let builder =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let builder = builder
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth();
     let config = Arc::new(builder.with_single_cert(certificate, key.into()).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("https://{}", listener.local_addr().unwrap());
@@ -226,7 +260,11 @@ impl Wire for StreamOwned<ServerConnection, Box<dyn Wire>> {
     }
 }
 
-fn converse_by_tls(config: &Arc<ServerConfig>, wire: Box<dyn Wire>, answer: &dyn Fn(&str) -> Vec<u8>) {
+fn converse_by_tls(
+    config: &Arc<ServerConfig>,
+    wire: Box<dyn Wire>,
+    answer: &dyn Fn(&str) -> Vec<u8>,
+) {
     let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(config)).unwrap(), wire);
     let mut seen = Vec::new();
     let mut byte = [0; 1];
@@ -235,17 +273,25 @@ fn converse_by_tls(config: &Arc<ServerConfig>, wire: Box<dyn Wire>, answer: &dyn
         seen.push(byte[0]);
     }
     if seen.starts_with(b"CONNECT ") {
-        if stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").is_ok() {
+        if stream
+            .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            .is_ok()
+        {
             converse_by_tls(config, Box::new(stream), answer);
         }
-    } else if stream.write_all(&answer(&String::from_utf8_lossy(&seen))).is_ok() && stream.end().is_ok() {
-        // What is left unread would make the kernel send a reset, and with it throw away what was written.
+    } else if stream
+        .write_all(&answer(&String::from_utf8_lossy(&seen)))
+        .is_ok()
+        && stream.end().is_ok()
+    {
+        // What is left unread would make the kernel send a reset, and with it throw away what was
+        // written.
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     }
 }
 
-/// An address that takes no connection and refuses none: the packets that ask for one are dropped, as its queue is full. It is so
-/// until the sockets are dropped.
+/// An address that takes no connection and refuses none: the packets that ask for one are dropped,
+/// as its queue is full. It is so until the sockets are dropped.
 #[cfg(target_os = "linux")]
 pub fn dropping() -> (String, Vec<TcpStream>, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! The flags of a benchmark run, named as `vllm bench serve` and its structured-output script name them: the groups, in the order of
-//! `--help`. Each group is in the file that checks it.
+//! The flags of a benchmark run, named as `vllm bench serve` and its structured-output script name
+//! them: the groups, in the order of `--help`. Each group is in the file that checks it.
 
 use clap::Args;
 
@@ -36,7 +36,10 @@ pub struct BenchArgs {
     pub matrix: MatrixArgs,
     #[command(flatten, next_help_heading = "One load from several clients")]
     pub shards: ShardArgs,
-    #[command(flatten, next_help_heading = "Embedded engine (used when no server is named)")]
+    #[command(
+        flatten,
+        next_help_heading = "Embedded engine (used when no server is named)"
+    )]
     pub embedded: EmbeddedArgs,
     #[command(flatten, next_help_heading = "Decoding engines of the embedded engine")]
     pub engine: EngineArgs,

@@ -1,5 +1,5 @@
-//! What a run would send (`--dry-run`), as far as that is known without its server: what the server says of itself may change the
-//! dialect that `auto` stands for.
+//! What a run would send (`--dry-run`), as far as that is known without its server: what the server
+//! says of itself may change the dialect that `auto` stands for.
 
 use std::fmt::Write as _;
 
@@ -35,26 +35,51 @@ impl<'a> DryRun<'a> {
             Target::Embedded { .. } => Server::Embedded,
             Target::Server(_) => identify(plan.settings.backend, None, None),
         };
-        let dialect = plan.settings.constraint.dialect.unwrap_or(server.constraint_dialect());
+        let dialect = plan
+            .settings
+            .constraint
+            .dialect
+            .unwrap_or(server.constraint_dialect());
         let model = match &plan.target {
             Target::Embedded { .. } => SYNTHETIC_MODEL.to_owned(),
-            Target::Server(target) => {
-                target.served_model_name.clone().or_else(|| target.model.clone()).unwrap_or_else(|| UNKNOWN_MODEL.to_owned())
-            }
+            Target::Server(target) => target
+                .served_model_name
+                .clone()
+                .or_else(|| target.model.clone())
+                .unwrap_or_else(|| UNKNOWN_MODEL.to_owned()),
         };
         let dataset = DatasetPlan {
-            grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-            grammar_spelling: server.grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
+            grammar_dialect: plan
+                .settings
+                .constraint
+                .grammar_dialect
+                .unwrap_or(server.grammar_dialect()),
+            grammar_spelling: server
+                .grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
             ..plan.settings.dataset.clone()
         };
-        let tokenizer = plan.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
-        let tokenizer = tokenizer.with_template_variables(plan.settings.request.template_variables.clone().unwrap_or_default());
+        let tokenizer = plan
+            .settings
+            .tokenizer
+            .as_deref()
+            .map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open)?;
+        let tokenizer = tokenizer.with_template_variables(
+            plan.settings
+                .request
+                .template_variables
+                .clone()
+                .unwrap_or_default(),
+        );
         let options = request_options(&plan.settings, model, dialect);
         let mut cases = dataset::load(&dataset, &tokenizer)?.cases;
         if let Some(lora) = &plan.settings.request.lora {
             super::run::lora::assign(&mut cases, lora, plan.settings.dataset.seed);
         }
-        Ok(Self { plan, cases, options })
+        Ok(Self {
+            plan,
+            cases,
+            options,
+        })
     }
 
     /// How many requests there would be.
@@ -74,8 +99,15 @@ impl<'a> DryRun<'a> {
     pub(crate) fn request(&self, case: &Case) -> Result<String> {
         let mut page = String::new();
         let adapter = backend::adapter(self.plan.settings.backend);
-        let body = adapter.encode(case, &self.options).map_err(|unsendable| unsendable.into_error(case))?;
-        let _ = writeln!(page, "POST {}\ncontent-type: {}", self.url(), adapter.content_type());
+        let body = adapter
+            .encode(case, &self.options)
+            .map_err(|unsendable| unsendable.into_error(case))?;
+        let _ = writeln!(
+            page,
+            "POST {}\ncontent-type: {}",
+            self.url(),
+            adapter.content_type()
+        );
         if let Some(endpoint) = self.plan.endpoint() {
             if endpoint.api_key.is_some() {
                 let _ = writeln!(page, "authorization: Bearer ***");
@@ -89,7 +121,12 @@ impl<'a> DryRun<'a> {
         }
         let _ = match serde_json::from_slice::<Value>(&body) {
             Ok(body) => writeln!(page, "\n{body:#}"),
-            Err(_) => writeln!(page, "\n({} bytes of {})", body.len(), adapter.content_type()),
+            Err(_) => writeln!(
+                page,
+                "\n({} bytes of {})",
+                body.len(),
+                adapter.content_type()
+            ),
         };
         Ok(page)
     }
@@ -97,11 +134,18 @@ impl<'a> DryRun<'a> {
     /// Where it would go. A base URL that ends in `/v1` is not given a second one.
     fn url(&self) -> String {
         let (base, path) = match self.plan.endpoint() {
-            None => ("http://127.0.0.1:<a free port>".to_owned(), self.plan.settings.backend.default_path()),
+            None => (
+                "http://127.0.0.1:<a free port>".to_owned(),
+                self.plan.settings.backend.default_path(),
+            ),
             Some(endpoint) => (endpoint.public_base_url(), endpoint.path.as_str()),
         };
         let (root, path) = (base.trim_end_matches('/'), path.trim_start_matches('/'));
-        let path = if root.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+        let path = if root.ends_with("/v1") {
+            path.strip_prefix("v1/").unwrap_or(path)
+        } else {
+            path
+        };
         format!("{root}/{path}")
     }
 }

@@ -10,7 +10,8 @@ pub struct MatrixArgs {
     /// A server to compare, under a name of yours; give it once for each
     #[arg(long, value_name = "NAME=URL")]
     pub target: Vec<String>,
-    /// Start this server for each of --guided-decoding-backend in turn, and stop it after its runs; {port} and {backend} are filled in
+    /// Start this server for each of --guided-decoding-backend in turn, and stop it after its runs;
+    /// {port} and {backend} are filled in
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["target", "base_url", "host", "port"])]
     pub launch: Option<String>,
     /// Run everything so many times, in balanced order
@@ -22,15 +23,28 @@ pub struct MatrixArgs {
     /// Compare without the control arm (the same cases on the same schedule, constraints not sent)
     #[arg(long)]
     pub no_control_arm: bool,
-    /// Run at each of these request rates; with --goodput, the highest that meets the objectives with valid answers is named
+    /// Run at each of these request rates; with --goodput, the highest that meets the objectives
+    /// with valid answers is named
     #[arg(long, value_name = "RPS,RPS", value_delimiter = ',', allow_negative_numbers = true,
           conflicts_with_all = ["request_rate", "ramp_up_strategy", "sweep_max_concurrency"])]
     pub sweep_request_rate: Vec<f64>,
     /// Run at each of these caps on requests in flight
-    #[arg(long, value_name = "N,N", value_delimiter = ',', allow_negative_numbers = true, conflicts_with = "max_concurrency")]
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        allow_negative_numbers = true,
+        conflicts_with = "max_concurrency"
+    )]
     pub sweep_max_concurrency: Vec<usize>,
-    /// Share of the constrained requests, in percent, that have to be valid within the objectives for a load to count as carried
-    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, allow_negative_numbers = true)]
+    /// Share of the constrained requests, in percent, that have to be valid within the objectives
+    /// for a load to count as carried
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 99.0,
+        allow_negative_numbers = true
+    )]
     pub goodput_share: f64,
     /// Also write the comparison to files; .json, .md, .html and .txt say in which form
     #[arg(long, value_name = "PATH", num_args = 1..)]
@@ -46,7 +60,8 @@ pub struct MatrixArgs {
 /// How those that are compared take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WantedOrder {
-    /// At once where each has a server of its own, or an embedded one and cores enough; else whole runs
+    /// At once where each has a server of its own, or an embedded one and cores enough; else whole
+    /// runs
     Auto,
     /// At once, request by request; refused where that is not possible
     Interleaved,

@@ -1,5 +1,5 @@
-//! The flags of a run, checked against each other and turned into a plan. Each group of flags is in the file that checks it. Opens no
-//! connection.
+//! The flags of a run, checked against each other and turned into a plan. Each group of flags is in
+//! the file that checks it. Opens no connection.
 
 pub mod compat_flags;
 pub(crate) mod constraint;
@@ -58,7 +58,8 @@ pub struct ServerTarget {
 }
 
 impl RunPlan {
-    /// Checks the flags against each other and turns them into a plan. `api_key` is `OPENAI_API_KEY`'s value, if set.
+    /// Checks the flags against each other and turns them into a plan. `api_key` is
+    /// `OPENAI_API_KEY`'s value, if set.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
@@ -87,33 +88,71 @@ impl RunPlan {
             },
             load,
             request: request::request(arguments, backend, dataset)?,
-            evaluate: EvaluateOptions { assert_formats: !arguments.constraint.no_format_assertion },
-            metrics: output::metrics(&arguments.output, backend, request::streams(arguments, backend))?,
+            evaluate: EvaluateOptions {
+                assert_formats: !arguments.constraint.no_format_assertion,
+            },
+            metrics: output::metrics(
+                &arguments.output,
+                backend,
+                request::streams(arguments, backend),
+            )?,
             report,
             tokenizer: arguments.server.tokenizer.clone().map(Into::into),
         };
-        Ok(Self { settings, target, output, foreign, shard, start: shard::start(&arguments.shards)? })
+        Ok(Self {
+            settings,
+            target,
+            output,
+            foreign,
+            shard,
+            start: shard::start(&arguments.shards)?,
+        })
     }
 
     /// Things that are allowed, and that their user would want to be told of.
     pub fn warnings(&self) -> Vec<Notice> {
         let mut warnings = self.foreign.clone();
-        let mut add = |applies: bool, notice: BenchNotice| warnings.extend(applies.then(|| Notice::from(notice)));
-        let (request, backend, name) = (&self.settings.request, self.settings.backend, self.settings.dataset.name());
+        let mut add = |applies: bool, notice: BenchNotice| {
+            warnings.extend(applies.then(|| Notice::from(notice)))
+        };
+        let (request, backend, name) = (
+            &self.settings.request,
+            self.settings.backend,
+            self.settings.dataset.name(),
+        );
         let dataset = name.to_string();
-        add(request.ignore_eos && self.settings.dataset.constrained_ratio > 0.0, BenchNotice::IgnoreEosWithConstraints);
-        add(self.settings.dataset.source.has_own_constraint(), BenchNotice::ShippedPrompt);
+        add(
+            request.ignore_eos && self.settings.dataset.constrained_ratio > 0.0,
+            BenchNotice::IgnoreEosWithConstraints,
+        );
+        add(
+            self.settings.dataset.source.has_own_constraint(),
+            BenchNotice::ShippedPrompt,
+        );
         if let Some(endpoint) = self.endpoint() {
             let endpoint = endpoint.path.clone();
-            add(!backend.fits(&endpoint), BenchNotice::EndpointUnlikeBackend { endpoint, backend });
+            add(
+                !backend.fits(&endpoint),
+                BenchNotice::EndpointUnlikeBackend { endpoint, backend },
+            );
         }
-        add(request.ignore_eos && name.ignores_eos(), BenchNotice::IgnoreEosByDataset { dataset: dataset.clone() });
+        add(
+            request.ignore_eos && name.ignores_eos(),
+            BenchNotice::IgnoreEosByDataset {
+                dataset: dataset.clone(),
+            },
+        );
         let is_unused = request.template_variables.is_some() && !name.is_templated();
         add(is_unused, BenchNotice::ChatTemplateKwargsUnused { dataset });
         let output = &self.output;
-        let named = output.directory.is_some() || output.filename.is_some() || !self.settings.report.metadata.is_empty();
+        let named = output.directory.is_some()
+            || output.filename.is_some()
+            || !self.settings.report.metadata.is_empty();
         let beside = output.failures || output.timeline.is_some() || output.lengths;
-        add(named && !output.save && !beside, BenchNotice::ResultFlagsUnused);
+        add(
+            named && !output.save && !beside,
+            BenchNotice::ResultFlagsUnused,
+        );
         warnings
     }
 
@@ -132,7 +171,10 @@ impl RunPlan {
 
     /// The most requests that this client may have under way; `None` without a cap.
     pub fn own_cap(&self) -> Option<usize> {
-        self.settings.load.max_concurrency.map(|cap| self.part().share(cap))
+        self.settings
+            .load
+            .max_concurrency
+            .map(|cap| self.part().share(cap))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Who answers: starts the embedded server or asks a running one what it is, and settles what was left to `auto`. Knows neither
-//! datasets nor verdicts.
+//! Who answers: starts the embedded server or asks a running one what it is, and settles what was
+//! left to `auto`. Knows neither datasets nor verdicts.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
 use sobench_shutdown::Shutdown;
 
-/// Requests to the embedded server carry their number, so that the same run gets the same answer to each of them.
+/// Requests to the embedded server carry their number, so that the same run gets the same answer to
+/// each of them.
 const EMBEDDED_REQUEST_ID_PREFIX: &str = "sobench-";
 
 /// A server that is there, and how this run speaks to it.
@@ -71,7 +72,8 @@ impl Session {
         self.embedded.is_some()
     }
 
-    /// Whether it is a vLLM server, which in `auto` fixes its engine by the first constrained request of its life.
+    /// Whether it is a vLLM server, which in `auto` fixes its engine by the first constrained
+    /// request of its life.
     pub fn is_vllm(&self) -> bool {
         self.server.is_vllm()
     }
@@ -79,10 +81,15 @@ impl Session {
     /// Speaks another dialect to a server that runs, from now on.
     pub fn speak(&mut self, constraint: &ConstraintSettings, dialect: ConstraintDialect) {
         self.dialect = dialect;
-        (self.engine_choice, self.notices) = known_of(constraint.guided_decoding_backend.as_deref(), self.server, dialect);
+        (self.engine_choice, self.notices) = known_of(
+            constraint.guided_decoding_backend.as_deref(),
+            self.server,
+            dialect,
+        );
     }
 
-    /// Whether the answers come from our own synthetic model: from the embedded server, or from one that `sobench serve` runs.
+    /// Whether the answers come from our own synthetic model: from the embedded server, or from one
+    /// that `sobench serve` runs.
     pub fn is_synthetic(&self) -> bool {
         self.server == Server::Embedded
     }
@@ -92,10 +99,12 @@ impl Session {
         self.embedded.as_ref()?.route(constraint)
     }
 
-    /// The decoding engine of this process, with what it has done so far, or the one that `sobench serve` names; `None` where
-    /// another server decodes.
+    /// The decoding engine of this process, with what it has done so far, or the one that `sobench
+    /// serve` names; `None` where another server decodes.
     pub fn engine(&self) -> Option<Engine> {
-        let Some(embedded) = &self.embedded else { return self.served.clone() };
+        let Some(embedded) = &self.embedded else {
+            return self.served.clone();
+        };
         let stats = embedded.stats();
         let us = |ns: u64| ns as f64 / 1e3;
         Some(Engine {
@@ -116,14 +125,23 @@ impl Session {
     }
 
     fn embedded(plan: &RunPlan, options: &EmbeddedOptions) -> Result<Self> {
-        let embedded = EmbeddedServer::start(EmbeddedOptions { seed: plan.settings.dataset.seed, ..options.clone() })?;
+        let embedded = EmbeddedServer::start(EmbeddedOptions {
+            seed: plan.settings.dataset.seed,
+            ..options.clone()
+        })?;
         let endpoint = Endpoint {
             base_url: embedded.base_url().to_owned(),
             path: plan.settings.backend.default_path().to_owned(),
             ..Endpoint::default()
         };
-        let dialect = plan.settings.constraint.dialect.unwrap_or(Server::Embedded.constraint_dialect());
-        let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
+        let dialect = plan
+            .settings
+            .constraint
+            .dialect
+            .unwrap_or(Server::Embedded.constraint_dialect());
+        let notation = embedded
+            .grammar_dialect()
+            .unwrap_or(Server::Embedded.grammar_dialect());
         Ok(Self {
             client: client(plan, endpoint.clone(), Some(EMBEDDED_REQUEST_ID_PREFIX))?,
             base_url: endpoint.base_url,
@@ -149,17 +167,39 @@ impl Session {
     }
 
     async fn running(plan: &RunPlan, client: Client, target: &ServerTarget) -> Result<Self> {
-        let ServerTarget { endpoint, model, served_model_name, ready_timeout } = target;
+        let ServerTarget {
+            endpoint,
+            model,
+            served_model_name,
+            ready_timeout,
+        } = target;
         driver::wait_ready(&client, *ready_timeout).await?;
-        let listed = listed_model(&client, model.as_deref().or(served_model_name.as_deref())).await?;
-        let model = model.clone().or_else(|| listed.as_ref().map(|first| first.id.clone()));
-        let model = model.or_else(|| served_model_name.clone()).expect("a server without a listed model was refused");
+        let listed =
+            listed_model(&client, model.as_deref().or(served_model_name.as_deref())).await?;
+        let model = model
+            .clone()
+            .or_else(|| listed.as_ref().map(|first| first.id.clone()));
+        let model = model
+            .or_else(|| served_model_name.clone())
+            .expect("a server without a listed model was refused");
         let server_version = driver::version(&client).await;
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
         let server = identify(plan.settings.backend, server_version.as_deref(), owned_by);
-        let dialect = plan.settings.constraint.dialect.unwrap_or(server.constraint_dialect());
-        let (engine_choice, notices) = known_of(plan.settings.constraint.guided_decoding_backend.as_deref(), server, dialect);
-        let served = if server == Server::Embedded { served_engine(&client).await } else { None };
+        let dialect = plan
+            .settings
+            .constraint
+            .dialect
+            .unwrap_or(server.constraint_dialect());
+        let (engine_choice, notices) = known_of(
+            plan.settings.constraint.guided_decoding_backend.as_deref(),
+            server,
+            dialect,
+        );
+        let served = if server == Server::Embedded {
+            served_engine(&client).await
+        } else {
+            None
+        };
         Ok(Self {
             client,
             base_url: endpoint.public_base_url(),
@@ -167,8 +207,13 @@ impl Session {
             model: served_model_name.clone().unwrap_or_else(|| model.clone()),
             model_id: model,
             dialect,
-            grammar_dialect: plan.settings.constraint.grammar_dialect.unwrap_or(server.grammar_dialect()),
-            grammar_spelling: server.grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
+            grammar_dialect: plan
+                .settings
+                .constraint
+                .grammar_dialect
+                .unwrap_or(server.grammar_dialect()),
+            grammar_spelling: server
+                .grammar_spelling(dialect, plan.settings.constraint.grammar_dialect),
             server_version,
             engine_choice,
             notices,
@@ -180,7 +225,11 @@ impl Session {
 }
 
 /// What every request of a run has in common.
-pub(crate) fn request_options(settings: &Settings, model: String, dialect: ConstraintDialect) -> RequestOptions {
+pub(crate) fn request_options(
+    settings: &Settings,
+    model: String,
+    dialect: ConstraintDialect,
+) -> RequestOptions {
     RequestOptions {
         model,
         stream: settings.request.stream,
@@ -198,9 +247,17 @@ fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -
         max_concurrency: plan.own_cap(),
         request_timeout: Some(plan.settings.load.request_timeout),
         idle_timeout: plan.settings.load.idle_timeout,
-        request_id_prefix: plan.settings.request.request_id_prefix.clone().or_else(|| request_id_prefix.map(str::to_owned)),
+        request_id_prefix: plan
+            .settings
+            .request
+            .request_id_prefix
+            .clone()
+            .or_else(|| request_id_prefix.map(str::to_owned)),
         part: plan.part(),
-        limits: Limits { drain_timeout: plan.settings.load.drain_timeout, ..Limits::default() },
+        limits: Limits {
+            drain_timeout: plan.settings.load.drain_timeout,
+            ..Limits::default()
+        },
     })
 }
 
@@ -210,7 +267,9 @@ impl RunPlan {
     /// # Errors
     /// The run has no server with an address of its own.
     pub(crate) fn plain_client(&self) -> Result<Client> {
-        let endpoint = self.endpoint().ok_or_else(|| Error::internal("a server that is started has an address"))?;
+        let endpoint = self
+            .endpoint()
+            .ok_or_else(|| Error::internal("a server that is started has an address"))?;
         Client::new(DriverOptions::plain(endpoint.clone()))
     }
 }
@@ -226,14 +285,23 @@ async fn served_engine(client: &Client) -> Option<Engine> {
     }
     let page = driver::page(client, "/version").await?;
     let said: Version = serde_json::from_str(&page.body).ok()?;
-    Some(Engine { name: said.engine, version: said.engine_version, settings: said.settings.into_iter().collect(), work: None })
+    Some(Engine {
+        name: said.engine,
+        version: said.engine_version,
+        settings: said.settings.into_iter().collect(),
+        work: None,
+    })
 }
 
-/// The first model listed. Where the user named one, a server that lists none is still worth asking.
+/// The first model listed. Where the user named one, a server that lists none is still worth
+/// asking.
 async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<ModelInfo>> {
     match (driver::models(client).await, named) {
         (Ok(models), named) => {
-            let known = models.iter().position(|model| Some(model.id.as_str()) == named).unwrap_or(0);
+            let known = models
+                .iter()
+                .position(|model| Some(model.id.as_str()) == named)
+                .unwrap_or(0);
             Ok(models.into_iter().nth(known))
         }
         (Err(_), Some(_)) => Ok(None),
@@ -242,23 +310,45 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
 }
 
 /// What becomes of the engine that the user named, and what is known beforehand of the dialect.
-fn known_of(engine: Option<&str>, server: Server, dialect: ConstraintDialect) -> (EngineChoice, Vec<Notice>) {
+fn known_of(
+    engine: Option<&str>,
+    server: Server,
+    dialect: ConstraintDialect,
+) -> (EngineChoice, Vec<Notice>) {
     // A field that this version is known to drop is worth a word before the numbers are read.
-    let ignored: Option<Notice> = server.ignoring(dialect).map(|server| BenchNotice::DialectIgnored { server, dialect }.into());
+    let ignored: Option<Notice> = server
+        .ignoring(dialect)
+        .map(|server| BenchNotice::DialectIgnored { server, dialect }.into());
     let honoured = ignored.is_none() && server.honours_engine();
     let (choice, declared) = declared_engine(engine, dialect, honoured);
-    let ours = (server == Server::Embedded).then(|| BenchNotice::SyntheticModel { embedded: false }.into());
-    (choice, ours.into_iter().chain(declared).chain(ignored).collect())
+    let ours = (server == Server::Embedded)
+        .then(|| BenchNotice::SyntheticModel { embedded: false }.into());
+    (
+        choice,
+        ours.into_iter().chain(declared).chain(ignored).collect(),
+    )
 }
 
-/// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as such.
-fn declared_engine(engine: Option<&str>, dialect: ConstraintDialect, honoured: bool) -> (EngineChoice, Option<Notice>) {
+/// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as
+/// such.
+fn declared_engine(
+    engine: Option<&str>,
+    dialect: ConstraintDialect,
+    honoured: bool,
+) -> (EngineChoice, Option<Notice>) {
     match (engine, dialect) {
         (None, _) => (EngineChoice::None, None),
-        (Some(engine), dialect) if honoured && dialect.names_engine() => (EngineChoice::Selected(engine.to_owned()), None),
+        (Some(engine), dialect) if honoured && dialect.names_engine() => {
+            (EngineChoice::Selected(engine.to_owned()), None)
+        }
         (Some(engine), _) => {
-            let notice = BenchNotice::EngineDeclared { engine: engine.to_owned() };
-            (EngineChoice::Declared(engine.to_owned()), Some(notice.into()))
+            let notice = BenchNotice::EngineDeclared {
+                engine: engine.to_owned(),
+            };
+            (
+                EngineChoice::Declared(engine.to_owned()),
+                Some(notice.into()),
+            )
         }
     }
 }

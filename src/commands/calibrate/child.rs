@@ -4,8 +4,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{io, thread};
 
-/// How often the client's memory is looked at. What the kernel tells is the most so far, so that only what it takes in its last
-/// moments is missed.
+/// How often the client's memory is looked at. What the kernel tells is the most so far, so that
+/// only what it takes in its last moments is missed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A client that came to its end.
@@ -22,7 +22,11 @@ pub(super) struct Ended {
 /// Starts the command, lets it run to its end, and measures. No other child may end meanwhile.
 pub(super) fn run(command: &mut Command) -> io::Result<Ended> {
     let before_s = children_cpu_s();
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let words = collect_words(&mut child);
     let mut peak_memory_mib = None;
     let status = loop {
@@ -32,16 +36,30 @@ pub(super) fn run(command: &mut Command) -> io::Result<Ended> {
             None => thread::sleep(LOOK_EVERY),
         }
     };
-    let cpu_s = before_s.zip(children_cpu_s()).map(|(before_s, after_s)| after_s - before_s);
-    Ok(Ended { status, cpu_s, peak_memory_mib, words: words.join().unwrap_or_default() })
+    let cpu_s = before_s
+        .zip(children_cpu_s())
+        .map(|(before_s, after_s)| after_s - before_s);
+    Ok(Ended {
+        status,
+        cpu_s,
+        peak_memory_mib,
+        words: words.join().unwrap_or_default(),
+    })
 }
 
 /// Reads stderr beside the run: a client whose words nobody takes would wait for ever.
 fn collect_words(child: &mut Child) -> thread::JoinHandle<String> {
     let stderr = child.stderr.take();
     thread::spawn(move || {
-        let all = stderr.and_then(|stderr| io::read_to_string(stderr).ok()).unwrap_or_default();
-        let last: Vec<&str> = all.lines().rev().filter(|line| !line.trim().is_empty()).take(3).collect();
+        let all = stderr
+            .and_then(|stderr| io::read_to_string(stderr).ok())
+            .unwrap_or_default();
+        let last: Vec<&str> = all
+            .lines()
+            .rev()
+            .filter(|line| !line.trim().is_empty())
+            .take(3)
+            .collect();
         last.into_iter().rev().collect::<Vec<_>>().join(" / ")
     })
 }
@@ -51,7 +69,8 @@ fn collect_words(child: &mut Child) -> thread::JoinHandle<String> {
 fn children_cpu_s() -> Option<f64> {
     use nix::sys::resource::{UsageWho, getrusage};
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
-    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Some(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
@@ -63,7 +82,9 @@ fn children_cpu_s() -> Option<f64> {
 /// `VmHWM` of Linux; `None` elsewhere, and of a process that has ended.
 fn peak_memory_of(pid: u32) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib / 1024.0)
 }

@@ -29,7 +29,8 @@ const NO_CAP: usize = 1_000_000;
 /// Measures every point and says what came of it.
 ///
 /// # Errors
-/// Usage errors of the flags; the server of known timing does not start. What a client does is part of the result.
+/// Usage errors of the flags; the server of known timing does not start. What a client does is part
+/// of the result.
 pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
     let points = options.points()?;
     let mut server = Server::start()?;
@@ -42,18 +43,32 @@ pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
                     Ok(measured) => (Some(measured), None),
                     Err(why) => (None, Some(why)),
                 };
-                rows.push(Row { client: client.name().to_owned(), point: *point, measured, failure });
+                rows.push(Row {
+                    client: client.name().to_owned(),
+                    point: *point,
+                    measured,
+                    failure,
+                });
             }
         }
     }
     let some_failed = rows.iter().any(|row| row.failure.is_some());
-    let calibration =
-        Calibration { machine: machine(), ttft_ms: options.ttft_ms, itl_ms: options.itl_ms, repeat: options.repeat, rows };
+    let calibration = Calibration {
+        machine: machine(),
+        ttft_ms: options.ttft_ms,
+        itl_ms: options.itl_ms,
+        repeat: options.repeat,
+        rows,
+    };
     let stdout = match options.format {
         OutputFormat::Json => pretty(&calibration),
         _ => text::render(&report::document(&calibration)),
     };
-    Ok(CommandOutput { stdout, exit_code: if some_failed { COULD_NOT } else { DONE }, ..CommandOutput::default() })
+    Ok(CommandOutput {
+        stdout,
+        exit_code: if some_failed { COULD_NOT } else { DONE },
+        ..CommandOutput::default()
+    })
 }
 
 /// The name of this client in the table.
@@ -84,7 +99,10 @@ impl Client<'_> {
 
 /// Those that a load is put on. The bare loop has streams alone.
 fn clients(options: &CalibrateArgs, load: Load) -> impl Iterator<Item = Client<'_>> {
-    let other = options.against.as_deref().map(|template| Client::Other { name: &options.against_name, template });
+    let other = options.against.as_deref().map(|template| Client::Other {
+        name: &options.against_name,
+        template,
+    });
     let floor = (options.floor && matches!(load, Load::Streams(_))).then_some(Client::Floor);
     std::iter::once(Client::Ours).chain(other).chain(floor)
 }
@@ -103,39 +121,83 @@ fn measure(
         Client::Floor => floor_command(server, point).map_err(lost)?,
         Client::Other { template, .. } => other_command(server, point, folder.path(), template),
     };
-    server.ask(Ask::Begin(Timetable { ttft_ms: options.ttft_ms, itl_ms: options.itl_ms }))?;
-    let ended = child::run(&mut command).map_err(|error| format!("could not be started: {error}"))?;
+    server.ask(Ask::Begin(Timetable {
+        ttft_ms: options.ttft_ms,
+        itl_ms: options.itl_ms,
+    }))?;
+    let ended =
+        child::run(&mut command).map_err(|error| format!("could not be started: {error}"))?;
     let answer = server.ask(Ask::Log)?;
-    let log: Log = serde_json::from_str(&answer).map_err(|error| format!("the server's log is not one: {error}"))?;
+    let log: Log = serde_json::from_str(&answer)
+        .map_err(|error| format!("the server's log is not one: {error}"))?;
     let reported = match client {
         Client::Floor if ended.status.success() => None,
         Client::Floor => return Err(format!("ended with {}{}", ended.status, said(&ended))),
-        Client::Ours | Client::Other { .. } => Some(reported(&ended, &folder.path().join(RESULT_FILE))?),
+        Client::Ours | Client::Other { .. } => {
+            Some(reported(&ended, &folder.path().join(RESULT_FILE))?)
+        }
     };
     result(&log, &ended, point, reported.as_deref())
 }
 
 fn said(ended: &Ended) -> String {
-    if ended.words.is_empty() { String::new() } else { format!(": {}", ended.words) }
+    if ended.words.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", ended.words)
+    }
 }
 
 /// What the client saved.
 fn reported(ended: &Ended, file: &Path) -> std::result::Result<Vec<Reported>, String> {
-    let text = std::fs::read(file).map_err(|_| format!("saved no result, and ended with {}{}", ended.status, said(ended)))?;
-    let saved: Value = serde_json::from_slice(&text).map_err(|error| format!("saved what is no JSON: {error}"))?;
+    let text = std::fs::read(file).map_err(|_| {
+        format!(
+            "saved no result, and ended with {}{}",
+            ended.status,
+            said(ended)
+        )
+    })?;
+    let saved: Value =
+        serde_json::from_slice(&text).map_err(|error| format!("saved what is no JSON: {error}"))?;
     read_reports(&saved)
 }
 
-fn result(log: &Log, ended: &Ended, point: Point, reported: Option<&[Reported]>) -> std::result::Result<Measured, String> {
+fn result(
+    log: &Log,
+    ended: &Ended,
+    point: Point,
+    reported: Option<&[Reported]>,
+) -> std::result::Result<Measured, String> {
     let unknown = || format!("reported no request that the server knows{}", said(ended));
-    let compared = reported.map(|reported| compare(&log.records, reported).ok_or_else(unknown)).transpose()?;
-    let tokens: usize = log.records.iter().map(|record| record.written_ns.len()).sum();
+    let compared = reported
+        .map(|reported| compare(&log.records, reported).ok_or_else(unknown))
+        .transpose()?;
+    let tokens: usize = log
+        .records
+        .iter()
+        .map(|record| record.written_ns.len())
+        .sum();
     let per_million = |cpu_s: f64| cpu_s / tokens as f64 * 1e6;
     // A trial request before the run is no part of the rate.
-    let ids: HashSet<u64> = reported.unwrap_or_default().iter().map(|one| one.id).collect();
-    let arrivals = || log.records.iter().filter(|record| ids.contains(&record.id)).map(|record| record.arrived_ns);
-    let span_s = arrivals().max().zip(arrivals().min()).map(|(last, first)| (last - first) as f64 / 1e9);
-    let gaps = compared.as_ref().map_or(0, |compared| compared.matched).saturating_sub(1) as f64;
+    let ids: HashSet<u64> = reported
+        .unwrap_or_default()
+        .iter()
+        .map(|one| one.id)
+        .collect();
+    let arrivals = || {
+        log.records
+            .iter()
+            .filter(|record| ids.contains(&record.id))
+            .map(|record| record.arrived_ns)
+    };
+    let span_s = arrivals()
+        .max()
+        .zip(arrivals().min())
+        .map(|(last, first)| (last - first) as f64 / 1e9);
+    let gaps = compared
+        .as_ref()
+        .map_or(0, |compared| compared.matched)
+        .saturating_sub(1) as f64;
     Ok(Measured {
         cpu_s_per_million_tokens: ended.cpu_s.filter(|_| tokens > 0).map(per_million),
         peak_memory_mib: ended.peak_memory_mib,
@@ -151,9 +213,29 @@ fn result(log: &Log, ended: &Ended, point: Point, reported: Option<&[Reported]>)
 /// A benchmark of plain requests by this very program.
 fn own_command(server: &Server, point: Point, folder: &Path) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--base-url", &server.base_url(), "--model", MODEL, "--no-guided-decoding", "--disable-tqdm"]);
-    command.args(["--num-prompts", &point.requests.to_string(), "--output-len", &point.output_len.to_string()]);
-    command.args(["--save-result", "--save-detailed", "--result-filename", RESULT_FILE, "--result-dir"]).arg(folder);
+    command.args([
+        "--base-url",
+        &server.base_url(),
+        "--model",
+        MODEL,
+        "--no-guided-decoding",
+        "--disable-tqdm",
+    ]);
+    command.args([
+        "--num-prompts",
+        &point.requests.to_string(),
+        "--output-len",
+        &point.output_len.to_string(),
+    ]);
+    command
+        .args([
+            "--save-result",
+            "--save-detailed",
+            "--result-filename",
+            RESULT_FILE,
+            "--result-dir",
+        ])
+        .arg(folder);
     match point.load {
         Load::Streams(streams) => command.args(["--max-concurrency", &streams.to_string()]),
         Load::PerSecond(rate) => command.args(["--request-rate", &rate.to_string()]),
@@ -163,10 +245,20 @@ fn own_command(server: &Server, point: Point, folder: &Path) -> std::io::Result<
 
 /// The bare loop.
 fn floor_command(server: &Server, point: Point) -> std::io::Result<Command> {
-    let Load::Streams(streams) = point.load else { unreachable!("the bare loop is put under streams alone") };
+    let Load::Streams(streams) = point.load else {
+        unreachable!("the bare loop is put under streams alone")
+    };
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("calibrate-floor");
-    command.args([usize::from(server.port), streams, point.requests, point.output_len].map(|number| number.to_string()));
+    command.args(
+        [
+            usize::from(server.port),
+            streams,
+            point.requests,
+            point.output_len,
+        ]
+        .map(|number| number.to_string()),
+    );
     Ok(command)
 }
 
@@ -206,13 +298,28 @@ impl Server {
         };
         let program = std::env::current_exe().map_err(|error| broken(error.to_string()))?;
         let mut command = Command::new(program);
-        command.arg("calibrate-server").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("calibrate-server")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.spawn().map_err(|error| broken(error.to_string()))?;
         let input = process.stdin.take();
-        let output = process.stdout.take().map(BufReader::new).ok_or_else(|| broken("no output".to_owned()))?;
-        let mut server = Self { process, input, output, port: 0 };
-        server.port =
-            server.line().ok().and_then(|line| line.parse().ok()).ok_or_else(|| broken("it said no port".to_owned()))?;
+        let output = process
+            .stdout
+            .take()
+            .map(BufReader::new)
+            .ok_or_else(|| broken("no output".to_owned()))?;
+        let mut server = Self {
+            process,
+            input,
+            output,
+            port: 0,
+        };
+        server.port = server
+            .line()
+            .ok()
+            .and_then(|line| line.parse().ok())
+            .ok_or_else(|| broken("it said no port".to_owned()))?;
         Ok(server)
     }
 
@@ -223,14 +330,21 @@ impl Server {
     /// One question, one line of answer; the error is in words.
     fn ask(&mut self, ask: Ask) -> std::result::Result<String, String> {
         let question = serde_json::to_string(&ask).expect("a question is JSON");
-        let input = self.input.as_mut().ok_or("the server of known timing takes no questions")?;
-        writeln!(input, "{question}").map_err(|error| format!("the server of known timing has ended: {error}"))?;
+        let input = self
+            .input
+            .as_mut()
+            .ok_or("the server of known timing takes no questions")?;
+        writeln!(input, "{question}")
+            .map_err(|error| format!("the server of known timing has ended: {error}"))?;
         self.line()
     }
 
     fn line(&mut self) -> std::result::Result<String, String> {
         let mut line = String::new();
-        let read = self.output.read_line(&mut line).map_err(|error| format!("the server of known timing broke: {error}"))?;
+        let read = self
+            .output
+            .read_line(&mut line)
+            .map_err(|error| format!("the server of known timing broke: {error}"))?;
         if read == 0 {
             return Err("the server of known timing has ended".to_owned());
         }
@@ -249,12 +363,23 @@ impl Drop for Server {
 /// What the figures were measured on.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
-        text.lines()
-            .find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(':')))
-            .map(|(_, name)| name.trim().to_owned())
-    });
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned());
-    let parts = [Some(format!("{cores} cores")), cpu, kernel.map(|release| format!("{} {release}", std::env::consts::OS))];
+    let cpu = std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            text.lines()
+                .find_map(|line| {
+                    line.strip_prefix("model name")
+                        .and_then(|rest| rest.split_once(':'))
+                })
+                .map(|(_, name)| name.trim().to_owned())
+        });
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .ok()
+        .map(|text| text.trim().to_owned());
+    let parts = [
+        Some(format!("{cores} cores")),
+        cpu,
+        kernel.map(|release| format!("{} {release}", std::env::consts::OS)),
+    ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

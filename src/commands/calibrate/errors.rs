@@ -10,7 +10,8 @@ use sobench_statistics::percentile;
 /// What the server did for one request. Instants are of its own clock, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Stands at the begin of the answer's text, so that any client that keeps texts can be held against this.
+    /// Stands at the begin of the answer's text, so that any client that keeps texts can be held
+    /// against this.
     pub id: u64,
     /// When the last byte of the request arrived.
     pub arrived_ns: u64,
@@ -56,13 +57,21 @@ pub fn compare(records: &[Record], reported: &[Reported]) -> Option<Compared> {
     let mut errors = Vec::new();
     let (mut true_ttfts, mut true_itls, mut said_itls) = (Vec::new(), Vec::new(), Vec::new());
     for said in reported {
-        let Some((record, first)) = of_id.get(&said.id).and_then(|record| Some((record, record.written_ns.first()?))) else {
+        let Some((record, first)) = of_id
+            .get(&said.id)
+            .and_then(|record| Some((record, record.written_ns.first()?)))
+        else {
             continue;
         };
         let ttft_ms = ms(record.arrived_ns, *first);
         errors.push(said.ttft_ms - ttft_ms);
         true_ttfts.push(ttft_ms);
-        true_itls.extend(record.written_ns.windows(2).map(|pair| ms(pair[0], pair[1])));
+        true_itls.extend(
+            record
+                .written_ns
+                .windows(2)
+                .map(|pair| ms(pair[0], pair[1])),
+        );
         said_itls.extend_from_slice(&said.itls_ms);
     }
     let matched = errors.len();
@@ -76,22 +85,44 @@ pub fn compare(records: &[Record], reported: &[Reported]) -> Option<Compared> {
     })
 }
 
-/// Reads what a client saved: `ttfts` and `itls` in seconds, and the texts as `generated_texts` or `outputs[].generated`, which is
-/// what `vllm bench serve`, vllm-bench and sobench write. The error is in words.
+/// Reads what a client saved: `ttfts` and `itls` in seconds, and the texts as `generated_texts` or
+/// `outputs[].generated`, which is what `vllm bench serve`, vllm-bench and sobench write. The error
+/// is in words.
 pub fn read_reports(saved: &Value) -> Result<Vec<Reported>, String> {
-    let list =
-        |name: &str| saved.get(name).and_then(Value::as_array).ok_or_else(|| format!("no list of {name} in the saved result"));
+    let list = |name: &str| {
+        saved
+            .get(name)
+            .and_then(Value::as_array)
+            .ok_or_else(|| format!("no list of {name} in the saved result"))
+    };
     let (ttfts, itls) = (list("ttfts")?, list("itls")?);
     let texts: Vec<Option<&str>> = match saved.get("generated_texts").and_then(Value::as_array) {
         Some(texts) => texts.iter().map(Value::as_str).collect(),
-        None => list("outputs")?.iter().map(|output| output.get("generated").and_then(Value::as_str)).collect(),
+        None => list("outputs")?
+            .iter()
+            .map(|output| output.get("generated").and_then(Value::as_str))
+            .collect(),
     };
     if ttfts.len() != itls.len() || ttfts.len() != texts.len() {
-        return Err(format!("lists of {} ttfts, {} itls and {} texts in the saved result", ttfts.len(), itls.len(), texts.len()));
+        return Err(format!(
+            "lists of {} ttfts, {} itls and {} texts in the saved result",
+            ttfts.len(),
+            itls.len(),
+            texts.len()
+        ));
     }
     let of = |((ttft, itls), text): ((&Value, &Value), &Option<&str>)| {
-        let itls = itls.as_array()?.iter().filter_map(Value::as_f64).map(|itl_s| itl_s * 1e3).collect();
-        Some(Reported { id: id_of((*text)?)?, ttft_ms: ttft.as_f64()? * 1e3, itls_ms: itls })
+        let itls = itls
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_f64)
+            .map(|itl_s| itl_s * 1e3)
+            .collect();
+        Some(Reported {
+            id: id_of((*text)?)?,
+            ttft_ms: ttft.as_f64()? * 1e3,
+            itls_ms: itls,
+        })
     };
     Ok(ttfts.iter().zip(itls).zip(&texts).filter_map(of).collect())
 }
@@ -102,7 +133,12 @@ pub fn first_token(id: u64) -> String {
 }
 
 fn id_of(text: &str) -> Option<u64> {
-    text.trim_start().strip_prefix('#')?.split(' ').next()?.parse().ok()
+    text.trim_start()
+        .strip_prefix('#')?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()
 }
 
 impl Spread {
@@ -135,12 +171,20 @@ mod tests {
 
     fn record(id: u64, arrived_ms: u64, written_ms: &[u64]) -> Record {
         let ns = |ms: &u64| ms * 1_000_000;
-        Record { id, arrived_ns: ns(&arrived_ms), written_ns: written_ms.iter().map(ns).collect() }
+        Record {
+            id,
+            arrived_ns: ns(&arrived_ms),
+            written_ns: written_ms.iter().map(ns).collect(),
+        }
     }
 
     #[test]
     fn errors_are_what_was_said_less_what_was() {
-        let records = [record(0, 10, &[60, 70, 80]), record(1, 20, &[80, 90]), record(2, 20, &[70])];
+        let records = [
+            record(0, 10, &[60, 70, 80]),
+            record(1, 20, &[80, 90]),
+            record(2, 20, &[70]),
+        ];
         let saved = json!({
             "ttfts": [0.0625, 0.051, null],
             "itls": [[0.010], [0.010, 0.012], []],
@@ -148,9 +192,18 @@ mod tests {
         });
         let compared = compare(&records, &read_reports(&saved).unwrap()).unwrap();
         assert_eq!((compared.matched, compared.missing), (2, 1));
-        assert!((compared.ttft_error.mean_ms - 1.75).abs() < 1e-9, "{compared:?}");
-        assert!((compared.ttft_error.max_ms - 2.5).abs() < 1e-9, "{compared:?}");
-        assert!((compared.itl_p99_difference_ms.unwrap() - 1.96).abs() < 1e-9, "{compared:?}");
+        assert!(
+            (compared.ttft_error.mean_ms - 1.75).abs() < 1e-9,
+            "{compared:?}"
+        );
+        assert!(
+            (compared.ttft_error.max_ms - 2.5).abs() < 1e-9,
+            "{compared:?}"
+        );
+        assert!(
+            (compared.itl_p99_difference_ms.unwrap() - 1.96).abs() < 1e-9,
+            "{compared:?}"
+        );
         assert_eq!(compared.server_ttft.p50_ms, 55.0);
         assert_eq!(compare(&records, &[]), None);
     }
@@ -158,10 +211,20 @@ mod tests {
     #[test]
     fn results_of_every_client_and_of_none() {
         let vllm = json!({"ttfts": [0.5], "itls": [[]], "generated_texts": [format!("{}x", first_token(7))]});
-        assert_eq!(read_reports(&vllm), Ok(vec![Reported { id: 7, ttft_ms: 500.0, itls_ms: vec![] }]));
+        assert_eq!(
+            read_reports(&vllm),
+            Ok(vec![Reported {
+                id: 7,
+                ttft_ms: 500.0,
+                itls_ms: vec![]
+            }])
+        );
         for (saved, words) in [
             (json!({}), "no list of ttfts in the saved result"),
-            (json!({"ttfts": [], "itls": []}), "no list of outputs in the saved result"),
+            (
+                json!({"ttfts": [], "itls": []}),
+                "no list of outputs in the saved result",
+            ),
             (
                 json!({"ttfts": [1], "itls": [], "generated_texts": []}),
                 "lists of 1 ttfts, 0 itls and 0 texts in the saved result",

@@ -1,5 +1,6 @@
-//! The least that a client of many streams can take: a bare loop of the system calls that any client makes, which reads no answer
-//! and keeps no instant. What a real client takes beyond this is its own. Knows no HTTP but what it writes, and how an answer ends.
+//! The least that a client of many streams can take: a bare loop of the system calls that any
+//! client makes, which reads no answer and keeps no instant. What a real client takes beyond this
+//! is its own. Knows no HTTP but what it writes, and how an answer ends.
 
 use std::io::{self, Write as _};
 use std::net::TcpStream;
@@ -22,7 +23,8 @@ const READ_BYTES: usize = 8 << 10;
 /// The last bytes of an answer in chunked transfer coding.
 const END: &[u8] = b"0\r\n\r\n";
 
-/// Keeps so many streams going until all requests are answered: one thread, a wait for whatever is ready, one read for each piece.
+/// Keeps so many streams going until all requests are answered: one thread, a wait for whatever is
+/// ready, one read for each piece.
 ///
 /// # Errors
 /// No connection, or one that breaks.
@@ -30,7 +32,10 @@ pub(super) fn run(floor: &FloorArgs) -> Result<()> {
     drive(floor).map_err(|error| Error::environment(format!("the bare loop broke: {error}")))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bare loop of system calls, to compare with")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a bare loop of system calls, to compare with"
+)]
 fn drive(floor: &FloorArgs) -> io::Result<()> {
     let request = request(floor);
     let streams = floor.streams.min(floor.requests);
@@ -44,7 +49,10 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
     }
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     for (number, tcp) in connections.iter().enumerate() {
-        epoll.add(tcp, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, number as u64))?;
+        epoll.add(
+            tcp,
+            EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, number as u64),
+        )?;
     }
     let (mut left, mut waiting) = (floor.requests, 0);
     for tcp in &mut connections {
@@ -57,9 +65,19 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
     while waiting > 0 {
         let ready = epoll.wait(&mut events, EpollTimeout::NONE)?;
         for event in &events[..ready] {
-            let Some(tcp) = usize::try_from(event.data()).ok().and_then(|number| connections.get_mut(number)) else { continue };
+            let Some(tcp) = usize::try_from(event.data())
+                .ok()
+                .and_then(|number| connections.get_mut(number))
+            else {
+                continue;
+            };
             let mut parts = [io::IoSliceMut::new(&mut bytes)];
-            let read = match recvmsg::<()>(tcp.as_raw_fd(), &mut parts, Some(&mut room), MsgFlags::empty()) {
+            let read = match recvmsg::<()>(
+                tcp.as_raw_fd(),
+                &mut parts,
+                Some(&mut room),
+                MsgFlags::empty(),
+            ) {
                 Ok(message) => message.bytes,
                 Err(nix::errno::Errno::EAGAIN) => continue,
                 Err(error) => return Err(error.into()),
@@ -80,7 +98,10 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
 }
 
 fn request(floor: &FloorArgs) -> Vec<u8> {
-    let body = format!(r#"{{"model":"{MODEL}","prompt":"a","max_tokens":{},"stream":true}}"#, floor.output_len);
+    let body = format!(
+        r#"{{"model":"{MODEL}","prompt":"a","max_tokens":{},"stream":true}}"#,
+        floor.output_len
+    );
     let head = format!(
         "POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:{}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         floor.port,

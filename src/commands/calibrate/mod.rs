@@ -1,9 +1,9 @@
-//! How far can the client's own figures be trusted? Runs clients against a server of known timing and holds what they report
-//! against what the server did.
+//! How far can the client's own figures be trusted? Runs clients against a server of known timing
+//! and holds what they report against what the server did.
 //!
-//! [`server`] is that server, in a process of its own; [`child`] runs a client, which is sobench itself or another one; [`errors`]
-//! compares, and is pure; `floor` is the least that any client takes; [`command`] goes through the points. Knows no constraint and
-//! no verdict.
+//! [`server`] is that server, in a process of its own; [`child`] runs a client, which is sobench
+//! itself or another one; [`errors`] compares, and is pure; `floor` is the least that any client
+//! takes; [`command`] goes through the points. Knows no constraint and no verdict.
 
 mod child;
 pub mod command;
@@ -37,9 +37,13 @@ pub fn run(flags: CalibrateArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 ///
 /// # Errors
 /// A stream that cannot be read or written.
-#[expect(clippy::disallowed_methods, reason = "a child process answers its parent over standard output")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a child process answers its parent over standard output"
+)]
 pub fn run_server() -> Result<CommandOutput> {
-    server::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| CommandOutput::default())
+    server::serve(BufReader::new(std::io::stdin()), std::io::stdout())
+        .map(|()| CommandOutput::default())
 }
 
 /// The name of the bare loop in the table.
@@ -101,7 +105,11 @@ pub fn run_floor(flags: &FloorArgs) -> Result<CommandOutput> {
     #[cfg(target_os = "linux")]
     return floor::run(flags).map(|()| CommandOutput::default());
     #[cfg(not(target_os = "linux"))]
-    Err(sobench_core::error::Error::usage(format!("the bare loop is for Linux: port {}", flags.port)).hint("leave --floor out"))
+    Err(sobench_core::error::Error::usage(format!(
+        "the bare loop is for Linux: port {}",
+        flags.port
+    ))
+    .hint("leave --floor out"))
 }
 
 /// The whole of it.

@@ -32,7 +32,8 @@ pub fn document(calibration: &Calibration) -> Document {
     }
     let ratios = ratios(calibration);
     if !ratios.is_empty() {
-        document.heading("the first client's part of the second's (medians of all runs of a point)");
+        document
+            .heading("the first client's part of the second's (medians of all runs of a point)");
         document.facts(ratios);
     }
     document.gap();
@@ -42,10 +43,22 @@ pub fn document(calibration: &Calibration) -> Document {
     );
     document.facts([("server", server)]);
     document.definitions([
-        ("TTFT error", "what the client reported less what the server did, request by request"),
-        ("ITL p99 off by", "the 99th percentile of the client's ITLs less that of the server's"),
-        ("requests", "those that the client reported, + those that it sent besides, such as a trial"),
-        ("CPU", "of the client's whole process, start and end included"),
+        (
+            "TTFT error",
+            "what the client reported less what the server did, request by request",
+        ),
+        (
+            "ITL p99 off by",
+            "the 99th percentile of the client's ITLs less that of the server's",
+        ),
+        (
+            "requests",
+            "those that the client reported, + those that it sent besides, such as a trial",
+        ),
+        (
+            "CPU",
+            "of the client's whole process, start and end included",
+        ),
     ]);
     if rows.iter().any(|row| row.client == FLOOR) {
         document
@@ -61,10 +74,16 @@ fn cells(row: &Row) -> Vec<String> {
         cells.resize(COLUMNS.len(), String::new());
         return cells;
     };
-    let number = |value: Option<f64>, digits: usize| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"));
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+    };
     match &measured.compared {
         Some(compared) => {
-            let missing = if compared.missing > 0 { format!(" +{}", compared.missing) } else { String::new() };
+            let missing = if compared.missing > 0 {
+                format!(" +{}", compared.missing)
+            } else {
+                String::new()
+            };
             let error = compared.ttft_error;
             cells.push(format!("{}{missing}", compared.matched));
             cells.extend([error.mean_ms, error.p50_ms, error.p99_ms].map(|ms| format!("{ms:.3}")));
@@ -87,14 +106,23 @@ fn cells(row: &Row) -> Vec<String> {
 
 /// The ratios at each load at which both clients were measured.
 fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
-    let mut names: Vec<&str> = calibration.rows.iter().map(|row| row.client.as_str()).collect();
+    let mut names: Vec<&str> = calibration
+        .rows
+        .iter()
+        .map(|row| row.client.as_str())
+        .collect();
     names.dedup();
     names.retain(|name| *name != FLOOR);
-    let (Some(first), Some(second)) = (names.first(), names.get(1)) else { return Vec::new() };
+    let (Some(first), Some(second)) = (names.first(), names.get(1)) else {
+        return Vec::new();
+    };
     let loads = distinct(calibration.rows.iter().map(|row| row.point.load));
     let ratios = |load: &Load| {
         let median = |client: &str, get: &dyn Fn(&Measured) -> Option<f64>| {
-            let rows = calibration.rows.iter().filter(|row| row.client == client && row.point.load == *load);
+            let rows = calibration
+                .rows
+                .iter()
+                .filter(|row| row.client == client && row.point.load == *load);
             let mut values: Vec<f64> = rows.filter_map(|row| get(row.measured.as_ref()?)).collect();
             values.sort_by(f64::total_cmp);
             percentile(&values, 50.0)
@@ -104,8 +132,12 @@ fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
             (theirs > 0.0).then(|| format!("{name} {:.2}", ours / theirs))
         };
         let ratios = [
-            ratio("TTFT error mean", &|measured| Some(measured.compared.as_ref()?.ttft_error.mean_ms)),
-            ratio("p99", &|measured| Some(measured.compared.as_ref()?.ttft_error.p99_ms)),
+            ratio("TTFT error mean", &|measured| {
+                Some(measured.compared.as_ref()?.ttft_error.mean_ms)
+            }),
+            ratio("p99", &|measured| {
+                Some(measured.compared.as_ref()?.ttft_error.p99_ms)
+            }),
             ratio("CPU", &|measured| measured.cpu_s_per_million_tokens),
             ratio("memory", &|measured| measured.peak_memory_mib),
         ];

@@ -1,9 +1,10 @@
-//! A server of known timing: streams tokens by a timetable, and writes down when requests arrived and tokens went out. Knows no
-//! model, and reads of HTTP only what benchmark clients write.
+//! A server of known timing: streams tokens by a timetable, and writes down when requests arrived
+//! and tokens went out. Knows no model, and reads of HTTP only what benchmark clients write.
 //!
-//! It runs in a process of its own, so that it shares nothing with the client but the machine, and is led by JSON lines over its
-//! standard streams: it says its port, takes a [`Timetable`] and answers with an empty line, takes `"log"` and answers with the
-//! [`Record`]s since, and ends with its input. Requests count as arrived when the kernel took in their last byte; tokens count as
+//! It runs in a process of its own, so that it shares nothing with the client but the machine, and
+//! is led by JSON lines over its standard streams: it says its port, takes a [`Timetable`] and
+//! answers with an empty line, takes `"log"` and answers with the [`Record`]s since, and ends with
+//! its input. Requests count as arrived when the kernel took in their last byte; tokens count as
 //! written right before the system call that writes them.
 
 use std::io::{self, BufRead, Write};
@@ -70,15 +71,22 @@ struct State {
 /// # Errors
 /// No port or thread is to be had; the standard streams are closed or do not hold what they should.
 pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
-    let timetable = Timetable { ttft_ms: 0.0, itl_ms: 0.0 };
+    let timetable = Timetable {
+        ttft_ms: 0.0,
+        itl_ms: 0.0,
+    };
     let state = Arc::new(State {
         timetable: Mutex::new(timetable),
         records: Mutex::default(),
         begun_ns: AtomicU64::new(clock::process_ns()),
         next_id: AtomicU64::new(0),
     });
-    let broken = |error: io::Error| Error::environment(format!("the server of known timing broke: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
+    let broken =
+        |error: io::Error| Error::environment(format!("the server of known timing broke: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(broken)?;
     let listener = runtime.block_on(listen()).map_err(broken)?;
     let port = listener.local_addr().map_err(broken)?.port();
     let accepting = Arc::clone(&state);
@@ -87,16 +95,20 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
         .name("timing".to_owned())
         .spawn(move || runtime.block_on(accept(listener, accepting)))
         .map_err(broken)?;
-    writeln!(output, "{port}").and_then(|()| output.flush()).map_err(broken)?;
+    writeln!(output, "{port}")
+        .and_then(|()| output.flush())
+        .map_err(broken)?;
     for line in input.lines() {
         let line = line.map_err(broken)?;
-        let ask =
-            serde_json::from_str(&line).map_err(|error| Error::internal(format!("not asked properly ({error}): {line}")))?;
+        let ask = serde_json::from_str(&line)
+            .map_err(|error| Error::internal(format!("not asked properly ({error}): {line}")))?;
         let answer = match ask {
             Ask::Begin(timetable) => state.begin(timetable),
             Ask::Log => state.log(),
         };
-        writeln!(output, "{answer}").and_then(|()| output.flush()).map_err(broken)?;
+        writeln!(output, "{answer}")
+            .and_then(|()| output.flush())
+            .map_err(broken)?;
     }
     Ok(())
 }
@@ -112,8 +124,13 @@ impl State {
     fn log(&self) -> String {
         let records = std::mem::take(&mut *lock(&self.records));
         let first = records.iter().map(|record| record.arrived_ns).min();
-        let first_arrival_ns = first.map(|at| at.saturating_sub(self.begun_ns.load(Ordering::Relaxed)));
-        serde_json::to_string(&Log { records, first_arrival_ns }).expect("numbers are JSON")
+        let first_arrival_ns =
+            first.map(|at| at.saturating_sub(self.begun_ns.load(Ordering::Relaxed)));
+        serde_json::to_string(&Log {
+            records,
+            first_arrival_ns,
+        })
+        .expect("numbers are JSON")
     }
 }
 
@@ -133,7 +150,8 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
         // One that went away before it was accepted is nobody's loss.
         if let Ok((tcp, _)) = listener.accept().await {
             let state = Arc::clone(&state);
-            // A client that breaks off finds its request missing in the log, or without its last tokens.
+            // A client that breaks off finds its request missing in the log, or without its last
+            // tokens.
             tokio::spawn(async move { drop(converse(tcp, &state).await) });
         }
     }
@@ -148,9 +166,16 @@ async fn converse(tcp: TcpStream, state: &State) -> io::Result<()> {
         if request.is_post {
             answer(&mut socket, state, &request, arrival.at_ns()).await?;
         } else {
-            let models = format!(r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","owned_by":"calibrate"}}]}}"#);
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", models.len());
-            socket.write_all(format!("{head}{models}").as_bytes()).await?;
+            let models = format!(
+                r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","owned_by":"calibrate"}}]}}"#
+            );
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                models.len()
+            );
+            socket
+                .write_all(format!("{head}{models}").as_bytes())
+                .await?;
         }
     }
     Ok(())
@@ -164,7 +189,8 @@ struct Request {
     output_len: usize,
 }
 
-/// The next request, whole; `None` where the client has gone. `bytes` holds what was read beyond the last one.
+/// The next request, whole; `None` where the client has gone. `bytes` holds what was read beyond
+/// the last one.
 async fn read_request(socket: &mut Socket, bytes: &mut Vec<u8>) -> io::Result<Option<Request>> {
     loop {
         if let Some((request, used)) = parse(bytes) {
@@ -189,32 +215,51 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     }
     let head_len = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..head_len]).to_ascii_lowercase();
-    let length = head.lines().rev().find_map(|line| line.strip_prefix("content-length:"));
+    let length = head
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("content-length:"));
     let length: usize = length.map_or(Some(0), |length| length.trim().parse().ok())?;
     let body = bytes.get(head_len..head_len + length)?;
     let body: Option<Body> = serde_json::from_slice(body).ok();
-    let output_len = body.and_then(|body| body.max_tokens.or(body.max_completion_tokens)).unwrap_or(DEFAULT_OUTPUT_LEN);
+    let output_len = body
+        .and_then(|body| body.max_tokens.or(body.max_completion_tokens))
+        .unwrap_or(DEFAULT_OUTPUT_LEN);
     let first = head.lines().next().unwrap_or_default();
     Some((
-        Request { is_post: first.starts_with("post "), is_chat: first.contains("/chat/"), output_len: output_len.max(1) },
+        Request {
+            is_post: first.starts_with("post "),
+            is_chat: first.contains("/chat/"),
+            output_len: output_len.max(1),
+        },
         head_len + length,
     ))
 }
 
-/// Streams the tokens when they are due, by their number from the arrival, so that a late one does not make the rest late.
-async fn answer(socket: &mut Socket, state: &State, request: &Request, arrived_ns: u64) -> io::Result<()> {
+/// Streams the tokens when they are due, by their number from the arrival, so that a late one does
+/// not make the rest late.
+async fn answer(
+    socket: &mut Socket,
+    state: &State,
+    request: &Request,
+    arrived_ns: u64,
+) -> io::Result<()> {
     let id = state.next_id.fetch_add(1, Ordering::Relaxed);
     let timetable = *lock(&state.timetable);
-    let head =
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await?;
     let mut written_ns = Vec::with_capacity(request.output_len);
     let mut sent = Ok(());
     for number in 0..request.output_len {
-        let text = if number == 0 { first_token(id) } else { "word ".to_owned() };
+        let text = if number == 0 {
+            first_token(id)
+        } else {
+            "word ".to_owned()
+        };
         let chunk = chunk(&event(request, id, &text, number + 1 == request.output_len));
         let due_ms = timetable.ttft_ms + timetable.itl_ms * number as f64;
-        sleep_until(clock::instant(arrived_ns) + Duration::from_secs_f64(due_ms.max(0.0) / 1e3)).await;
+        sleep_until(clock::instant(arrived_ns) + Duration::from_secs_f64(due_ms.max(0.0) / 1e3))
+            .await;
         written_ns.push(clock::process_ns());
         sent = socket.write_all(chunk.as_bytes()).await;
         if sent.is_err() {
@@ -223,13 +268,21 @@ async fn answer(socket: &mut Socket, state: &State, request: &Request, arrived_n
     }
     // Before the client can know the end, so that whoever has all answers finds all records.
     let tokens = written_ns.len();
-    lock(&state.records).push(Record { id, arrived_ns, written_ns });
+    lock(&state.records).push(Record {
+        id,
+        arrived_ns,
+        written_ns,
+    });
     sent?;
     let usage = format!(
         r#"{{"id":"cmpl-{id}","object":"text_completion","created":0,"model":"{MODEL}","choices":[],"usage":{{"prompt_tokens":1,"total_tokens":{},"completion_tokens":{tokens}}}}}"#,
         tokens + 1
     );
-    let end = format!("{}{}0\r\n\r\n", chunk(&format!("data: {usage}\n\n")), chunk("data: [DONE]\n\n"));
+    let end = format!(
+        "{}{}0\r\n\r\n",
+        chunk(&format!("data: {usage}\n\n")),
+        chunk("data: [DONE]\n\n")
+    );
     socket.write_all(end.as_bytes()).await
 }
 
@@ -237,7 +290,10 @@ async fn answer(socket: &mut Socket, state: &State, request: &Request, arrived_n
 fn event(request: &Request, id: u64, text: &str, is_last: bool) -> String {
     let finish_reason = if is_last { r#""length""# } else { "null" };
     let (object, content) = if request.is_chat {
-        ("chat.completion.chunk", format!(r#""delta":{{"content":"{text}"}}"#))
+        (
+            "chat.completion.chunk",
+            format!(r#""delta":{{"content":"{text}"}}"#),
+        )
     } else {
         ("text_completion", format!(r#""text":"{text}""#))
     };
@@ -259,14 +315,35 @@ mod tests {
     #[test]
     fn requests_are_read_when_they_are_whole() {
         let post = b"POST /v1/completions HTTP/1.1\r\nContent-Length: 16\r\nhost: x\r\n\r\n{\"max_tokens\":3}GET";
-        let request = Request { is_post: true, is_chat: false, output_len: 3 };
+        let request = Request {
+            is_post: true,
+            is_chat: false,
+            output_len: 3,
+        };
         assert_eq!(parse(post), Some((request, post.len() - 3)));
         for cut in 0..post.len() - 3 {
             assert_eq!(parse(&post[..cut]), None, "cut at {cut}");
         }
         let get = b"GET /v1/models HTTP/1.1\r\n\r\n";
-        assert_eq!(parse(get), Some((Request { is_post: false, is_chat: false, output_len: 16 }, get.len())));
+        assert_eq!(
+            parse(get),
+            Some((
+                Request {
+                    is_post: false,
+                    is_chat: false,
+                    output_len: 16
+                },
+                get.len()
+            ))
+        );
         let chat = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 28\r\n\r\n{\"max_completion_tokens\":9 }";
-        assert_eq!(parse(chat).unwrap().0, Request { is_post: true, is_chat: true, output_len: 9 });
+        assert_eq!(
+            parse(chat).unwrap().0,
+            Request {
+                is_post: true,
+                is_chat: true,
+                output_len: 9
+            }
+        );
     }
 }

@@ -22,14 +22,21 @@ pub fn run(flags: CompareArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
 
 fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let options = flags.options()?;
-    let sides = flags.sides.iter().map(|words| files::side(words)).collect::<Result<Vec<Side>>>()?;
+    let sides = flags
+        .sides
+        .iter()
+        .map(|words| files::side(words))
+        .collect::<Result<Vec<Side>>>()?;
     let mut lines = Vec::new();
     if let (Some(path), Some(first)) = (&flags.write_baseline, sides.first()) {
         files::write_baseline(path, first)?;
         lines.push(format!("baseline written to {}", path.display()));
     }
     if sides.len() < 2 {
-        return Ok(CommandOutput { lines, ..CommandOutput::default() });
+        return Ok(CommandOutput {
+            lines,
+            ..CommandOutput::default()
+        });
     }
     let comparison = compare(sides, &options);
     let stdout = match flags.format {
@@ -44,5 +51,10 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
         (true, false) => DONE,
     };
     lines.extend(report::closing(&comparison));
-    Ok(CommandOutput { stdout, lines, exit_code, ..CommandOutput::default() })
+    Ok(CommandOutput {
+        stdout,
+        lines,
+        exit_code,
+        ..CommandOutput::default()
+    })
 }

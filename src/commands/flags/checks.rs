@@ -17,7 +17,10 @@ pub(crate) fn checked_url(url: &str) -> Result<String> {
         return Ok(url.to_owned());
     }
     let address = url.split_once("://").map_or(url, |(_, address)| address);
-    Err(Error::usage(format!("--base-url is not an http or https URL: {url}")).hint(format!("try http://{address}")))
+    Err(
+        Error::usage(format!("--base-url is not an http or https URL: {url}"))
+            .hint(format!("try http://{address}")),
+    )
 }
 
 /// Pairs of a flag, in the order given.
@@ -29,7 +32,10 @@ pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, St
         let (key, value) = pair
             .split_once('=')
             .filter(|(key, _)| !key.trim().is_empty())
-            .ok_or_else(|| Error::usage(format!("{flag} is not KEY=VALUE: {pair}")).hint(format!("try {flag} name=value")))?;
+            .ok_or_else(|| {
+                Error::usage(format!("{flag} is not KEY=VALUE: {pair}"))
+                    .hint(format!("try {flag} name=value"))
+            })?;
         Ok((key.trim().to_owned(), value.to_owned()))
     };
     pairs.iter().map(split).collect()
@@ -41,13 +47,16 @@ pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, St
 /// The text of the flag is no JSON object.
 pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| {
-        Error::usage(format!("{flag} is not a JSON object ({error}): {text}")).hint(format!(r#"try {flag} '{{"seed": 1}}'"#))
+        Error::usage(format!("{flag} is not a JSON object ({error}): {text}"))
+            .hint(format!(r#"try {flag} '{{"seed": 1}}'"#))
     })
 }
 
 /// The notation of `--grammar-dialect`; `None` for `auto`.
 pub(crate) fn grammar_notation(typed: &str) -> Option<GrammarDialect> {
-    [GrammarDialect::Lark, GrammarDialect::Ebnf].into_iter().find(|dialect| dialect.name() == typed)
+    [GrammarDialect::Lark, GrammarDialect::Ebnf]
+        .into_iter()
+        .find(|dialect| dialect.name() == typed)
 }
 
 /// A time above zero.
@@ -55,6 +64,10 @@ pub(crate) fn grammar_notation(typed: &str) -> Option<GrammarDialect> {
 /// # Errors
 /// It is none.
 pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration> {
-    let time = Duration::try_from_secs_f64(value).ok().filter(|time| !time.is_zero());
-    time.ok_or_else(|| Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0"))
+    let time = Duration::try_from_secs_f64(value)
+        .ok()
+        .filter(|time| !time.is_zero());
+    time.ok_or_else(|| {
+        Error::usage(format!("{flag} is not a time: {value}")).hint("give seconds above 0")
+    })
 }

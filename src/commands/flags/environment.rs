@@ -1,6 +1,9 @@
 //! Environment variables that complete the flags.
 
-#![expect(clippy::disallowed_methods, reason = "here the program reads its environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "here the program reads its environment"
+)]
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
@@ -15,7 +18,8 @@ pub(crate) fn api_key() -> Option<String> {
     variable("OPENAI_API_KEY")
 }
 
-/// Whether results are saved as PyTorch benchmark records too. vLLM's switch: any text in it, `0` included, is a yes.
+/// Whether results are saved as PyTorch benchmark records too. vLLM's switch: any text in it, `0`
+/// included, is a yes.
 pub(crate) fn wants_pytorch_records() -> bool {
     std::env::var_os("SAVE_TO_PYTORCH_BENCHMARK_FORMAT").is_some_and(|value| !value.is_empty())
 }
@@ -25,6 +29,7 @@ pub(crate) fn wants_pytorch_records() -> bool {
 /// # Errors
 /// The system has no cache folder.
 pub(crate) fn cache_folder(kind: &str) -> Result<PathBuf> {
-    let cache = dirs::cache_dir().ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no cache folder"))?;
+    let cache = dirs::cache_dir()
+        .ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no cache folder"))?;
     Ok(cache.join("sobench").join(kind))
 }

@@ -6,8 +6,10 @@ use sobench_results::compare::gate::Undecided;
 use sobench_results::compare::rules::Limit;
 
 /// What a bound counts as where the samples are too few, as it is typed.
-pub(crate) const UNDECIDED: [Described<Undecided>; 2] =
-    [Described(Undecided::Pass, "pass", ""), Described(Undecided::Fail, "fail", "")];
+pub(crate) const UNDECIDED: [Described<Undecided>; 2] = [
+    Described(Undecided::Pass, "pass", ""),
+    Described(Undecided::Fail, "fail", ""),
+];
 
 /// The bounds of `--require`.
 ///

@@ -13,16 +13,23 @@ use sobench_engine::EngineName;
 use sobench_mask::row::Spelling;
 
 /// The engines that are measured unless some are named, as they are typed.
-static MEASURED: LazyLock<String> = LazyLock::new(|| EngineName::measured().map(EngineName::name).collect::<Vec<_>>().join(","));
+static MEASURED: LazyLock<String> = LazyLock::new(|| {
+    EngineName::measured()
+        .map(EngineName::name)
+        .collect::<Vec<_>>()
+        .join(",")
+});
 
 /// In-process measurement of decoding engines over a corpus.
 #[derive(Args, Clone, Debug)]
 pub struct MaskArgs {
-    /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench parquet, a folder of the JSON-Schema-Test-Suite, custom
-    /// JSONL; a kind may be named, as in maskbench:PATH, jsonschemabench:PATH, jsts:PATH, custom:PATH
+    /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench parquet, a folder of the
+    /// JSON-Schema-Test-Suite, custom JSONL; a kind may be named, as in maskbench:PATH,
+    /// jsonschemabench:PATH, jsts:PATH, custom:PATH
     #[arg(long, value_name = "[KIND:]PATH", num_args = 1.., default_value = "shipped")]
     pub corpus: Vec<InputNames>,
-    /// Decoding engines, measured one after the other; lm-format-enforcer and llama.cpp are server only
+    /// Decoding engines, measured one after the other; lm-format-enforcer and llama.cpp are server
+    /// only
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = MEASURED.as_str())]
     pub engine: Vec<String>,
     /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
@@ -39,7 +46,12 @@ pub struct MaskArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub limit: Option<usize>,
     /// Only so many entries, drawn at random; they keep their order
-    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "limit")]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        conflicts_with = "limit"
+    )]
     pub sample: Option<usize>,
     /// Seed of --sample, and of the walks of --prove
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -47,8 +59,8 @@ pub struct MaskArgs {
     /// Only entries whose name or tag matches
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,
-    /// Only part I of N of the entries that the flags above leave, I from 1: each N-th of them; `auto` reads I and N as a run does. sobench
-    /// merge puts the files of --rows together
+    /// Only part I of N of the entries that the flags above leave, I from 1: each N-th of them;
+    /// `auto` reads I and N as a run does. sobench merge puts the files of --rows together
     #[arg(long, value_name = "I/N|auto")]
     pub shard: Option<String>,
     /// Child processes at work at the same time [default: one for every core but one]
@@ -57,8 +69,14 @@ pub struct MaskArgs {
     /// Seconds that one entry may take under one engine [default: 60; with --prove 10]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub timeout: Option<f64>,
-    /// Address space of one child process beyond the 512 MiB that each is granted for stacks and threads, in MiB; 0 sets no limit
-    #[arg(long, value_name = "MIB", default_value_t = 4096, allow_negative_numbers = true)]
+    /// Address space of one child process beyond the 512 MiB that each is granted for stacks and
+    /// threads, in MiB; 0 sets no limit
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = 4096,
+        allow_negative_numbers = true
+    )]
     pub memory_limit_mib: u64,
     /// Sequences masked at once, in the measurement of batches; 0 for none
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,8,32", allow_negative_numbers = true,
@@ -131,11 +149,18 @@ pub struct MaskOutputArgs {
 }
 
 /// The formats of the report.
-pub(crate) const FORMATS: [OutputFormat; 4] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv, OutputFormat::Html];
+pub(crate) const FORMATS: [OutputFormat; 4] = [
+    OutputFormat::Text,
+    OutputFormat::Json,
+    OutputFormat::Csv,
+    OutputFormat::Html,
+];
 
 impl MaskOutputArgs {
     /// The files that reports are written to.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        [&self.json, &self.csv, &self.csv_tags, &self.html].into_iter().filter_map(|path| path.as_deref())
+        [&self.json, &self.csv, &self.csv_tags, &self.html]
+            .into_iter()
+            .filter_map(|path| path.as_deref())
     }
 }

@@ -43,7 +43,11 @@ fn listen(shutdown: &Shutdown) -> Result<Listener> {
 ///
 /// # Errors
 /// A stream that cannot be read or written.
-#[expect(clippy::disallowed_methods, reason = "a child process answers its parent over standard output")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a child process answers its parent over standard output"
+)]
 pub fn work() -> Result<CommandOutput> {
-    worker::serve(BufReader::new(std::io::stdin()), std::io::stdout()).map(|()| CommandOutput::default())
+    worker::serve(BufReader::new(std::io::stdin()), std::io::stdout())
+        .map(|()| CommandOutput::default())
 }

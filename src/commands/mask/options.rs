@@ -34,51 +34,81 @@ impl MaskOptions {
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn new(flags: &MaskArgs) -> Result<Self> {
-        let engines = flags.engine.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
+        let engines = flags
+            .engine
+            .iter()
+            .map(|name| EngineName::parse(name))
+            .collect::<Result<Vec<_>>>()?;
         if flags.output.explain && !engines.contains(&EngineName::Auto) {
-            return Err(Error::usage("--explain says where auto sends an entry, and auto is not among --engine")
-                .hint("add it, e.g. --engine auto, or leave --explain out"));
+            return Err(Error::usage(
+                "--explain says where auto sends an entry, and auto is not among --engine",
+            )
+            .hint("add it, e.g. --engine auto, or leave --explain out"));
         }
         check_files(flags)?;
         check_proof(flags, &engines)?;
         let proves = flags.proof.prove;
         let mask = MaskPlan {
-            corpora: flags.corpus.iter().map(|typed| CorpusSource::parse(typed)).collect(),
+            corpora: flags
+                .corpus
+                .iter()
+                .map(|typed| CorpusSource::parse(typed))
+                .collect(),
             engines,
             policy: embedded::policy(&flags.policy),
             tokenizer: flags.tokenizer.to_string(),
             eos_token: flags.eos_token.clone(),
-            jobs: flags.jobs.map_or_else(|| default_jobs(usize::from(!proves && flags.proof.replay.is_none())), usize::from),
-            timeout_ms: timeout_ms(flags.timeout.unwrap_or(if proves { PROOF_TIMEOUT_S } else { TIMEOUT_S }))?,
+            jobs: flags.jobs.map_or_else(
+                || default_jobs(usize::from(!proves && flags.proof.replay.is_none())),
+                usize::from,
+            ),
+            timeout_ms: timeout_ms(flags.timeout.unwrap_or(if proves {
+                PROOF_TIMEOUT_S
+            } else {
+                TIMEOUT_S
+            }))?,
             memory_limit_bytes: memory_limit(flags.memory_limit_mib)?,
             spellings: flags.spelling.clone(),
             limit: flags.limit,
-            sample: flags.sample.map(|entries| Sample { entries, seed: flags.seed }),
+            sample: flags.sample.map(|entries| Sample {
+                entries,
+                seed: flags.seed,
+            }),
             filter: flags.filter.clone(),
             rows: flags.output.rows.clone().map(Into::into),
             resume: flags.output.resume,
             assert_formats: !flags.no_format_assertion,
             warm: !flags.cold_only,
             batch_sizes: flags.batch.iter().copied().map(usize::from).collect(),
-            prove: proves.then_some(Effort { seed: flags.seed, budget: flags.proof.budget }),
+            prove: proves.then_some(Effort {
+                seed: flags.seed,
+                budget: flags.proof.budget,
+            }),
             shard: shard(flags)?,
         };
         mask.check()?;
-        Ok(Self { mask, output: flags.output.clone(), proof: flags.proof.clone() })
+        Ok(Self {
+            mask,
+            output: flags.output.clone(),
+            proof: flags.proof.clone(),
+        })
     }
 }
 
-/// The part of the entries, where one was asked for. What it brings is kept, since by itself it is nothing.
+/// The part of the entries, where one was asked for. What it brings is kept, since by itself it is
+/// nothing.
 fn shard(flags: &MaskArgs) -> Result<Option<Shard>> {
     let shard = shard::shard(flags.shard.as_deref(), &variable)?;
     let fail = |what: String, hint: &str| Err(Error::usage(what).hint(hint.to_owned()));
     match shard {
-        Some(shard) if flags.proof.replay.is_some() => {
-            fail(format!("witnesses are not dealt out: --shard {shard}"), "leave it out: checking them again is quick")
-        }
-        Some(shard) if flags.output.rows.is_none() => {
-            fail(format!("a shard without rows cannot be merged with the others: --shard {shard}"), "name a file with --rows")
-        }
+        Some(shard) if flags.proof.replay.is_some() => fail(
+            format!("witnesses are not dealt out: --shard {shard}"),
+            "leave it out: checking them again is quick",
+        ),
+        Some(shard) if flags.output.rows.is_none() => fail(
+            format!("a shard without rows cannot be merged with the others: --shard {shard}"),
+            "name a file with --rows",
+        ),
         shard => Ok(shard),
     }
 }
@@ -88,7 +118,8 @@ fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
     if !flags.proof.prove && flags.proof.replay.is_none() {
         if flags.seed != 0 && flags.sample.is_none() {
             return Err(
-                Error::usage(format!("--seed has nothing to draw: {}", flags.seed)).hint("it goes with --sample or --prove")
+                Error::usage(format!("--seed has nothing to draw: {}", flags.seed))
+                    .hint("it goes with --sample or --prove"),
             );
         }
         return Ok(());
@@ -103,15 +134,20 @@ fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
         ("--format html", output.format == OutputFormat::Html),
     ];
     if let Some((flag, _)) = unused.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Error::usage(format!("proofs have no such report: {flag}")).hint("they have --format text, json and --json"));
+        return Err(Error::usage(format!("proofs have no such report: {flag}"))
+            .hint("they have --format text, json and --json"));
     }
     if flags.proof.prove && engines.contains(&EngineName::Auto) {
-        return Err(Error::usage("auto has no masks of its own to prove errors in").hint("name the engines that it chooses from"));
+        return Err(
+            Error::usage("auto has no masks of its own to prove errors in")
+                .hint("name the engines that it chooses from"),
+        );
     }
     Ok(())
 }
 
-/// Refuses a report that would be lost: one in a file called `-`, which is meant for stdout, and two in the same file.
+/// Refuses a report that would be lost: one in a file called `-`, which is meant for stdout, and
+/// two in the same file.
 fn check_files(flags: &MaskArgs) -> Result<()> {
     let (output, proof) = (&flags.output, &flags.proof);
     let files = [
@@ -123,7 +159,10 @@ fn check_files(flags: &MaskArgs) -> Result<()> {
         ("--witnesses", &proof.witnesses),
         ("--issues", &proof.issues),
     ];
-    for (flag, path) in files.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?))) {
+    for (flag, path) in files
+        .into_iter()
+        .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
+    {
         if path == Path::new("-") {
             return Err(Error::usage(format!("{flag} takes the name of a file, and not -"))
                 .hint("stdout gets what --format names, e.g. --format html; a file of that name is ./-"));
@@ -132,7 +171,8 @@ fn check_files(flags: &MaskArgs) -> Result<()> {
     Ok(())
 }
 
-/// Where masks are timed, a core is left to the parent and to the system, so that they do not take the processor from them.
+/// Where masks are timed, a core is left to the parent and to the system, so that they do not take
+/// the processor from them.
 fn default_jobs(left: usize) -> usize {
     thread::available_parallelism().map_or(1, |cores| (cores.get() - left).clamp(1, MAX_JOBS))
 }
@@ -141,10 +181,15 @@ fn timeout_ms(seconds: f64) -> Result<u64> {
     if seconds.is_finite() && (0.001..=LONGEST_TIMEOUT_S).contains(&seconds) {
         return Ok((seconds * 1e3).round() as u64);
     }
-    Err(Error::usage(format!("--timeout is not a time: {seconds}")).hint(format!("give seconds up to {LONGEST_TIMEOUT_S}")))
+    Err(Error::usage(format!("--timeout is not a time: {seconds}"))
+        .hint(format!("give seconds up to {LONGEST_TIMEOUT_S}")))
 }
 
 fn memory_limit(mib: u64) -> Result<u64> {
-    mib.checked_mul(1 << 20)
-        .ok_or_else(|| Error::usage(format!("--memory-limit-mib is more than there can be: {mib}")).hint("give MiB, e.g. 4096"))
+    mib.checked_mul(1 << 20).ok_or_else(|| {
+        Error::usage(format!(
+            "--memory-limit-mib is more than there can be: {mib}"
+        ))
+        .hint("give MiB, e.g. 4096")
+    })
 }

@@ -28,9 +28,15 @@ const MAX_WITNESSES_BYTES: u64 = 1 << 30;
 /// Proves, prints and writes what the options asks for.
 ///
 /// # Errors
-/// Whatever keeps the proof from beginning. A file that cannot be written after all is told at the end, with exit code 3.
+/// Whatever keeps the proof from beginning. A file that cannot be written after all is told at the
+/// end, with exit code 3.
 pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<CommandOutput> {
-    options.output.json.iter().chain(&options.proof.witnesses).try_for_each(|path| try_file(path))?;
+    options
+        .output
+        .json
+        .iter()
+        .chain(&options.proof.witnesses)
+        .try_for_each(|path| try_file(path))?;
     if let Some(folder) = &options.proof.issues {
         std::fs::create_dir_all(folder).map_err(|error| cannot_make(folder, &error))?;
     }
@@ -42,9 +48,20 @@ pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result
         OutputFormat::Json => pretty(&json::render(&summary)),
         _ => text::render(&page::document(&summary)),
     };
-    let mut output =
-        CommandOutput { stdout, exit_code: if proved.interrupted { INTERRUPTED } else { DONE }, ..CommandOutput::default() };
-    output.lines.extend(proved.rows_path().map(|path| format!("rows: {}", path.display())));
+    let mut output = CommandOutput {
+        stdout,
+        exit_code: if proved.interrupted {
+            INTERRUPTED
+        } else {
+            DONE
+        },
+        ..CommandOutput::default()
+    };
+    output.lines.extend(
+        proved
+            .rows_path()
+            .map(|path| format!("rows: {}", path.display())),
+    );
     if proved.interrupted {
         output.lines.push("interrupted: the report covers the entries that were done; --rows with --resume goes on".to_owned());
     }
@@ -55,29 +72,54 @@ pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result
 fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<ProofRun> {
     let mode = Mode::detect(!options.output.disable_tqdm);
     let (entries, findings) = (OnceLock::new(), OnceLock::new());
-    let proved = proof_run::prove(&options.mask, effort, &WorkerCommand::current()?, shutdown, &|event| match event {
-        ProofEvent::Started { entries: count, resumed } => {
-            if resumed > 0 {
-                terminal::say(&format!("{resumed} of {count} entries are there already"));
+    let proved = proof_run::prove(
+        &options.mask,
+        effort,
+        &WorkerCommand::current()?,
+        shutdown,
+        &|event| match event {
+            ProofEvent::Started {
+                entries: count,
+                resumed,
+            } => {
+                if resumed > 0 {
+                    terminal::say(&format!("{resumed} of {count} entries are there already"));
+                }
+                let words = Words {
+                    unit: "entries",
+                    failed: "stopped early",
+                };
+                let _ = entries.set(Progress::new(mode, count - resumed, words));
             }
-            let words = Words { unit: "entries", failed: "stopped early" };
-            let _ = entries.set(Progress::new(mode, count - resumed, words));
-        }
-        ProofEvent::EntryDone => {
-            entries.get().inspect(|progress| progress.ended(true));
-        }
-        ProofEvent::Shrinking { findings: count } => {
-            entries.get().inspect(|progress| progress.finish());
-            let _ = findings.set(Progress::new(mode, count, Words { unit: "findings", failed: "stopped early" }));
-        }
-        ProofEvent::Shrunk => {
-            findings.get().inspect(|progress| progress.ended(true));
-        }
-    });
-    entries.get().filter(|_| findings.get().is_none()).inspect(|progress| progress.finish());
+            ProofEvent::EntryDone => {
+                entries.get().inspect(|progress| progress.ended(true));
+            }
+            ProofEvent::Shrinking { findings: count } => {
+                entries.get().inspect(|progress| progress.finish());
+                let _ = findings.set(Progress::new(
+                    mode,
+                    count,
+                    Words {
+                        unit: "findings",
+                        failed: "stopped early",
+                    },
+                ));
+            }
+            ProofEvent::Shrunk => {
+                findings.get().inspect(|progress| progress.ended(true));
+            }
+        },
+    );
+    entries
+        .get()
+        .filter(|_| findings.get().is_none())
+        .inspect(|progress| progress.finish());
     findings.get().inspect(|progress| progress.finish());
     let proved = proved?;
-    proved.notices.iter().for_each(|notice| terminal::warn(&notice.to_string()));
+    proved
+        .notices
+        .iter()
+        .for_each(|notice| terminal::warn(&notice.to_string()));
     Ok(proved)
 }
 
@@ -88,22 +130,32 @@ fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutpu
     let proved = &summary.proved;
     if let Some(path) = &options.proof.witnesses {
         let lines = proved.clusters.iter().filter_map(|it| it.witness.as_ref());
-        let lines =
-            lines.map(|it| serde_json::to_string(it).expect("a witness holds only strings, numbers and JSON values") + "\n");
+        let lines = lines.map(|it| {
+            serde_json::to_string(it)
+                .expect("a witness holds only strings, numbers and JSON values")
+                + "\n"
+        });
         write_file(path, lines.collect::<String>().as_bytes(), output);
     }
     if let Some(folder) = &options.proof.issues {
         for (number, cluster) in proved.clusters.iter().enumerate() {
             if let Some(text) = issue::render(&proved.about, cluster) {
-                write_file(&folder.join(issue::file_name(number + 1, cluster)), text.as_bytes(), output);
+                write_file(
+                    &folder.join(issue::file_name(number + 1, cluster)),
+                    text.as_bytes(),
+                    output,
+                );
             }
         }
     }
 }
 
 fn cannot_make(folder: &Path, error: &std::io::Error) -> Error {
-    Error::environment(format!("cannot make the folder for issue texts ({error}): {}", folder.display()))
-        .hint("name a folder in a place that may be written to")
+    Error::environment(format!(
+        "cannot make the folder for issue texts ({error}): {}",
+        folder.display()
+    ))
+    .hint("name a folder in a place that may be written to")
 }
 
 /// Checks the witnesses of a file again.
@@ -112,9 +164,18 @@ fn cannot_make(folder: &Path, error: &std::io::Error) -> Error {
 /// A file that holds none, and whatever keeps the engines from being opened.
 pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result<CommandOutput> {
     let witnesses = read(path)?;
-    options.output.json.iter().try_for_each(|path| try_file(path))?;
+    options
+        .output
+        .json
+        .iter()
+        .try_for_each(|path| try_file(path))?;
     let _listener = super::listen(shutdown)?;
-    let standings = proof_run::replay(&witnesses, &options.mask, &WorkerCommand::current()?, shutdown)?;
+    let standings = proof_run::replay(
+        &witnesses,
+        &options.mask,
+        &WorkerCommand::current()?,
+        shutdown,
+    )?;
     let value = replayed::json(&witnesses, &standings);
     let stdout = match options.output.format {
         OutputFormat::Json => pretty(&value),
@@ -126,7 +187,11 @@ pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result
         _ if tally.unknown > 0 => COULD_NOT,
         _ => DONE,
     };
-    let mut output = CommandOutput { stdout, exit_code, ..CommandOutput::default() };
+    let mut output = CommandOutput {
+        stdout,
+        exit_code,
+        ..CommandOutput::default()
+    };
     if let Some(path) = &options.output.json {
         write_file(path, pretty(&value).as_bytes(), &mut output);
     }
@@ -134,15 +199,25 @@ pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result
 }
 
 fn read(path: &Path) -> Result<Vec<Witness>> {
-    let refuse = |what: String| Error::usage(what).hint("witnesses are what sobench mask --prove --witnesses writes");
+    let refuse = |what: String| {
+        Error::usage(what).hint("witnesses are what sobench mask --prove --witnesses writes")
+    };
     let text = input::read_text(path, MAX_WITNESSES_BYTES)?;
     let mut witnesses = Vec::new();
     for (number, line) in lines(&text) {
-        let witness: Witness = serde_json::from_str(line)
-            .map_err(|error| refuse(format!("line {number} of {} is no witness: {}", path.display(), in_line(&error))))?;
+        let witness: Witness = serde_json::from_str(line).map_err(|error| {
+            refuse(format!(
+                "line {number} of {} is no witness: {}",
+                path.display(),
+                in_line(&error)
+            ))
+        })?;
         if witness.sobench_witness != witness::VERSION {
             let version = witness.sobench_witness;
-            return Err(refuse(format!("line {number} of {} has a version that is not known: {version}", path.display())));
+            return Err(refuse(format!(
+                "line {number} of {} has a version that is not known: {version}",
+                path.display()
+            )));
         }
         witnesses.push(witness);
     }

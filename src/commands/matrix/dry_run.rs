@@ -1,5 +1,5 @@
-//! What would be run and what would be sent (`--dry-run`): the runs in their order, and one whole request for each arm. Asks no server
-//! anything; what only the server can tell is named as such.
+//! What would be run and what would be sent (`--dry-run`): the runs in their order, and one whole
+//! request for each arm. Asks no server anything; what only the server can tell is named as such.
 
 use std::fmt::Write as _;
 
@@ -30,17 +30,26 @@ pub fn command(plan: &MatrixOptions) -> Result<CommandOutput> {
             add_requests(&mut page, plan, contender, run)?;
         }
     }
-    Ok(CommandOutput { stdout: page, ..CommandOutput::default() })
+    Ok(CommandOutput {
+        stdout: page,
+        ..CommandOutput::default()
+    })
 }
 
 fn listing(plan: &MatrixOptions) -> String {
     let turns = turns(&extent(plan));
     let all: usize = turns.iter().map(Vec::len).sum();
-    let mut page = format!("dry run: nothing is sent; without --dry-run, these runs would be made, in this order: {all}\n");
+    let mut page = format!(
+        "dry run: nothing is sent; without --dry-run, these runs would be made, in this order: {all}\n"
+    );
     if all > 1 {
         let _ = writeln!(page, "order: {}", gather::order(plan));
     }
-    let named = turns.iter().flat_map(|turn| turn.iter().enumerate().map(|(place, step)| (step, turn.len() > 1, place == 0)));
+    let named = turns.iter().flat_map(|turn| {
+        turn.iter()
+            .enumerate()
+            .map(|(place, step)| (step, turn.len() > 1, place == 0))
+    });
     for (number, (step, has_company, is_first)) in named.enumerate().take(LISTED_RUNS) {
         let requests = plan.contenders[step.contender].run(step.dataset, step.load, step.treatment);
         let requests = requests.map_or(0, |run| run.settings.dataset.num_prompts);
@@ -49,7 +58,12 @@ fn listing(plan: &MatrixOptions) -> String {
             (true, true) => ", at once with those that follow:",
             (true, false) => ", at once",
         };
-        let _ = writeln!(page, "{:>4}  {} ({requests} requests){beside}", number + 1, words(plan, step));
+        let _ = writeln!(
+            page,
+            "{:>4}  {} ({requests} requests){beside}",
+            number + 1,
+            words(plan, step)
+        );
     }
     if all > LISTED_RUNS {
         let _ = writeln!(page, "      and more: {}", all - LISTED_RUNS);
@@ -59,7 +73,13 @@ fn listing(plan: &MatrixOptions) -> String {
 
 /// When a run would give up on its server, where that was said; the limits are those of all runs.
 fn add_error_limits(page: &mut String, plan: &MatrixOptions) {
-    let Some(first) = plan.contenders.first().and_then(|contender| contender.runs.first()) else { return };
+    let Some(first) = plan
+        .contenders
+        .first()
+        .and_then(|contender| contender.runs.first())
+    else {
+        return;
+    };
     let limits = first.plan.settings.load.error_limits;
     for limit in limits.phrases(&format!("{MIN_ENDED} of its requests")) {
         let _ = writeln!(page, "a run gives up {limit}");
@@ -67,7 +87,12 @@ fn add_error_limits(page: &mut String, plan: &MatrixOptions) {
 }
 
 /// The first request of each arm of a run.
-fn add_requests(page: &mut String, plan: &MatrixOptions, contender: &ContenderPlan, run: &PlannedRun) -> Result<()> {
+fn add_requests(
+    page: &mut String,
+    plan: &MatrixOptions,
+    contender: &ContenderPlan,
+    run: &PlannedRun,
+) -> Result<()> {
     let dry = DryRun::new(&run.plan)?;
     for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
         let Some(case) = dry.first(arm) else { continue };
@@ -77,7 +102,13 @@ fn add_requests(page: &mut String, plan: &MatrixOptions, contender: &ContenderPl
             Arm::Free => "without a constraint",
         };
         let dataset = &plan.datasets[run.dataset];
-        let _ = writeln!(page, "\n{}, {dataset}, {what}: request {} of {}", contender.name, case.id, dry.requests());
+        let _ = writeln!(
+            page,
+            "\n{}, {dataset}, {what}: request {} of {}",
+            contender.name,
+            case.id,
+            dry.requests()
+        );
         page.push_str(&dry.request(case)?);
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What runs come to, put together: repeats are pooled, constrained requests are paired with their controls.
+//! What runs come to, put together: repeats are pooled, constrained requests are paired with their
+//! controls.
 
 mod pooled;
 
@@ -9,8 +10,8 @@ use super::order::Step;
 use crate::commands::bench::run::{Finished, FirstUse, Past};
 use crate::commands::matrix::options::{AtOnce, How, MatrixOptions, Order};
 use crate::commands::matrix::report::{
-    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, MatrixConditions, MatrixRun, Row,
-    Treatment,
+    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load,
+    MatrixConditions, MatrixRun, Row, Treatment,
 };
 use sobench_core::error::{Error, Kind};
 use sobench_core::exit_codes::NOT_KEPT;
@@ -99,8 +100,10 @@ impl Seen {
         let cold_ttft_ms = if past.is_whole {
             first_ttft_ms
         } else {
-            // Of a server that others may have asked before, only what no server can have seen is known to be new to it.
-            let is_new = |sample: &&Sample<'_>| sample.question().tags.iter().any(|tag| tag == COLD_TAG);
+            // Of a server that others may have asked before, only what no server can have seen is
+            // known to be new to it.
+            let is_new =
+                |sample: &&Sample<'_>| sample.question().tags.iter().any(|tag| tag == COLD_TAG);
             let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
             cold::ttfts(&new, options, &known).0
         };
@@ -110,20 +113,37 @@ impl Seen {
             values: RequestValues::new(sample, options),
         };
         let requests = samples.iter().map(request).collect();
-        let pooled = Metric::ALL.iter().filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?))).collect();
+        let pooled = Metric::ALL
+            .iter()
+            .filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?)))
+            .collect();
         let sent = &cold::fingerprints(&samples) | &known;
-        Self { requests, pooled, cold_ttft_ms, warm_ttft_ms, sent }
+        Self {
+            requests,
+            pooled,
+            cold_ttft_ms,
+            warm_ttft_ms,
+            sent,
+        }
     }
 }
 
 impl Gathered {
     /// Whether there is nothing to report.
     pub(super) fn is_empty(&self) -> bool {
-        self.cells.values().all(|cell| cell.constrained.is_empty() && cell.control.is_empty())
+        self.cells
+            .values()
+            .all(|cell| cell.constrained.is_empty() && cell.control.is_empty())
     }
 
     /// A run that did what it should.
-    pub(super) fn ran(&mut self, step: &Step, mut seen: Seen, finished: &Finished, about: MatrixRun) {
+    pub(super) fn ran(
+        &mut self,
+        step: &Step,
+        mut seen: Seen,
+        finished: &Finished,
+        about: MatrixRun,
+    ) {
         let report = &finished.report;
         let (metrics, overall) = (&report.metrics, &report.metrics.overall);
         let sent = overall.requests - overall.cancelled - metrics.said.not_sent;
@@ -133,7 +153,11 @@ impl Gathered {
             seen,
             duration_s: metrics.duration_ns as f64 / 1e9,
             requests: overall.requests,
-            within: overall.throughput.counts.valid_good.and_then(|good| Rate::of(good as usize, sent)),
+            within: overall
+                .throughput
+                .counts
+                .valid_good
+                .and_then(|good| Rate::of(good as usize, sent)),
             values: metrics.values.clone(),
             first_use: finished.first_use,
             record: report.record.clone(),
@@ -144,9 +168,19 @@ impl Gathered {
         if report.record.enforcement.state == State::NotEnforced {
             let (contender, dataset) = (about.contender.clone(), about.dataset.clone());
             let (treatment, load) = (step.treatment.name().to_owned(), about.load.to_string());
-            self.notices.push(MatrixNotice::RunNotEnforced { contender, dataset, treatment, load }.into());
+            self.notices.push(
+                MatrixNotice::RunNotEnforced {
+                    contender,
+                    dataset,
+                    treatment,
+                    load,
+                }
+                .into(),
+            );
         }
-        self.is_lost |= finished.saved.is_err() || finished.log_failure.is_some() || !finished.write_failures.is_empty();
+        self.is_lost |= finished.saved.is_err()
+            || finished.log_failure.is_some()
+            || !finished.write_failures.is_empty();
         let cell = self.cells.entry(place(step)).or_default();
         match step.treatment {
             Treatment::Constrained => {
@@ -155,7 +189,10 @@ impl Gathered {
             }
             Treatment::Control => cell.control.push(done),
         }
-        self.runs.push(MatrixRun { distrust: finished.distrust(), ..about });
+        self.runs.push(MatrixRun {
+            distrust: finished.distrust(),
+            ..about
+        });
     }
 
     /// A run that did not. That the user stopped it says nothing of whoever is compared.
@@ -169,8 +206,15 @@ impl Gathered {
             Treatment::Control if reason != INTERRUPTED => format!("the control arm: {reason}"),
             Treatment::Control | Treatment::Constrained => reason.clone(),
         };
-        self.cells.entry(place(step)).or_default().failures.push(words);
-        self.runs.push(MatrixRun { failure: Some(reason), ..about });
+        self.cells
+            .entry(place(step))
+            .or_default()
+            .failures
+            .push(words);
+        self.runs.push(MatrixRun {
+            failure: Some(reason),
+            ..about
+        });
     }
 }
 
@@ -179,7 +223,10 @@ impl Cell {
         if self.pooled.is_empty() {
             self.pooled = of_run;
         } else {
-            self.pooled.iter_mut().zip(of_run).for_each(|((_, own), (_, other))| own.merge(&other));
+            self.pooled
+                .iter_mut()
+                .zip(of_run)
+                .for_each(|((_, own), (_, other))| own.merge(&other));
         }
     }
 }
@@ -210,7 +257,12 @@ pub(super) fn comparison(plan: &MatrixOptions, gathered: &Gathered, stopped: boo
         for (contender, it) in plan.contenders.iter().enumerate() {
             for (load, level) in plan.loads.iter().enumerate() {
                 let fate = fate(plan, gathered, (dataset, contender, load));
-                rows.push(Row { dataset: dataset_name.clone(), contender: it.name.clone(), load: *level, fate });
+                rows.push(Row {
+                    dataset: dataset_name.clone(),
+                    contender: it.name.clone(),
+                    load: *level,
+                    fate,
+                });
             }
         }
     }
@@ -233,12 +285,28 @@ fn fate(plan: &MatrixOptions, gathered: &Gathered, place: (usize, usize, usize))
         return Fate::Measured(Box::new(figures));
     }
     let own = cell.and_then(|cell| cell.failures.first());
-    let others = || gathered.cells.iter().filter(|((_, owner, _), _)| *owner == contender);
-    let failures = |cell: &'_ Cell| cell.failures.iter().find(|reason| *reason != INTERRUPTED).cloned();
-    let of_dataset = || others().filter(|((owner, ..), _)| *owner == dataset).find_map(|(_, cell)| failures(cell));
+    let others = || {
+        gathered
+            .cells
+            .iter()
+            .filter(|((_, owner, _), _)| *owner == contender)
+    };
+    let failures = |cell: &'_ Cell| {
+        cell.failures
+            .iter()
+            .find(|reason| *reason != INTERRUPTED)
+            .cloned()
+    };
+    let of_dataset = || {
+        others()
+            .filter(|((owner, ..), _)| *owner == dataset)
+            .find_map(|(_, cell)| failures(cell))
+    };
     let of_anywhere = || others().find_map(|(_, cell)| failures(cell));
     let reason = own.cloned().or_else(of_dataset).or_else(of_anywhere);
-    Fate::DidNotRun { reason: reason.unwrap_or_else(|| "stopped before its turn".to_owned()) }
+    Fate::DidNotRun {
+        reason: reason.unwrap_or_else(|| "stopped before its turn".to_owned()),
+    }
 }
 
 /// What the runs of a line came to; `None` without a constrained run.
@@ -265,24 +333,49 @@ fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
         warm_ttft_ms,
         cold_from,
         control: control(plan, cell),
-        distrusted_runs: runs.iter().chain(&cell.control).filter(|run| run.is_distrusted).count(),
+        distrusted_runs: runs
+            .iter()
+            .chain(&cell.control)
+            .filter(|run| run.is_distrusted)
+            .count(),
         server_version: first.record.server.version.clone(),
-        engine: engine.map(|it| it.version.as_ref().map_or_else(|| it.name.clone(), |version| format!("{} {version}", it.name))),
+        engine: engine.map(|it| {
+            it.version.as_ref().map_or_else(
+                || it.name.clone(),
+                |version| format!("{} {version}", it.name),
+            )
+        }),
         metrics: values,
     })
 }
 
-/// First and later uses of constraints: those of the runs themselves, or where none was cold there, those that were asked for alone. The
-/// two are never mixed, as one has a load around it and the other has not.
+/// First and later uses of constraints: those of the runs themselves, or where none was cold there,
+/// those that were asked for alone. The two are never mixed, as one has a load around it and the
+/// other has not.
 fn uses(runs: &[Done]) -> (Option<ColdFrom>, [Summary; 2]) {
     let summary = |values: Vec<f64>| Summary::of(values, &TAIL);
-    let of_runs = |of: fn(&Seen) -> &Vec<f64>| summary(runs.iter().flat_map(|run| of(&run.seen).clone()).collect());
+    let of_runs = |of: fn(&Seen) -> &Vec<f64>| {
+        summary(runs.iter().flat_map(|run| of(&run.seen).clone()).collect())
+    };
     let cold = of_runs(|seen| &seen.cold_ttft_ms);
-    let alone = |of: fn(FirstUse) -> f64| summary(runs.iter().filter_map(|run| run.first_use).map(of).collect());
+    let alone = |of: fn(FirstUse) -> f64| {
+        summary(
+            runs.iter()
+                .filter_map(|run| run.first_use)
+                .map(of)
+                .collect(),
+        )
+    };
     let alone_cold = alone(|it| it.cold_ttft_ms);
     match (cold.n, alone_cold.n) {
-        (1.., _) => (Some(ColdFrom::Run), [cold, of_runs(|seen| &seen.warm_ttft_ms)]),
-        (0, 1..) => (Some(ColdFrom::Alone), [alone_cold, alone(|it| it.warm_ttft_ms)]),
+        (1.., _) => (
+            Some(ColdFrom::Run),
+            [cold, of_runs(|seen| &seen.warm_ttft_ms)],
+        ),
+        (0, 1..) => (
+            Some(ColdFrom::Alone),
+            [alone_cold, alone(|it| it.warm_ttft_ms)],
+        ),
         (0, 0) => (None, [cold, of_runs(|seen| &seen.warm_ttft_ms)]),
     }
 }
@@ -309,9 +402,14 @@ fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
 fn pairs(cell: &Cell, metric: &Metric) -> Vec<Vec<(f64, f64)>> {
     let value = |request: &RequestOfRun| request.values.value(metric).filter(|_| request.answered);
     let of_run = |run: &Done| {
-        let control = cell.control.iter().find(|control| control.repeat == run.repeat)?;
+        let control = cell
+            .control
+            .iter()
+            .find(|control| control.repeat == run.repeat)?;
         let of_control = control.seen.requests.iter();
-        let by_case: HashMap<usize, f64> = of_control.filter_map(|request| Some((request.case, value(request)?))).collect();
+        let by_case: HashMap<usize, f64> = of_control
+            .filter_map(|request| Some((request.case, value(request)?)))
+            .collect();
         let pair = |request: &RequestOfRun| Some((value(request)?, *by_case.get(&request.case)?));
         Some(run.seen.requests.iter().filter_map(pair).collect())
     };
@@ -322,23 +420,42 @@ fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
     if plan.slo.is_none() || plan.loads == [Load::AsGiven] {
         return Vec::new();
     }
-    let share = |row: &Row| (row.load, row.figures().and_then(|figures| figures.valid_within_objectives));
+    let share = |row: &Row| {
+        (
+            row.load,
+            row.figures()
+                .and_then(|figures| figures.valid_within_objectives),
+        )
+    };
     let of_sweep = |sweep: &[Row]| {
         let shares: Vec<_> = sweep.iter().map(share).collect();
         let first = sweep.first()?;
         let knee = knee(&shares, plan.goodput_share);
-        Some(KneeRow { dataset: first.dataset.clone(), contender: first.contender.clone(), knee })
+        Some(KneeRow {
+            dataset: first.dataset.clone(),
+            contender: first.contender.clone(),
+            knee,
+        })
     };
     rows.chunks(plan.loads.len()).filter_map(of_sweep).collect()
 }
 
 fn about(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> MatrixConditions {
-    let run = plan.contenders.first().and_then(|it| it.runs.first()).map(|it| &it.plan);
-    let first = gathered.cells.values().flat_map(|cell| cell.control.iter().chain(&cell.constrained));
+    let run = plan
+        .contenders
+        .first()
+        .and_then(|it| it.runs.first())
+        .map(|it| &it.plan);
+    let first = gathered
+        .cells
+        .values()
+        .flat_map(|cell| cell.control.iter().chain(&cell.constrained));
     MatrixConditions {
         date: first.map(|run| run.record.date()).min(),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
-        backend: run.map(|run| run.settings.backend.name().to_owned()).unwrap_or_default(),
+        backend: run
+            .map(|run| run.settings.backend.name().to_owned())
+            .unwrap_or_default(),
         servers: servers(plan).to_owned(),
         order: order(plan),
         interleaved: plan.order.is_interleaved(),
@@ -354,14 +471,21 @@ fn about(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> MatrixCond
 }
 
 fn seed(plan: &MatrixOptions) -> u64 {
-    plan.contenders.first().and_then(|it| it.runs.first()).map_or(0, |it| it.plan.settings.dataset.seed)
+    plan.contenders
+        .first()
+        .and_then(|it| it.runs.first())
+        .map_or(0, |it| it.plan.settings.dataset.seed)
 }
 
 fn servers(plan: &MatrixOptions) -> &'static str {
     match plan.contenders.first().map(|it| &it.how) {
         Some(How::Embedded) => "the embedded server, started anew for each run",
-        Some(How::Launched { .. }) => "servers that were started one at a time, anew for each repeat, and ended after their runs",
-        Some(How::PerRequest) => "one server that was running, which takes its engine from each request",
+        Some(How::Launched { .. }) => {
+            "servers that were started one at a time, anew for each repeat, and ended after their runs"
+        }
+        Some(How::PerRequest) => {
+            "one server that was running, which takes its engine from each request"
+        }
         Some(How::Running) | None => "servers that were running",
     }
 }
@@ -376,7 +500,9 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
     };
     let treatments = match (plan.treatments.contains(&Treatment::Control), plan.repeats) {
         (false, _) => "",
-        (true, 1) => "; each control run before its constrained one, as they share a server, and a batch would hide the cost",
+        (true, 1) => {
+            "; each control run before its constrained one, as they share a server, and a batch would hide the cost"
+        }
         (true, _) => {
             "; control and constrained runs take turns, as they share a server, and a batch would hide the cost: which is first changes \
              from repeat to repeat"
@@ -387,23 +513,61 @@ pub(super) fn order(plan: &MatrixOptions) -> String {
 
 fn notices(plan: &MatrixOptions, gathered: &Gathered, rows: &[Row]) -> Vec<Notice> {
     let measured = || rows.iter().filter_map(Row::figures);
-    let runs = || gathered.cells.values().flat_map(|cell| cell.constrained.iter().chain(&cell.control));
+    let runs = || {
+        gathered
+            .cells
+            .values()
+            .flat_map(|cell| cell.constrained.iter().chain(&cell.control))
+    };
     let mut notices = gathered.notices.clone();
     notices.extend(distrusted(&gathered.runs));
     notices.extend(neighbours(plan));
-    let mut add = |applies: bool, notice: MatrixNotice| notices.extend(applies.then(|| Notice::from(notice)));
-    add(runs().any(|run| run.record.server.embedded), MatrixNotice::SyntheticModels);
-    add(plan.repeats % 2 == 1 && plan.treatments.len() > 1, MatrixNotice::ControlFirstMoreOften);
+    let mut add =
+        |applies: bool, notice: MatrixNotice| notices.extend(applies.then(|| Notice::from(notice)));
+    add(
+        runs().any(|run| run.record.server.embedded),
+        MatrixNotice::SyntheticModels,
+    );
+    add(
+        plan.repeats % 2 == 1 && plan.treatments.len() > 1,
+        MatrixNotice::ControlFirstMoreOften,
+    );
     let has_unknown = measured().any(|figures| figures.cold_from.is_none());
-    let is_ours = plan.contenders.iter().all(|it| matches!(it.how, How::Embedded | How::Launched { .. }));
+    let is_ours = plan
+        .contenders
+        .iter()
+        .all(|it| matches!(it.how, How::Embedded | How::Launched { .. }));
     add(has_unknown && !is_ours, MatrixNotice::ColdTtftUnknown);
-    add(has_unknown && is_ours, MatrixNotice::ColdTtftUnknownOfOwnServers);
-    add(measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0), MatrixNotice::OneTokenAnswers);
-    add(plan.loads != [Load::AsGiven] && plan.slo.is_none(), MatrixNotice::NoObjectives);
-    for ((dataset, contender, _), cell) in gathered.cells.iter().filter(|(_, cell)| !cell.constrained.is_empty()) {
+    add(
+        has_unknown && is_ours,
+        MatrixNotice::ColdTtftUnknownOfOwnServers,
+    );
+    add(
+        measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0),
+        MatrixNotice::OneTokenAnswers,
+    );
+    add(
+        plan.loads != [Load::AsGiven] && plan.slo.is_none(),
+        MatrixNotice::NoObjectives,
+    );
+    for ((dataset, contender, _), cell) in gathered
+        .cells
+        .iter()
+        .filter(|(_, cell)| !cell.constrained.is_empty())
+    {
         for why in &cell.failures {
-            let (contender, dataset) = (plan.contenders[*contender].name.clone(), plan.datasets[*dataset].clone());
-            notices.push(MatrixNotice::RunFailed { contender, dataset, why: why.clone() }.into());
+            let (contender, dataset) = (
+                plan.contenders[*contender].name.clone(),
+                plan.datasets[*dataset].clone(),
+            );
+            notices.push(
+                MatrixNotice::RunFailed {
+                    contender,
+                    dataset,
+                    why: why.clone(),
+                }
+                .into(),
+            );
         }
     }
     notices
@@ -412,17 +576,21 @@ fn notices(plan: &MatrixOptions, gathered: &Gathered, rows: &[Row]) -> Vec<Notic
 /// What servers that run at once may do to each other.
 fn neighbours(plan: &MatrixOptions) -> Option<Notice> {
     match &plan.order {
-        Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host: Some(host) }) => {
-            Some(MatrixNotice::SharedHost { host: host.clone() }.into())
+        Order::Interleaved(AtOnce::ServersOfTheirOwn {
+            shared_host: Some(host),
+        }) => Some(MatrixNotice::SharedHost { host: host.clone() }.into()),
+        Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => {
+            Some(MatrixNotice::FewCores { cores: *cores }.into())
         }
-        Order::Interleaved(AtOnce::InSpiteOfCores { cores }) => Some(MatrixNotice::FewCores { cores: *cores }.into()),
         Order::Interleaved(_) | Order::Blocks(_) => None,
     }
 }
 
 /// Runs in which the client stood in the way.
 fn distrusted(runs: &[MatrixRun]) -> Option<Notice> {
-    let mut distrusted = runs.iter().filter_map(|run| Some((run, run.distrust.as_ref()?)));
+    let mut distrusted = runs
+        .iter()
+        .filter_map(|run| Some((run, run.distrust.as_ref()?)));
     let (run, sentence) = distrusted.next()?;
     let notice = MatrixNotice::ClientInTheWay {
         runs: distrusted.count() + 1,

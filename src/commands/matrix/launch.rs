@@ -1,4 +1,5 @@
-//! A server that is started for its runs and ended after them, with everything that it has started itself. Knows no run.
+//! A server that is started for its runs and ended after them, with everything that it has started
+//! itself. Knows no run.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -42,11 +43,13 @@ impl LaunchedGroup {
 /// Logs of one name that a folder may hold.
 const MAX_SAME_NAMES: u32 = 10_000;
 
-/// How long a server may take to end when it is asked to, before it is ended: so many looks, so far apart.
+/// How long a server may take to end when it is asked to, before it is ended: so many looks, so far
+/// apart.
 const LOOKS: u32 = 150;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How much of a log's end an error quotes: at most so many bytes, lines, and characters of each line.
+/// How much of a log's end an error quotes: at most so many bytes, lines, and characters of each
+/// line.
 const TAIL_BYTES: u64 = 8 << 10;
 const TAIL_LINES: usize = 6;
 const TAIL_CHARS: usize = 300;
@@ -64,28 +67,49 @@ pub(super) struct Launched {
 }
 
 impl Launched {
-    /// Starts a command by the shell, in a process group of its own, so that the terminal's Ctrl-C does not reach it and its children can
-    /// be ended with it. `{port}` in the command becomes a free port. What it prints goes to a file in `folder`, or in the user's cache.
+    /// Starts a command by the shell, in a process group of its own, so that the terminal's Ctrl-C
+    /// does not reach it and its children can be ended with it. `{port}` in the command becomes a
+    /// free port. What it prints goes to a file in `folder`, or in the user's cache.
     ///
     /// # Errors
     /// There is no free port, no place for the log, or no shell.
     #[expect(clippy::disallowed_methods, reason = "asks the system for a free port")]
-    pub(super) fn start(command: &str, name: &str, folder: Option<&Path>, group: &LaunchedGroup) -> Result<Self> {
+    pub(super) fn start(
+        command: &str,
+        name: &str,
+        folder: Option<&Path>,
+        group: &LaunchedGroup,
+    ) -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|listener| listener.local_addr())
             .map_err(|error| Error::environment(format!("no free port for a server: {error}")))?
             .port();
         let command = command.replace(PORT, &port.to_string());
-        let (file, log) = open_log(folder, name)
-            .map_err(|error| Error::environment(format!("no file for what the server prints ({error}): {name}")))?;
-        let both = file.try_clone().map_err(|error| Error::environment(format!("{}: {error}", log.display())))?;
+        let (file, log) = open_log(folder, name).map_err(|error| {
+            Error::environment(format!(
+                "no file for what the server prints ({error}): {name}"
+            ))
+        })?;
+        let both = file
+            .try_clone()
+            .map_err(|error| Error::environment(format!("{}: {error}", log.display())))?;
         // The shell becomes the program where it can, so that there is one process less between.
-        let [shell, flag] = if cfg!(unix) { ["sh", "-c"] } else { ["cmd", "/C"] };
+        let [shell, flag] = if cfg!(unix) {
+            ["sh", "-c"]
+        } else {
+            ["cmd", "/C"]
+        };
         let mut starting = Command::new(shell);
-        starting.args([flag, &command]).stdin(Stdio::null()).stdout(both).stderr(file);
+        starting
+            .args([flag, &command])
+            .stdin(Stdio::null())
+            .stdout(both)
+            .stderr(file);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
-        let process = starting.spawn().map_err(|error| Error::environment(format!("cannot be started ({error}): {command}")))?;
+        let process = starting.spawn().map_err(|error| {
+            Error::environment(format!("cannot be started ({error}): {command}"))
+        })?;
         group.set(Some(process.id()));
         #[cfg_attr(not(unix), expect(unused_mut))]
         let mut launched = Self {
@@ -100,8 +124,9 @@ impl Launched {
         #[cfg(unix)]
         {
             let watchdog = Watchdog::over(launched.process.id());
-            launched.watchdog =
-                Some(watchdog.map_err(|error| Error::environment(format!("nobody can watch over a server: {error}")))?);
+            launched.watchdog = Some(watchdog.map_err(|error| {
+                Error::environment(format!("nobody can watch over a server: {error}"))
+            })?);
         }
         Ok(launched)
     }
@@ -109,7 +134,8 @@ impl Launched {
     /// Waits until it answers.
     ///
     /// # Errors
-    /// It ended, or took longer than `timeout`; the end of what it printed says why. The user does not want to wait any more.
+    /// It ended, or took longer than `timeout`; the end of what it printed says why. The user does
+    /// not want to wait any more.
     pub(super) fn wait_ready(
         &mut self,
         runtime: &Runtime,
@@ -170,8 +196,19 @@ impl Launched {
 
     fn with_tail(&self, error: Error) -> Error {
         let said = tail(&self.log).unwrap_or_default();
-        let what = if said.is_empty() { error.what } else { format!("{}; it said: {said}", error.what) };
-        Error { kind: error.kind, what, hint: Some(format!("everything that it printed is in {}", self.log.display())) }
+        let what = if said.is_empty() {
+            error.what
+        } else {
+            format!("{}; it said: {said}", error.what)
+        };
+        Error {
+            kind: error.kind,
+            what,
+            hint: Some(format!(
+                "everything that it printed is in {}",
+                self.log.display()
+            )),
+        }
     }
 }
 
@@ -211,7 +248,9 @@ fn is_there(group: Group) -> bool {
 
 #[cfg(unix)]
 fn pid(group: Group) -> Option<rustix::process::Pid> {
-    i32::try_from(group).ok().and_then(rustix::process::Pid::from_raw)
+    i32::try_from(group)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
 }
 
 #[cfg(not(unix))]
@@ -238,7 +277,11 @@ fn open_log(folder: Option<&Path>, name: &str) -> io::Result<(File, PathBuf)> {
     options.append(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let safe: String = name.chars().map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).take(60).collect();
+    let safe: String = name
+        .chars()
+        .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
+        .take(60)
+        .collect();
     for number in 1..=MAX_SAME_NAMES {
         let path = folder.join(format!("server-{safe}-{number}.log"));
         match options.open(&path) {
@@ -246,7 +289,10 @@ fn open_log(folder: Option<&Path>, name: &str) -> io::Result<(File, PathBuf)> {
             opened => return opened.map(|file| (file, path)),
         }
     }
-    Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_SAME_NAMES} logs have this name")))
+    Err(io::Error::new(
+        ErrorKind::AlreadyExists,
+        format!("{MAX_SAME_NAMES} logs have this name"),
+    ))
 }
 
 /// The last lines that say anything.
@@ -274,8 +320,11 @@ mod tests {
     use sobench_client::{DriverOptions, Endpoint};
 
     fn client(port: u16) -> Client {
-        let endpoint =
-            Endpoint { base_url: format!("http://127.0.0.1:{port}"), path: "/v1/completions".to_owned(), ..Endpoint::default() };
+        let endpoint = Endpoint {
+            base_url: format!("http://127.0.0.1:{port}"),
+            path: "/v1/completions".to_owned(),
+            ..Endpoint::default()
+        };
         Client::new(DriverOptions::plain(endpoint)).expect("the address is one")
     }
 
@@ -284,16 +333,41 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
         let command = "echo loading; echo 'no such model: {port}' >&2; exit 7";
-        let mut server = Launched::start(command, "a b", Some(folder.path()), &LaunchedGroup::default()).unwrap();
-        let error = server.wait_ready(&runtime, &client(server.port), Duration::from_secs(3600), &Shutdown::new()).unwrap_err();
+        let mut server = Launched::start(
+            command,
+            "a b",
+            Some(folder.path()),
+            &LaunchedGroup::default(),
+        )
+        .unwrap();
+        let error = server
+            .wait_ready(
+                &runtime,
+                &client(server.port),
+                Duration::from_secs(3600),
+                &Shutdown::new(),
+            )
+            .unwrap_err();
         let port = server.port;
         assert_eq!(
             error.what,
-            format!("the server ended before it was ready (exit status: 7); it said: loading | no such model: {port}")
+            format!(
+                "the server ended before it was ready (exit status: 7); it said: loading | no such model: {port}"
+            )
         );
         assert_eq!(server.log, folder.path().join("server-a-b-1.log"));
-        let next = Launched::start("exit 0", "a b", Some(folder.path()), &LaunchedGroup::default()).unwrap();
-        assert_eq!(next.log, folder.path().join("server-a-b-2.log"), "no log is written over");
+        let next = Launched::start(
+            "exit 0",
+            "a b",
+            Some(folder.path()),
+            &LaunchedGroup::default(),
+        )
+        .unwrap();
+        assert_eq!(
+            next.log,
+            folder.path().join("server-a-b-2.log"),
+            "no log is written over"
+        );
     }
 
     /// Whether a process runs: one that has ended and that nobody has asked about does not.
@@ -309,7 +383,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // The leader ends when it is asked to, and its child does not.
         let command = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait";
-        let mut server = Launched::start(command, "x", Some(folder.path()), &LaunchedGroup::default()).unwrap();
+        let mut server =
+            Launched::start(command, "x", Some(folder.path()), &LaunchedGroup::default()).unwrap();
         let mut child = String::new();
         while child.is_empty() {
             child = tail(&server.log).unwrap();
@@ -325,9 +400,22 @@ mod tests {
     fn the_user_need_not_wait() {
         let folder = tempfile::tempdir().unwrap();
         let (runtime, shutdown) = (Runtime::new().unwrap(), Shutdown::new());
-        let mut server = Launched::start("exec sleep 3600", "x", Some(folder.path()), &LaunchedGroup::default()).unwrap();
+        let mut server = Launched::start(
+            "exec sleep 3600",
+            "x",
+            Some(folder.path()),
+            &LaunchedGroup::default(),
+        )
+        .unwrap();
         shutdown.request();
-        let error = server.wait_ready(&runtime, &client(server.port), Duration::from_secs(3600), &shutdown).unwrap_err();
+        let error = server
+            .wait_ready(
+                &runtime,
+                &client(server.port),
+                Duration::from_secs(3600),
+                &shutdown,
+            )
+            .unwrap_err();
         assert_eq!(error.exit_code(), 130);
     }
 }

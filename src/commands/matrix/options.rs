@@ -1,4 +1,5 @@
-//! Flags to several runs that are held side by side, each complete before anything is sent. Opens nothing.
+//! Flags to several runs that are held side by side, each complete before anything is sent. Opens
+//! nothing.
 
 mod order;
 
@@ -35,7 +36,12 @@ const BACKEND: &str = "{backend}";
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The formats of a comparison.
-const FORMATS: [OutputFormat; 4] = [OutputFormat::Json, OutputFormat::Markdown, OutputFormat::Html, OutputFormat::Text];
+const FORMATS: [OutputFormat; 4] = [
+    OutputFormat::Json,
+    OutputFormat::Markdown,
+    OutputFormat::Html,
+    OutputFormat::Text,
+];
 
 /// Runs of one comparison.
 const MAX_RUNS: usize = 10_000;
@@ -88,7 +94,10 @@ pub enum How {
     /// A server that runs already and takes the name of its engine from every request.
     PerRequest,
     /// A server that is started for it by this command, in which only the port is still open.
-    Launched { command: String, ready_timeout: Duration },
+    Launched {
+        command: String,
+        ready_timeout: Duration,
+    },
 }
 
 /// A run, and its place in the comparison.
@@ -126,26 +135,51 @@ impl Benchmark {
             || !flags.save_comparison.is_empty();
         if !is_several {
             if flags.matrix_order != WantedOrder::Auto {
-                let order = flags.matrix_order.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
+                let order = flags
+                    .matrix_order
+                    .to_possible_value()
+                    .map(|value| value.get_name().to_owned())
+                    .unwrap_or_default();
                 return Err(Error::usage(format!("one run has no order among others: --matrix-order {order}"))
                     .hint("name what is compared, e.g. --target NAME=URL --target NAME=URL, or leave it out"));
             }
             let run = RunPlan::new(arguments, api_key)?;
-            return Ok(if flags.dry_run { Self::DryRun(Box::new(MatrixOptions::single(run))) } else { Self::Run(Box::new(run)) });
+            return Ok(if flags.dry_run {
+                Self::DryRun(Box::new(MatrixOptions::single(run)))
+            } else {
+                Self::Run(Box::new(run))
+            });
         }
         let plan = Box::new(MatrixOptions::new(arguments, api_key.as_deref())?);
-        Ok(if flags.dry_run { Self::DryRun(plan) } else { Self::Matrix(plan) })
+        Ok(if flags.dry_run {
+            Self::DryRun(plan)
+        } else {
+            Self::Matrix(plan)
+        })
     }
 }
 
 impl MatrixOptions {
     fn single(run: RunPlan) -> Self {
-        let how = if matches!(run.target, Target::Embedded { .. }) { How::Embedded } else { How::Running };
+        let how = if matches!(run.target, Target::Embedded { .. }) {
+            How::Embedded
+        } else {
+            How::Running
+        };
         let dataset = run.settings.dataset.name().name().to_owned();
         let slo = run.settings.metrics.goodput;
-        let runs = vec![PlannedRun { dataset: 0, load: 0, treatment: Treatment::Constrained, plan: run }];
+        let runs = vec![PlannedRun {
+            dataset: 0,
+            load: 0,
+            treatment: Treatment::Constrained,
+            plan: run,
+        }];
         Self {
-            contenders: vec![ContenderPlan { name: "run".to_owned(), how, runs }],
+            contenders: vec![ContenderPlan {
+                name: "run".to_owned(),
+                how,
+                runs,
+            }],
             order: Order::Blocks(Apart::Alone),
             datasets: vec![dataset],
             loads: vec![Load::AsGiven],
@@ -162,34 +196,64 @@ impl MatrixOptions {
         let flags = &arguments.matrix;
         let share = flags.goodput_share;
         if share.is_nan() || share <= 0.0 || share > 100.0 {
-            return Err(Error::usage(format!("--goodput-share is not a share in percent: {share}"))
-                .hint("give a number above 0 and up to 100"));
+            return Err(Error::usage(format!(
+                "--goodput-share is not a share in percent: {share}"
+            ))
+            .hint("give a number above 0 and up to 100"));
         }
         let entrants = entrants(arguments)?;
         let datasets = datasets(arguments)?;
         let loads = loads(arguments)?;
         let treatments = treatments(flags.no_control_arm, &datasets)?;
         let repeats = flags.repeat as usize;
-        let runs = [entrants.len(), datasets.len(), loads.len(), treatments.len(), repeats];
+        let runs = [
+            entrants.len(),
+            datasets.len(),
+            loads.len(),
+            treatments.len(),
+            repeats,
+        ];
         let runs = runs.into_iter().fold(1_usize, usize::saturating_mul);
         if runs > MAX_RUNS {
-            return Err(Error::usage(format!("a comparison has at most {MAX_RUNS} runs, and this one would have {runs}"))
-                .hint("compare less at a time, or lower --repeat"));
+            return Err(Error::usage(format!(
+                "a comparison has at most {MAX_RUNS} runs, and this one would have {runs}"
+            ))
+            .hint("compare less at a time, or lower --repeat"));
         }
         let contender = |entrant: Entrant| {
             let mut runs = Vec::new();
             for (dataset, name) in datasets.iter().enumerate() {
                 for (load, level) in loads.iter().enumerate() {
                     for treatment in &treatments {
-                        let plan = one_run(&entrant.flags, *name, &datasets, *level, *treatment, api_key)?;
-                        runs.push(PlannedRun { dataset, load, treatment: *treatment, plan });
+                        let plan = one_run(
+                            &entrant.flags,
+                            *name,
+                            &datasets,
+                            *level,
+                            *treatment,
+                            api_key,
+                        )?;
+                        runs.push(PlannedRun {
+                            dataset,
+                            load,
+                            treatment: *treatment,
+                            plan,
+                        });
                     }
                 }
             }
-            Ok(ContenderPlan { name: entrant.name, how: entrant.how, runs })
+            Ok(ContenderPlan {
+                name: entrant.name,
+                how: entrant.how,
+                runs,
+            })
         };
-        let contenders: Vec<ContenderPlan> = entrants.into_iter().map(contender).collect::<Result<_>>()?;
-        let slo = contenders.first().and_then(|it| it.runs.first()).and_then(|it| it.plan.settings.metrics.goodput);
+        let contenders: Vec<ContenderPlan> =
+            entrants.into_iter().map(contender).collect::<Result<_>>()?;
+        let slo = contenders
+            .first()
+            .and_then(|it| it.runs.first())
+            .and_then(|it| it.plan.settings.metrics.goodput);
         let cores = std::thread::available_parallelism().ok().map(NonZero::get);
         Ok(Self {
             order: Order::of(flags.matrix_order, &contenders, cores)?,
@@ -206,14 +270,17 @@ impl MatrixOptions {
 
     /// Whether the contenders' servers are started one at a time.
     pub fn is_launched(&self) -> bool {
-        self.contenders.iter().any(|it| matches!(it.how, How::Launched { .. }))
+        self.contenders
+            .iter()
+            .any(|it| matches!(it.how, How::Launched { .. }))
     }
 }
 
 impl ContenderPlan {
     /// The run of a place in the comparison.
     pub fn run(&self, dataset: usize, load: usize, treatment: Treatment) -> Option<&RunPlan> {
-        let is_it = |it: &&PlannedRun| (it.dataset, it.load, it.treatment) == (dataset, load, treatment);
+        let is_it =
+            |it: &&PlannedRun| (it.dataset, it.load, it.treatment) == (dataset, load, treatment);
         self.runs.iter().find(is_it).map(|it| &it.plan)
     }
 }
@@ -234,12 +301,16 @@ impl RunPlan {
 fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
     let backend = arguments.server.backend.unwrap_or_default();
     if !backend.takes_constraints() {
-        return Err(Error::usage(format!("a comparison is about constraints, which this backend does not take: {backend}"))
-            .hint("run it by itself"));
+        return Err(Error::usage(format!(
+            "a comparison is about constraints, which this backend does not take: {backend}"
+        ))
+        .hint("run it by itself"));
     }
     if let Some(start) = &arguments.shards.start_at {
-        return Err(Error::usage(format!("several runs have no one begin: --start-at {start}"))
-            .hint("leave it out, or run one at a time"));
+        return Err(Error::usage(format!(
+            "several runs have no one begin: --start-at {start}"
+        ))
+        .hint("leave it out, or run one at a time"));
     }
     if let Some(shard) = &arguments.shards.shard {
         return Err(Error::usage(format!(
@@ -252,59 +323,106 @@ fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
             .hint("leave --run-log out: each run gets a log of its own, beside its result with --save-result --result-dir"));
     }
     if let Some(name) = arguments.output.result_filename.as_deref() {
-        return Err(Error::usage(format!("several runs have no one result: {name}"))
-            .hint("give --result-dir, or --save-comparison for the comparison itself"));
+        return Err(
+            Error::usage(format!("several runs have no one result: {name}"))
+                .hint("give --result-dir, or --save-comparison for the comparison itself"),
+        );
     }
     let output = &arguments.output;
-    if let Some(path) = [&output.html, &output.markdown, &output.csv, &output.junit].into_iter().flatten().next() {
-        return Err(Error::usage(format!("several runs have no one report: {}", path.display()))
-            .hint("give --save-comparison for all of them, and sobench report the run log of one"));
+    if let Some(path) = [&output.html, &output.markdown, &output.csv, &output.junit]
+        .into_iter()
+        .flatten()
+        .next()
+    {
+        return Err(Error::usage(format!(
+            "several runs have no one report: {}",
+            path.display()
+        ))
+        .hint("give --save-comparison for all of them, and sobench report the run log of one"));
     }
-    let ratio = arguments.constraint.guided_decoding_ratio.filter(|&ratio| ratio != 1.0);
+    let ratio = arguments
+        .constraint
+        .guided_decoding_ratio
+        .filter(|&ratio| ratio != 1.0);
     let given = ratio.map(|ratio| format!("--guided-decoding-ratio {ratio}"));
-    let given = given.or_else(|| arguments.constraint.no_guided_decoding.then(|| "--no-guided-decoding".to_owned()));
+    let given = given.or_else(|| {
+        arguments
+            .constraint
+            .no_guided_decoding
+            .then(|| "--no-guided-decoding".to_owned())
+    });
     match given {
         None => Ok(()),
-        Some(flag) => Err(Error::usage(format!("a comparison has runs with all constraints and runs with none: {flag}"))
-            .hint("leave it out; --no-control-arm leaves the runs without constraints out")),
+        Some(flag) => Err(Error::usage(format!(
+            "a comparison has runs with all constraints and runs with none: {flag}"
+        ))
+        .hint("leave it out; --no-control-arm leaves the runs without constraints out")),
     }
 }
 
 fn entrants(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
     let engines = &arguments.constraint.guided_decoding_backend;
     let server = &arguments.server;
-    let is_named = server.base_url.is_some() || server.host.is_some() || server.port.is_some() || server.model.is_some();
+    let is_named = server.base_url.is_some()
+        || server.host.is_some()
+        || server.port.is_some()
+        || server.model.is_some();
     let found = match (&arguments.matrix.launch, &arguments.matrix.target[..]) {
         (Some(command), _) => launched(arguments, command)?,
         (None, [_, ..]) => targets(arguments)?,
         (None, []) if is_named && engines.len() > 1 => per_request(arguments)?,
         (None, []) if is_named => {
             let name = arguments.constraint.engine().unwrap_or("server").to_owned();
-            vec![Entrant { name, how: How::Running, flags: arguments.clone() }]
+            vec![Entrant {
+                name,
+                how: How::Running,
+                flags: arguments.clone(),
+            }]
         }
         (None, []) => {
-            let engines = if engines.is_empty() { vec![EngineName::default().name().to_owned()] } else { engines.clone() };
-            engines.into_iter().map(|name| of_engine(arguments, &name, How::Embedded)).collect()
+            let engines = if engines.is_empty() {
+                vec![EngineName::default().name().to_owned()]
+            } else {
+                engines.clone()
+            };
+            engines
+                .into_iter()
+                .map(|name| of_engine(arguments, &name, How::Embedded))
+                .collect()
         }
     };
     let names: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
-    match names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
+    match names
+        .iter()
+        .enumerate()
+        .find(|(place, name)| names[..*place].contains(name))
+    {
         None => Ok(found),
-        Some((_, name)) => Err(Error::usage(format!("two of those that are compared have one name: {name}"))
-            .hint("name each once; --repeat measures the same again")),
+        Some((_, name)) => Err(Error::usage(format!(
+            "two of those that are compared have one name: {name}"
+        ))
+        .hint("name each once; --repeat measures the same again")),
     }
 }
 
 fn of_engine(arguments: &BenchArgs, engine: &str, how: How) -> Entrant {
     let mut flags = arguments.clone();
     flags.constraint.guided_decoding_backend = vec![engine.to_owned()];
-    Entrant { name: engine.to_owned(), how, flags }
+    Entrant {
+        name: engine.to_owned(),
+        how,
+        flags,
+    }
 }
 
 /// Only one dialect has a field for the engine.
 fn per_request(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
     let engines = &arguments.constraint.guided_decoding_backend;
-    if !arguments.constraint.dialect().is_some_and(ConstraintDialect::names_engine) {
+    if !arguments
+        .constraint
+        .dialect()
+        .is_some_and(ConstraintDialect::names_engine)
+    {
         return Err(Error::usage(format!(
             "one server was named, and a request does not tell it which engine to use: --guided-decoding-backend {}",
             engines.join(",")
@@ -314,15 +432,24 @@ fn per_request(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
              that read --constraint-dialect guided (vLLM before 0.8) take the engine from the request",
         ));
     }
-    Ok(engines.iter().map(|name| of_engine(arguments, name, How::PerRequest)).collect())
+    Ok(engines
+        .iter()
+        .map(|name| of_engine(arguments, name, How::PerRequest))
+        .collect())
 }
 
 fn targets(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
     let server = &arguments.server;
-    let places =
-        [("--base-url", server.base_url.is_some()), ("--host", server.host.is_some()), ("--port", server.port.is_some())];
+    let places = [
+        ("--base-url", server.base_url.is_some()),
+        ("--host", server.host.is_some()),
+        ("--port", server.port.is_some()),
+    ];
     if let Some((flag, _)) = places.iter().find(|(_, given)| *given) {
-        return Err(Error::usage(format!("servers are named twice, by --target and by {flag}")).hint(format!("leave {flag} out")));
+        return Err(Error::usage(format!(
+            "servers are named twice, by --target and by {flag}"
+        ))
+        .hint(format!("leave {flag} out")));
     }
     if let [first, _, ..] = &arguments.constraint.guided_decoding_backend[..] {
         return Err(Error::usage(format!(
@@ -331,27 +458,38 @@ fn targets(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
         .hint("leave it out, and name each server after its engine: --target xgrammar=URL"));
     }
     let entrant = |pair: &String| {
-        let split = pair.split_once('=').filter(|(name, url)| !name.trim().is_empty() && !url.is_empty());
+        let split = pair
+            .split_once('=')
+            .filter(|(name, url)| !name.trim().is_empty() && !url.is_empty());
         let (name, url) = split.ok_or_else(|| {
-            Error::usage(format!("--target is not NAME=URL: {pair}")).hint("try --target xgrammar=http://127.0.0.1:8000")
+            Error::usage(format!("--target is not NAME=URL: {pair}"))
+                .hint("try --target xgrammar=http://127.0.0.1:8000")
         })?;
         let mut flags = arguments.clone();
         flags.server.base_url = Some(url.to_owned());
-        Ok(Entrant { name: name.trim().to_owned(), how: How::Running, flags })
+        Ok(Entrant {
+            name: name.trim().to_owned(),
+            how: How::Running,
+            flags,
+        })
     };
     arguments.matrix.target.iter().map(entrant).collect()
 }
 
 fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<Entrant>> {
     if !command.contains(PORT) {
-        return Err(Error::usage(format!("--launch does not say where the port goes: {command}"))
-            .hint("write {port} where the server takes its port, e.g. --port {port}"));
+        return Err(Error::usage(format!(
+            "--launch does not say where the port goes: {command}"
+        ))
+        .hint("write {port} where the server takes its port, e.g. --port {port}"));
     }
     let engines = &arguments.constraint.guided_decoding_backend;
     match (command.contains(BACKEND), engines.len()) {
         (true, 0) => {
-            return Err(Error::usage(format!("--launch has a place for the engine, and none is named: {command}"))
-                .hint("name them with --guided-decoding-backend xgrammar,guidance"));
+            return Err(Error::usage(format!(
+                "--launch has a place for the engine, and none is named: {command}"
+            ))
+            .hint("name them with --guided-decoding-backend xgrammar,guidance"));
         }
         (false, 2..) => {
             return Err(Error::usage(format!("--launch would start the same server for each engine: {command}"))
@@ -359,15 +497,30 @@ fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<Entrant>> {
         }
         _ => {}
     }
-    let names = if engines.is_empty() { vec![None] } else { engines.iter().map(Some).collect() };
+    let names = if engines.is_empty() {
+        vec![None]
+    } else {
+        engines.iter().map(Some).collect()
+    };
     let limit_s = arguments.server.ready_check_timeout_sec;
-    let ready_timeout = if limit_s == 0 { LAUNCH_TIMEOUT } else { Duration::from_secs(limit_s) };
+    let ready_timeout = if limit_s == 0 {
+        LAUNCH_TIMEOUT
+    } else {
+        Duration::from_secs(limit_s)
+    };
     let entrant = |name: Option<&String>| {
         let command = command.replace(BACKEND, name.map_or("", String::as_str));
-        let how = How::Launched { command, ready_timeout };
+        let how = How::Launched {
+            command,
+            ready_timeout,
+        };
         let mut entrant = match name {
             Some(name) => of_engine(arguments, name, how),
-            None => Entrant { name: "launched".to_owned(), how, flags: arguments.clone() },
+            None => Entrant {
+                name: "launched".to_owned(),
+                how,
+                flags: arguments.clone(),
+            },
         };
         entrant.flags.server.base_url = Some(format!("http://127.0.0.1:{PORT}"));
         // Whether it is ready is seen to while it starts.
@@ -383,44 +536,76 @@ fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
     let names: Vec<DatasetName> = match &arguments.dataset.dataset[..] {
         [] if arguments.dataset.mix.is_some() => vec![DatasetName::Mix],
         [] => vec![non_generative::default_dataset(backend)],
-        names => names.iter().map(|name| DatasetName::from_str(name)).collect::<Result<_>>()?,
+        names => names
+            .iter()
+            .map(|name| DatasetName::from_str(name))
+            .collect::<Result<_>>()?,
     };
-    if let Some((_, name)) = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
-        return Err(Error::usage(format!("--dataset names one twice: {name}")).hint("--repeat measures the same again"));
+    if let Some((_, name)) = names
+        .iter()
+        .enumerate()
+        .find(|(place, name)| names[..*place].contains(name))
+    {
+        return Err(Error::usage(format!("--dataset names one twice: {name}"))
+            .hint("--repeat measures the same again"));
     }
     let paths = names.iter().filter(|name| name.reads_path()).count();
     if paths > 1 && arguments.dataset.path.dataset_path.is_some() {
-        return Err(Error::usage("two datasets would read the same --dataset-path").hint("compare them one after the other"));
+        return Err(
+            Error::usage("two datasets would read the same --dataset-path")
+                .hint("compare them one after the other"),
+        );
     }
     Ok(names)
 }
 
-/// What is done to the requests of each dataset. Where nothing has a constraint, a control arm would be the same run again, and the
-/// difference of the two would look like the cost of a constraint.
+/// What is done to the requests of each dataset. Where nothing has a constraint, a control arm
+/// would be the same run again, and the difference of the two would look like the cost of a
+/// constraint.
 fn treatments(no_control_arm: bool, datasets: &[DatasetName]) -> Result<Vec<Treatment>> {
     let plain = datasets.iter().find(|name| name.is_plain());
     match plain {
         _ if no_control_arm => Ok(vec![Treatment::Constrained]),
         None => Ok(vec![Treatment::Control, Treatment::Constrained]),
         Some(_) if datasets.iter().all(|name| name.is_plain()) => Ok(vec![Treatment::Constrained]),
-        Some(name) => Err(Error::usage(format!("a dataset without constraints has no control arm: {name}"))
-            .hint("give --no-control-arm, or compare it apart from datasets with constraints")),
+        Some(name) => Err(Error::usage(format!(
+            "a dataset without constraints has no control arm: {name}"
+        ))
+        .hint("give --no-control-arm, or compare it apart from datasets with constraints")),
     }
 }
 
 fn loads(arguments: &BenchArgs) -> Result<Vec<Load>> {
     let flags = &arguments.matrix;
-    let (flag, mut loads): (_, Vec<Load>) = match (&flags.sweep_request_rate[..], &flags.sweep_max_concurrency[..]) {
+    let (flag, mut loads): (_, Vec<Load>) = match (
+        &flags.sweep_request_rate[..],
+        &flags.sweep_max_concurrency[..],
+    ) {
         ([], []) => return Ok(vec![Load::AsGiven]),
-        ([], caps) => ("--sweep-max-concurrency", caps.iter().map(|cap| Load::MaxConcurrency(*cap)).collect()),
-        (rates, _) => ("--sweep-request-rate", rates.iter().map(|rate| Load::RequestRate(*rate)).collect()),
+        ([], caps) => (
+            "--sweep-max-concurrency",
+            caps.iter().map(|cap| Load::MaxConcurrency(*cap)).collect(),
+        ),
+        (rates, _) => (
+            "--sweep-request-rate",
+            rates.iter().map(|rate| Load::RequestRate(*rate)).collect(),
+        ),
     };
     loads.sort_by(|one, other| one.size().total_cmp(&other.size()));
     if let Some(pair) = loads.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::usage(format!("{flag} names a load twice: {}", pair[0])).hint("--repeat measures the same again"));
+        return Err(
+            Error::usage(format!("{flag} names a load twice: {}", pair[0]))
+                .hint("--repeat measures the same again"),
+        );
     }
-    if let Some(wrong) = loads.iter().find(|load| load.size().is_nan() || load.size() <= 0.0) {
-        return Err(Error::usage(format!("{flag} is not above 0: {}", wrong.size())).hint(format!("try {flag} 1,2,4")));
+    if let Some(wrong) = loads
+        .iter()
+        .find(|load| load.size().is_nan() || load.size() <= 0.0)
+    {
+        return Err(
+            Error::usage(format!("{flag} is not above 0: {}", wrong.size()))
+                .hint(format!("try {flag} 1,2,4")),
+        );
     }
     Ok(loads)
 }
@@ -446,7 +631,8 @@ fn one_run(
     if treatment == Treatment::Control {
         flags.constraint.no_guided_decoding = true;
         flags.constraint.guided_decoding_ratio = None;
-        // Bounds are on what the constraint makes of the answers, and nothing is sent that could be new to the server.
+        // Bounds are on what the constraint makes of the answers, and nothing is sent that could be
+        // new to the server.
         flags.output.require.clear();
         flags.traffic.cold_schema_every = None;
     }
@@ -455,11 +641,19 @@ fn one_run(
 
 fn files(paths: &[OutputPath]) -> Result<Vec<(PathBuf, OutputFormat)>> {
     let with_format = |path: &OutputPath| {
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let format = OutputFormat::from_extension(extension).filter(|format| FORMATS.contains(format)).ok_or_else(|| {
-            Error::usage(format!("--save-comparison does not know this form: {}", path.display()))
+        let extension = path
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .unwrap_or_default();
+        let format = OutputFormat::from_extension(extension)
+            .filter(|format| FORMATS.contains(format))
+            .ok_or_else(|| {
+                Error::usage(format!(
+                    "--save-comparison does not know this form: {}",
+                    path.display()
+                ))
                 .hint("end the name in .json, .md, .html or .txt")
-        })?;
+            })?;
         Ok((path.to_path_buf(), format))
     };
     paths.iter().map(with_format).collect()

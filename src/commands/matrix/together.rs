@@ -1,4 +1,5 @@
-//! Makes the runs of one turn: one by itself, or several at once, each on a thread of its own. Knows no table.
+//! Makes the runs of one turn: one by itself, or several at once, each on a thread of its own.
+//! Knows no table.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Builder, ScopedJoinHandle};
@@ -35,24 +36,50 @@ pub(super) struct Outcome {
 
 /// Makes one run.
 pub(super) fn alone(ready: &Ready, shutdown: &Shutdown) -> Outcome {
-    let setting = Setting { past: ready.past.clone(), shutdown: shutdown.clone(), listens: false, company: None };
+    let setting = Setting {
+        past: ready.past.clone(),
+        shutdown: shutdown.clone(),
+        listens: false,
+        company: None,
+    };
     make(ready, &setting)
 }
 
-/// Makes several runs at once. They get ready and are judged one after the other, and are stopped together.
+/// Makes several runs at once. They get ready and are judged one after the other, and are stopped
+/// together.
 pub(super) fn together(ready: &[Ready], shutdown: &Shutdown) -> Vec<Outcome> {
     let progress = Arc::new(OnceLock::new());
     let setting = |(seat, run): (driver::Seat, &Ready)| {
-        let others = ready.iter().filter(|other| other.name != run.name).map(|other| other.name.clone()).collect();
-        let company = Company { seat, progress: Arc::clone(&progress), others };
-        Setting { past: run.past.clone(), shutdown: shutdown.clone(), listens: false, company: Some(company) }
+        let others = ready
+            .iter()
+            .filter(|other| other.name != run.name)
+            .map(|other| other.name.clone())
+            .collect();
+        let company = Company {
+            seat,
+            progress: Arc::clone(&progress),
+            others,
+        };
+        Setting {
+            past: run.past.clone(),
+            shutdown: shutdown.clone(),
+            listens: false,
+            company: Some(company),
+        }
     };
-    let settings: Vec<Setting> = driver::seats(ready.len()).into_iter().zip(ready).map(setting).collect();
+    let settings: Vec<Setting> = driver::seats(ready.len())
+        .into_iter()
+        .zip(ready)
+        .map(setting)
+        .collect();
     thread::scope(|scope| {
         let mut runs = Vec::with_capacity(ready.len());
         for (setting, run) in settings.into_iter().zip(ready) {
-            let thread = Builder::new().name(format!("run-{}", run.step.contender)).stack_size(STACK_BYTES);
-            // The setting goes with it: when the run is over, however it ends, nobody waits for it any more.
+            let thread = Builder::new()
+                .name(format!("run-{}", run.step.contender))
+                .stack_size(STACK_BYTES);
+            // The setting goes with it: when the run is over, however it ends, nobody waits for it
+            // any more.
             runs.push(thread.spawn_scoped(scope, move || make(run, &setting)));
         }
         runs.into_iter().map(ended).collect()
@@ -60,9 +87,16 @@ pub(super) fn together(ready: &[Ready], shutdown: &Shutdown) -> Vec<Outcome> {
 }
 
 fn ended(run: std::io::Result<ScopedJoinHandle<'_, Outcome>>) -> Outcome {
-    let failed = |error: Error| Outcome { finished: Err(error), seen: None, shows_name: true };
+    let failed = |error: Error| Outcome {
+        finished: Err(error),
+        seen: None,
+        shows_name: true,
+    };
     match run.map(ScopedJoinHandle::join) {
-        Ok(Ok(outcome)) => Outcome { shows_name: true, ..outcome },
+        Ok(Ok(outcome)) => Outcome {
+            shows_name: true,
+            ..outcome
+        },
         Ok(Err(_)) => failed(Error::internal("a run panicked")),
         Err(error) => failed(Error::environment(format!("no thread for a run: {error}"))),
     }
@@ -70,6 +104,12 @@ fn ended(run: std::io::Result<ScopedJoinHandle<'_, Outcome>>) -> Outcome {
 
 fn make(ready: &Ready, setting: &Setting) -> Outcome {
     let mut seen = None;
-    let finished = run::run_in(&ready.plan, setting, &mut |log| seen = Some(Seen::of(log, &ready.past)));
-    Outcome { finished, seen, shows_name: false }
+    let finished = run::run_in(&ready.plan, setting, &mut |log| {
+        seen = Some(Seen::of(log, &ready.past))
+    });
+    Outcome {
+        finished,
+        seen,
+        shows_name: false,
+    }
 }

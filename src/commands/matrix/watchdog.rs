@@ -1,15 +1,18 @@
-//! Ends a server that was started when this program is no longer there to do so, because it was killed. Knows no run.
+//! Ends a server that was started when this program is no longer there to do so, because it was
+//! killed. Knows no run.
 //!
-//! Nothing can be done in a program that is killed, so another process waits: a shell that reads from a pipe which only this program holds
-//! open. A line on it means that all is well. Its end without one means that this program has gone, and the shell ends the server's group,
-//! first by asking.
+//! Nothing can be done in a program that is killed, so another process waits: a shell that reads
+//! from a pipe which only this program holds open. A line on it means that all is well. Its end
+//! without one means that this program has gone, and the shell ends the server's group, first by
+//! asking.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 
 use super::launch::Group;
 
-/// What the shell does; its first argument is the group. It asks, looks once a second whether anybody is left, a few times, and ends those.
+/// What the shell does; its first argument is the group. It asks, looks once a second whether
+/// anybody is left, a few times, and ends those.
 const SCRIPT: &str = "\
 read -r word && exit 0
 kill -s TERM -- \"-$1\" 2>/dev/null
@@ -31,8 +34,13 @@ impl Watchdog {
     /// There is no shell.
     pub(super) fn over(group: Group) -> io::Result<Self> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "sobench-watchdog"]).arg(group.to_string());
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        shell
+            .args(["-c", SCRIPT, "sobench-watchdog"])
+            .arg(group.to_string());
+        shell
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         // Out of reach of the terminal's Ctrl-C, as the server is.
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
         shell.spawn().map(Self)
@@ -55,7 +63,12 @@ mod tests {
     use super::*;
 
     fn group() -> Child {
-        Command::new("sh").args(["-c", "sleep 3600 & wait"]).process_group(0).stdin(Stdio::null()).spawn().unwrap()
+        Command::new("sh")
+            .args(["-c", "sleep 3600 & wait"])
+            .process_group(0)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     #[test]

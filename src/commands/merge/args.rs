@@ -11,7 +11,8 @@ pub struct MergeArgs {
     /// The run log of every shard, in any order; or the rows file of every shard of `sobench mask`
     #[arg(value_name = "SHARD.JSONL", required = true)]
     pub logs: Vec<InputPath>,
-    /// File that the merged log, or the merged rows, are written to; one that is there stays as it is [default: only the report is made]
+    /// File that the merged log, or the merged rows, are written to; one that is there stays as it
+    /// is [default: only the report is made]
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<OutputPath>,
     /// File that the report is written to [default: stdout]

@@ -12,7 +12,8 @@ use sobench_engine::{EngineName, SERVER_ONLY};
 /// Which constraints a server enforces, and in which dialect.
 #[derive(Args, Clone, Debug)]
 pub struct PreflightArgs {
-    /// Where the server is, e.g. http://127.0.0.1:8000; without it the embedded engine is asked. Several with --features
+    /// Where the server is, e.g. http://127.0.0.1:8000; without it the embedded engine is asked.
+    /// Several with --features
     #[arg(long, value_name = "URL")]
     pub base_url: Vec<String>,
     /// Kind of server [default: vllm]; the endpoint's path follows it
@@ -23,7 +24,12 @@ pub struct PreflightArgs {
     #[arg(long, value_name = "PATH", requires = "base_url")]
     pub endpoint: Option<String>,
     /// Model to ask for, as the server knows it [default: the first that /v1/models lists]
-    #[arg(long, visible_alias = "served-model-name", value_name = "NAME", requires = "base_url")]
+    #[arg(
+        long,
+        visible_alias = "served-model-name",
+        value_name = "NAME",
+        requires = "base_url"
+    )]
     pub model: Option<String>,
     /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., requires = "base_url")]
@@ -32,7 +38,12 @@ pub struct PreflightArgs {
     #[arg(long, requires = "base_url")]
     pub insecure: bool,
     /// Wait up to so many seconds for the server to be ready; 0 does not wait
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "base_url")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0,
+        requires = "base_url"
+    )]
     pub ready_check_timeout_sec: u64,
     /// Decoding engine of the embedded engine [default: guidance]; several with --features
     #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE", conflicts_with = "base_url", value_delimiter = ',',
@@ -42,13 +53,20 @@ pub struct PreflightArgs {
     #[arg(long, value_name = "DIALECT", default_value = "all",
           value_parser = PossibleValuesParser::new(["all", "auto"].into_iter().chain(ConstraintDialect::ALL.map(ConstraintDialect::name))))]
     pub constraint_dialect: String,
-    /// Notation in which grammars are asked first; the other one is tried where the server refuses it
+    /// Notation in which grammars are asked first; the other one is tried where the server refuses
+    /// it
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
     pub grammar_dialect: String,
     /// Kinds of constraints to ask about: json, json_object, regex, choice, grammar, structural_tag
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "json,json_object,regex,choice,grammar")]
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        default_value = "json,json_object,regex,choice,grammar"
+    )]
     pub kind: Vec<String>,
-    /// Ask how much of JSON Schema is enforced: one small schema a keyword, answers sampled against prompts that ask for violations
+    /// Ask how much of JSON Schema is enforced: one small schema a keyword, answers sampled against
+    /// prompts that ask for violations
     #[arg(long, conflicts_with_all = ["kind", "grammar_dialect"])]
     pub features: bool,
     /// Only these keywords of JSON Schema, or features whose name begins so
@@ -63,12 +81,17 @@ pub struct PreflightArgs {
     /// Seed of the random words, and of the first sample
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Most tokens of an answer [default: 64, or 192 with --features]; a question whose answer is cut before it proves anything is
-    /// asked again with 16 times as many
+    /// Most tokens of an answer [default: 64, or 192 with --features]; a question whose answer is
+    /// cut before it proves anything is asked again with 16 times as many
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..=4096))]
     pub output_len: Option<u32>,
     /// End a question that takes longer than so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60.0,
+        allow_negative_numbers = true
+    )]
     pub request_timeout: f64,
     /// JSON object merged into every request body
     #[arg(long, value_name = "JSON")]

@@ -1,10 +1,13 @@
-//! The flags of `sobench preflight`, checked and turned into what is asked of whom. Opens no socket.
+//! The flags of `sobench preflight`, checked and turned into what is asked of whom. Opens no
+//! socket.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::commands::flags::checks::{checked_url, grammar_notation, json_object, key_values, seconds};
+use crate::commands::flags::checks::{
+    checked_url, grammar_notation, json_object, key_values, seconds,
+};
 use crate::commands::flags::embedded::refuse_unembedded;
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::preflight::args::PreflightArgs;
@@ -19,7 +22,8 @@ use sobench_preflight::ask::DEFAULT_OUTPUT_LEN;
 use sobench_preflight::features::data::chosen;
 use sobench_preflight::features::{Feature, Settings};
 
-/// The most tokens of an answer to a schema of a feature, unless told otherwise: the longest that is asked for has 60 letters.
+/// The most tokens of an answer to a schema of a feature, unless told otherwise: the longest that
+/// is asked for has 60 letters.
 const FEATURES_OUTPUT_LEN: u32 = 192;
 
 /// What is asked of whom.
@@ -83,8 +87,12 @@ impl PreflightOptions {
     pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
         let backend = flags.backend.unwrap_or_default();
         if backend.dialects().is_empty() {
-            return Err(Error::usage(format!("servers of this kind have no field for a constraint: {backend}"))
-                .hint("there is nothing to ask them; name another --backend if the server speaks one"));
+            return Err(Error::usage(format!(
+                "servers of this kind have no field for a constraint: {backend}"
+            ))
+            .hint(
+                "there is nothing to ask them; name another --backend if the server speaks one",
+            ));
         }
         Ok(Self {
             targets: targets(flags, backend, api_key)?,
@@ -110,29 +118,62 @@ impl PreflightOptions {
 }
 
 fn output_len(flags: &PreflightArgs) -> u32 {
-    flags.output_len.unwrap_or(if flags.features { FEATURES_OUTPUT_LEN } else { DEFAULT_OUTPUT_LEN })
+    flags.output_len.unwrap_or(if flags.features {
+        FEATURES_OUTPUT_LEN
+    } else {
+        DEFAULT_OUTPUT_LEN
+    })
 }
 
-fn targets(flags: &PreflightArgs, backend: ServerKind, api_key: Option<&str>) -> Result<Vec<PreflightTarget>> {
+fn targets(
+    flags: &PreflightArgs,
+    backend: ServerKind,
+    api_key: Option<&str>,
+) -> Result<Vec<PreflightTarget>> {
     let several = flags.base_url.len() > 1 || flags.guided_decoding_backend.len() > 1;
     if several && !flags.features {
-        return Err(Error::usage("several servers or engines, and only --features compares them side by side")
-            .hint("name one, or add --features"));
+        return Err(Error::usage(
+            "several servers or engines, and only --features compares them side by side",
+        )
+        .hint("name one, or add --features"));
     }
     if !flags.base_url.is_empty() {
-        return flags.base_url.iter().map(|url| server(flags, url, backend, api_key)).collect();
+        return flags
+            .base_url
+            .iter()
+            .map(|url| server(flags, url, backend, api_key))
+            .collect();
     }
     refuse_unembedded(backend, flags.constraint_dialect.parse().ok())?;
-    let engines = flags.guided_decoding_backend.iter().map(|name| EngineName::parse(name)).collect::<Result<Vec<_>>>()?;
-    let engines = if engines.is_empty() { vec![EngineName::default()] } else { engines };
-    Ok(engines.into_iter().map(|engine| PreflightTarget::Embedded { engine }).collect())
+    let engines = flags
+        .guided_decoding_backend
+        .iter()
+        .map(|name| EngineName::parse(name))
+        .collect::<Result<Vec<_>>>()?;
+    let engines = if engines.is_empty() {
+        vec![EngineName::default()]
+    } else {
+        engines
+    };
+    Ok(engines
+        .into_iter()
+        .map(|engine| PreflightTarget::Embedded { engine })
+        .collect())
 }
 
-fn server(flags: &PreflightArgs, url: &str, backend: ServerKind, api_key: Option<&str>) -> Result<PreflightTarget> {
+fn server(
+    flags: &PreflightArgs,
+    url: &str,
+    backend: ServerKind,
+    api_key: Option<&str>,
+) -> Result<PreflightTarget> {
     Ok(PreflightTarget::Server {
         endpoint: Endpoint {
             base_url: checked_url(url)?,
-            path: flags.endpoint.clone().unwrap_or_else(|| backend.path(!flags.disable_stream).to_owned()),
+            path: flags
+                .endpoint
+                .clone()
+                .unwrap_or_else(|| backend.path(!flags.disable_stream).to_owned()),
             headers: key_values("--header", &flags.header)?,
             api_key: api_key.map(ApiKey::new),
             insecure: flags.insecure,
@@ -161,20 +202,33 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
 
 /// The kinds in the order in which they are asked, whatever the order typed.
 fn kinds(names: &[String]) -> Result<Vec<Kind>> {
-    let named = names.iter().map(|name| Kind::parse(name)).collect::<Result<Vec<_>>>()?;
+    let named = names
+        .iter()
+        .map(|name| Kind::parse(name))
+        .collect::<Result<Vec<_>>>()?;
     if named.is_empty() {
-        return Err(Error::usage("--kind names none").hint("leave it out to ask about the usual ones"));
+        return Err(
+            Error::usage("--kind names none").hint("leave it out to ask about the usual ones")
+        );
     }
-    Ok(Kind::ALL.into_iter().filter(|kind| named.contains(kind)).collect())
+    Ok(Kind::ALL
+        .into_iter()
+        .filter(|kind| named.contains(kind))
+        .collect())
 }
 
 /// An own field that constrains would constrain the control, and be taken for what is asked.
 fn extra_body(text: &str) -> Result<Map<String, Value>> {
     let fields = json_object("--extra-body", text)?;
-    match fields.iter().find(|(field, value)| ConstraintDialect::constrains(field, value)) {
+    match fields
+        .iter()
+        .find(|(field, value)| ConstraintDialect::constrains(field, value))
+    {
         None => Ok(fields),
-        Some((field, _)) => Err(Error::usage(format!("--extra-body would constrain every question, the control too: {field}"))
-            .hint("take the field out: preflight sends constraints itself")),
+        Some((field, _)) => Err(Error::usage(format!(
+            "--extra-body would constrain every question, the control too: {field}"
+        ))
+        .hint("take the field out: preflight sends constraints itself")),
     }
 }
 
@@ -186,40 +240,102 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn options(arguments: &[&str]) -> Result<PreflightOptions> {
-        let arguments = ["sobench", "preflight"].iter().chain(arguments).map(OsString::from);
-        let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
-        let Command::Preflight(arguments) = command else { panic!("{command:?}") };
+        let arguments = ["sobench", "preflight"]
+            .iter()
+            .chain(arguments)
+            .map(OsString::from);
+        let command = Cli::parse_arguments(arguments)
+            .expect("clap takes these arguments")
+            .into_command();
+        let Command::Preflight(arguments) = command else {
+            panic!("{command:?}")
+        };
         PreflightOptions::new(&arguments, Some("key-from-environment"))
     }
 
     #[test]
     fn without_a_server_the_embedded_engine_is_asked() {
         let embedded = options(&["--guided-decoding-backend", "outlines"]).unwrap();
-        assert!(matches!(embedded.targets[..], [PreflightTarget::Embedded { engine: EngineName::Outlines }]));
-        assert_eq!((embedded.dialects, embedded.kinds), (Dialects::All, Kind::USUAL.to_vec()));
-        let named =
-            options(&["--base-url", "http://h/v1", "--backend", "openai-chat", "--constraint-dialect", "guided"]).unwrap();
+        assert!(matches!(
+            embedded.targets[..],
+            [PreflightTarget::Embedded {
+                engine: EngineName::Outlines
+            }]
+        ));
+        assert_eq!(
+            (embedded.dialects, embedded.kinds),
+            (Dialects::All, Kind::USUAL.to_vec())
+        );
+        let named = options(&[
+            "--base-url",
+            "http://h/v1",
+            "--backend",
+            "openai-chat",
+            "--constraint-dialect",
+            "guided",
+        ])
+        .unwrap();
         assert!(!format!("{named:?}").contains("key-from-environment"));
-        let [PreflightTarget::Server { endpoint, .. }] = &named.targets[..] else { panic!("a URL names a server") };
-        assert_eq!((endpoint.path.as_str(), named.dialects), ("/v1/chat/completions", Dialects::One(ConstraintDialect::Guided)));
+        let [PreflightTarget::Server { endpoint, .. }] = &named.targets[..] else {
+            panic!("a URL names a server")
+        };
+        assert_eq!(
+            (endpoint.path.as_str(), named.dialects),
+            (
+                "/v1/chat/completions",
+                Dialects::One(ConstraintDialect::Guided)
+            )
+        );
     }
 
     #[test]
     fn kinds_are_asked_in_one_order() {
-        let kinds = options(&["--kind", "structural_tag,choice,json"]).unwrap().kinds;
+        let kinds = options(&["--kind", "structural_tag,choice,json"])
+            .unwrap()
+            .kinds;
         assert_eq!(kinds, [Kind::Json, Kind::Choice, Kind::StructuralTag]);
     }
 
     #[test]
     fn features_are_asked_of_several_side_by_side() {
-        let engines =
-            options(&["--features", "--guided-decoding-backend", "guidance,outlines", "--keyword", "not,maxLength"]).unwrap();
+        let engines = options(&[
+            "--features",
+            "--guided-decoding-backend",
+            "guidance,outlines",
+            "--keyword",
+            "not,maxLength",
+        ])
+        .unwrap();
         let features = engines.features.unwrap();
-        assert_eq!((engines.targets.len(), features.settings.samples, features.settings.max_concurrency), (2, 16, 8));
-        assert!(features.features.iter().any(|feature| feature.id == "not-enum"));
+        assert_eq!(
+            (
+                engines.targets.len(),
+                features.settings.samples,
+                features.settings.max_concurrency
+            ),
+            (2, 16, 8)
+        );
+        assert!(
+            features
+                .features
+                .iter()
+                .any(|feature| feature.id == "not-enum")
+        );
         assert_eq!(engines.output_len, FEATURES_OUTPUT_LEN);
-        let urls = options(&["--features", "--base-url", "http://a", "--base-url", "http://b", "--samples", "4"]).unwrap();
-        assert_eq!((urls.targets.len(), urls.features.unwrap().settings.samples), (2, 4));
+        let urls = options(&[
+            "--features",
+            "--base-url",
+            "http://a",
+            "--base-url",
+            "http://b",
+            "--samples",
+            "4",
+        ])
+        .unwrap();
+        assert_eq!(
+            (urls.targets.len(), urls.features.unwrap().settings.samples),
+            (2, 4)
+        );
         assert!(options(&[]).unwrap().features.is_none());
     }
 
@@ -227,7 +343,10 @@ mod tests {
     fn wrong_values_name_flag_and_value() {
         for (arguments, words) in [
             (&["--kind", "xml"][..], "unknown kind of constraint: xml"),
-            (&["--request-timeout", "-1"], "--request-timeout is not a time: -1"),
+            (
+                &["--request-timeout", "-1"],
+                "--request-timeout is not a time: -1",
+            ),
             (&["--extra-body", "[]"], "--extra-body is not a JSON object"),
             (
                 &["--extra-body", r#"{"response_format": {}}"#],
@@ -250,13 +369,25 @@ mod tests {
                 &["--base-url", "http://a", "--backend", "vllm-rerank"],
                 "servers of this kind have no field for a constraint: vllm-rerank",
             ),
-            (&["--features", "--keyword", "maxLenght"], "no feature is about this keyword: maxLenght"),
-            (&["--backend", "tgi"], "no server is named, and the embedded engine is no such backend: tgi"),
-            (&["--constraint-dialect", "sglang"], "no server is named, and the embedded engine reads no such dialect: sglang"),
+            (
+                &["--features", "--keyword", "maxLenght"],
+                "no feature is about this keyword: maxLenght",
+            ),
+            (
+                &["--backend", "tgi"],
+                "no server is named, and the embedded engine is no such backend: tgi",
+            ),
+            (
+                &["--constraint-dialect", "sglang"],
+                "no server is named, and the embedded engine reads no such dialect: sglang",
+            ),
             (&["--guided-decoding-backend", "llama.cpp"], "llama.cpp"),
         ] {
             let error = options(arguments).expect_err("the value is wrong");
-            assert!(error.what.contains(words) && error.exit_code() == 2 && error.hint.is_some(), "{error}");
+            assert!(
+                error.what.contains(words) && error.exit_code() == 2 && error.hint.is_some(),
+                "{error}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Who is asked: a server that runs, or the embedded one, started for it; and what was left to `auto`, settled. Knows no question.
+//! Who is asked: a server that runs, or the embedded one, started for it; and what was left to
+//! `auto`, settled. Knows no question.
 
 use tokio::runtime::Runtime;
 
@@ -25,22 +26,35 @@ impl Target {
     ///
     /// # Errors
     /// Nobody does, or says which model there is.
-    pub(super) fn open(flags: &PreflightOptions, target: &PreflightTarget, runtime: &Runtime) -> Result<Self> {
+    pub(super) fn open(
+        flags: &PreflightOptions,
+        target: &PreflightTarget,
+        runtime: &Runtime,
+    ) -> Result<Self> {
         match target {
-            PreflightTarget::Server { endpoint, model, ready_timeout } => {
+            PreflightTarget::Server {
+                endpoint,
+                model,
+                ready_timeout,
+            } => {
                 let client = client(endpoint.clone())?;
                 let options = runtime.block_on(async {
                     driver::wait_ready(&client, *ready_timeout).await?;
                     let (server, model) = identified(flags, &client, model.as_deref()).await?;
                     Ok(asked(flags, model, server, server.grammar_dialect()))
                 })?;
-                Ok(Self { client, options, _embedded: None })
+                Ok(Self {
+                    client,
+                    options,
+                    _embedded: None,
+                })
             }
             PreflightTarget::Embedded { engine } => {
                 let embedded = EmbeddedServer::start(EmbeddedOptions {
                     engine: *engine,
                     seed: flags.seed,
-                    // A model that does as it is told, so that the mask alone stands between it and a wrong answer.
+                    // A model that does as it is told, so that the mask alone stands between it and
+                    // a wrong answer.
                     repeats_between: flags.features.is_some().then_some(MARKS),
                     ..EmbeddedOptions::default()
                 })?;
@@ -49,38 +63,72 @@ impl Target {
                     path: flags.backend.path(flags.stream).to_owned(),
                     ..Endpoint::default()
                 })?;
-                let notation = embedded.grammar_dialect().unwrap_or(Server::Embedded.grammar_dialect());
-                let options = asked(flags, SYNTHETIC_MODEL.to_owned(), Server::Embedded, notation);
-                Ok(Self { client, options, _embedded: Some(embedded) })
+                let notation = embedded
+                    .grammar_dialect()
+                    .unwrap_or(Server::Embedded.grammar_dialect());
+                let options = asked(
+                    flags,
+                    SYNTHETIC_MODEL.to_owned(),
+                    Server::Embedded,
+                    notation,
+                );
+                Ok(Self {
+                    client,
+                    options,
+                    _embedded: Some(embedded),
+                })
             }
         }
     }
 }
 
-/// What kind of server it is, and the model to ask for: the one that the user names, else the first listed, else the one that the
-/// server's other pages name.
-async fn identified(flags: &PreflightOptions, client: &Client, named: Option<&str>) -> Result<(Server, String)> {
+/// What kind of server it is, and the model to ask for: the one that the user names, else the first
+/// listed, else the one that the server's other pages name.
+async fn identified(
+    flags: &PreflightOptions,
+    client: &Client,
+    named: Option<&str>,
+) -> Result<(Server, String)> {
     let listed = driver::models(client).await;
     let version = driver::version(client).await;
-    let owned_by = listed.as_ref().ok().and_then(|models| models.first()?.owned_by.as_deref());
+    let owned_by = listed
+        .as_ref()
+        .ok()
+        .and_then(|models| models.first()?.owned_by.as_deref());
     let server = identify(flags.backend, version.as_deref(), owned_by);
     let model = match (named, listed) {
         (Some(name), _) => name.to_owned(),
-        (None, Ok(models)) => models.into_iter().next().map(|model| model.id).unwrap_or_default(),
+        (None, Ok(models)) => models
+            .into_iter()
+            .next()
+            .map(|model| model.id)
+            .unwrap_or_default(),
         (None, Err(error)) => ask::facts(client).await.model.ok_or(error)?,
     };
     Ok((server, model))
 }
 
-fn asked(flags: &PreflightOptions, model: String, server: Server, notation: GrammarDialect) -> Options {
+fn asked(
+    flags: &PreflightOptions,
+    model: String,
+    server: Server,
+    notation: GrammarDialect,
+) -> Options {
     let preferred = server.constraint_dialect();
     let dialects = match flags.dialects {
         Dialects::One(dialect) => vec![dialect],
         Dialects::Auto => vec![preferred],
         Dialects::All => {
-            let others = flags.backend.dialects().iter().copied().filter(|dialect| *dialect != preferred);
-            // Of the embedded server it is known what it reads; a constraint in another dialect it would not see.
-            let others = others.filter(|dialect| server != Server::Embedded || dialect.is_embedded());
+            let others = flags
+                .backend
+                .dialects()
+                .iter()
+                .copied()
+                .filter(|dialect| *dialect != preferred);
+            // Of the embedded server it is known what it reads; a constraint in another dialect it
+            // would not see.
+            let others =
+                others.filter(|dialect| server != Server::Embedded || dialect.is_embedded());
             std::iter::once(preferred).chain(others).collect()
         }
     };

@@ -40,24 +40,46 @@ pub fn report_of(flags: &ReportArgs) -> Result<CommandOutput> {
 ///
 /// # Errors
 /// The report cannot be made, or written to the file that was named.
-pub(crate) fn rendered(log: &RunLog, flags: &RenderingArgs, output: Option<&Path>) -> Result<CommandOutput> {
+pub(crate) fn rendered(
+    log: &RunLog,
+    flags: &RenderingArgs,
+    output: Option<&Path>,
+) -> Result<CommandOutput> {
     let report = report(log)?;
-    let options = FormOptions { detailed: log.record.settings.report.detailed, junit_per: flags.junit_per, plot: flags.plot };
-    let mut lines: Vec<String> = log.notices.iter().map(|notice| format!("warning: {notice}")).collect();
+    let options = FormOptions {
+        detailed: log.record.settings.report.detailed,
+        junit_per: flags.junit_per,
+        plot: flags.plot,
+    };
+    let mut lines: Vec<String> = log
+        .notices
+        .iter()
+        .map(|notice| format!("warning: {notice}"))
+        .collect();
     let mut stdout = Vec::new();
     with_view(log, &report, |view| match output {
         None => format::write(view, flags.format, options, &mut stdout),
         Some(path) => {
             output_files::write(path, |out| format::write(view, flags.format, options, out))?;
-            lines.push(format!("{} written: {}", flags.format.name(), path.display()));
+            lines.push(format!(
+                "{} written: {}",
+                flags.format.name(),
+                path.display()
+            ));
             Ok(())
         }
     })?;
-    let stdout = String::from_utf8(stdout).map_err(|_| Error::internal("a report that is no text"))?;
-    Ok(CommandOutput { stdout, lines, ..CommandOutput::default() })
+    let stdout =
+        String::from_utf8(stdout).map_err(|_| Error::internal("a report that is no text"))?;
+    Ok(CommandOutput {
+        stdout,
+        lines,
+        ..CommandOutput::default()
+    })
 }
 
-/// Sees to it that a log has verdicts: those that it holds, or today's of a run that was killed before it was judged.
+/// Sees to it that a log has verdicts: those that it holds, or today's of a run that was killed
+/// before it was judged.
 ///
 /// # Errors
 /// The log cannot be read again.
@@ -65,10 +87,26 @@ pub(crate) fn verdicts(log: &mut RunLog) -> Result<()> {
     if log.is_judged {
         return Ok(());
     }
-    let tokenizer = log.record.settings.tokenizer.as_deref().map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
+    let tokenizer = log
+        .record
+        .settings
+        .tokenizer
+        .as_deref()
+        .map_or_else(|| Ok(Tokenizer::embedded()), Tokenizer::open);
     if let Err(error) = &tokenizer {
-        log.notices.push(LogNotice::TokensNotCounted { why: error.what.clone() }.into());
+        log.notices.push(
+            LogNotice::TokensNotCounted {
+                why: error.what.clone(),
+            }
+            .into(),
+        );
     }
-    let count = tokenizer.ok().map(|tokenizer| move |text: &str| tokenizer.count(text));
-    judge(log, &mut Evaluator::new(log.record.settings.evaluate), count.as_ref().map(|count| count as CountTokens<'_>))
+    let count = tokenizer
+        .ok()
+        .map(|tokenizer| move |text: &str| tokenizer.count(text));
+    judge(
+        log,
+        &mut Evaluator::new(log.record.settings.evaluate),
+        count.as_ref().map(|count| count as CountTokens<'_>),
+    )
 }

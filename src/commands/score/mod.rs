@@ -1,5 +1,6 @@
-//! `sobench score`: judges stored answers by today's evaluation, those of a run log and those that other tools kept. `read.rs` reads
-//! them, `constraints.rs` finds what they are judged by, `report.rs` renders.
+//! `sobench score`: judges stored answers by today's evaluation, those of a run log and those that
+//! other tools kept. `read.rs` reads them, `constraints.rs` finds what they are judged by,
+//! `report.rs` renders.
 
 mod constraints;
 pub mod options;
@@ -35,14 +36,17 @@ use sobench_statistics::Rate;
 /// Judges stored answers again.
 ///
 /// # Errors
-/// The flags contradict each other; a file cannot be read, has no answers, or its constraints are unknown.
+/// The flags contradict each other; a file cannot be read, has no answers, or its constraints are
+/// unknown.
 pub fn run(flags: ScoreArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     shutdown.or_abandon(move || score_files(&flags))
 }
 
 fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let dataset = flags.dataset_plan()?;
-    let evaluate = EvaluateOptions { assert_formats: !flags.no_format_assertion };
+    let evaluate = EvaluateOptions {
+        assert_formats: !flags.no_format_assertion,
+    };
     let mut scores = Vec::with_capacity(flags.files.len());
     for path in &flags.files {
         let answers = read::answers(path, dataset.as_ref())?;
@@ -52,7 +56,10 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
         OutputFormat::Json => report::json(&scores, evaluate.assert_formats),
         _ => text::render(&report::document(&scores)),
     };
-    Ok(CommandOutput { stdout, ..CommandOutput::default() })
+    Ok(CommandOutput {
+        stdout,
+        ..CommandOutput::default()
+    })
 }
 
 /// What a file is.
@@ -75,7 +82,9 @@ impl FileKind {
         match self {
             Self::RunLog => "run log",
             Self::Outputs => "result with `outputs`, as of vLLM's structured-output script",
-            Self::GeneratedTexts => "result with `generated_texts`, as of `vllm bench serve --save-detailed`",
+            Self::GeneratedTexts => {
+                "result with `generated_texts`, as of `vllm bench serve --save-detailed`"
+            }
             Self::Rows => "rows of a constraint and a text",
         }
     }
@@ -145,9 +154,20 @@ pub struct Agreement {
 
 impl Stored {
     fn judge(&self, evaluator: &mut Evaluator) -> Verdict {
-        let Case { constraint, grammar_oracle, .. } = &self.case;
-        let Observation { outcome, answer, .. } = &self.observation;
-        evaluator.judge(constraint.as_deref(), grammar_oracle.as_deref(), outcome, answer)
+        let Case {
+            constraint,
+            grammar_oracle,
+            ..
+        } = &self.case;
+        let Observation {
+            outcome, answer, ..
+        } = &self.observation;
+        evaluator.judge(
+            constraint.as_deref(),
+            grammar_oracle.as_deref(),
+            outcome,
+            answer,
+        )
     }
 
     /// An answer of which only the text is known.
@@ -161,22 +181,42 @@ impl Stored {
             finish_reason: None,
             usage: None,
         };
-        Self { case, observation, unjudgeable: None, claimed: None }
+        Self {
+            case,
+            observation,
+            unjudgeable: None,
+            claimed: None,
+        }
     }
 }
 
 /// Judges every answer of a file.
 fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
-    let Answers { kind, stored, claims, assumptions, notices } = answers;
+    let Answers {
+        kind,
+        stored,
+        claims,
+        assumptions,
+        notices,
+    } = answers;
     let mut evaluator = Evaluator::new(evaluate);
     let mut ledger = Ledger::new(stored.len(), None);
     for (place, stored) in stored.iter().enumerate() {
         let verdict = match &stored.unjudgeable {
-            Some(what) => Verdict::NotScored { why: NotScored::Unsupported { what: what.clone() } },
+            Some(what) => Verdict::NotScored {
+                why: NotScored::Unsupported { what: what.clone() },
+            },
             None => stored.judge(&mut evaluator),
         };
         // By its place: rows of several files may have the same number.
-        ledger.push(&stored.case, &Observation { case_index: place, ..stored.observation.clone() }, 0);
+        ledger.push(
+            &stored.case,
+            &Observation {
+                case_index: place,
+                ..stored.observation.clone()
+            },
+            0,
+        );
         ledger.judge(place, judged(stored, verdict));
     }
     let samples = ledger.samples();
@@ -198,7 +238,11 @@ fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
 fn judged(stored: &Stored, verdict: Verdict) -> Judged {
     let (constraint, observation) = (stored.case.constraint.as_deref(), &stored.observation);
     let text = &*observation.answer.text();
-    let answered = if observation.outcome.is_answer() { text } else { "" };
+    let answered = if observation.outcome.is_answer() {
+        text
+    } else {
+        ""
+    };
     Judged {
         verdict,
         tokens: Tokens::default(),
@@ -206,22 +250,36 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
             .and_then(|constraint| legacy::vllm_correct(constraint, answered)),
         white_space_run: runs_away(&observation.outcome, text),
-        right_call: call::is_right(stored.case.completion.as_deref(), &observation.outcome, text),
+        right_call: call::is_right(
+            stored.case.completion.as_deref(),
+            &observation.outcome,
+            text,
+        ),
     }
 }
 
 fn kinds(stored: &[Stored]) -> Vec<(String, usize)> {
     let of_kind = |kind: &str| {
-        let constraints = stored.iter().filter_map(|stored| stored.case.constraint.as_ref());
-        constraints.filter(|constraint| constraint.kind() == kind).count()
+        let constraints = stored
+            .iter()
+            .filter_map(|stored| stored.case.constraint.as_ref());
+        constraints
+            .filter(|constraint| constraint.kind() == kind)
+            .count()
     };
-    Constraint::KINDS.iter().map(|kind| ((*kind).to_owned(), of_kind(kind))).filter(|(_, count)| *count > 0).collect()
+    Constraint::KINDS
+        .iter()
+        .map(|kind| ((*kind).to_owned(), of_kind(kind)))
+        .filter(|(_, count)| *count > 0)
+        .collect()
 }
 
 fn agreement(stored: &[Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
     let both = || {
         let sides = stored.iter().zip(samples);
-        sides.filter_map(|(stored, sample)| Some((stored.claimed?, is_correct(sample.verdict())?, sample)))
+        sides.filter_map(|(stored, sample)| {
+            Some((stored.claimed?, is_correct(sample.verdict())?, sample))
+        })
     };
     let compared = both().count();
     let mut agreement = Agreement {

@@ -1,4 +1,5 @@
-//! The flags of `sobench score`, checked. The dataset is described by the flags of a run. Opens no file.
+//! The flags of `sobench score`, checked. The dataset is described by the flags of a run. Opens no
+//! file.
 
 use std::str::FromStr;
 
@@ -12,21 +13,24 @@ use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_data::dataset::flags::{PathFlags, TypedFlags};
 use sobench_data::dataset::{
-    ChoiceFlags, Constraints, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags, JsonSchemaSource, OutputLength,
-    PromptForm, RegexFlags, SHIPPED_SCHEMAS, Source,
+    ChoiceFlags, Constraints, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags,
+    JsonSchemaSource, OutputLength, PromptForm, RegexFlags, SHIPPED_SCHEMAS, Source,
 };
 
 /// Which answers are judged again, and by what.
 #[derive(Args, Clone, Debug)]
 pub struct ScoreArgs {
-    /// Run logs; JSON of vLLM's structured-output script or of `vllm bench serve --save-detailed`; JSON Lines of
-    /// {"constraint": ..., "text": ...}
+    /// Run logs; JSON of vLLM's structured-output script or of `vllm bench serve --save-detailed`;
+    /// JSON Lines of {"constraint": ..., "text": ...}
     #[arg(value_name = "FILE", required = true, num_args = 1..)]
     pub files: Vec<InputPath>,
     /// Form of the report
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
     pub format: OutputFormat,
-    #[command(flatten, next_help_heading = "Dataset, for files that do not hold their constraints")]
+    #[command(
+        flatten,
+        next_help_heading = "Dataset, for files that do not hold their constraints"
+    )]
     pub dataset: ScoreDatasetArgs,
     /// Share of the requests that carried their constraint
     #[arg(
@@ -38,7 +42,11 @@ pub struct ScoreArgs {
     )]
     pub guided_decoding_ratio: f64,
     /// No request carried its constraint (ratio 0)
-    #[arg(long, visible_alias = "no-structured-output", conflicts_with = "guided_decoding_ratio")]
+    #[arg(
+        long,
+        visible_alias = "no-structured-output",
+        conflicts_with = "guided_decoding_ratio"
+    )]
     pub no_guided_decoding: bool,
     /// Seed by which those requests were drawn
     #[arg(long, default_value_t = 0)]
@@ -77,21 +85,31 @@ pub struct ScoreDatasetArgs {
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub regex: Option<String>,
     /// The choices that were sent
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "A,B,C",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
     pub choice: Option<Vec<String>>,
 }
 
 /// The formats of the report.
-const FORMATS: [Described<OutputFormat>; 2] =
-    [Described(OutputFormat::Text, "text", "Tables"), Described(OutputFormat::Json, "json", "Everything")];
+const FORMATS: [Described<OutputFormat>; 2] = [
+    Described(OutputFormat::Text, "text", "Tables"),
+    Described(OutputFormat::Json, "json", "Everything"),
+];
 
 impl ScoreArgs {
-    /// The dataset of files that do not hold their constraints; how many requests it has is the file's.
+    /// The dataset of files that do not hold their constraints; how many requests it has is the
+    /// file's.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn dataset_plan(&self) -> Result<Option<DatasetPlan>> {
-        dataset_name(&self.dataset)?.map(|name| dataset(self, name)).transpose()
+        dataset_name(&self.dataset)?
+            .map(|name| dataset(self, name))
+            .transpose()
     }
 }
 
@@ -101,15 +119,26 @@ fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
         return DatasetName::from_str(name).map(Some);
     }
     let rows = [
-        (DatasetName::Json, flags.json_schema_path.is_some() || flags.json_schema != JsonSchemaSource::Brief),
+        (
+            DatasetName::Json,
+            flags.json_schema_path.is_some() || flags.json_schema != JsonSchemaSource::Brief,
+        ),
         (DatasetName::Regex, flags.regex.is_some()),
         (DatasetName::Choice, flags.choice.is_some()),
-        (DatasetName::Grammar, flags.grammar_path.is_some() || flags.grammar_oracle.is_some()),
+        (
+            DatasetName::Grammar,
+            flags.grammar_path.is_some() || flags.grammar_oracle.is_some(),
+        ),
     ];
-    let mut named = rows.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+    let mut named = rows
+        .into_iter()
+        .filter(|(_, given)| *given)
+        .map(|(name, _)| name);
     match (named.next(), named.next()) {
-        (Some(one), Some(other)) => Err(Error::usage(format!("constraints of two datasets are given: {one} and {other}"))
-            .hint("a file has one dataset: judge others apart")),
+        (Some(one), Some(other)) => Err(Error::usage(format!(
+            "constraints of two datasets are given: {one} and {other}"
+        ))
+        .hint("a file has one dataset: judge others apart")),
         (one, _) => Ok(one),
     }
 }
@@ -117,8 +146,10 @@ fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
 fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
     let own = &flags.dataset;
     if name.is_plain() {
-        return Err(Error::usage(format!("the dataset has no constraint that answers could be judged by: {name}"))
-            .hint("name the dataset whose answers these are"));
+        return Err(Error::usage(format!(
+            "the dataset has no constraint that answers could be judged by: {name}"
+        ))
+        .hint("name the dataset whose answers these are"));
     }
     if !name.is_in_vllm_script() {
         return Err(Error::usage(format!("no other tool has this dataset: {name}")).hint(
@@ -127,9 +158,16 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
     }
     own.typed.refuse_stray(name)?;
     let source = Source::new(name, &as_of_a_run(own))?;
-    let ratio = if flags.no_guided_decoding { 0.0 } else { flags.guided_decoding_ratio };
+    let ratio = if flags.no_guided_decoding {
+        0.0
+    } else {
+        flags.guided_decoding_ratio
+    };
     if !(0.0..=1.0).contains(&ratio) {
-        return Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 is every request"));
+        return Err(Error::usage(format!(
+            "--guided-decoding-ratio is not between 0 and 1: {ratio}"
+        ))
+        .hint("1.0 is every request"));
     }
     Ok(DatasetPlan {
         source,
@@ -151,11 +189,21 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
 fn as_of_a_run(flags: &ScoreDatasetArgs) -> DatasetArgs {
     let flags = flags.clone();
     DatasetArgs {
-        path: PathFlags { dataset_path: flags.dataset_path },
-        json: JsonFlags { json_schema_path: flags.json_schema_path, json_schema: flags.json_schema },
-        grammar: GrammarFlags { grammar_path: flags.grammar_path, grammar_oracle: flags.grammar_oracle },
+        path: PathFlags {
+            dataset_path: flags.dataset_path,
+        },
+        json: JsonFlags {
+            json_schema_path: flags.json_schema_path,
+            json_schema: flags.json_schema,
+        },
+        grammar: GrammarFlags {
+            grammar_path: flags.grammar_path,
+            grammar_oracle: flags.grammar_oracle,
+        },
         regex: RegexFlags { regex: flags.regex },
-        choice: ChoiceFlags { choice: flags.choice },
+        choice: ChoiceFlags {
+            choice: flags.choice,
+        },
         ..DatasetArgs::default()
     }
 }
@@ -168,9 +216,16 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn dataset_plan(arguments: &[&str]) -> Result<Option<DatasetPlan>> {
-        let arguments = ["sobench", "score"].iter().chain(arguments).map(OsString::from);
-        let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
-        let Command::Score(arguments) = command else { panic!("{command:?}") };
+        let arguments = ["sobench", "score"]
+            .iter()
+            .chain(arguments)
+            .map(OsString::from);
+        let command = Cli::parse_arguments(arguments)
+            .expect("clap takes these arguments")
+            .into_command();
+        let Command::Score(arguments) = command else {
+            panic!("{command:?}")
+        };
         arguments.dataset_plan()
     }
 
@@ -178,26 +233,66 @@ mod tests {
     fn a_constraint_of_ones_own_names_its_dataset() {
         for (arguments, expected) in [
             (&["a.json"][..], None),
-            (&["a.json", "--dataset", "xgrammar_bench"], Some(DatasetName::XgrammarBench)),
+            (
+                &["a.json", "--dataset", "xgrammar_bench"],
+                Some(DatasetName::XgrammarBench),
+            ),
             (&["a.json", "--regex", "a+"], Some(DatasetName::Regex)),
             (&["a.json", "--choice", "a,b"], Some(DatasetName::Choice)),
-            (&["a.json", "--json-schema-path", "x"], Some(DatasetName::Json)),
-            (&["a.json", "--grammar-path", "x"], Some(DatasetName::Grammar)),
+            (
+                &["a.json", "--json-schema-path", "x"],
+                Some(DatasetName::Json),
+            ),
+            (
+                &["a.json", "--grammar-path", "x"],
+                Some(DatasetName::Grammar),
+            ),
         ] {
-            assert_eq!(dataset_plan(arguments).unwrap().map(|dataset| dataset.name()), expected, "{arguments:?}");
+            assert_eq!(
+                dataset_plan(arguments)
+                    .unwrap()
+                    .map(|dataset| dataset.name()),
+                expected,
+                "{arguments:?}"
+            );
         }
-        let half = dataset_plan(&["a", "--dataset", "json", "--structured-output-ratio", "0.5", "--seed", "7"]).unwrap().unwrap();
+        let half = dataset_plan(&[
+            "a",
+            "--dataset",
+            "json",
+            "--structured-output-ratio",
+            "0.5",
+            "--seed",
+            "7",
+        ])
+        .unwrap()
+        .unwrap();
         assert_eq!((half.constrained_ratio, half.seed), (0.5, 7));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (arguments, words) in [
-            (&["a", "--regex", "a", "--choice", "b"][..], "constraints of two datasets are given: regex and choice"),
-            (&["a", "--dataset", "json", "--regex", "a"], "--regex has no meaning with --dataset json"),
-            (&["a", "--dataset", "custom"], "no other tool has this dataset: custom"),
-            (&["a", "--choice", "b,b"], "--choice has an empty or repeated choice: \"b\""),
-            (&["a", "--dataset", "json", "--guided-decoding-ratio", "2"], "--guided-decoding-ratio is not between 0 and 1: 2"),
+            (
+                &["a", "--regex", "a", "--choice", "b"][..],
+                "constraints of two datasets are given: regex and choice",
+            ),
+            (
+                &["a", "--dataset", "json", "--regex", "a"],
+                "--regex has no meaning with --dataset json",
+            ),
+            (
+                &["a", "--dataset", "custom"],
+                "no other tool has this dataset: custom",
+            ),
+            (
+                &["a", "--choice", "b,b"],
+                "--choice has an empty or repeated choice: \"b\"",
+            ),
+            (
+                &["a", "--dataset", "json", "--guided-decoding-ratio", "2"],
+                "--guided-decoding-ratio is not between 0 and 1: 2",
+            ),
         ] {
             let error = dataset_plan(arguments).unwrap_err();
             assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));

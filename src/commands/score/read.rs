@@ -1,8 +1,9 @@
 //! Files to stored answers, whatever tool they are from. Knows no verdict.
 //!
-//! The layouts, as read in vLLM 0.6 to 0.33: `benchmark_serving_structured_output.py` (before 0.8 `benchmark_serving_guided.py`)
-//! writes `outputs`, a list of `{generated, expected, correctness}`, with `correct_rate(%)` and `errors` beside it; `vllm bench serve
-//! --save-detailed` writes `generated_texts` and `errors`, a line a run with `--append-result`.
+//! The layouts, as read in vLLM 0.6 to 0.33: `benchmark_serving_structured_output.py` (before 0.8
+//! `benchmark_serving_guided.py`) writes `outputs`, a list of `{generated, expected, correctness}`,
+//! with `correct_rate(%)` and `errors` beside it; `vllm bench serve --save-detailed` writes
+//! `generated_texts` and `errors`, a line a run with `--append-result`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,14 +37,22 @@ const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script
 /// Usage, naming the file and the place in it.
 pub(super) fn answers(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
     let mut answers = read(path, dataset)?;
-    if let Some(dataset) = dataset.filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows)) {
-        answers.notices.push(LogNotice::DatasetIgnored { dataset: dataset.name().to_string() }.into());
+    if let Some(dataset) =
+        dataset.filter(|_| matches!(answers.kind, FileKind::RunLog | FileKind::Rows))
+    {
+        answers.notices.push(
+            LogNotice::DatasetIgnored {
+                dataset: dataset.name().to_string(),
+            }
+            .into(),
+        );
     }
     Ok(answers)
 }
 
 fn read(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
-    // Looked at before the rest is read, since a run log may be longer than any other file is taken.
+    // Looked at before the rest is read, since a run log may be longer than any other file is
+    // taken.
     if RunLog::begins(path)? {
         return run_log(path);
     }
@@ -65,13 +74,17 @@ fn read(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
         Err(_) => by_line(&text, dataset, &name)?,
     };
     repeated.look(&text, |line| format!("{name}, line {line}"));
-    answers.notices.extend(DatasetNotice::repeated_members(repeated));
+    answers
+        .notices
+        .extend(DatasetNotice::repeated_members(repeated));
     Ok(answers)
 }
 
 /// Whether the first line is not a whole value, so that the file cannot be one of JSON Lines.
 fn is_one_value(text: &str) -> bool {
-    let first = lines(text).next().map_or(Ok(Map::new()), |(_, line)| object(line));
+    let first = lines(text)
+        .next()
+        .map_or(Ok(Map::new()), |(_, line)| object(line));
     first.is_err_and(|error| error.is_eof()) && lines(text).nth(1).is_some()
 }
 
@@ -82,8 +95,16 @@ fn object(text: &str) -> serde_json::Result<Map<String, Value>> {
 
 fn no_answers(file: &Map<String, Value>, name: &str) -> Error {
     let is_result = file.contains_key("request_throughput") || file.contains_key("completed");
-    let what = if is_result { "a result without its answers" } else { "not a file with answers" };
-    let hint = if is_result { "answers are kept by --save-detailed, and in sobench's run log" } else { KNOWN };
+    let what = if is_result {
+        "a result without its answers"
+    } else {
+        "not a file with answers"
+    };
+    let hint = if is_result {
+        "answers are kept by --save-detailed, and in sobench's run log"
+    } else {
+        KNOWN
+    };
     Error::usage(format!("{what}: {name}")).hint(hint)
 }
 
@@ -91,38 +112,85 @@ fn run_log(path: &Path) -> Result<Answers> {
     let log = RunLog::read(path, Keep::Texts)?;
     let mut notices = log.notices.clone();
     notices.extend(log.is_partial().then(|| LogNotice::EndedEarly.into()));
-    let claims = log.is_judged.then(|| Quality::of(&log.requests.samples()).correct_rate).flatten();
-    let claims = claims.map(|rate| Claim { name: "correct rate, as judged after the run".to_owned(), percent: rate.percent });
+    let claims = log
+        .is_judged
+        .then(|| Quality::of(&log.requests.samples()).correct_rate)
+        .flatten();
+    let claims = claims.map(|rate| Claim {
+        name: "correct rate, as judged after the run".to_owned(),
+        percent: rate.percent,
+    });
     let claims = claims.into_iter().collect();
     let stored = log.requests.iter().map(|request| Stored {
         case: request.case(),
         observation: request.observation(),
         unjudgeable: None,
-        claimed: if log.is_judged { is_correct(request.verdict()) } else { None },
+        claimed: if log.is_judged {
+            is_correct(request.verdict())
+        } else {
+            None
+        },
     });
-    Ok(Answers { kind: FileKind::RunLog, stored: stored.collect(), claims, assumptions: Vec::new(), notices })
+    Ok(Answers {
+        kind: FileKind::RunLog,
+        stored: stored.collect(),
+        claims,
+        assumptions: Vec::new(),
+        notices,
+    })
 }
 
-fn outputs(file: &Map<String, Value>, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
+fn outputs(
+    file: &Map<String, Value>,
+    dataset: Option<&DatasetPlan>,
+    name: &str,
+) -> Result<Answers> {
     let wrong = |words: String| Error::usage(format!("{name}: {words}")).hint(KNOWN);
-    let outputs = file["outputs"].as_array().ok_or_else(|| wrong("outputs is no list".to_owned()))?;
+    let outputs = file["outputs"]
+        .as_array()
+        .ok_or_else(|| wrong("outputs is no list".to_owned()))?;
     let known = Known::load(dataset, outputs.len(), name)?;
     let mut stored = Vec::with_capacity(outputs.len());
     for (index, output) in outputs.iter().enumerate() {
         let generated = output.get("generated").and_then(Value::as_str);
-        let text = generated.ok_or_else(|| wrong(format!("outputs[{index}].generated is no text")))?;
+        let text =
+            generated.ok_or_else(|| wrong(format!("outputs[{index}].generated is no text")))?;
         let expected = output.get("expected").and_then(Value::as_str);
-        let mut one = answer(&known, index, format!("outputs[{index}]"), text, expected, file);
+        let mut one = answer(
+            &known,
+            index,
+            format!("outputs[{index}]"),
+            text,
+            expected,
+            file,
+        );
         one.claimed = output.get("correctness").and_then(Value::as_bool);
         stored.push(one);
     }
     let keys = ["correct_rate(%)", "vllm_correct_rate(%)"];
-    let claims =
-        keys.iter().filter_map(|key| Some(Claim { name: (*key).to_owned(), percent: file.get(*key)?.as_f64()? })).collect();
-    Ok(Answers { kind: FileKind::Outputs, stored, claims, assumptions: known.assumptions(), notices: Vec::new() })
+    let claims = keys
+        .iter()
+        .filter_map(|key| {
+            Some(Claim {
+                name: (*key).to_owned(),
+                percent: file.get(*key)?.as_f64()?,
+            })
+        })
+        .collect();
+    Ok(Answers {
+        kind: FileKind::Outputs,
+        stored,
+        claims,
+        assumptions: known.assumptions(),
+        notices: Vec::new(),
+    })
 }
 
-fn generated(files: &[Map<String, Value>], dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
+fn generated(
+    files: &[Map<String, Value>],
+    dataset: Option<&DatasetPlan>,
+    name: &str,
+) -> Result<Answers> {
     let wrong = |words: &str| Error::usage(format!("{name}: {words}")).hint(KNOWN);
     let (mut stored, mut assumptions) = (Vec::new(), Vec::new());
     for (run, file) in files.iter().enumerate() {
@@ -130,25 +198,57 @@ fn generated(files: &[Map<String, Value>], dataset: Option<&DatasetPlan>, name: 
         let texts = texts.ok_or_else(|| wrong("generated_texts is no list"))?;
         let known = Known::load(dataset, texts.len(), name)?;
         for (index, text) in texts.iter().enumerate() {
-            let text = text.as_str().ok_or_else(|| wrong("generated_texts holds something that is no text"))?;
-            let place = if files.len() > 1 { format!("run {run}, ") } else { String::new() };
-            stored.push(answer(&known, index, format!("{place}generated_texts[{index}]"), text, None, file));
+            let text = text
+                .as_str()
+                .ok_or_else(|| wrong("generated_texts holds something that is no text"))?;
+            let place = if files.len() > 1 {
+                format!("run {run}, ")
+            } else {
+                String::new()
+            };
+            stored.push(answer(
+                &known,
+                index,
+                format!("{place}generated_texts[{index}]"),
+                text,
+                None,
+                file,
+            ));
         }
         assumptions = known.assumptions();
     }
-    Ok(Answers { kind: FileKind::GeneratedTexts, stored, claims: Vec::new(), assumptions, notices: Vec::new() })
+    Ok(Answers {
+        kind: FileKind::GeneratedTexts,
+        stored,
+        claims: Vec::new(),
+        assumptions,
+        notices: Vec::new(),
+    })
 }
 
 /// One answer of a file that has its constraint from a dataset.
-fn answer(known: &Known, index: usize, id: String, text: &str, expected: Option<&str>, file: &Map<String, Value>) -> Stored {
-    let error = file.get("errors").and_then(|errors| errors.get(index)).and_then(Value::as_str);
+fn answer(
+    known: &Known,
+    index: usize,
+    id: String,
+    text: &str,
+    expected: Option<&str>,
+    file: &Map<String, Value>,
+) -> Stored {
+    let error = file
+        .get("errors")
+        .and_then(|errors| errors.get(index))
+        .and_then(Value::as_str);
     let due = known.due(index, expected);
     let mut stored = Stored::text(id, due.constraint, text.to_owned());
     stored.case.arm = due.arm;
     stored.case.grammar_oracle = due.oracle;
     stored.unjudgeable = due.unjudgeable;
     if let Some(words) = error.filter(|words| !words.is_empty()) {
-        stored.observation.outcome = Outcome::Transport { cause: TransportCause::Other, message: words.to_owned() };
+        stored.observation.outcome = Outcome::Transport {
+            cause: TransportCause::Other,
+            message: words.to_owned(),
+        };
     }
     stored
 }
@@ -158,8 +258,10 @@ fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answ
     let mut results = Vec::new();
     let mut stored = Vec::new();
     for (number, line) in lines(text) {
-        let wrong = |words: String| Error::usage(format!("{name}, line {number}: {words}")).hint(KNOWN);
-        let members = object(line).map_err(|error| wrong(format!("not a JSON object: {}", json::in_line(&error))))?;
+        let wrong =
+            |words: String| Error::usage(format!("{name}, line {number}: {words}")).hint(KNOWN);
+        let members = object(line)
+            .map_err(|error| wrong(format!("not a JSON object: {}", json::in_line(&error))))?;
         if members.contains_key("generated_texts") {
             results.push(members);
         } else {
@@ -167,13 +269,23 @@ fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answ
         }
     }
     match (results.is_empty(), stored.is_empty()) {
-        (true, true) => Err(Error::usage(format!("there is nothing in this file: {name}")).hint(KNOWN)),
+        (true, true) => {
+            Err(Error::usage(format!("there is nothing in this file: {name}")).hint(KNOWN))
+        }
         (false, true) => generated(&results, dataset, name),
         (true, false) => {
             let (claims, assumptions, notices) = (Vec::new(), Vec::new(), Vec::new());
-            Ok(Answers { kind: FileKind::Rows, stored, claims, assumptions, notices })
+            Ok(Answers {
+                kind: FileKind::Rows,
+                stored,
+                claims,
+                assumptions,
+                notices,
+            })
         }
-        (false, false) => Err(Error::usage(format!("results and rows in one file: {name}")).hint(KNOWN)),
+        (false, false) => {
+            Err(Error::usage(format!("results and rows in one file: {name}")).hint(KNOWN))
+        }
     }
 }
 
@@ -182,27 +294,47 @@ fn row(members: &Map<String, Value>, number: usize) -> std::result::Result<Store
     if let Some(unknown) = members.keys().find(|name| !is_known(name)) {
         return Err(format!("no such member: {unknown}"));
     }
-    let text = members.get("text").and_then(Value::as_str).ok_or("text has to be a text")?;
+    let text = members
+        .get("text")
+        .and_then(Value::as_str)
+        .ok_or("text has to be a text")?;
     let constraint = match members.get("constraint") {
         Some(Value::Object(inner)) => {
-            if let Some(unknown) =
-                inner.keys().find(|name| !custom::CONSTRAINTS.contains(&name.as_str()) && *name != "json_schema")
-            {
+            if let Some(unknown) = inner.keys().find(|name| {
+                !custom::CONSTRAINTS.contains(&name.as_str()) && *name != "json_schema"
+            }) {
                 return Err(format!("no such member of constraint: {unknown}"));
             }
-            if members.keys().any(|name| name == "json_schema" || custom::CONSTRAINTS.contains(&name.as_str())) {
+            if members
+                .keys()
+                .any(|name| name == "json_schema" || custom::CONSTRAINTS.contains(&name.as_str()))
+            {
                 return Err("constraint, and another one beside it".to_owned());
             }
             spelt_out(inner)?
         }
-        Some(_) => return Err(format!("constraint has to be an object with one of {}", custom::CONSTRAINTS.join(", "))),
+        Some(_) => {
+            return Err(format!(
+                "constraint has to be an object with one of {}",
+                custom::CONSTRAINTS.join(", ")
+            ));
+        }
         None => spelt_out(members)?,
     };
-    let constraint =
-        constraint.ok_or_else(|| format!("no constraint: none of {}, json_schema", custom::CONSTRAINTS.join(", ")))?;
-    let name = members
-        .get("name")
-        .map_or_else(|| Ok(format!("line {number}")), |name| name.as_str().map(str::to_owned).ok_or("name has to be a text"))?;
+    let constraint = constraint.ok_or_else(|| {
+        format!(
+            "no constraint: none of {}, json_schema",
+            custom::CONSTRAINTS.join(", ")
+        )
+    })?;
+    let name = members.get("name").map_or_else(
+        || Ok(format!("line {number}")),
+        |name| {
+            name.as_str()
+                .map(str::to_owned)
+                .ok_or("name has to be a text")
+        },
+    )?;
     let mut stored = Stored::text(name, Some(Arc::new(constraint)), text.to_owned());
     stored.case.arm = Arm::Constrained;
     stored.claimed = match members.get("correct") {
@@ -214,7 +346,9 @@ fn row(members: &Map<String, Value>, number: usize) -> std::result::Result<Store
 }
 
 /// The constraint among these members; `json_schema` is another name of `json`.
-fn spelt_out(members: &Map<String, Value>) -> std::result::Result<Option<sobench_core::constraint::Constraint>, String> {
+fn spelt_out(
+    members: &Map<String, Value>,
+) -> std::result::Result<Option<sobench_core::constraint::Constraint>, String> {
     let mut members = members.clone();
     if let Some(schema) = members.remove("json_schema")
         && members.insert("json".to_owned(), schema).is_some()

@@ -5,7 +5,8 @@ use serde_json::json;
 use super::*;
 use sobench_core::error::Result;
 use sobench_data::dataset::{
-    Constraints, DatasetArgs, DatasetName, DatasetPlan, OutputLength, PromptForm, RegexPlan, Source, XgrammarBenchPlan,
+    Constraints, DatasetArgs, DatasetName, DatasetPlan, OutputLength, PromptForm, RegexPlan,
+    Source, XgrammarBenchPlan,
 };
 
 fn dataset(name: DatasetName) -> DatasetPlan {
@@ -36,18 +37,33 @@ fn page(score: Score) -> String {
 }
 
 /// Kind, answers, hits of how many, reasons.
-type Counts<'a> = (FileKind, usize, Option<(usize, usize)>, Vec<(&'a str, usize)>);
+type Counts<'a> = (
+    FileKind,
+    usize,
+    Option<(usize, usize)>,
+    Vec<(&'a str, usize)>,
+);
 
 fn counts(score: &Score) -> Counts<'_> {
-    let reasons = score.quality.reasons.iter().map(|group| (group.name, group.count)).collect();
-    (score.kind, score.answers, score.correct_rate.map(|rate| (rate.hits, rate.of)), reasons)
+    let reasons = score
+        .quality
+        .reasons
+        .iter()
+        .map(|group| (group.name, group.count))
+        .collect();
+    (
+        score.kind,
+        score.answers,
+        score.correct_rate.map(|rate| (rate.hits, rate.of)),
+        reasons,
+    )
 }
 
-/// As the script writes it: a formula that looks at no schema, and a standard deviation of one request.
+/// As the script writes it: a formula that looks at no schema, and a standard deviation of one
+/// request.
 #[test]
 fn what_an_old_100_percent_was_worth() {
-    let output =
-        |generated: &str, correctness: bool| json!({"generated": generated, "expected": null, "correctness": correctness});
+    let output = |generated: &str, correctness: bool| json!({"generated": generated, "expected": null, "correctness": correctness});
     let good = r#"{"name": "a", "email": "b"}"#;
     let file = json!({
         "outputs": [output(good, true), output("{\"name\": 1}", true), output("{}", true), output("Sure! {\"name\": \"a\", \"email\": \"b\"}", true), output("", false)],
@@ -58,34 +74,102 @@ fn what_an_old_100_percent_was_worth() {
     });
     let text = file.to_string().replace("\"STD\"", "NaN");
     let score = scored(&text, Some(&dataset(DatasetName::Json))).unwrap();
-    assert_eq!(counts(&score), (FileKind::Outputs, 5, Some((1, 5)), vec![("schema", 2), ("extra_text", 1)]));
-    assert_eq!(score.claims, [Claim { name: "correct_rate(%)".into(), percent: 80.0 }]);
-    assert_eq!(score.quality.vllm.correct_rate.map(|rate| rate.percent), Some(80.0), "the script's formula is met");
+    assert_eq!(
+        counts(&score),
+        (
+            FileKind::Outputs,
+            5,
+            Some((1, 5)),
+            vec![("schema", 2), ("extra_text", 1)]
+        )
+    );
+    assert_eq!(
+        score.claims,
+        [Claim {
+            name: "correct_rate(%)".into(),
+            percent: 80.0
+        }]
+    );
+    assert_eq!(
+        score.quality.vllm.correct_rate.map(|rate| rate.percent),
+        Some(80.0),
+        "the script's formula is met"
+    );
     let agreement = score.agreement.as_ref().unwrap();
-    assert_eq!((agreement.compared, agreement.only_file.count, agreement.only_ours.count), (5, 3, 0));
+    assert_eq!(
+        (
+            agreement.compared,
+            agreement.only_file.count,
+            agreement.only_ours.count
+        ),
+        (5, 3, 0)
+    );
     assert_eq!(agreement.only_file.excerpts[0].case_id, "outputs[1]");
     assert_eq!((score.quality.failed, score.assumptions.len()), (1, 3));
     let page = page(score);
-    assert!(page.contains("the file's correct_rate(%)") && page.contains("Today's verdicts against the file's own"), "{page}");
+    assert!(
+        page.contains("the file's correct_rate(%)")
+            && page.contains("Today's verdicts against the file's own"),
+        "{page}"
+    );
 }
 
 #[test]
 fn which_requests_were_constrained_is_drawn_as_the_script_draws_it() {
     let outputs: Vec<_> = (0..10).map(|_| json!({"generated": "Positive"})).collect();
-    let half = DatasetPlan { constrained_ratio: 0.5, ..dataset(DatasetName::Choice) };
+    let half = DatasetPlan {
+        constrained_ratio: 0.5,
+        ..dataset(DatasetName::Choice)
+    };
     let score = scored(&json!({"outputs": outputs}).to_string(), Some(&half)).unwrap();
-    assert_eq!((score.quality.constrained, score.quality.control, score.agreement), (5, 5, None));
+    assert_eq!(
+        (
+            score.quality.constrained,
+            score.quality.control,
+            score.agreement
+        ),
+        (5, 5, None)
+    );
 }
 
 #[test]
 fn texts_of_bench_serve_are_judged_by_the_constraint_named() {
-    let line = |texts: [&str; 2]| json!({"generated_texts": texts, "errors": ["", ""], "completed": 2}).to_string();
-    let own = || Source::Regex(RegexPlan { regex: Some("a+".into()) });
-    let regex = || DatasetPlan { source: own(), ..dataset(DatasetName::Regex) };
+    let line = |texts: [&str; 2]| {
+        json!({"generated_texts": texts, "errors": ["", ""], "completed": 2}).to_string()
+    };
+    let own = || {
+        Source::Regex(RegexPlan {
+            regex: Some("a+".into()),
+        })
+    };
+    let regex = || DatasetPlan {
+        source: own(),
+        ..dataset(DatasetName::Regex)
+    };
     let one = scored(&line(["aa", "ab"]), Some(&regex())).unwrap();
-    assert_eq!(counts(&one), (FileKind::GeneratedTexts, 2, Some((1, 2)), vec![("regex", 1)]));
-    let appended = scored(&format!("{}\n{}\n", line(["aa", "ab"]), line(["a", "a"])), Some(&regex())).unwrap();
-    assert_eq!(counts(&appended), (FileKind::GeneratedTexts, 4, Some((3, 4)), vec![("regex", 1)]));
+    assert_eq!(
+        counts(&one),
+        (
+            FileKind::GeneratedTexts,
+            2,
+            Some((1, 2)),
+            vec![("regex", 1)]
+        )
+    );
+    let appended = scored(
+        &format!("{}\n{}\n", line(["aa", "ab"]), line(["a", "a"])),
+        Some(&regex()),
+    )
+    .unwrap();
+    assert_eq!(
+        counts(&appended),
+        (
+            FileKind::GeneratedTexts,
+            4,
+            Some((3, 4)),
+            vec![("regex", 1)]
+        )
+    );
 }
 
 #[test]
@@ -101,13 +185,31 @@ fn rows_bring_their_constraints() {
     ];
     let text: Vec<String> = rows.iter().map(ToString::to_string).collect();
     let score = scored(&text.join("\n"), None).unwrap();
-    let reasons = vec![("choice", 1), ("grammar", 1), ("not_json", 1), ("schema", 1)];
+    let reasons = vec![
+        ("choice", 1),
+        ("grammar", 1),
+        ("not_json", 1),
+        ("schema", 1),
+    ];
     assert_eq!(counts(&score), (FileKind::Rows, 7, Some((2, 6)), reasons));
     let agreement = score.agreement.unwrap();
-    assert_eq!((agreement.compared, agreement.only_file.count, agreement.only_ours.count), (3, 1, 1));
-    assert_eq!(score.quality.not_scored[0].count, 1, "what nobody here can judge is in no rate");
+    assert_eq!(
+        (
+            agreement.compared,
+            agreement.only_file.count,
+            agreement.only_ours.count
+        ),
+        (3, 1, 1)
+    );
+    assert_eq!(
+        score.quality.not_scored[0].count, 1,
+        "what nobody here can judge is in no rate"
+    );
     let single = scored(&text[0], None).unwrap();
-    assert_eq!((single.kind, single.answers, single.notices.len()), (FileKind::Rows, 1, 0));
+    assert_eq!(
+        (single.kind, single.answers, single.notices.len()),
+        (FileKind::Rows, 1, 0)
+    );
     let named = scored(&text[0], Some(&dataset(DatasetName::Json))).unwrap();
     assert_eq!((named.kind, named.notices.len()), (FileKind::Rows, 1));
     let page = page(named);
@@ -122,38 +224,104 @@ fn rows_of_a_dataset_are_found_by_their_reference_answers() {
         let prompt = json!([{"role": "user", "content": "?"}]);
         json!({"prompt": prompt, "schema": json!({"type": kind}).to_string(), "completion": completion}).to_string()
     };
-    std::fs::write(&path, [row("1", "integer"), row("\"a\"", "string"), row("true", "boolean")].join("\n")).unwrap();
-    let own = XgrammarBenchPlan { dataset_path: path.to_str().map(str::to_owned), ..XgrammarBenchPlan::default() };
-    let bench = DatasetPlan { source: Source::XgrammarBench(own), ..dataset(DatasetName::XgrammarBench) };
+    std::fs::write(
+        &path,
+        [
+            row("1", "integer"),
+            row("\"a\"", "string"),
+            row("true", "boolean"),
+        ]
+        .join("\n"),
+    )
+    .unwrap();
+    let own = XgrammarBenchPlan {
+        dataset_path: path.to_str().map(str::to_owned),
+        ..XgrammarBenchPlan::default()
+    };
+    let bench = DatasetPlan {
+        source: Source::XgrammarBench(own),
+        ..dataset(DatasetName::XgrammarBench)
+    };
     let output = |generated: &str, expected: &str| json!({"generated": generated, "expected": expected, "correctness": true});
     // The tool left the second row out, and counted on; and the last is of another dataset.
     let file = json!({"outputs": [output("5", "1"), output("false", "true"), output("7", "1"), output("8", "8")]});
     let score = scored(&file.to_string(), Some(&bench)).unwrap();
     assert_eq!(counts(&score), (FileKind::Outputs, 4, Some((3, 3)), vec![]));
     assert_eq!(score.quality.not_scored[0].count, 1);
-    assert!(score.quality.not_scored[0].excerpts[0].words.contains("no row of the dataset"));
+    assert!(
+        score.quality.not_scored[0].excerpts[0]
+            .words
+            .contains("no row of the dataset")
+    );
 }
 
 #[test]
 fn what_cannot_be_judged_is_said() {
     let outputs = json!({"outputs": [{"generated": "x"}]}).to_string();
     for (text, dataset, words) in [
-        (outputs.as_str(), None, "this file does not hold the constraints of its answers"),
-        (&outputs, Some(DatasetName::JsonUnique), "every schema of json-unique was random"),
-        (r#"{"outputs": [{"generated": 1}]}"#, Some(DatasetName::Json), "outputs[0].generated is no text"),
-        (r#"{"outputs": {}}"#, Some(DatasetName::Json), "outputs is no list"),
-        (r#"{"completed": 3, "request_throughput": 1.0}"#, None, "a result without its answers"),
+        (
+            outputs.as_str(),
+            None,
+            "this file does not hold the constraints of its answers",
+        ),
+        (
+            &outputs,
+            Some(DatasetName::JsonUnique),
+            "every schema of json-unique was random",
+        ),
+        (
+            r#"{"outputs": [{"generated": 1}]}"#,
+            Some(DatasetName::Json),
+            "outputs[0].generated is no text",
+        ),
+        (
+            r#"{"outputs": {}}"#,
+            Some(DatasetName::Json),
+            "outputs is no list",
+        ),
+        (
+            r#"{"completed": 3, "request_throughput": 1.0}"#,
+            None,
+            "a result without its answers",
+        ),
         (r#"{"hello": 3}"#, None, "not a file with answers"),
         ("", None, "there is nothing in this file"),
         ("hello", None, "line 1: not a JSON object"),
-        ("{\"text\":\"a\",\"regex\":\"a\"}\n{\"text\":\"a\"}", None, "line 2: no constraint: none of json, "),
-        ("{\"text\":\"a\",\"regx\":\"a\"}", None, "line 1: no such member: regx"),
-        ("{\"text\":\"a\",\"regex\":\"a\",\"constraint\":{\"regex\":\"a\"}}", None, "constraint, and another one beside it"),
-        ("{\"text\":\"a\",\"json\":true,\"json_schema\":true}", None, "json and json_schema are the same"),
-        ("{\"text\":\"a\",\"regex\":\"a\",\"correct\":1}", None, "correct has to be true or false"),
-        ("{\"regex\":\"a\"}\n{\"text\":1}", None, "line 1: text has to be a text"),
+        (
+            "{\"text\":\"a\",\"regex\":\"a\"}\n{\"text\":\"a\"}",
+            None,
+            "line 2: no constraint: none of json, ",
+        ),
+        (
+            "{\"text\":\"a\",\"regx\":\"a\"}",
+            None,
+            "line 1: no such member: regx",
+        ),
+        (
+            "{\"text\":\"a\",\"regex\":\"a\",\"constraint\":{\"regex\":\"a\"}}",
+            None,
+            "constraint, and another one beside it",
+        ),
+        (
+            "{\"text\":\"a\",\"json\":true,\"json_schema\":true}",
+            None,
+            "json and json_schema are the same",
+        ),
+        (
+            "{\"text\":\"a\",\"regex\":\"a\",\"correct\":1}",
+            None,
+            "correct has to be true or false",
+        ),
+        (
+            "{\"regex\":\"a\"}\n{\"text\":1}",
+            None,
+            "line 1: text has to be a text",
+        ),
     ] {
         let error = scored(text, dataset.map(self::dataset).as_ref()).unwrap_err();
-        assert!(error.what.contains(words) && error.exit_code() == 2 && error.hint.is_some(), "{text}: {error}");
+        assert!(
+            error.what.contains(words) && error.exit_code() == 2 && error.hint.is_some(),
+            "{text}: {error}"
+        );
     }
 }

@@ -18,11 +18,18 @@ pub fn run(flags: &ServeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let (model, faults) = (options.model.clone(), options.faults.clone());
     let server = EmbeddedServer::start(options)?;
     let _listener = shutdown.listen(|_| {})?;
-    terminal::say(&format!("serving {model} (synthetic) with {} at {}", server.engine_label(), server.base_url()));
+    terminal::say(&format!(
+        "serving {model} (synthetic) with {} at {}",
+        server.engine_label(),
+        server.base_url()
+    ));
     for fault in faults {
         terminal::say(&format!("fault: {fault}"));
     }
     terminal::say("stop with Ctrl-C");
     server.wait(shutdown.drain_requested())?;
-    Ok(CommandOutput { lines: vec!["stopped".to_owned()], ..CommandOutput::default() })
+    Ok(CommandOutput {
+        lines: vec!["stopped".to_owned()],
+        ..CommandOutput::default()
+    })
 }

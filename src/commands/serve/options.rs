@@ -39,13 +39,14 @@ pub struct ServeArgs {
     /// The token that ends an answer, where the tokenizer does not say
     #[arg(long, value_name = "TOKEN")]
     pub eos_token: Option<String>,
-    /// What becomes of the fields guided_json, guided_regex ...: constrain (vLLM up to 0.11), or are dropped without a word
-    /// (from 0.12 on)
+    /// What becomes of the fields guided_json, guided_regex ...: constrain (vLLM up to 0.11), or
+    /// are dropped without a word (from 0.12 on)
     #[arg(long, value_name = "FATE", default_value = "honour", value_parser = described(&GUIDED_FIELDS))]
     pub guided_fields: GuidedFields,
-    /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or stall:250: ignore-constraint,
-    /// error-400, error-429, error-500, error-503, hang, slow-header:MS, stall:MS, reset, truncate, error-mid-stream, no-done,
-    /// no-usage, wrong-model, invalid-utf8, extra-text, empty
+    /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or
+    /// stall:250: ignore-constraint, error-400, error-429, error-500, error-503, hang,
+    /// slow-header:MS, stall:MS, reset, truncate, error-mid-stream, no-done, no-usage, wrong-model,
+    /// invalid-utf8, extra-text, empty
     #[arg(long, value_name = "KIND[:MS][@SHARE]", num_args = 1..)]
     pub fault: Vec<String>,
     #[command(flatten, next_help_heading = "Synthetic model")]
@@ -55,31 +56,53 @@ pub struct ServeArgs {
 }
 
 /// What becomes of the `guided_*` fields, as it is typed.
-const GUIDED_FIELDS: [Described<GuidedFields>; 2] =
-    [Described(GuidedFields::Honour, "honour", ""), Described(GuidedFields::Ignore, "ignore", "")];
+const GUIDED_FIELDS: [Described<GuidedFields>; 2] = [
+    Described(GuidedFields::Honour, "honour", ""),
+    Described(GuidedFields::Ignore, "ignore", ""),
+];
 
 impl ServeArgs {
     /// The options of the embedded server.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    #[expect(clippy::disallowed_methods, reason = "the address that the server listens at")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the address that the server listens at"
+    )]
     pub fn options(&self) -> Result<EmbeddedOptions> {
-        let engine = self.guided_decoding_backend.as_deref().map_or(Ok(EngineName::default()), EngineName::parse)?;
+        let engine = self
+            .guided_decoding_backend
+            .as_deref()
+            .map_or(Ok(EngineName::default()), EngineName::parse)?;
         let options = embedded::options(engine, &self.embedded, &self.engine)?;
-        let mut found = (self.host.as_str(), self.port).to_socket_addrs().ok().into_iter().flatten();
+        let mut found = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .ok()
+            .into_iter()
+            .flatten();
         let bind = found.next().ok_or_else(|| {
-            Error::usage(format!("--host is no address of this machine: {}", self.host))
-                .hint("127.0.0.1 serves this machine alone")
+            Error::usage(format!(
+                "--host is no address of this machine: {}",
+                self.host
+            ))
+            .hint("127.0.0.1 serves this machine alone")
         })?;
         Ok(EmbeddedOptions {
             vocabulary: VocabularySource::parse(&self.tokenizer)?,
             eos_token: self.eos_token.clone(),
             seed: self.seed,
-            model: self.model.clone().unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
+            model: self
+                .model
+                .clone()
+                .unwrap_or_else(|| SYNTHETIC_MODEL.to_owned()),
             bind: Some(bind),
             guided_fields: self.guided_fields,
-            faults: self.fault.iter().map(|fault| Fault::parse(fault)).collect::<Result<_>>()?,
+            faults: self
+                .fault
+                .iter()
+                .map(|fault| Fault::parse(fault))
+                .collect::<Result<_>>()?,
             ..options
         })
     }

@@ -1,4 +1,5 @@
-//! The gate for continuous integration: `deploy/github/gate.sh`, how the action's inputs reach it, and how its words reach a pull request.
+//! The gate for continuous integration: `deploy/github/gate.sh`, how the action's inputs reach it,
+//! and how its words reach a pull request.
 
 use std::fs;
 use std::net::TcpStream;
@@ -14,37 +15,97 @@ const RUN: [&str; 5] = ["--", "--dataset", "choice", "--num-prompts", "60"];
 
 fn gate(folder: &Path, options: &[&str], run: &[&str]) -> (i32, String, String) {
     let ran = script("github/gate.sh", folder, &[options, run].concat(), &[]);
-    let at = options.iter().position(|it| *it == "--results").map_or("sobench-results", |at| options[at + 1]);
-    (ran.code, ran.stderr, fs::read_to_string(folder.join(at).join("comment.md")).unwrap_or_default())
+    let at = options
+        .iter()
+        .position(|it| *it == "--results")
+        .map_or("sobench-results", |at| options[at + 1]);
+    (
+        ran.code,
+        ran.stderr,
+        fs::read_to_string(folder.join(at).join("comment.md")).unwrap_or_default(),
+    )
 }
 
 #[test]
 fn runs_are_held_against_the_baseline_and_the_comment_says_how() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, stderr, comment) = gate(folder.path(), &["--write-baseline", "base.json", "--results", "first"], &RUN);
+    let (code, stderr, comment) = gate(
+        folder.path(),
+        &["--write-baseline", "base.json", "--results", "first"],
+        &RUN,
+    );
     assert_eq!(code, 0, "{stderr}");
-    assert!(comment.starts_with("### sobench: the baseline was written\n") && !comment.contains("Comparison"), "{comment}");
+    assert!(
+        comment.starts_with("### sobench: the baseline was written\n")
+            && !comment.contains("Comparison"),
+        "{comment}"
+    );
 
-    let kept = ["--baseline", "base.json", "--fail-on", "correct_rate<-0.5pp", "--require", "correct_rate>=99.5"];
+    let kept = [
+        "--baseline",
+        "base.json",
+        "--fail-on",
+        "correct_rate<-0.5pp",
+        "--require",
+        "correct_rate>=99.5",
+    ];
     let twice = [&kept[..], &["--runs", "2", "--results", "second"]].concat();
     let (code, stderr, comment) = gate(folder.path(), &twice, &RUN);
     assert_eq!(code, 0, "{stderr}");
-    assert!(comment.starts_with("### sobench: passed\n") && comment.contains("| B | second/runs | 2 | 120 |"), "{comment}");
-    assert!(comment.contains("<details><summary>The last run</summary>"), "{comment}");
+    assert!(
+        comment.starts_with("### sobench: passed\n")
+            && comment.contains("| B | second/runs | 2 | 120 |"),
+        "{comment}"
+    );
+    assert!(
+        comment.contains("<details><summary>The last run</summary>"),
+        "{comment}"
+    );
 
-    // Another server, which fails a fifth of the requests; it is started by the gate, and has a child of its own.
+    // Another server, which fails a fifth of the requests; it is started by the gate, and has a
+    // child of its own.
     let port = free_port().port();
-    let server =
-        format!("sleep 1000 & echo $! >child; exec {} serve --port {port} --fault error-500@0.2", env!("CARGO_BIN_EXE_sobench"));
+    let server = format!(
+        "sleep 1000 & echo $! >child; exec {} serve --port {port} --fault error-500@0.2",
+        env!("CARGO_BIN_EXE_sobench")
+    );
     let url = format!("http://127.0.0.1:{port}");
-    let worse = [&kept[..], &["--server", &server, "--server-url", &url, "--results", "third"]].concat();
+    let worse = [
+        &kept[..],
+        &[
+            "--server",
+            &server,
+            "--server-url",
+            &url,
+            "--results",
+            "third",
+        ],
+    ]
+    .concat();
     let (code, stderr, comment) = gate(folder.path(), &worse, &RUN);
     assert_eq!(code, 1, "{stderr}");
-    assert!(comment.starts_with("### sobench: failed: a rule was broken\n"), "{comment}");
-    assert!(comment.contains("gate: B: correct_rate<-0.5pp"), "{comment}");
+    assert!(
+        comment.starts_with("### sobench: failed: a rule was broken\n"),
+        "{comment}"
+    );
+    assert!(
+        comment.contains("gate: B: correct_rate<-0.5pp"),
+        "{comment}"
+    );
     let child = fs::read_to_string(folder.path().join("child")).unwrap();
-    assert!(!Command::new("kill").args(["-0", child.trim()]).output().unwrap().status.success(), "the server's child has ended");
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "and so has the server");
+    assert!(
+        !Command::new("kill")
+            .args(["-0", child.trim()])
+            .output()
+            .unwrap()
+            .status
+            .success(),
+        "the server's child has ended"
+    );
+    assert!(
+        TcpStream::connect(("127.0.0.1", port)).is_err(),
+        "and so has the server"
+    );
 }
 
 #[test]
@@ -52,42 +113,78 @@ fn a_bound_needs_no_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stderr, comment) = gate(folder.path(), &["--require", "completed>=61"], &RUN);
     assert_eq!(code, 1, "{stderr}");
-    assert!(comment.starts_with("### sobench: failed: a bound was not kept"), "{comment}");
+    assert!(
+        comment.starts_with("### sobench: failed: a bound was not kept"),
+        "{comment}"
+    );
     assert!(comment.contains("completed>=61"), "{comment}");
 }
 
 #[test]
 fn what_is_not_comparable_and_what_did_not_run_does_not_pass() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, stderr, _) = gate(folder.path(), &["--write-baseline", "base.json", "--results", "first"], &RUN);
+    let (code, stderr, _) = gate(
+        folder.path(),
+        &["--write-baseline", "base.json", "--results", "first"],
+        &RUN,
+    );
     assert_eq!(code, 0, "{stderr}");
     let fewer = ["--", "--dataset", "choice", "--num-prompts", "20"];
-    let (code, _, comment) = gate(folder.path(), &["--baseline", "base.json", "--results", "second"], &fewer);
+    let (code, _, comment) = gate(
+        folder.path(),
+        &["--baseline", "base.json", "--results", "second"],
+        &fewer,
+    );
     assert_eq!(code, 4, "{comment}");
-    assert!(comment.starts_with("### sobench: not comparable with the baseline\n"), "{comment}");
+    assert!(
+        comment.starts_with("### sobench: not comparable with the baseline\n"),
+        "{comment}"
+    );
 
-    let ends = ["--server", "echo no such model; exit 1", "--results", "third"];
+    let ends = [
+        "--server",
+        "echo no such model; exit 1",
+        "--results",
+        "third",
+    ];
     let (code, _, comment) = gate(folder.path(), &ends, &RUN);
     assert_eq!(code, 3, "{comment}");
     assert!(
-        comment.contains("the server ended before the run did, with status 1") && comment.contains("no such model"),
+        comment.contains("the server ended before the run did, with status 1")
+            && comment.contains("no such model"),
         "{comment}"
     );
 
     for (options, words) in [
         (&["--baseline", "none.json"][..], "no baseline at none.json"),
-        (&["--fail-on", "correct_rate<-0.5pp"], "rules of --fail-on need a baseline"),
+        (
+            &["--fail-on", "correct_rate<-0.5pp"],
+            "rules of --fail-on need a baseline",
+        ),
         (&["--runs", "0"], "runs is no number"),
         (&["--results", "first"], "first/runs has runs already"),
         (&["--gate"], "no such option: --gate"),
         (&["--baseline", ""], "no value for --baseline"),
     ] {
         let (code, stderr, _) = gate(folder.path(), options, &RUN);
-        assert!(code == 2 && stderr.contains(words) && stderr.contains("hint: "), "{options:?}: {code}, {stderr}");
+        assert!(
+            code == 2 && stderr.contains(words) && stderr.contains("hint: "),
+            "{options:?}: {code}, {stderr}"
+        );
     }
-    let (code, stderr, _) = gate(folder.path(), &[], &[&RUN[..], &["--disable_tqdm"]].concat());
-    assert!(code == 2 && stderr.contains("--disable_tqdm is not for the runs of a gate"), "{code}, {stderr}");
-    for options in [["--results", "/dev/null/x"], ["--write-baseline", "/dev/null/x/base.json"]] {
+    let (code, stderr, _) = gate(
+        folder.path(),
+        &[],
+        &[&RUN[..], &["--disable_tqdm"]].concat(),
+    );
+    assert!(
+        code == 2 && stderr.contains("--disable_tqdm is not for the runs of a gate"),
+        "{code}, {stderr}"
+    );
+    for options in [
+        ["--results", "/dev/null/x"],
+        ["--write-baseline", "/dev/null/x/base.json"],
+    ] {
         let (code, stderr, _) = gate(folder.path(), &options, &RUN);
         assert!(
             code == 3 && stderr.contains("no folder can be made") && stderr.contains("hint: "),
@@ -101,9 +198,15 @@ fn the_inputs_of_the_action_reach_the_gate_and_its_outcome_the_job() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("run.toml"), "dataset = \"choice\"\nnum-prompts = 20\n").unwrap();
-    let (output, summary) = (at("output").display().to_string(), at("summary").display().to_string());
+    let (output, summary) = (
+        at("output").display().to_string(),
+        at("summary").display().to_string(),
+    );
     let inputs = [
-        ("ARGUMENTS", "--choice\r\n$(touch made),a b\n\n--output-len\n8\n"),
+        (
+            "ARGUMENTS",
+            "--choice\r\n$(touch made),a b\n\n--output-len\n8\n",
+        ),
         ("CONFIG", "run.toml"),
         ("BASE_URL", ""),
         ("SERVER_COMMAND", ""),
@@ -118,17 +221,40 @@ fn the_inputs_of_the_action_reach_the_gate_and_its_outcome_the_job() {
         ("GITHUB_STEP_SUMMARY", &summary),
     ];
     let ran = script("github/from-inputs.sh", folder.path(), &[], &inputs);
-    assert_eq!(ran.code, 0, "the step itself passes, so that the comment is written: {}", ran.stderr);
-    assert_eq!(fs::read_to_string(at("output")).unwrap(), "exit-code=1\n", "{}", ran.stderr);
-    assert!(ran.stderr.contains("completed>=21") && !ran.stderr.contains("correct_rate>=99.5"), "{}", ran.stderr);
-    assert_eq!(fs::read(at("summary")).unwrap(), fs::read(at("results/comment.md")).unwrap());
+    assert_eq!(
+        ran.code, 0,
+        "the step itself passes, so that the comment is written: {}",
+        ran.stderr
+    );
+    assert_eq!(
+        fs::read_to_string(at("output")).unwrap(),
+        "exit-code=1\n",
+        "{}",
+        ran.stderr
+    );
+    assert!(
+        ran.stderr.contains("completed>=21") && !ran.stderr.contains("correct_rate>=99.5"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(
+        fs::read(at("summary")).unwrap(),
+        fs::read(at("results/comment.md")).unwrap()
+    );
     let log = fs::read_to_string(at("results/runs/001.jsonl")).unwrap();
-    assert!(log.contains("$(touch made)") && log.contains("\"a b\""), "{log}");
+    assert!(
+        log.contains("$(touch made)") && log.contains("\"a b\""),
+        "{log}"
+    );
     assert!(!at("made").exists(), "an input is never read as a command");
-    assert!(at("new.json").exists(), "a run that did not keep its bound is a run, and can be a baseline");
+    assert!(
+        at("new.json").exists(),
+        "a run that did not keep its bound is a run, and can be a baseline"
+    );
 }
 
-/// Keeps what it is asked in files beside itself, and says that the comment of number 7 is there where `found` is.
+/// Keeps what it is asked in files beside itself, and says that the comment of number 7 is there
+/// where `found` is.
 const GH: &str = r#"#!/usr/bin/env bash
 here=$(dirname "$0") last=${@: -1}
 printf '%s\n' "$*" >>"$here/asked"
@@ -143,21 +269,44 @@ fn a_pull_request_has_one_comment_that_is_written_anew() {
     let path = path_with(folder.path());
     let say = |text: &str| {
         fs::write(at("comment.md"), text).unwrap();
-        let ran = script("github/comment.sh", folder.path(), &["one/two", "5", "comment.md", "nightly"], &[("PATH", &path)]);
+        let ran = script(
+            "github/comment.sh",
+            folder.path(),
+            &["one/two", "5", "comment.md", "nightly"],
+            &[("PATH", &path)],
+        );
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let asked = fs::read_to_string(at("asked")).unwrap();
         fs::remove_file(at("asked")).unwrap();
-        (asked.lines().last().unwrap().to_owned(), fs::read_to_string(at("body")).unwrap())
+        (
+            asked.lines().last().unwrap().to_owned(),
+            fs::read_to_string(at("body")).unwrap(),
+        )
     };
     let (asked, body) = say("### sobench: passed\n");
-    assert!(asked.starts_with("api --silent --method POST repos/one/two/issues/5/comments "), "{asked}");
+    assert!(
+        asked.starts_with("api --silent --method POST repos/one/two/issues/5/comments "),
+        "{asked}"
+    );
     assert_eq!(body, "<!-- sobench:nightly -->\n### sobench: passed\n");
 
     fs::write(at("found"), "").unwrap();
     let (asked, body) = say(&"ä long line\n".repeat(10_000));
-    assert!(asked.starts_with("api --silent --method PATCH repos/one/two/issues/comments/7 "), "{asked}");
-    assert!(body.len() < 65_536 && body.ends_with("(cut here; the whole page is among the results)\n"), "{}", body.len());
+    assert!(
+        asked.starts_with("api --silent --method PATCH repos/one/two/issues/comments/7 "),
+        "{asked}"
+    );
+    assert!(
+        body.len() < 65_536 && body.ends_with("(cut here; the whole page is among the results)\n"),
+        "{}",
+        body.len()
+    );
 
-    let refused = script("github/comment.sh", folder.path(), &["one/two", "x", "comment.md"], &[("PATH", &path)]);
+    let refused = script(
+        "github/comment.sh",
+        folder.path(),
+        &["one/two", "x", "comment.md"],
+        &[("PATH", &path)],
+    );
     assert_eq!(refused.code, 2, "{}", refused.stderr);
 }

@@ -1,5 +1,6 @@
-//! The scripts for Slurm, under a stand-in for `sbatch` that keeps what is submitted, and a scheduler in the test that runs the tasks of the
-//! array at once, with the variables that Slurm sets.
+//! The scripts for Slurm, under a stand-in for `sbatch` that keeps what is submitted, and a
+//! scheduler in the test that runs the tasks of the array at once, with the variables that Slurm
+//! sets.
 
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +12,8 @@ use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
 use super::{executable, path_with, script};
 use crate::support::{cache, sobench};
 
-/// Keeps the options and the script with its arguments of each job, one a line, in files that are named after its number.
+/// Keeps the options and the script with its arguments of each job, one a line, in files that are
+/// named after its number.
 const SBATCH: &str = r#"#!/usr/bin/env bash
 here=$(dirname "$0")
 id=$(cat "$here/next")
@@ -30,11 +32,14 @@ fn submitted(folder: &Path, id: usize) -> (Vec<String>, Vec<String>) {
     (lines("options"), lines("command"))
 }
 
-/// The number of an array of which the script makes a port that is free: from 20000 to 29999 they are the same.
+/// The number of an array of which the script makes a port that is free: from 20000 to 29999 they
+/// are the same.
 fn free_array() -> usize {
     let begin = std::process::id() as usize;
     let mut ports = (0..10_000).map(|step| 20_000 + (begin + step) % 10_000);
-    ports.find(|port| TcpListener::bind(("127.0.0.1", u16::try_from(*port).unwrap())).is_ok()).unwrap()
+    ports
+        .find(|port| TcpListener::bind(("127.0.0.1", u16::try_from(*port).unwrap())).is_ok())
+        .unwrap()
 }
 
 /// Runs a submitted script as a node does; the variables are the task's.
@@ -59,17 +64,41 @@ fn an_array_of_shards_is_merged_to_the_run_of_one_client() {
     let folder = tempfile::tempdir().unwrap();
     executable(&folder.path().join("sbatch"), SBATCH);
     // Nodes have names that others find them by; this one is found by its address.
-    executable(&folder.path().join("hostname"), "#!/bin/sh\necho 127.0.0.1\n");
+    executable(
+        &folder.path().join("hostname"),
+        "#!/bin/sh\necho 127.0.0.1\n",
+    );
     fs::write(folder.path().join("next"), array.to_string()).unwrap();
     let path = path_with(folder.path());
 
-    let run = ["--base-url", server.base_url(), "--dataset", "choice", "--num-prompts", "20", "--max-concurrency", "8"];
+    let run = [
+        "--base-url",
+        server.base_url(),
+        "--dataset",
+        "choice",
+        "--num-prompts",
+        "20",
+        "--max-concurrency",
+        "8",
+    ];
     let submit = [&["3", "results"], &run[..]].concat();
-    let ran = script("slurm/submit.sh", folder.path(), &submit, &[("PATH", &path)]);
+    let ran = script(
+        "slurm/submit.sh",
+        folder.path(),
+        &submit,
+        &[("PATH", &path)],
+    );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let results = folder.path().canonicalize().unwrap().join("results");
     let logs = results.join(array.to_string());
-    assert_eq!(ran.stdout, format!("shards: {array}, merge: {}, results: {}\n", array + 1, logs.display()));
+    assert_eq!(
+        ran.stdout,
+        format!(
+            "shards: {array}, merge: {}, results: {}\n",
+            array + 1,
+            logs.display()
+        )
+    );
 
     let (options, command) = submitted(folder.path(), array);
     assert!(options.contains(&"--array=1-3".to_owned()), "{options:?}");
@@ -89,29 +118,69 @@ fn an_array_of_shards_is_merged_to_the_run_of_one_client() {
         .collect();
     for task in tasks {
         let ended = task.wait_with_output().unwrap();
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        assert!(
+            ended.status.success(),
+            "{}",
+            String::from_utf8_lossy(&ended.stderr)
+        );
     }
-    assert_eq!(fs::read_to_string(logs.join("coordinator")).unwrap(), format!("127.0.0.1:{array}\n"));
+    assert_eq!(
+        fs::read_to_string(logs.join("coordinator")).unwrap(),
+        format!("127.0.0.1:{array}\n")
+    );
 
     let (options, command) = submitted(folder.path(), array + 1);
-    assert!(options.contains(&format!("--dependency=afterok:{array}")), "{options:?}");
-    assert!(options.contains(&"--kill-on-invalid-dep=yes".to_owned()), "{options:?}");
-    let merged = begin(&command, folder.path(), &[]).wait_with_output().unwrap();
-    assert!(merged.status.success(), "{}", String::from_utf8_lossy(&merged.stderr));
+    assert!(
+        options.contains(&format!("--dependency=afterok:{array}")),
+        "{options:?}"
+    );
+    assert!(
+        options.contains(&"--kill-on-invalid-dep=yes".to_owned()),
+        "{options:?}"
+    );
+    let merged = begin(&command, folder.path(), &[])
+        .wait_with_output()
+        .unwrap();
+    assert!(
+        merged.status.success(),
+        "{}",
+        String::from_utf8_lossy(&merged.stderr)
+    );
     let page = String::from_utf8(merged.stdout).unwrap();
-    assert!(page.contains("Successful requests:                     20 "), "{page}");
+    assert!(
+        page.contains("Successful requests:                     20 "),
+        "{page}"
+    );
     let again = sobench(&["report", logs.join("run.jsonl").to_str().unwrap()]);
     assert_eq!(again.code, 0, "{}", again.stderr);
-    assert!(again.stdout.contains("Successful requests:                     20 "), "{}", again.stdout);
+    assert!(
+        again
+            .stdout
+            .contains("Successful requests:                     20 "),
+        "{}",
+        again.stdout
+    );
 }
 
 #[test]
 fn what_is_no_array_is_refused_before_anything_is_submitted() {
     let folder = tempfile::tempdir().unwrap();
-    executable(&folder.path().join("sbatch"), "#!/bin/sh\necho submitted >&2\nexit 1\n");
+    executable(
+        &folder.path().join("sbatch"),
+        "#!/bin/sh\necho submitted >&2\nexit 1\n",
+    );
     let path = path_with(folder.path());
-    for typed in [&["4", "results"][..], &["0", "results", "--dataset"], &["four", "results", "--dataset"]] {
+    for typed in [
+        &["4", "results"][..],
+        &["0", "results", "--dataset"],
+        &["four", "results", "--dataset"],
+    ] {
         let ran = script("slurm/submit.sh", folder.path(), typed, &[("PATH", &path)]);
-        assert!(ran.code == 2 && ran.stderr.starts_with("error: "), "{typed:?}: {}, {}", ran.code, ran.stderr);
+        assert!(
+            ran.code == 2 && ran.stderr.starts_with("error: "),
+            "{typed:?}: {}, {}",
+            ran.code,
+            ran.stderr
+        );
     }
 }

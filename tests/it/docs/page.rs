@@ -1,4 +1,5 @@
-//! Reads the `console` blocks of a page: commands behind `$ `, each with what the page shows of its output. Knows no program.
+//! Reads the `console` blocks of a page: commands behind `$ `, each with what the page shows of its
+//! output. Knows no program.
 
 /// A command as the page shows it.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,10 +22,16 @@ pub(super) fn commands(page: &str) -> Vec<Command> {
         } else if !in_console {
             continue;
         } else if let Some(typed) = line.strip_prefix("$ ") {
-            commands.push(Command { line: index + 1, text: typed.to_owned(), shown: Vec::new() });
+            commands.push(Command {
+                line: index + 1,
+                text: typed.to_owned(),
+                shown: Vec::new(),
+            });
             goes_on = typed.ends_with('\\');
         } else {
-            let command = commands.last_mut().unwrap_or_else(|| panic!("line {}: output without a command: {line}", index + 1));
+            let command = commands
+                .last_mut()
+                .unwrap_or_else(|| panic!("line {}: output without a command: {line}", index + 1));
             if goes_on {
                 command.text.push('\n');
                 command.text.push_str(line.trim_start());
@@ -42,8 +49,16 @@ fn commands_and_what_is_shown_of_them_are_told_apart() {
     let page = "text\n```console\n$ one \\\n  two\nshown\n...\n$ three\n```\n$ no command\n```text\n$ none\n```\n";
     let shown = ["shown", "..."].map(str::to_owned).to_vec();
     let expected = [
-        Command { line: 3, text: "one \\\ntwo".to_owned(), shown },
-        Command { line: 7, text: "three".to_owned(), shown: Vec::new() },
+        Command {
+            line: 3,
+            text: "one \\\ntwo".to_owned(),
+            shown,
+        },
+        Command {
+            line: 7,
+            text: "three".to_owned(),
+            shown: Vec::new(),
+        },
     ];
     assert_eq!(commands(page), expected);
 }

@@ -1,5 +1,5 @@
-//! Compares what a page shows with what a program printed, by shape: numbers, units, paths and where lines break may differ, the words may
-//! not. Knows no program.
+//! Compares what a page shows with what a program printed, by shape: numbers, units, paths and
+//! where lines break may differ, the words may not. Knows no program.
 
 use std::sync::LazyLock;
 
@@ -22,13 +22,20 @@ static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"[-+]{2,}", "--"),
         (r"\s+", " "),
     ]
-    .map(|(pattern, put)| (Regex::new(pattern).expect("the pattern is well formed"), put))
+    .map(|(pattern, put)| {
+        (
+            Regex::new(pattern).expect("the pattern is well formed"),
+            put,
+        )
+    })
     .into()
 });
 
 /// The text with everything taken out that may differ.
 pub(super) fn masked(text: &str) -> String {
-    let masked = MASKS.iter().fold(text.to_owned(), |text, (mask, put)| mask.replace_all(&text, *put).into_owned());
+    let masked = MASKS.iter().fold(text.to_owned(), |text, (mask, put)| {
+        mask.replace_all(&text, *put).into_owned()
+    });
     masked.trim().to_owned()
 }
 
@@ -37,16 +44,25 @@ pub(super) fn masked(text: &str) -> String {
 /// # Errors
 /// The first stretch of what is shown that is not where it should be, masked.
 pub(super) fn compare(shown: &[String], printed: &str) -> Result<(), String> {
-    let stretches: Vec<String> = shown.split(|line| line.trim() == "...").map(|lines| masked(&lines.join("\n"))).collect();
+    let stretches: Vec<String> = shown
+        .split(|line| line.trim() == "...")
+        .map(|lines| masked(&lines.join("\n")))
+        .collect();
     let printed = masked(printed);
     if let [only] = &stretches[..] {
-        return if *only == printed { Ok(()) } else { Err(only.clone()) };
+        return if *only == printed {
+            Ok(())
+        } else {
+            Err(only.clone())
+        };
     }
     let mut rest = printed.as_str();
     for (index, stretch) in stretches.iter().enumerate() {
         let at = match index {
             0 => rest.starts_with(stretch).then_some(0),
-            last if last == stretches.len() - 1 => rest.ends_with(stretch).then(|| rest.len() - stretch.len()),
+            last if last == stretches.len() - 1 => {
+                rest.ends_with(stretch).then(|| rest.len() - stretch.len())
+            }
             _ => rest.find(stretch),
         };
         rest = &rest[at.ok_or_else(|| stretch.clone())? + stretch.len()..];
@@ -57,14 +73,23 @@ pub(super) fn compare(shown: &[String], printed: &str) -> Result<(), String> {
 #[test]
 fn numbers_paths_and_line_ends_may_differ_and_words_may_not() {
     let shown = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-    let printed =
-        "Duration (s):     1.52\n a |  3 |  n/a\n---+----+-----\nlog: /tmp/x/run-20260102.jsonl\ntook 35 ms at\n127.0.0.1:8000";
+    let printed = "Duration (s):     1.52\n a |  3 |  n/a\n---+----+-----\nlog: /tmp/x/run-20260102.jsonl\ntook 35 ms at\n127.0.0.1:8000";
     let fits = |text: &str| compare(&shown(text), printed).is_ok();
-    assert!(fits("Duration (s):  12.5\n a | 33 | n/a\n---+----+-----\nlog: ~/.cache/run-1.jsonl\ntook 3.5 s at 127.0.0.1:8000"));
-    assert!(fits("Duration (s): 1\n...\ntook 1 s\nat 127.0.0.1:80") && fits("...\nlog: /x\n...") && fits("..."));
-    for wrong in
-        ["Duration (s): 1", "Duration (ms): 1\n...", "...\ntook n/a at 127.0.0.1:80", "...\nlog: /x\n...\nlog: /x\n...", ""]
-    {
+    assert!(fits(
+        "Duration (s):  12.5\n a | 33 | n/a\n---+----+-----\nlog: ~/.cache/run-1.jsonl\ntook 3.5 s at 127.0.0.1:8000"
+    ));
+    assert!(
+        fits("Duration (s): 1\n...\ntook 1 s\nat 127.0.0.1:80")
+            && fits("...\nlog: /x\n...")
+            && fits("...")
+    );
+    for wrong in [
+        "Duration (s): 1",
+        "Duration (ms): 1\n...",
+        "...\ntook n/a at 127.0.0.1:80",
+        "...\nlog: /x\n...\nlog: /x\n...",
+        "",
+    ] {
         assert!(!fits(wrong), "{wrong}");
     }
 }

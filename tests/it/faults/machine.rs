@@ -1,4 +1,5 @@
-//! Tired machines: what runs out, who closes, who tells the program to end; with what the user sees and the exit code.
+//! Tired machines: what runs out, who closes, who tells the program to end; with what the user sees
+//! and the exit code.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,11 +16,16 @@ use sobench_testkit::scripted::free_port;
 
 use crate::support::{Ran, cache, sobench, wait_until};
 
-/// The program by way of a shell, which sets limits and closes what is to be closed; `"$@"` is the program with its arguments.
+/// The program by way of a shell, which sets limits and closes what is to be closed; `"$@"` is the
+/// program with its arguments.
 pub(super) fn through_shell(script: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_sobench")]).args(arguments);
-    command.env_remove("OPENAI_API_KEY").env("XDG_CACHE_HOME", cache());
+    command
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_sobench")])
+        .args(arguments);
+    command
+        .env_remove("OPENAI_API_KEY")
+        .env("XDG_CACHE_HOME", cache());
     command
 }
 
@@ -27,14 +33,29 @@ pub(super) fn ran(command: &mut Command) -> Ran {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     // A shell says 128 and more for a program that a signal ended.
-    Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    }
 }
 
-const SMALL: [&str; 8] =
-    ["--dataset", "choice", "--output-len", "4", "--num-prompts", "12", "--disable-tqdm", "--skip-preflight"];
+const SMALL: [&str; 8] = [
+    "--dataset",
+    "choice",
+    "--output-len",
+    "4",
+    "--num-prompts",
+    "12",
+    "--disable-tqdm",
+    "--skip-preflight",
+];
 
 fn check_whole(page: &str) {
-    assert!(page.contains("Serving Benchmark Result") && page.contains("correct rate   | 100.00"), "{page}");
+    assert!(
+        page.contains("Serving Benchmark Result") && page.contains("correct rate   | 100.00"),
+        "{page}"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -48,30 +69,84 @@ fn a_file_that_cannot_be_written_costs_itself_and_the_exit_code() {
     for (flags, file) in [
         (&["--html", "/dev/full"][..], "/dev/full"),
         (&["--csv", "/dev/full"], "/dev/full"),
-        (&["--markdown", "/dev/full", "--csv", others.to_str().unwrap()], "/dev/full"),
-        (&["--junit", also.to_str().unwrap(), "--html", "/dev/full"], "/dev/full"),
-        (&["--save-result", "--result-dir", "/dev", "--result-filename", "full"], "/dev/full"),
-        (&["--append-result", "--result-dir", "/dev", "--result-filename", "full"], "/dev/full"),
+        (
+            &["--markdown", "/dev/full", "--csv", others.to_str().unwrap()],
+            "/dev/full",
+        ),
+        (
+            &["--junit", also.to_str().unwrap(), "--html", "/dev/full"],
+            "/dev/full",
+        ),
+        (
+            &[
+                "--save-result",
+                "--result-dir",
+                "/dev",
+                "--result-filename",
+                "full",
+            ],
+            "/dev/full",
+        ),
+        (
+            &[
+                "--append-result",
+                "--result-dir",
+                "/dev",
+                "--result-filename",
+                "full",
+            ],
+            "/dev/full",
+        ),
         (&["--run-log", "/dev/full"], "/dev/full"),
     ] {
         let has_log = flags.contains(&"--run-log");
-        let own_log = if has_log { &[][..] } else { &["--run-log", log.to_str().unwrap()] };
+        let own_log = if has_log {
+            &[][..]
+        } else {
+            &["--run-log", log.to_str().unwrap()]
+        };
         let ran = sobench(&[&SMALL[..], own_log, flags].concat());
         assert_eq!(ran.code, 3, "{flags:?}: {}", ran.stderr);
         check_whole(&ran.stdout);
-        let said = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap();
-        assert!(said.contains("No space left on device") && said.ends_with(file), "{flags:?}: {said}");
+        let said = ran
+            .stderr
+            .lines()
+            .find(|line| line.starts_with("error: "))
+            .unwrap();
+        assert!(
+            said.contains("No space left on device") && said.ends_with(file),
+            "{flags:?}: {said}"
+        );
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
-        let lost = ran.stderr.lines().filter(|line| line.starts_with("error: ") && line.contains("cannot be written")).count();
+        let lost = ran
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("error: ") && line.contains("cannot be written"))
+            .count();
         let both = flags.contains(&"--junit");
-        assert!(lost > usize::from(both), "each file is named: {}", ran.stderr);
-        assert!(!both || ran.stderr.contains(also.to_str().unwrap()), "{}", ran.stderr);
+        assert!(
+            lost > usize::from(both),
+            "each file is named: {}",
+            ran.stderr
+        );
+        assert!(
+            !both || ran.stderr.contains(also.to_str().unwrap()),
+            "{}",
+            ran.stderr
+        );
         if !has_log {
             let again = sobench(&["report", log.to_str().unwrap()]);
-            assert_eq!((again.code, again.stdout), (0, ran.stdout), "{flags:?}: the log is whole");
+            assert_eq!(
+                (again.code, again.stdout),
+                (0, ran.stdout),
+                "{flags:?}: the log is whole"
+            );
         }
     }
-    assert!(std::fs::read_to_string(&others).unwrap().lines().count() == 13, "one file's failure is not another's");
+    assert!(
+        std::fs::read_to_string(&others).unwrap().lines().count() == 13,
+        "one file's failure is not another's"
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -81,10 +156,25 @@ fn a_folder_that_takes_no_file_ends_the_run_before_it_begins() {
     for folder in ["/proc", "/dev/null"] {
         for flag in ["--html", "--csv", "--markdown", "--junit", "--run-log"] {
             let ran = sobench(&[&SMALL[..], &[flag, &format!("{folder}/none/a.file")]].concat());
-            assert_eq!((ran.code, ran.stdout.as_str()), (3, ""), "{flag}: {}", ran.stderr);
-            assert!(ran.stderr.contains("none/a.file") && ran.stderr.contains("hint: "), "{flag}: {}", ran.stderr);
+            assert_eq!(
+                (ran.code, ran.stdout.as_str()),
+                (3, ""),
+                "{flag}: {}",
+                ran.stderr
+            );
+            assert!(
+                ran.stderr.contains("none/a.file") && ran.stderr.contains("hint: "),
+                "{flag}: {}",
+                ran.stderr
+            );
         }
-        let ran = sobench(&[&SMALL[..], &["--save-result", "--result-dir", &format!("{folder}/none")]].concat());
+        let ran = sobench(
+            &[
+                &SMALL[..],
+                &["--save-result", "--result-dir", &format!("{folder}/none")],
+            ]
+            .concat(),
+        );
         assert_eq!((ran.code, ran.stdout.as_str()), (3, ""), "{}", ran.stderr);
     }
 }
@@ -124,14 +214,24 @@ fn a_limit_on_file_sizes_is_a_full_disk() {
     assert!(ran.stderr.contains(&html), "{}", ran.stderr);
     // What there was room for is a log.
     let part = sobench(&["report", &log]);
-    assert!(part.code == 0 && part.stdout.contains("partial"), "{}\n{}", part.stderr, part.stdout);
+    assert!(
+        part.code == 0 && part.stdout.contains("partial"),
+        "{}\n{}",
+        part.stderr,
+        part.stdout
+    );
 }
 
 #[cfg(unix)]
 #[test]
 fn whoever_reads_may_go_away_and_streams_may_be_closed() {
     let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("kept.jsonl").to_str().unwrap().to_owned();
+    let log = folder
+        .path()
+        .join("kept.jsonl")
+        .to_str()
+        .unwrap()
+        .to_owned();
     let ran_first = sobench(&[&SMALL[..], &["--run-log", &log]].concat());
     assert_eq!(ran_first.code, 0, "{}", ran_first.stderr);
     let rows = in_package("fixtures/runs/rows.jsonl");
@@ -142,14 +242,24 @@ fn whoever_reads_may_go_away_and_streams_may_be_closed() {
         &["report", &log, "--format", "csv"],
         &["score", rows.to_str().unwrap(), "--format", "json"],
         &["compare", &log, &log],
-        &["preflight", "--guided-decoding-backend", "guidance", "--kind", "choice"],
+        &[
+            "preflight",
+            "--guided-decoding-backend",
+            "guidance",
+            "--kind",
+            "choice",
+        ],
         &["mask", "--help"],
         &["--help"],
     ];
     for arguments in commands {
         let run_log = folder.path().join("run.jsonl").to_str().unwrap().to_owned();
         let own_log = ["--run-log", run_log.as_str()];
-        let arguments = if arguments == SMALL { [arguments, &own_log].concat() } else { arguments.to_vec() };
+        let arguments = if arguments == SMALL {
+            [arguments, &own_log].concat()
+        } else {
+            arguments.to_vec()
+        };
         let whole = ran(&mut through_shell("exec \"$@\"", &arguments));
         // A reader that takes a line, one that takes nothing; closed streams, one by one and all.
         for script in [
@@ -160,9 +270,20 @@ fn whoever_reads_may_go_away_and_streams_may_be_closed() {
         ] {
             let _ = std::fs::remove_file(&run_log);
             let ran = ran(&mut through_shell(script, &arguments));
-            assert_eq!(ran.stderr.trim(), whole.code.to_string(), "{script}: {arguments:?}");
+            assert_eq!(
+                ran.stderr.trim(),
+                whole.code.to_string(),
+                "{script}: {arguments:?}"
+            );
             if arguments.contains(&run_log.as_str()) {
-                assert_eq!(RunLog::read(Path::new(&run_log), Keep::WithoutTexts).unwrap().requests.len(), 12, "{script}");
+                assert_eq!(
+                    RunLog::read(Path::new(&run_log), Keep::WithoutTexts)
+                        .unwrap()
+                        .requests
+                        .len(),
+                    12,
+                    "{script}"
+                );
             }
         }
         let quiet = ran(&mut through_shell("\"$@\" 2>&-", &arguments));
@@ -174,9 +295,12 @@ fn whoever_reads_may_go_away_and_streams_may_be_closed() {
 #[cfg(unix)]
 #[test]
 fn no_terminal_and_an_absurd_one_are_all_the_same() {
-    for (name, value) in
-        [("TERM", None), ("TERM", Some("no-such-terminal")), ("COLUMNS", Some("0")), ("COLUMNS", Some("99999999999999999999"))]
-    {
+    for (name, value) in [
+        ("TERM", None),
+        ("TERM", Some("no-such-terminal")),
+        ("COLUMNS", Some("0")),
+        ("COLUMNS", Some("99999999999999999999")),
+    ] {
         let mut command = through_shell("exec \"$@\" --plot --no-run-log", &SMALL);
         match value {
             None => command.env_remove(name),
@@ -194,30 +318,60 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     // The soft limit alone is raised.
-    let raised = ran(&mut through_shell("ulimit -S -n 64 && exec \"$@\" --num-prompts 150 --no-run-log", &SMALL[..4]));
+    let raised = ran(&mut through_shell(
+        "ulimit -S -n 64 && exec \"$@\" --num-prompts 150 --no-run-log",
+        &SMALL[..4],
+    ));
     assert_eq!(raised.code, 0, "{}", raised.stderr);
-    assert!(!raised.stderr.contains("open files") && raised.stdout.contains("150/150"), "{}\n{}", raised.stderr, raised.stdout);
+    assert!(
+        !raised.stderr.contains("open files") && raised.stdout.contains("150/150"),
+        "{}\n{}",
+        raised.stderr,
+        raised.stdout
+    );
     // The embedded server holds the other ends: with 40 files neither has enough for the other.
     for limit in ["40", "64", "200"] {
         let script = format!(
             "ulimit -n {limit} && exec \"$@\" --num-prompts 150 --save-result --result-dir {path} --result-filename r.json"
         );
         let ran = ran(&mut through_shell(&script, &SMALL[..4]));
-        assert!(ran.code == 0 || ran.code == 3, "{}: {}", ran.code, ran.stderr);
-        let warning = format!("warning: the system allows {limit} open files, too few for 150 requests at once");
-        assert!(ran.stderr.contains(&warning) && ran.stderr.contains("ulimit -n"), "{}", ran.stderr);
-        let result: Value = serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).unwrap()).unwrap();
+        assert!(
+            ran.code == 0 || ran.code == 3,
+            "{}: {}",
+            ran.code,
+            ran.stderr
+        );
+        let warning = format!(
+            "warning: the system allows {limit} open files, too few for 150 requests at once"
+        );
+        assert!(
+            ran.stderr.contains(&warning) && ran.stderr.contains("ulimit -n"),
+            "{}",
+            ran.stderr
+        );
+        let result: Value =
+            serde_json::from_str(&std::fs::read_to_string(folder.path().join("r.json")).unwrap())
+                .unwrap();
         let outcomes = result["sobench"]["outcomes"].as_object().unwrap();
-        assert_eq!(outcomes.values().filter_map(Value::as_u64).sum::<u64>(), 150, "{outcomes:?}");
+        assert_eq!(
+            outcomes.values().filter_map(Value::as_u64).sum::<u64>(),
+            150,
+            "{outcomes:?}"
+        );
         let lacking = outcomes["transport"].as_u64().unwrap();
         assert!(lacking > 0, "{outcomes:?}");
         let quality = &result["sobench"]["quality"];
         let of = |rate: &str| quality[rate]["of"].as_u64().unwrap_or(0);
         let unsent = quality["not_sent"].as_u64().unwrap();
-        assert_eq!([of("correct_rate"), of("coverage")], [150 - unsent; 2], "what never came to the server is in no rate");
+        assert_eq!(
+            [of("correct_rate"), of("coverage")],
+            [150 - unsent; 2],
+            "what never came to the server is in no rate"
+        );
         let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            page.contains("requests that found no connection on this machine") && page.contains("may open no more files"),
+            page.contains("requests that found no connection on this machine")
+                && page.contains("may open no more files"),
             "{page}"
         );
     }
@@ -228,8 +382,19 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
 #[test]
 fn one_file_is_enough_for_a_connection_to_a_server_elsewhere() {
     let server = super::run::failing_after(usize::MAX, |_| sobench_testkit::scripted::Then::Close);
-    let flags = ["--base-url", &server.base_url, "--skip-preflight", "--dataset", "choice", "--num-prompts", "100"];
-    let ran = ran(&mut through_shell("ulimit -n 400 && exec \"$@\" --max-concurrency 100 --no-run-log", &flags));
+    let flags = [
+        "--base-url",
+        &server.base_url,
+        "--skip-preflight",
+        "--dataset",
+        "choice",
+        "--num-prompts",
+        "100",
+    ];
+    let ran = ran(&mut through_shell(
+        "ulimit -n 400 && exec \"$@\" --max-concurrency 100 --no-run-log",
+        &flags,
+    ));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(!ran.stderr.contains("open files"), "{}", ran.stderr);
 }
@@ -246,9 +411,21 @@ impl Running {
     fn start(script: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("run.jsonl");
-        let flags = [flags, &["--run-log", log.to_str().unwrap(), "--disable-tqdm"]].concat();
-        let child = through_shell(script, &flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { child, log, _folder: folder }
+        let flags = [
+            flags,
+            &["--run-log", log.to_str().unwrap(), "--disable-tqdm"],
+        ]
+        .concat();
+        let child = through_shell(script, &flags)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            log,
+            _folder: folder,
+        }
     }
 
     /// Waits until the log has so many lines with these words.
@@ -256,40 +433,66 @@ impl Running {
         wait_until(&format!("the log has {count} lines with {words}"), || {
             let text = std::fs::read_to_string(&self.log).unwrap_or_default();
             let is_there = text.lines().filter(|line| line.contains(words)).count() >= count;
-            assert!(is_there || self.child.try_wait().unwrap().is_none(), "the run ended too early");
+            assert!(
+                is_there || self.child.try_wait().unwrap().is_none(),
+                "the run ended too early"
+            );
             is_there
         });
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal)
+            .unwrap();
     }
 
     fn end(self) -> (Ran, RunLog) {
         let output = self.child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        let ran = Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) };
+        let ran = Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        };
         (ran, RunLog::read(&self.log, Keep::Texts).unwrap())
     }
 }
 
-const SLOW: [&str; 8] =
-    ["--num-prompts", "500", "--max-concurrency", "2", "--embedded-step-ms", "3", "--guided-decoding-backend", "guidance"];
+const SLOW: [&str; 8] = [
+    "--num-prompts",
+    "500",
+    "--max-concurrency",
+    "2",
+    "--embedded-step-ms",
+    "3",
+    "--guided-decoding-backend",
+    "guidance",
+];
 
 #[cfg(unix)]
 #[test]
 fn whoever_tells_the_program_to_end_gets_a_whole_report() {
     use rustix::process::Signal;
     // Where the tests themselves are run under nohup the program is, too.
-    let signals = [Signal::TERM, Signal::INT].into_iter().chain((!sobench_shutdown::is_hang_up_ignored()).then_some(Signal::HUP));
+    let signals = [Signal::TERM, Signal::INT]
+        .into_iter()
+        .chain((!sobench_shutdown::is_hang_up_ignored()).then_some(Signal::HUP));
     for signal in signals {
         let mut running = Running::start("exec \"$@\"", &SLOW);
         running.wait_for("{\"request\"", 4);
         running.signal(signal);
         let (ran, log) = running.end();
         assert_eq!(ran.code, 130, "{signal:?}: {}", ran.stderr);
-        assert!(ran.stdout.contains("partial: the run was interrupted"), "{}", ran.stdout);
-        assert_eq!((log.requests.len(), log.is_partial()), (500, true), "what was not sent is in the log, too");
+        assert!(
+            ran.stdout.contains("partial: the run was interrupted"),
+            "{}",
+            ran.stdout
+        );
+        assert_eq!(
+            (log.requests.len(), log.is_partial()),
+            (500, true),
+            "what was not sent is in the log, too"
+        );
     }
 }
 
@@ -304,7 +507,12 @@ fn under_nohup_the_run_outlives_its_terminal() {
     running.wait_for("{\"request\"", 12);
     running.signal(Signal::TERM);
     let (ran, log) = running.end();
-    assert_eq!((ran.code, ran.stderr.matches("stopping").count()), (130, 1), "{}", ran.stderr);
+    assert_eq!(
+        (ran.code, ran.stderr.matches("stopping").count()),
+        (130, 1),
+        "{}",
+        ran.stderr
+    );
     assert_eq!(log.requests.len(), 500);
 }
 
@@ -329,7 +537,11 @@ impl Mortal {
                     return;
                 }
                 let stream = stream.unwrap();
-                server.open.lock().unwrap().push(stream.try_clone().unwrap());
+                server
+                    .open
+                    .lock()
+                    .unwrap()
+                    .push(stream.try_clone().unwrap());
                 let server = server.clone();
                 std::thread::spawn(move || server.converse(stream));
             }
@@ -340,7 +552,8 @@ impl Mortal {
     /// The listener goes, and every connection with it.
     fn die(&self, address: SocketAddr) {
         self.is_dead.store(true, Ordering::SeqCst);
-        // Wakes the listener, which sees that it is dead; what is refused from then on has found nobody.
+        // Wakes the listener, which sees that it is dead; what is refused from then on has found
+        // nobody.
         while TcpStream::connect(address).is_ok() {}
         for stream in self.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -379,9 +592,20 @@ fn a_server_that_dies_and_comes_back_is_measured_before_and_after() {
     let server = Mortal::default();
     let address = server.live(free_port());
     let url = format!("http://{address}");
-    let flags = ["--base-url", &url, "--skip-preflight", "--dataset", "choice", "--request-rate", "100"];
+    let flags = [
+        "--base-url",
+        &url,
+        "--skip-preflight",
+        "--dataset",
+        "choice",
+        "--request-rate",
+        "100",
+    ];
     // Far more than it takes: the run ends when it has seen enough.
-    let mut running = Running::start("exec \"$@\"", &[&flags[..], &["--num-prompts", "20000"]].concat());
+    let mut running = Running::start(
+        "exec \"$@\"",
+        &[&flags[..], &["--num-prompts", "20000"]].concat(),
+    );
     running.wait_for("\"kind\":\"completed\"", 5);
     server.die(address);
     running.wait_for("\"kind\":\"transport\"", 5);
@@ -391,14 +615,39 @@ fn a_server_that_dies_and_comes_back_is_measured_before_and_after() {
     running.signal(rustix::process::Signal::TERM);
     let (ran, log) = running.end();
     assert_eq!(ran.code, 130, "{}", ran.stderr);
-    assert_eq!(log.requests.len(), 20_000, "sent and not sent are what was planned");
-    let outcomes: Vec<Outcome> = log.requests.iter().map(|request| request.outcome().clone()).collect();
+    assert_eq!(
+        log.requests.len(),
+        20_000,
+        "sent and not sent are what was planned"
+    );
+    let outcomes: Vec<Outcome> = log
+        .requests
+        .iter()
+        .map(|request| request.outcome().clone())
+        .collect();
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
-    let (answers, lost) = (count(Outcome::is_answer), count(|it| matches!(it, Outcome::Transport { .. })));
+    let (answers, lost) = (
+        count(Outcome::is_answer),
+        count(|it| matches!(it, Outcome::Transport { .. })),
+    );
     assert!(answers >= 15 && lost >= 5, "{answers} {lost}");
-    assert_eq!(answers + lost + count(|it| *it == Outcome::Cancelled), 20_000, "nothing else came of any of them");
-    let last_lost = outcomes.iter().rposition(|it| matches!(it, Outcome::Transport { .. })).unwrap();
-    assert!(outcomes[last_lost..].iter().any(Outcome::is_answer), "those after the gap are measured");
+    assert_eq!(
+        answers + lost + count(|it| *it == Outcome::Cancelled),
+        20_000,
+        "nothing else came of any of them"
+    );
+    let last_lost = outcomes
+        .iter()
+        .rposition(|it| matches!(it, Outcome::Transport { .. }))
+        .unwrap();
+    assert!(
+        outcomes[last_lost..].iter().any(Outcome::is_answer),
+        "those after the gap are measured"
+    );
     let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(page.contains("nobody was there to answer from ") && page.contains(&format!("({lost} requests)")), "{page}");
+    assert!(
+        page.contains("nobody was there to answer from ")
+            && page.contains(&format!("({lost} requests)")),
+        "{page}"
+    );
 }

@@ -1,12 +1,14 @@
-//! Runs through HTTP proxies: what goes over them, and what is said of one that cannot be used. The server's name is known to the
-//! proxies only.
+//! Runs through HTTP proxies: what goes over them, and what is said of one that cannot be used. The
+//! server's name is known to the proxies only.
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use sobench_testkit::scripted::{Request, Scripted, Then, models, nobody, whole, with_tls_answering};
+use sobench_testkit::scripted::{
+    Request, Scripted, Then, models, nobody, whole, with_tls_answering,
+};
 
 use super::run::ANSWER;
 use crate::support::cache;
@@ -30,15 +32,41 @@ fn answer(line: &str) -> String {
 /// Runs the program with this proxy for every server.
 fn run(base_url: &str, proxy: &str, flags: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sobench"));
-    for name in
-        ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "REQUEST_METHOD", "OPENAI_API_KEY"]
-    {
+    for name in [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "NO_PROXY",
+        "no_proxy",
+        "REQUEST_METHOD",
+        "OPENAI_API_KEY",
+    ] {
         command.env_remove(name);
     }
     command
-        .args(["--base-url", base_url, "--backend", "openai", "--dataset", "choice", "--skip-preflight"])
-        .args(["--num-prompts", &PLANNED.to_string(), "--max-concurrency", "2", "--no-run-log", "--insecure"])
-        .args(["--disable-tqdm", "--constraint-dialect", "structured-outputs"])
+        .args([
+            "--base-url",
+            base_url,
+            "--backend",
+            "openai",
+            "--dataset",
+            "choice",
+            "--skip-preflight",
+        ])
+        .args([
+            "--num-prompts",
+            &PLANNED.to_string(),
+            "--max-concurrency",
+            "2",
+            "--no-run-log",
+            "--insecure",
+        ])
+        .args([
+            "--disable-tqdm",
+            "--constraint-dialect",
+            "structured-outputs",
+        ])
         .args(flags)
         .env("ALL_PROXY", proxy)
         .env("XDG_CACHE_HOME", cache())
@@ -50,12 +78,33 @@ fn run(base_url: &str, proxy: &str, flags: &[&str]) -> Output {
 #[track_caller]
 fn check_run(base_url: &str, proxy: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
-    let output =
-        run(base_url, proxy, &["--save-result", "--result-dir", folder.path().to_str().unwrap(), "--result-filename", "r.json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let file: Value = serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).unwrap()).unwrap();
-    assert_eq!(file["sobench"]["outcomes"]["completed"], PLANNED, "{}", file["sobench"]["outcomes"]);
-    file["sobench"]["client"]["connections_opened"].as_u64().unwrap()
+    let output = run(
+        base_url,
+        proxy,
+        &[
+            "--save-result",
+            "--result-dir",
+            folder.path().to_str().unwrap(),
+            "--result-filename",
+            "r.json",
+        ],
+    );
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let file: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("r.json")).unwrap()).unwrap();
+    assert_eq!(
+        file["sobench"]["outcomes"]["completed"], PLANNED,
+        "{}",
+        file["sobench"]["outcomes"]
+    );
+    file["sobench"]["client"]["connections_opened"]
+        .as_u64()
+        .unwrap()
 }
 
 #[test]
@@ -63,24 +112,52 @@ fn requests_to_http_servers_are_sent_to_the_proxy() {
     let proxy = Scripted::answering(|request| answer(&request.line));
     let address = proxy.base_url.replace("http://", "http://user:pass@");
     let opened = check_run("http://server.test:8000", &address);
-    assert!((1..=PLANNED as u64 / 2).contains(&opened), "connections are kept: {opened}");
+    assert!(
+        (1..=PLANNED as u64 / 2).contains(&opened),
+        "connections are kept: {opened}"
+    );
     let requests = proxy.requests();
-    let posts: Vec<&Request> = requests.iter().filter(|request| request.line.starts_with("POST ")).collect();
+    let posts: Vec<&Request> = requests
+        .iter()
+        .filter(|request| request.line.starts_with("POST "))
+        .collect();
     // The trial, and what was planned.
     assert_eq!(posts.len(), 1 + PLANNED);
-    assert!(posts.iter().all(|post| post.line == "POST http://server.test:8000/v1/completions HTTP/1.1"), "{posts:?}");
-    assert!(posts.iter().all(|post| post.header("host") == Some("server.test:8000")), "{posts:?}");
-    assert!(requests.iter().all(|request| request.header("proxy-authorization") == Some(PASSWORD)), "{requests:?}");
+    assert!(
+        posts
+            .iter()
+            .all(|post| post.line == "POST http://server.test:8000/v1/completions HTTP/1.1"),
+        "{posts:?}"
+    );
+    assert!(
+        posts
+            .iter()
+            .all(|post| post.header("host") == Some("server.test:8000")),
+        "{posts:?}"
+    );
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.header("proxy-authorization") == Some(PASSWORD)),
+        "{requests:?}"
+    );
 }
 
 #[test]
 fn requests_to_https_servers_go_through_a_tunnel() {
-    let server = with_tls_answering(|head| answer(head).replacen("\r\n", "\r\nconnection: close\r\n", 1).into_bytes());
+    let server = with_tls_answering(|head| {
+        answer(head)
+            .replacen("\r\n", "\r\nconnection: close\r\n", 1)
+            .into_bytes()
+    });
     let there = server.replace("https://", "");
     let proxy = Scripted::new(move |_, stream| {
-        stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").unwrap();
+        stream
+            .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            .unwrap();
         let mut server = TcpStream::connect(&there).unwrap();
-        let (mut from_client, mut to_server) = (stream.try_clone().unwrap(), server.try_clone().unwrap());
+        let (mut from_client, mut to_server) =
+            (stream.try_clone().unwrap(), server.try_clone().unwrap());
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut from_client, &mut to_server);
             let _ = to_server.shutdown(std::net::Shutdown::Write);
@@ -88,8 +165,14 @@ fn requests_to_https_servers_go_through_a_tunnel() {
         let _ = std::io::copy(&mut server, stream);
         Then::Close
     });
-    let opened = check_run("https://server.test/v1", &proxy.base_url.replace("http://", "http://user:pass@"));
-    assert!(opened > PLANNED as u64, "the server closes each connection: {opened}");
+    let opened = check_run(
+        "https://server.test/v1",
+        &proxy.base_url.replace("http://", "http://user:pass@"),
+    );
+    assert!(
+        opened > PLANNED as u64,
+        "the server closes each connection: {opened}"
+    );
     let requests = proxy.requests();
     assert!(requests.len() > PLANNED, "{requests:?}");
     for request in requests {
@@ -104,12 +187,23 @@ fn requests_to_https_servers_go_through_a_tunnel() {
 /// The proxy of these is a server with TLS, too: the second run has TLS within TLS.
 #[test]
 fn proxies_may_be_spoken_to_by_tls() {
-    let close = |head: &str| answer(head).replacen("\r\n", "\r\nconnection: close\r\n", 1).into_bytes();
-    for (base_url, line) in
-        [("http://server.test", "POST http://server.test/v1/completions "), ("https://server.test", "POST /v1/completions ")]
-    {
+    let close = |head: &str| {
+        answer(head)
+            .replacen("\r\n", "\r\nconnection: close\r\n", 1)
+            .into_bytes()
+    };
+    for (base_url, line) in [
+        (
+            "http://server.test",
+            "POST http://server.test/v1/completions ",
+        ),
+        ("https://server.test", "POST /v1/completions "),
+    ] {
         let proxy = with_tls_answering(move |head| {
-            assert!(!head.starts_with("POST ") || head.starts_with(line), "{head}");
+            assert!(
+                !head.starts_with("POST ") || head.starts_with(line),
+                "{head}"
+            );
             close(head)
         });
         check_run(base_url, &proxy);
@@ -123,8 +217,18 @@ fn a_proxy_that_cannot_be_used_is_named_before_the_run() {
     let refusing = Scripted::saying("HTTP/1.1 407 Login\r\ncontent-length: 0\r\n\r\n");
     let socks = "socks5://user:s3cret@127.0.0.1:1080".to_owned();
     for (proxy, flags, says, hint) in [
-        (socks, &[][..], "error: only HTTP proxies are supported: socks5://127.0.0.1:1080", "NO_PROXY"),
-        (nobody(), &named, "Connection refused", "the words above say what to do"),
+        (
+            socks,
+            &[][..],
+            "error: only HTTP proxies are supported: socks5://127.0.0.1:1080",
+            "NO_PROXY",
+        ),
+        (
+            nobody(),
+            &named,
+            "Connection refused",
+            "the words above say what to do",
+        ),
         (
             refusing.base_url.clone(),
             &named,
@@ -136,12 +240,23 @@ fn a_proxy_that_cannot_be_used_is_named_before_the_run() {
             let output = run(base_url, &proxy, flags);
             let stderr = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(3), "{stderr}");
-            assert!(stderr.contains(says) && stderr.contains(hint), "{base_url}: {stderr}");
-            assert!(flags.is_empty() || stderr.contains(&format!("no connection through the proxy {proxy}: ")), "{stderr}");
+            assert!(
+                stderr.contains(says) && stderr.contains(hint),
+                "{base_url}: {stderr}"
+            );
+            assert!(
+                flags.is_empty()
+                    || stderr.contains(&format!("no connection through the proxy {proxy}: ")),
+                "{stderr}"
+            );
             assert!(!stderr.contains("s3cret"), "{stderr}");
             // The questions before the run, in words of their own.
             let stderr = String::from_utf8(run(base_url, &proxy, &[]).stderr).unwrap();
-            assert!(stderr.contains("NO_PROXY") || stderr.contains("407") && stderr.contains("USER:PASSWORD"), "{stderr}");
+            assert!(
+                stderr.contains("NO_PROXY")
+                    || stderr.contains("407") && stderr.contains("USER:PASSWORD"),
+                "{stderr}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Runs a command in a folder of its own, away from everything that the machine has, and reads what it left. Knows no manifest.
+//! Runs a command in a folder of its own, away from everything that the machine has, and reads what
+//! it left. Knows no manifest.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,9 +24,9 @@ const SHIPPED: [(&str, &str); 6] = [
 /// Where commands put what is not frozen.
 const SCRATCH: &str = "tmp";
 
-/// What scripts may call beside `sobench`: `say` shows a command, what it prints and its exit code; `ask` does so with a
-/// run that sends nothing; `serve` starts a server at `$url`.
-/// A free port has five digits.
+/// What scripts may call beside `sobench`: `say` shows a command, what it prints and its exit code;
+/// `ask` does so with a run that sends nothing; `serve` starts a server at `$url`. A free port has
+/// five digits.
 const PRELUDE: &str = r#"
 say() {
     echo "\$ sobench $*"
@@ -66,30 +67,65 @@ pub(super) fn run(command: &Frozen) -> Vec<(String, Output)> {
     }
     fs::create_dir(folder.path().join(SCRATCH)).unwrap();
     let ran = shell(command, folder.path()).output().unwrap();
-    let code = ran.status.code().unwrap_or_else(|| panic!("{}: {}", command.name, ran.status));
+    let code = ran
+        .status
+        .code()
+        .unwrap_or_else(|| panic!("{}: {}", command.name, ran.status));
     let own = |bytes: &[u8]| {
-        let text = of_log(&String::from_utf8_lossy(bytes)).replace(folder.path().to_str().unwrap(), "<dir>");
-        with_line_end(&steady(&text.replace(env!("CARGO_MANIFEST_DIR"), "<package>"), command.kept))
+        let text = of_log(&String::from_utf8_lossy(bytes))
+            .replace(folder.path().to_str().unwrap(), "<dir>");
+        with_line_end(&steady(
+            &text.replace(env!("CARGO_MANIFEST_DIR"), "<package>"),
+            command.kept,
+        ))
     };
-    let printed = format!("{}--- stderr\n{}--- exit code: {code}\n", own(&ran.stdout), own(&ran.stderr));
+    let printed = format!(
+        "{}--- stderr\n{}--- exit code: {code}\n",
+        own(&ran.stdout),
+        own(&ran.stderr)
+    );
     let is_kept = !command.is_hashed;
-    let mut found = vec![(command.name.clone(), Output { code: Some(code), text: printed, is_kept })];
+    let mut found = vec![(
+        command.name.clone(),
+        Output {
+            code: Some(code),
+            text: printed,
+            is_kept,
+        },
+    )];
     let mut files = Vec::new();
     written(folder.path(), "", &mut files);
     files.sort();
     for name in files {
         let text = own(&fs::read(folder.path().join(&name)).unwrap());
-        found.push((format!("{}.{}", command.name, name.replace('/', ".")), Output { code: None, text, is_kept }));
+        found.push((
+            format!("{}.{}", command.name, name.replace('/', ".")),
+            Output {
+                code: None,
+                text,
+                is_kept,
+            },
+        ));
     }
     found
 }
 
 fn shell(command: &Frozen, folder: &Path) -> Command {
-    let programs = Path::new(env!("CARGO_BIN_EXE_sobench")).parent().unwrap().to_str().unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_sobench"))
+        .parent()
+        .unwrap()
+        .to_str()
+        .unwrap();
     let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("{PRELUDE}{}", command.script)]).current_dir(folder).env_clear();
     shell
-        .env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap_or_default()))
+        .args(["-c", &format!("{PRELUDE}{}", command.script)])
+        .current_dir(folder)
+        .env_clear();
+    shell
+        .env(
+            "PATH",
+            format!("{programs}:{}", std::env::var("PATH").unwrap_or_default()),
+        )
         .env("HOME", folder.join(SCRATCH))
         .env("XDG_CACHE_HOME", folder.join(SCRATCH))
         .env("TMPDIR", folder.join(SCRATCH))
@@ -102,15 +138,26 @@ fn shell(command: &Frozen, folder: &Path) -> Command {
 }
 
 fn with_line_end(text: &str) -> String {
-    if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n(no line end)\n") }
+    if text.is_empty() || text.ends_with('\n') {
+        text.to_owned()
+    } else {
+        format!("{text}\n(no line end)\n")
+    }
 }
 
 /// Files below the folder that are no links, but for scratch.
 fn written(folder: &Path, below: &str, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder.join(below)).unwrap() {
         let entry = entry.unwrap();
-        let (kind, name) = (entry.file_type().unwrap(), entry.file_name().into_string().unwrap());
-        let name = if below.is_empty() { name } else { format!("{below}/{name}") };
+        let (kind, name) = (
+            entry.file_type().unwrap(),
+            entry.file_name().into_string().unwrap(),
+        );
+        let name = if below.is_empty() {
+            name
+        } else {
+            format!("{below}/{name}")
+        };
         if kind.is_dir() && name != SCRATCH {
             written(folder, &name, files);
         } else if kind.is_file() {
@@ -119,15 +166,21 @@ fn written(folder: &Path, below: &str, files: &mut Vec<String>) {
     }
 }
 
-/// A run log by the number of its lines of each kind, since the format of logs may change; other texts as they are.
+/// A run log by the number of its lines of each kind, since the format of logs may change; other
+/// texts as they are.
 fn of_log(text: &str) -> String {
     if !text.starts_with("{\"header\":") {
         return text.to_owned();
     }
     let mut kinds: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
     for line in text.lines() {
-        *kinds.entry(line.split('"').nth(1).unwrap_or_default()).or_default() += 1;
+        *kinds
+            .entry(line.split('"').nth(1).unwrap_or_default())
+            .or_default() += 1;
     }
-    let lines: Vec<String> = kinds.iter().map(|(kind, lines)| format!("{kind}: {lines}\n")).collect();
+    let lines: Vec<String> = kinds
+        .iter()
+        .map(|(kind, lines)| format!("{kind}: {lines}\n"))
+        .collect();
     format!("run log, lines of each kind\n{}", lines.concat())
 }

@@ -8,9 +8,28 @@ use serde_json::Value;
 use super::commands::Kept;
 
 /// Ends of the names of JSON members that are measured.
-const MEASURED: [&str; 8] = ["_ns", "_us", "_per_s", "_bytes", "_per_second", "_by_mean", "_by_p99", "_per_position"];
-/// Whole names of such members, of what tells the machine and the day, and of what the outputs of saved rows have.
-const LEFT_OUT: [&str; 8] = ["us", "date", "host", "memory", "peak_known", "compile", "masks", "definitions"];
+const MEASURED: [&str; 8] = [
+    "_ns",
+    "_us",
+    "_per_s",
+    "_bytes",
+    "_per_second",
+    "_by_mean",
+    "_by_p99",
+    "_per_position",
+];
+/// Whole names of such members, of what tells the machine and the day, and of what the outputs of
+/// saved rows have.
+const LEFT_OUT: [&str; 8] = [
+    "us",
+    "date",
+    "host",
+    "memory",
+    "peak_known",
+    "compile",
+    "masks",
+    "definitions",
+];
 
 /// What there is only where the machine is busy.
 const OF_A_BUSY_MACHINE: [&str; 2] = [".doubts", ".distrust"];
@@ -21,7 +40,9 @@ pub(super) fn steady(text: &str, kept: Kept) -> String {
         (Kept::Whole, _) => text.to_owned(),
         (Kept::Keys, Some(values)) => {
             let mut paths = BTreeSet::new();
-            values.iter().for_each(|value| add_paths(value, "", &mut paths));
+            values
+                .iter()
+                .for_each(|value| add_paths(value, "", &mut paths));
             paths.into_iter().map(|path| path + "\n").collect()
         }
         (Kept::Keys, None) => "(depends on the clock)\n".to_owned(),
@@ -38,7 +59,12 @@ fn json_values(text: &str) -> Option<Vec<Value>> {
     if !text.starts_with(['{', '[']) {
         return None;
     }
-    let lines = || text.lines().map(serde_json::from_str).collect::<Result<_, _>>().ok();
+    let lines = || {
+        text.lines()
+            .map(serde_json::from_str)
+            .collect::<Result<_, _>>()
+            .ok()
+    };
     serde_json::from_str(text).map_or_else(|_| lines(), |value| Some(vec![value]))
 }
 
@@ -46,12 +72,17 @@ fn add_paths(value: &Value, at: &str, paths: &mut BTreeSet<String>) {
     let kind = match value {
         _ if OF_A_BUSY_MACHINE.iter().any(|end| at.ends_with(end)) => "(depends on the machine)",
         Value::Object(members) => {
-            members.iter().for_each(|(name, member)| add_paths(member, &format!("{at}.{name}"), paths));
+            members
+                .iter()
+                .for_each(|(name, member)| add_paths(member, &format!("{at}.{name}"), paths));
             "object"
         }
         Value::Array(items) => {
             let is_nested = |item: &&Value| item.is_object() || item.is_array();
-            items.iter().filter(is_nested).for_each(|item| add_paths(item, &format!("{at}[]"), paths));
+            items
+                .iter()
+                .filter(is_nested)
+                .for_each(|item| add_paths(item, &format!("{at}[]"), paths));
             "array"
         }
         // Too few samples make a figure null.
@@ -65,7 +96,10 @@ fn add_paths(value: &Value, at: &str, paths: &mut BTreeSet<String>) {
 fn strip(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            members.retain(|name, _| !LEFT_OUT.contains(&name.as_str()) && !MEASURED.iter().any(|end| name.ends_with(end)));
+            members.retain(|name, _| {
+                !LEFT_OUT.contains(&name.as_str())
+                    && !MEASURED.iter().any(|end| name.ends_with(end))
+            });
             members.values_mut().for_each(strip);
         }
         Value::Array(items) => items.iter_mut().for_each(strip),
@@ -73,9 +107,11 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// Lines that tell the machine, the day and how long it took, without what they tell. Continuation lines are indented.
+/// Lines that tell the machine, the day and how long it took, without what they tell. Continuation
+/// lines are indented.
 fn without_machine(text: &str) -> String {
     let line = Regex::new(r"(?m)^(machine|wall time): .*(\n  .*)*$").unwrap();
     let date = Regex::new(r"\b\d{8}-\d{6}\b").unwrap();
-    date.replace_all(&line.replace_all(text, "$1: <machine>"), "<date>").into_owned()
+    date.replace_all(&line.replace_all(text, "$1: <machine>"), "<date>")
+        .into_owned()
 }

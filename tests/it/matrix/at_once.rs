@@ -1,4 +1,5 @@
-//! Contenders that run at once: each server gets its own share, request by request, and figures are those of an ordinary run.
+//! Contenders that run at once: each server gets its own share, request by request, and figures are
+//! those of an ordinary run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +14,8 @@ use super::{compared, row};
 use crate::cli::assert_fails;
 use crate::support::{cache, sobench, wait_until};
 
-/// How long a server waits for the others before it gives up: long enough for any machine, since only a failing test waits.
+/// How long a server waits for the others before it gives up: long enough for any machine, since
+/// only a failing test waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The requests that came, as server and number, in the order in which they came.
@@ -24,40 +26,69 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// Notes a request, and waits until every server has its own of this number. Whether they all came.
+    /// Notes a request, and waits until every server has its own of this number. Whether they all
+    /// came.
     fn came(&self, server: usize, number: usize, servers: usize) -> bool {
         let mut all = self.all.lock().unwrap();
         all.push((server, number));
         self.changed.notify_all();
-        let is_short = |all: &mut Vec<(usize, usize)>| all.iter().filter(|it| it.1 == number).count() < servers;
-        !self.changed.wait_timeout_while(all, PATIENCE, is_short).unwrap().1.timed_out()
+        let is_short = |all: &mut Vec<(usize, usize)>| {
+            all.iter().filter(|it| it.1 == number).count() < servers
+        };
+        !self
+            .changed
+            .wait_timeout_while(all, PATIENCE, is_short)
+            .unwrap()
+            .1
+            .timed_out()
     }
 }
 
 /// The number of a measured request; trial requests have a word.
 fn number(request: &Request) -> Option<usize> {
-    request.header("x-request-id")?.strip_prefix("r-")?.parse().ok()
+    request
+        .header("x-request-id")?
+        .strip_prefix("r-")?
+        .parse()
+        .ok()
 }
 
 fn answer(text: &str) -> String {
-    let event = format!(r#"data: {{"choices":[{{"index":0,"text":"{text}","finish_reason":"stop"}}]}}"#);
-    whole("200 OK", "text/event-stream", &format!("{event}\n\ndata: [DONE]\n\n"))
+    let event =
+        format!(r#"data: {{"choices":[{{"index":0,"text":"{text}","finish_reason":"stop"}}]}}"#);
+    whole(
+        "200 OK",
+        "text/event-stream",
+        &format!("{event}\n\ndata: [DONE]\n\n"),
+    )
 }
 
 /// The lines of a run's log.
 fn log(path: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// Every request of a log by its case, without what depends on the time.
 fn answers(log: &[Value]) -> BTreeMap<u64, (Value, Value, Value)> {
     let requests = log.iter().filter_map(|line| line.get("request"));
-    let verdicts: BTreeMap<u64, &Value> =
-        log.iter().filter_map(|line| line.get("judged")).map(|it| (it["index"].as_u64().unwrap(), it)).collect();
+    let verdicts: BTreeMap<u64, &Value> = log
+        .iter()
+        .filter_map(|line| line.get("judged"))
+        .map(|it| (it["index"].as_u64().unwrap(), it))
+        .collect();
     let shown = |it: &Value| {
         let case = it["index"].as_u64().unwrap();
-        (case, (it["text"].clone(), it["outcome"].clone(), verdicts[&case].clone()))
+        (
+            case,
+            (
+                it["text"].clone(),
+                it["outcome"].clone(),
+                verdicts[&case].clone(),
+            ),
+        )
     };
     requests.map(shown).collect()
 }
@@ -74,78 +105,192 @@ fn no_server_gets_its_next_request_before_the_others_have_theirs() {
                 _ if !asked.line.starts_with("POST ") => whole("404 Not Found", "text/plain", "no"),
                 None => answer("yes"),
                 Some(number) if arrivals.came(server, number, SERVERS) => answer("no"),
-                Some(_) => whole("500 Internal Server Error", "text/plain", "the others did not come"),
+                Some(_) => whole(
+                    "500 Internal Server Error",
+                    "text/plain",
+                    "the others did not come",
+                ),
             })
         })
         .collect();
-    let targets: Vec<String> = servers.iter().enumerate().map(|(place, it)| format!("s{place}={}", it.base_url)).collect();
-    let mut flags = vec!["--dataset", "choice", "--choice", "yes,no", "--num-prompts", "7", "--max-concurrency", "1"];
-    flags.extend(["--no-control-arm", "--skip-preflight", "--request-id-prefix", "r-"]);
-    flags.extend(targets.iter().flat_map(|target| ["--target", target.as_str()]));
+    let targets: Vec<String> = servers
+        .iter()
+        .enumerate()
+        .map(|(place, it)| format!("s{place}={}", it.base_url))
+        .collect();
+    let mut flags = vec![
+        "--dataset",
+        "choice",
+        "--choice",
+        "yes,no",
+        "--num-prompts",
+        "7",
+        "--max-concurrency",
+        "1",
+    ];
+    flags.extend([
+        "--no-control-arm",
+        "--skip-preflight",
+        "--request-id-prefix",
+        "r-",
+    ]);
+    flags.extend(
+        targets
+            .iter()
+            .flat_map(|target| ["--target", target.as_str()]),
+    );
     let (ran, found) = compared(&flags);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let all = arrivals.all.lock().unwrap().clone();
-    assert_eq!(all.len(), 7 * SERVERS, "every server got its share, and no more: {all:?}");
+    assert_eq!(
+        all.len(),
+        7 * SERVERS,
+        "every server got its share, and no more: {all:?}"
+    );
     for (index, round) in all.chunks(SERVERS).enumerate() {
-        assert!(round.iter().all(|(_, number)| *number == index), "request by request: {all:?}");
+        assert!(
+            round.iter().all(|(_, number)| *number == index),
+            "request by request: {all:?}"
+        );
     }
     for place in 0..SERVERS {
-        assert_eq!(row(&found, &format!("s{place}"), "choice")["correct_rate"]["hits"].as_u64(), Some(7));
+        assert_eq!(
+            row(&found, &format!("s{place}"), "choice")["correct_rate"]["hits"].as_u64(),
+            Some(7)
+        );
     }
     assert_eq!(found["about"]["interleaved"], true);
     let order = found["about"]["order"].as_str().unwrap();
-    assert!(order.starts_with("interleaved, request by request (each names a server of its own)"), "{order}");
-    assert!(ran.stdout.contains("servers on one machine that run at once"), "{}", ran.stdout);
+    assert!(
+        order.starts_with("interleaved, request by request (each names a server of its own)"),
+        "{order}"
+    );
+    assert!(
+        ran.stdout
+            .contains("servers on one machine that run at once"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
 fn a_run_beside_others_is_the_run_that_it_is_alone() {
-    let servers =
-        [EmbeddedServer::start(EmbeddedOptions::default()).unwrap(), EmbeddedServer::start(EmbeddedOptions::default()).unwrap()];
-    let common = ["--dataset", "json", "--num-prompts", "12", "--request-rate", "100", "--request-id-prefix", "sobench-"];
-    let targets = [format!("one={}", servers[0].base_url()), format!("two={}", servers[1].base_url())];
+    let servers = [
+        EmbeddedServer::start(EmbeddedOptions::default()).unwrap(),
+        EmbeddedServer::start(EmbeddedOptions::default()).unwrap(),
+    ];
+    let common = [
+        "--dataset",
+        "json",
+        "--num-prompts",
+        "12",
+        "--request-rate",
+        "100",
+        "--request-id-prefix",
+        "sobench-",
+    ];
+    let targets = [
+        format!("one={}", servers[0].base_url()),
+        format!("two={}", servers[1].base_url()),
+    ];
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().join("results");
-    let several = ["--target", &targets[0], "--target", &targets[1], "--repeat", "2", "--save-result", "--result-dir"];
+    let several = [
+        "--target",
+        &targets[0],
+        "--target",
+        &targets[1],
+        "--repeat",
+        "2",
+        "--save-result",
+        "--result-dir",
+    ];
     let (ran, found) = compared(&[&common[..], &several, &[results.to_str().unwrap()]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let path = folder.path().join("alone.jsonl");
     let alone_path = path.to_str().unwrap();
-    let alone = sobench(&[&common[..], &["--base-url", servers[0].base_url(), "--run-log", alone_path]].concat());
+    let alone = sobench(
+        &[
+            &common[..],
+            &["--base-url", servers[0].base_url(), "--run-log", alone_path],
+        ]
+        .concat(),
+    );
     assert_eq!(alone.code, 0, "{}", alone.stderr);
     let alone = log(alone_path);
     let runs = found["runs"].as_array().unwrap();
-    let order: Vec<&str> = runs.iter().map(|run| run["contender"].as_str().unwrap()).collect();
-    assert_eq!(order, ["one", "two", "one", "two", "two", "one", "two", "one"], "places change from repeat to repeat");
-    let treatments: Vec<&str> = runs.iter().step_by(2).map(|run| run["treatment"].as_str().unwrap()).collect();
-    assert_eq!(treatments, ["control", "constrained", "constrained", "control"]);
+    let order: Vec<&str> = runs
+        .iter()
+        .map(|run| run["contender"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        order,
+        ["one", "two", "one", "two", "two", "one", "two", "one"],
+        "places change from repeat to repeat"
+    );
+    let treatments: Vec<&str> = runs
+        .iter()
+        .step_by(2)
+        .map(|run| run["treatment"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        treatments,
+        ["control", "constrained", "constrained", "control"]
+    );
     for run in runs {
-        let [result, log] = ["result", "run_log"].map(|it| Path::new(run[it].as_str().unwrap()).with_extension(""));
+        let [result, log] =
+            ["result", "run_log"].map(|it| Path::new(run[it].as_str().unwrap()).with_extension(""));
         assert_eq!(result, log, "result and log of a run have one name");
     }
     for pair in runs.chunks(2) {
-        let logs: Vec<Vec<Value>> = pair.iter().map(|run| log(run["run_log"].as_str().unwrap())).collect();
-        let begin = |log: &[Value]| log[0]["header"]["record"]["started_unix_ns"].as_u64().unwrap();
+        let logs: Vec<Vec<Value>> = pair
+            .iter()
+            .map(|run| log(run["run_log"].as_str().unwrap()))
+            .collect();
+        let begin = |log: &[Value]| {
+            log[0]["header"]["record"]["started_unix_ns"]
+                .as_u64()
+                .unwrap()
+        };
         assert_eq!(begin(&logs[0]), begin(&logs[1]), "one begin");
         let footer = |log: &[Value]| log.last().unwrap()["footer"].clone();
         assert!(
-            logs.iter().all(|log| footer(log)["cost"]["other_runs"] == 1 && footer(log)["requests"] == 12),
+            logs.iter()
+                .all(|log| footer(log)["cost"]["other_runs"] == 1 && footer(log)["requests"] == 12),
             "{:?}",
             footer(&logs[0])
         );
         let due = |log: &[Value]| -> BTreeMap<u64, u64> {
             let requests = log.iter().filter_map(|line| line.get("request"));
-            requests.map(|it| (it["index"].as_u64().unwrap(), it["timing"]["due_ns"].as_u64().unwrap())).collect()
+            requests
+                .map(|it| {
+                    (
+                        it["index"].as_u64().unwrap(),
+                        it["timing"]["due_ns"].as_u64().unwrap(),
+                    )
+                })
+                .collect()
         };
         let (planned, first, second) = (due(&alone), due(&logs[0]), due(&logs[1]));
         let later = |due: &BTreeMap<u64, u64>, case: u64| due[&case] - planned[&case];
         for case in 0..12 {
-            let apart =
-                if planned[&case] == 0 { (0, 0) } else { [(0, 200_000), (200_000, 0)][usize::try_from(case % 2).unwrap()] };
-            assert_eq!((later(&first, case), later(&second, case)), apart, "at each request another one goes first: {case}");
+            let apart = if planned[&case] == 0 {
+                (0, 0)
+            } else {
+                [(0, 200_000), (200_000, 0)][usize::try_from(case % 2).unwrap()]
+            };
+            assert_eq!(
+                (later(&first, case), later(&second, case)),
+                apart,
+                "at each request another one goes first: {case}"
+            );
         }
         if pair[0]["treatment"] == "constrained" {
-            assert_eq!(answers(&logs[0]), answers(&alone), "the same cases, answers and verdicts");
+            assert_eq!(
+                answers(&logs[0]),
+                answers(&alone),
+                "the same cases, answers and verdicts"
+            );
             assert_eq!(answers(&logs[1]), answers(&alone));
         }
     }
@@ -153,25 +298,66 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
 
 #[test]
 fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
-    let interleaved = ["--matrix-order", "interleaved", "--num-prompts", "5", "--dry-run"];
+    let interleaved = [
+        "--matrix-order",
+        "interleaved",
+        "--num-prompts",
+        "5",
+        "--dry-run",
+    ];
     let refused = |flags: &[&str], reason: &str| {
-        assert_fails(&sobench(&[&interleaved[..], flags].concat()), 2, &["--matrix-order interleaved", reason]);
+        assert_fails(
+            &sobench(&[&interleaved[..], flags].concat()),
+            2,
+            &["--matrix-order interleaved", reason],
+        );
     };
     refused(
-        &["--launch", "serve {port} {backend}", "--guided-decoding-backend", "xgrammar,guidance"],
+        &[
+            "--launch",
+            "serve {port} {backend}",
+            "--guided-decoding-backend",
+            "xgrammar,guidance",
+        ],
         "servers are started one at a time",
     );
-    refused(&["--target", "one=http://localhost:1", "--target", "two=http://127.0.0.1:1/v1"], "two name one server");
+    refused(
+        &[
+            "--target",
+            "one=http://localhost:1",
+            "--target",
+            "two=http://127.0.0.1:1/v1",
+        ],
+        "two name one server",
+    );
     refused(&["--repeat", "2"], "there is nobody to run beside");
     refused(&[], "one run has no order among others");
-    let several = ["--target", "one=http://127.0.0.1:1", "--target", "two=http://127.0.0.1:2", "--dry-run", "--num-prompts", "5"];
+    let several = [
+        "--target",
+        "one=http://127.0.0.1:1",
+        "--target",
+        "two=http://127.0.0.1:2",
+        "--dry-run",
+        "--num-prompts",
+        "5",
+    ];
     let ran = sobench(&several);
-    assert!(ran.stdout.contains("order: interleaved, request by request"), "{}", ran.stdout);
+    assert!(
+        ran.stdout
+            .contains("order: interleaved, request by request"),
+        "{}",
+        ran.stdout
+    );
     assert!(
         ran.stdout.contains("   1  one, json, control (5 requests), at once with those that follow:\n   2  two, json, control")
     );
     let ran = sobench(&[&several[..], &["--matrix-order", "blocks"]].concat());
-    assert!(ran.stdout.contains("order: whole runs, one after the other (as --matrix-order asks)"), "{}", ran.stdout);
+    assert!(
+        ran.stdout
+            .contains("order: whole runs, one after the other (as --matrix-order asks)"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[cfg(unix)]
@@ -186,7 +372,9 @@ fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
                 use std::io::Write;
                 let said = match number(asked) {
                     _ if asked.asks_for_models() => models(),
-                    _ if !asked.line.starts_with("POST ") => whole("404 Not Found", "text/plain", "no"),
+                    _ if !asked.line.starts_with("POST ") => {
+                        whole("404 Not Found", "text/plain", "no")
+                    }
                     Some(2..) => {
                         until_closed(stream);
                         return sobench_testkit::scripted::Then::Close;
@@ -198,35 +386,91 @@ fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
             })
         })
         .collect();
-    let targets: Vec<String> = servers.iter().enumerate().map(|(place, it)| format!("s{place}={}", it.base_url)).collect();
+    let targets: Vec<String> = servers
+        .iter()
+        .enumerate()
+        .map(|(place, it)| format!("s{place}={}", it.base_url))
+        .collect();
     let mut running = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["--target", &targets[0], "--target", &targets[1], "--no-control-arm", "--skip-preflight", "--repeat", "3"])
-        .args(["--dataset", "choice", "--choice", "yes,no", "--num-prompts", "50", "--max-concurrency", "1"])
-        .args(["--request-id-prefix", "r-", "--drain-timeout", "0", "--disable-tqdm"])
+        .args([
+            "--target",
+            &targets[0],
+            "--target",
+            &targets[1],
+            "--no-control-arm",
+            "--skip-preflight",
+            "--repeat",
+            "3",
+        ])
+        .args([
+            "--dataset",
+            "choice",
+            "--choice",
+            "yes,no",
+            "--num-prompts",
+            "50",
+            "--max-concurrency",
+            "1",
+        ])
+        .args([
+            "--request-id-prefix",
+            "r-",
+            "--drain-timeout",
+            "0",
+            "--disable-tqdm",
+        ])
         .env("XDG_CACHE_HOME", cache())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let hangs = |server: &Scripted| server.requests().iter().any(|asked| number(asked) == Some(2));
+    let hangs = |server: &Scripted| {
+        server
+            .requests()
+            .iter()
+            .any(|asked| number(asked) == Some(2))
+    };
     wait_until("every server has a request that hangs", || {
-        assert!(running.try_wait().unwrap().is_none(), "it ended before its requests came");
+        assert!(
+            running.try_wait().unwrap().is_none(),
+            "it ended before its requests came"
+        );
         servers.iter().all(hangs)
     });
     let pid = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let mut said = String::new();
-    running.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    running
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
     assert_eq!(running.wait().unwrap().code(), Some(130), "{said}");
-    let logs: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("run log: ")).collect();
+    let logs: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("run log: "))
+        .collect();
     assert_eq!(logs.len(), 2, "no third run began: {said}");
     for path in logs {
         let log = log(path);
         let footer = &log.last().unwrap()["footer"];
-        assert_eq!((&footer["interrupted"], footer["requests"].as_u64()), (&Value::Bool(true), Some(50)), "{footer}");
+        assert_eq!(
+            (&footer["interrupted"], footer["requests"].as_u64()),
+            (&Value::Bool(true), Some(50)),
+            "{footer}"
+        );
         let report = sobench(&["report", path]);
-        assert!(report.stdout.contains("PARTIAL") || report.stdout.contains("partial"), "{}", report.stdout);
+        assert!(
+            report.stdout.contains("PARTIAL") || report.stdout.contains("partial"),
+            "{}",
+            report.stdout
+        );
         assert!(Path::new(path).exists());
     }
-    assert_eq!(said.matches("stopping: requests under way may end").count(), 1, "{said}");
+    assert_eq!(
+        said.matches("stopping: requests under way may end").count(),
+        1,
+        "{said}"
+    );
 }

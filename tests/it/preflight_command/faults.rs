@@ -1,4 +1,5 @@
-//! Planted faults, one a row: what preflight says of a server that has it, and what a run against it says.
+//! Planted faults, one a row: what preflight says of a server that has it, and what a run against
+//! it says.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +9,8 @@ use sobench_testkit::scripted::Scripted;
 
 use crate::support::{Ran, sobench, sobench_result};
 
-/// Requests of a run, and how many of them are constrained at the share below: the first one is not.
+/// Requests of a run, and how many of them are constrained at the share below: the first one is
+/// not.
 const PROMPTS: usize = 20;
 const SHARE: &str = "0.3";
 const OF_SHARE: usize = 6;
@@ -45,7 +47,10 @@ const SANE: Planted = Planted {
     cause: None,
     run: &["--dataset", "choice"],
     words: &["seen to be enforced before the run"],
-    result: &[("/correct_rate(%)", "100.0"), ("/sobench/enforcement/state", "\"enforced\"")],
+    result: &[
+        ("/correct_rate(%)", "100.0"),
+        ("/sobench/enforcement/state", "\"enforced\""),
+    ],
 };
 
 fn right(body: &Value) -> Reply {
@@ -54,7 +59,13 @@ fn right(body: &Value) -> Reply {
 
 /// A server that does this with constrained requests, and answers the others.
 fn only_constrained(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Scripted {
-    answering(move |body| if text_of_constraint(body).is_some() { reply(body) } else { Reply::Prose })
+    answering(move |body| {
+        if text_of_constraint(body).is_some() {
+            reply(body)
+        } else {
+            Reply::Prose
+        }
+    })
 }
 
 /// Answers that the constraint did not make.
@@ -70,7 +81,10 @@ fn dropping() -> Vec<Planted> {
                 "choice, sent as structured-outputs, NOT ENFORCED",
                 "20 of 20 constrained answers that ended by themselves break their constraint",
             ],
-            result: &[("/correct_rate(%)", "0.0"), ("/sobench/enforcement/state", "\"not_enforced\"")],
+            result: &[
+                ("/correct_rate(%)", "0.0"),
+                ("/sobench/enforcement/state", "\"not_enforced\""),
+            ],
             ..SANE
         },
         Planted {
@@ -91,21 +105,34 @@ fn dropping() -> Vec<Planted> {
             result: &[
                 ("/sobench/enforcement/state", "\"enforced\""),
                 ("/sobench/quality/compliance/percent", "50.0"),
-                ("/sobench/quality/lost_from", r#"{"case_id":"choice-10","valid_before":10,"invalid_after":10}"#),
+                (
+                    "/sobench/quality/lost_from",
+                    r#"{"case_id":"choice-10","valid_before":10,"invalid_after":10}"#,
+                ),
             ],
             ..SANE
         },
         Planted {
             name: "wrong wrapper",
             server: || {
-                only_constrained(|_| Reply::Say(json!({"name": "w", "schema": {"type": "object"}, "strict": true}).to_string()))
+                only_constrained(|_| {
+                    Reply::Say(
+                        json!({"name": "w", "schema": {"type": "object"}, "strict": true})
+                            .to_string(),
+                    )
+                })
             },
             kind: "json",
             dialect: "response-format",
             class: "wrong_wrapper",
             run: &["--dataset", "json", "--allow-unenforced"],
-            words: &["CONSTRAINT NOT ENFORCED: json in response-format is taken for its own envelope"],
-            result: &[("/correct_rate(%)", "0.0"), ("/sobench/quality/reasons/0/name", "\"schema\"")],
+            words: &[
+                "CONSTRAINT NOT ENFORCED: json in response-format is taken for its own envelope",
+            ],
+            result: &[
+                ("/correct_rate(%)", "0.0"),
+                ("/sobench/quality/reasons/0/name", "\"schema\""),
+            ],
             ..SANE
         },
         Planted {
@@ -115,8 +142,14 @@ fn dropping() -> Vec<Planted> {
             class: "broken",
             cause: Some("white_space_run_away"),
             run: &["--dataset", "json"],
-            words: &["broken: white space to the token limit", "white space without end: 20 of 20 answers"],
-            result: &[("/sobench/quality/white_space_runs", "20"), ("/sobench/enforcement/state", "\"unproven\"")],
+            words: &[
+                "broken: white space to the token limit",
+                "white space without end: 20 of 20 answers",
+            ],
+            result: &[
+                ("/sobench/quality/white_space_runs", "20"),
+                ("/sobench/enforcement/state", "\"unproven\""),
+            ],
             ..SANE
         },
     ]
@@ -128,12 +161,23 @@ fn failing() -> Vec<Planted> {
         Planted {
             name: "200 with an error event",
             server: || {
-                only_constrained(|_| Reply::Event(json!({"error": {"message": "no grammar for you", "code": 400}}).to_string()))
+                only_constrained(|_| {
+                    Reply::Event(
+                        json!({"error": {"message": "no grammar for you", "code": 400}})
+                            .to_string(),
+                    )
+                })
             },
             class: "rejected",
             run: &["--dataset", "choice", "--guided-decoding-ratio", SHARE],
-            words: &["preflight could not prove the constraint: choice in structured-outputs: rejected:", "no grammar for you"],
-            result: &[("/sobench/outcomes/rejected", "6"), ("/sobench/enforcement/state", "\"unproven\"")],
+            words: &[
+                "preflight could not prove the constraint: choice in structured-outputs: rejected:",
+                "no grammar for you",
+            ],
+            result: &[
+                ("/sobench/outcomes/rejected", "6"),
+                ("/sobench/enforcement/state", "\"unproven\""),
+            ],
             ..SANE
         },
         Planted {
@@ -142,8 +186,13 @@ fn failing() -> Vec<Planted> {
             class: "broken",
             cause: Some("stream_error"),
             run: &["--dataset", "choice", "--guided-decoding-ratio", SHARE],
-            words: &["preflight could not prove the constraint: choice in structured-outputs: broken"],
-            result: &[("/sobench/outcomes/stream_error", "6"), ("/sobench/enforcement/state", "\"unproven\"")],
+            words: &[
+                "preflight could not prove the constraint: choice in structured-outputs: broken",
+            ],
+            result: &[
+                ("/sobench/outcomes/stream_error", "6"),
+                ("/sobench/enforcement/state", "\"unproven\""),
+            ],
             ..SANE
         },
         Planted {
@@ -152,8 +201,13 @@ fn failing() -> Vec<Planted> {
             class: "broken",
             cause: Some("server_error"),
             run: &["--dataset", "choice", "--guided-decoding-ratio", SHARE],
-            words: &["preflight could not prove the constraint: choice in structured-outputs: broken: it broke"],
-            result: &[("/sobench/outcomes/server_error", "6"), ("/sobench/quality/correct_rate/percent", "0.0")],
+            words: &[
+                "preflight could not prove the constraint: choice in structured-outputs: broken: it broke",
+            ],
+            result: &[
+                ("/sobench/outcomes/server_error", "6"),
+                ("/sobench/quality/correct_rate/percent", "0.0"),
+            ],
             ..SANE
         },
     ]
@@ -169,7 +223,10 @@ fn peculiar() -> Vec<Planted> {
             backend: "openai-chat",
             run: &["--dataset", "choice", "--save-detailed"],
             // Two chunks with content, so one gap: the role is no token.
-            result: &[("/correct_rate(%)", "100.0"), ("/sobench/overall/latency/itl_ms/n", "20")],
+            result: &[
+                ("/correct_rate(%)", "100.0"),
+                ("/sobench/overall/latency/itl_ms/n", "20"),
+            ],
             ..SANE
         },
         Planted {
@@ -194,19 +251,40 @@ fn peculiar() -> Vec<Planted> {
 
 /// The flags that preflight and the run share.
 fn arguments<'a>(server: &'a Scripted, fault: &'a Planted) -> [&'a str; 6] {
-    ["--base-url", &server.base_url, "--backend", fault.backend, "--constraint-dialect", fault.dialect]
+    [
+        "--base-url",
+        &server.base_url,
+        "--backend",
+        fault.backend,
+        "--constraint-dialect",
+        fault.dialect,
+    ]
 }
 
 fn preflight(fault: &Planted) -> Value {
     let server = (fault.server)();
-    let command = ["preflight", "--kind", fault.kind, "--format", "json", "--disable-tqdm"];
+    let command = [
+        "preflight",
+        "--kind",
+        fault.kind,
+        "--format",
+        "json",
+        "--disable-tqdm",
+    ];
     let ran = sobench(&[&command[..], &arguments(&server, fault)].concat());
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr))
 }
 
 fn run_against(fault: &Planted) -> (Ran, Value) {
     let server = (fault.server)();
-    sobench_result(&[&arguments(&server, fault)[..], &["--num-prompts", &PROMPTS.to_string()], fault.run].concat())
+    sobench_result(
+        &[
+            &arguments(&server, fault)[..],
+            &["--num-prompts", &PROMPTS.to_string()],
+            fault.run,
+        ]
+        .concat(),
+    )
 }
 
 #[test]
@@ -216,21 +294,46 @@ fn preflight_and_the_run_find_every_planted_fault() {
         let name = fault.name;
         let found = preflight(&fault);
         let cell = &found["cells"][0];
-        assert_eq!((&cell["class"], &cell["cause"]), (&json!(fault.class), &json!(fault.cause)), "{name}: {cell}");
-        assert_eq!(found["control"]["failure"], Value::Null, "{name}: without a constraint it answers");
+        assert_eq!(
+            (&cell["class"], &cell["cause"]),
+            (&json!(fault.class), &json!(fault.cause)),
+            "{name}: {cell}"
+        );
+        assert_eq!(
+            found["control"]["failure"],
+            Value::Null,
+            "{name}: without a constraint it answers"
+        );
         if name == "UTF-8 split" {
-            assert!(found["spelling"]["answer"].as_str().is_some_and(|answer| answer.contains('ü')), "{name}: {found}");
+            assert!(
+                found["spelling"]["answer"]
+                    .as_str()
+                    .is_some_and(|answer| answer.contains('ü')),
+                "{name}: {found}"
+            );
         }
         let (ran, result) = run_against(&fault);
         for words in fault.words {
             let page: String = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(page.contains(words), "{name}: {words:?} is not in\n{}", ran.stdout);
+            assert!(
+                page.contains(words),
+                "{name}: {words:?} is not in\n{}",
+                ran.stdout
+            );
         }
         for (pointer, expected) in fault.result {
             let expected: Value = serde_json::from_str(expected).unwrap();
-            assert_eq!(result.pointer(pointer), Some(&expected), "{name} {pointer}: {}", result["sobench"]);
+            assert_eq!(
+                result.pointer(pointer),
+                Some(&expected),
+                "{name} {pointer}: {}",
+                result["sobench"]
+            );
         }
         assert_eq!(ran.code, 0, "{name}: {}", ran.stderr);
-        assert_eq!(result["sobench"]["enforcement"]["findings"][0]["class"], cell["class"], "{name}");
+        assert_eq!(
+            result["sobench"]["enforcement"]["findings"][0]["class"], cell["class"],
+            "{name}"
+        );
     }
 }

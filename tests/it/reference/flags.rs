@@ -8,15 +8,23 @@ use super::table;
 pub(super) fn page() -> String {
     let mut program = Cli::command();
     program.build();
-    let commands = program.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help");
+    let commands = program
+        .get_subcommands()
+        .filter(|it| !it.is_hide_set() && it.get_name() != "help");
     let intro = "Names may be spelt with `_` for `-`. Without a command it is `bench`. `--help` and `-h` are everywhere.\n";
     commands.fold(intro.to_owned(), |page, command| page + &section(command))
 }
 
 fn section(command: &Command) -> String {
-    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = command
+        .get_about()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let mut section = format!("\n## sobench {}\n{about}\n", command.get_name());
-    let shown: Vec<&Arg> = command.get_arguments().filter(|it| !it.is_hide_set() && it.get_id() != "help").collect();
+    let shown: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|it| !it.is_hide_set() && it.get_id() != "help")
+        .collect();
     let mut headings: Vec<Option<&str>> = Vec::new();
     for heading in shown.iter().map(|it| it.get_help_heading()) {
         if !headings.contains(&heading) {
@@ -25,20 +33,39 @@ fn section(command: &Command) -> String {
     }
     headings.sort_by_key(Option::is_some);
     for heading in headings {
-        let rows: Vec<Vec<String>> = shown.iter().filter(|it| it.get_help_heading() == heading).map(|it| row(it)).collect();
-        section.push_str(&heading.map(|it| format!("\n### {it}\n")).unwrap_or_default());
-        section.push_str(&format!("\n{}", table(&["flag", "value", "default", "does"], &rows)));
+        let rows: Vec<Vec<String>> = shown
+            .iter()
+            .filter(|it| it.get_help_heading() == heading)
+            .map(|it| row(it))
+            .collect();
+        section.push_str(
+            &heading
+                .map(|it| format!("\n### {it}\n"))
+                .unwrap_or_default(),
+        );
+        section.push_str(&format!(
+            "\n{}",
+            table(&["flag", "value", "default", "does"], &rows)
+        ));
     }
     section
 }
 
 fn row(arg: &Arg) -> Vec<String> {
-    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let help = arg
+        .get_long_help()
+        .or(arg.get_help())
+        .map(ToString::to_string)
+        .unwrap_or_default();
     vec![names(arg), value(arg), default(arg), help + &values(arg)]
 }
 
 fn names(arg: &Arg) -> String {
-    let long = arg.get_long_and_visible_aliases().unwrap_or_default().into_iter().map(|name| format!("`--{name}`"));
+    let long = arg
+        .get_long_and_visible_aliases()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|name| format!("`--{name}`"));
     let short = arg.get_short().map(|letter| format!("`-{letter}`"));
     long.chain(short).collect::<Vec<_>>().join(", ")
 }
@@ -52,24 +79,59 @@ fn value(arg: &Arg) -> String {
     if !takes_values(arg) {
         return String::new();
     }
-    let names = arg.get_value_names().unwrap_or_default().iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
-    let may_be_several = arg.get_num_args().is_some_and(|range| range.max_values() > range.min_values().max(1));
-    if may_be_several { format!("{names} ...") } else { names }
+    let names = arg
+        .get_value_names()
+        .unwrap_or_default()
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let may_be_several = arg
+        .get_num_args()
+        .is_some_and(|range| range.max_values() > range.min_values().max(1));
+    if may_be_several {
+        format!("{names} ...")
+    } else {
+        names
+    }
 }
 
 fn default(arg: &Arg) -> String {
-    let values: Vec<String> = arg.get_default_values().iter().map(|it| format!("`{}`", it.to_string_lossy())).collect();
-    if takes_values(arg) { values.join(" ") } else { String::new() }
+    let values: Vec<String> = arg
+        .get_default_values()
+        .iter()
+        .map(|it| format!("`{}`", it.to_string_lossy()))
+        .collect();
+    if takes_values(arg) {
+        values.join(" ")
+    } else {
+        String::new()
+    }
 }
 
 /// What may be given, where that is a list.
 fn values(arg: &Arg) -> String {
-    let listed = arg.get_possible_values().into_iter().filter(|it| !it.is_hide_set());
+    let listed = arg
+        .get_possible_values()
+        .into_iter()
+        .filter(|it| !it.is_hide_set());
     let listed: Vec<String> = match takes_values(arg) {
         true => listed
-            .map(|it| format!("`{}`{}", it.get_name(), it.get_help().map(|help| format!(" ({help})")).unwrap_or_default()))
+            .map(|it| {
+                format!(
+                    "`{}`{}",
+                    it.get_name(),
+                    it.get_help()
+                        .map(|help| format!(" ({help})"))
+                        .unwrap_or_default()
+                )
+            })
             .collect(),
         false => Vec::new(),
     };
-    if listed.is_empty() { String::new() } else { format!(". One of {}", listed.join(", ")) }
+    if listed.is_empty() {
+        String::new()
+    } else {
+        format!(". One of {}", listed.join(", "))
+    }
 }

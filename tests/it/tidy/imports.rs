@@ -1,30 +1,55 @@
-//! Which module imports which, by the paths in the code. A module is a folder or file of a crate; each command is one of its own.
-//! Between crates the compiler sees that there is no circle.
+//! Which module imports which, by the paths in the code. A module is a folder or file of a crate;
+//! each command is one of its own. Between crates the compiler sees that there is no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code_of, is_test, sources};
 
 /// Commands that use another one: a matrix makes runs, and a merge reports.
-const KNOWN_COMMANDS: [(&str, &str); 3] =
-    [("commands::matrix", "commands::bench"), ("commands::merge", "commands::mask"), ("commands::merge", "commands::report")];
+const KNOWN_COMMANDS: [(&str, &str); 3] = [
+    ("commands::matrix", "commands::bench"),
+    ("commands::merge", "commands::mask"),
+    ("commands::merge", "commands::report"),
+];
 
 /// Modules in the folder of the commands that are no command.
-const SHARED: [&str; 4] = ["commands", "commands::distinct", "commands::flags", "commands::output"];
+const SHARED: [&str; 4] = [
+    "commands",
+    "commands::distinct",
+    "commands::flags",
+    "commands::output",
+];
 
-/// The sources of crates that are several modules side by side. In the others, files are parts of one module.
-const SIDE_BY_SIDE: [&str; 5] = ["src/", "crates/core/src/", "crates/notices/src/", "crates/data/src/", "crates/results/src/"];
+/// The sources of crates that are several modules side by side. In the others, files are parts of
+/// one module.
+const SIDE_BY_SIDE: [&str; 5] = [
+    "src/",
+    "crates/core/src/",
+    "crates/notices/src/",
+    "crates/data/src/",
+    "crates/results/src/",
+];
 
 /// Every module, with those that it imports outside of its tests.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn imports(folder: &str) -> Imports {
     let mut imports = Imports::new();
-    for (name, text) in sources().iter().filter(|(name, _)| name.starts_with(folder) && !is_test(name)) {
-        let file = name.trim_start_matches(folder).trim_end_matches(".rs").trim_end_matches("/mod");
+    for (name, text) in sources()
+        .iter()
+        .filter(|(name, _)| name.starts_with(folder) && !is_test(name))
+    {
+        let file = name
+            .trim_start_matches(folder)
+            .trim_end_matches(".rs")
+            .trim_end_matches("/mod");
         let path: Vec<&str> = file.split('/').collect();
         let found = imports.entry(module(&path)).or_default();
-        found.extend(imported(&code_of(text), &path).into_iter().filter(|other| *other != module(&path)));
+        found.extend(
+            imported(&code_of(text), &path)
+                .into_iter()
+                .filter(|other| *other != module(&path)),
+        );
     }
     imports
 }
@@ -37,9 +62,16 @@ fn module(path: &[&str]) -> String {
 
 /// The modules that the code of the file at `path` names by `crate::` and `super::`.
 fn imported(code: &str, path: &[&str]) -> BTreeSet<String> {
-    assert!(!code.contains("crate::{"), "{}: a `use` for each module shows what is imported", path.join("/"));
-    let mut found: BTreeSet<String> =
-        paths(code, "crate::").map(names).filter(|names| !names.is_empty()).map(|names| module(&names)).collect();
+    assert!(
+        !code.contains("crate::{"),
+        "{}: a `use` for each module shows what is imported",
+        path.join("/")
+    );
+    let mut found: BTreeSet<String> = paths(code, "crate::")
+        .map(names)
+        .filter(|names| !names.is_empty())
+        .map(|names| module(&names))
+        .collect();
     for mut rest in paths(code, "super::") {
         let mut parents = 1;
         while let Some(further) = rest.strip_prefix("super::") {
@@ -54,14 +86,21 @@ fn imported(code: &str, path: &[&str]) -> BTreeSet<String> {
 
 /// What follows each path that begins with a word.
 fn paths<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
-    let begins = |at: usize| !code[..at].ends_with(|last: char| last == ':' || last == '_' || last.is_alphanumeric());
-    code.match_indices(word).filter(move |(at, _)| begins(*at)).map(move |(at, _)| &code[at + word.len()..])
+    let begins = |at: usize| {
+        !code[..at].ends_with(|last: char| last == ':' || last == '_' || last.is_alphanumeric())
+    };
+    code.match_indices(word)
+        .filter(move |(at, _)| begins(*at))
+        .map(move |(at, _)| &code[at + word.len()..])
 }
 
 /// The names of modules at the begin of a path.
 fn names(path: &str) -> Vec<&str> {
     let is_end = |character: char| !matches!(character, 'a'..='z' | '0'..='9' | '_' | ':');
-    path[..path.find(is_end).unwrap_or(path.len())].split("::").filter(|name| !name.is_empty()).collect()
+    path[..path.find(is_end).unwrap_or(path.len())]
+        .split("::")
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 /// The modules that a module leads to.
@@ -69,7 +108,11 @@ fn reached<'a>(imports: &'a Imports, from: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];
     while let Some(module) = open.pop() {
-        let next = imports.get(module).into_iter().flatten().map(String::as_str);
+        let next = imports
+            .get(module)
+            .into_iter()
+            .flatten()
+            .map(String::as_str);
         open.extend(next.filter(|module| reached.insert(*module)));
     }
     reached
@@ -78,7 +121,10 @@ fn reached<'a>(imports: &'a Imports, from: &'a str) -> BTreeSet<&'a str> {
 /// The modules that a module leads to and that lead back to it.
 fn circle<'a>(imports: &'a Imports, module: &'a str) -> Vec<&'a str> {
     let leads_back = |other: &&str| reached(imports, other).contains(module);
-    reached(imports, module).into_iter().filter(leads_back).collect()
+    reached(imports, module)
+        .into_iter()
+        .filter(leads_back)
+        .collect()
 }
 
 #[test]
@@ -86,9 +132,15 @@ fn modules_do_not_import_each_other_in_circles() {
     let mut modules = 0;
     for folder in SIDE_BY_SIDE {
         let imports = imports(folder);
-        let circles: BTreeSet<Vec<&str>> =
-            imports.keys().map(|module| circle(&imports, module)).filter(|circle| !circle.is_empty()).collect();
-        assert!(circles.is_empty(), "modules of {folder} import each other: {circles:?}");
+        let circles: BTreeSet<Vec<&str>> = imports
+            .keys()
+            .map(|module| circle(&imports, module))
+            .filter(|circle| !circle.is_empty())
+            .collect();
+        assert!(
+            circles.is_empty(),
+            "modules of {folder} import each other: {circles:?}"
+        );
         modules += imports.len();
     }
     assert!(modules > 40, "{modules} modules were found");
@@ -98,24 +150,38 @@ fn modules_do_not_import_each_other_in_circles() {
 fn commands_use_no_other_commands() {
     let imports = imports("src/");
     let is_command = |module: &str| module.starts_with("commands::") && !SHARED.contains(&module);
-    for (one, others) in imports.iter().filter(|(module, _)| module.as_str() == "commands::flags" || is_command(module)) {
+    for (one, others) in imports
+        .iter()
+        .filter(|(module, _)| module.as_str() == "commands::flags" || is_command(module))
+    {
         for other in others.iter().filter(|module| is_command(module)) {
-            assert!(KNOWN_COMMANDS.contains(&(one, other)), "{one} uses {other}: what both need is in commands/flags or below");
+            assert!(
+                KNOWN_COMMANDS.contains(&(one, other)),
+                "{one} uses {other}: what both need is in commands/flags or below"
+            );
         }
     }
 }
 
 #[test]
 fn paths_are_found_in_code() {
-    let code =
-        "use crate::a::b;\nuse crate::Error;\nuse super::super::c::D;\nlet x = super::e();\nuse crate::commands::man::{F, g};";
-    let found: Vec<String> = imported(code, &["commands", "bench", "options"]).into_iter().collect();
-    assert_eq!(found, ["a", "commands::bench", "commands::c", "commands::man"]);
+    let code = "use crate::a::b;\nuse crate::Error;\nuse super::super::c::D;\nlet x = super::e();\nuse crate::commands::man::{F, g};";
+    let found: Vec<String> = imported(code, &["commands", "bench", "options"])
+        .into_iter()
+        .collect();
+    assert_eq!(
+        found,
+        ["a", "commands::bench", "commands::c", "commands::man"]
+    );
 }
 
 #[test]
 fn circles_are_found() {
-    let imports: Imports =
-        [("a", "b"), ("b", "c"), ("c", "b")].map(|(from, to)| (from.to_owned(), BTreeSet::from([to.to_owned()]))).into();
-    assert_eq!((circle(&imports, "a"), circle(&imports, "b")), (Vec::new(), vec!["b", "c"]));
+    let imports: Imports = [("a", "b"), ("b", "c"), ("c", "b")]
+        .map(|(from, to)| (from.to_owned(), BTreeSet::from([to.to_owned()])))
+        .into();
+    assert_eq!(
+        (circle(&imports, "a"), circle(&imports, "b")),
+        (Vec::new(), vec!["b", "c"])
+    );
 }

@@ -21,8 +21,8 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 
 /// One flat field, and `guided_decoding_backend` where an engine was asked for.
 ///
-/// vLLM's clients of that time sent no `guided_*` field for "any JSON object" nor for structural tags: servers took both through
-/// `response_format`, and so they are sent here.
+/// vLLM's clients of that time sent no `guided_*` field for "any JSON object" nor for structural
+/// tags: servers took both through `response_format`, and so they are sent here.
 fn carry(constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Refusal> {
     let (field, pinned, value) = match constraint {
         Constraint::JsonSchema(schema) => ("guided_json", "/guided_json", schema_or_text(schema)),

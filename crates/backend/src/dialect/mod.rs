@@ -49,17 +49,21 @@ pub(crate) struct DialectSpec {
     embedded: bool,
     /// Whether it has a field for the decoding engine.
     names_engine: bool,
-    /// What becomes of a grammar that is not in the notation to be sent, unless the user names the notation.
+    /// What becomes of a grammar that is not in the notation to be sent, unless the user names the
+    /// notation.
     pub(super) grammar_spelling: GrammarSpelling,
-    /// Whether a request field of this name constrains the answer, at the top of the request or in `holder`.
+    /// Whether a request field of this name constrains the answer, at the top of the request or in
+    /// `holder`.
     is_field: fn(&str) -> bool,
     /// The top-level field that holds the dialect's fields among others.
     holder: Option<&'static str>,
-    /// The fields that carry a constraint to a kind of server, with the engine that the request names.
+    /// The fields that carry a constraint to a kind of server, with the engine that the request
+    /// names.
     carry: fn(&Constraint, ServerKind, Option<&str>) -> Result<Carried, Refusal>,
 }
 
-/// The base of every spec: a dialect for JSON alone, which has yet to say which fields are its own and how it carries a constraint.
+/// The base of every spec: a dialect for JSON alone, which has yet to say which fields are its own
+/// and how it carries a constraint.
 const JSON_ONLY: DialectSpec = DialectSpec {
     name: "json only",
     kinds: &["json", "json_object"],
@@ -72,8 +76,14 @@ const JSON_ONLY: DialectSpec = DialectSpec {
 };
 
 impl ConstraintDialect {
-    /// The fields that carry `constraint` in this dialect to this kind of server; `engine` is `--guided-decoding-backend`.
-    pub(super) fn carry(self, server: ServerKind, constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Unsendable> {
+    /// The fields that carry `constraint` in this dialect to this kind of server; `engine` is
+    /// `--guided-decoding-backend`.
+    pub(super) fn carry(
+        self,
+        server: ServerKind,
+        constraint: &Constraint,
+        engine: Option<&str>,
+    ) -> Result<Carried, Unsendable> {
         if !server.dialects().contains(&self) || !self.carries(constraint.kind()) {
             return Err(self.unsupported(server, constraint));
         }
@@ -99,17 +109,27 @@ impl ConstraintDialect {
         self.spec().names_engine
     }
 
-    /// Whether a top-level request field constrains the answer, in any dialect: such a field in `--extra-body` would constrain the
-    /// control arm as well.
+    /// Whether a top-level request field constrains the answer, in any dialect: such a field in
+    /// `--extra-body` would constrain the control arm as well.
     pub fn is_constraint_field(field: &str) -> bool {
-        Self::ALL.into_iter().any(|dialect| (dialect.spec().is_field)(field))
+        Self::ALL
+            .into_iter()
+            .any(|dialect| (dialect.spec().is_field)(field))
     }
 
-    /// Whether a top-level request field constrains the answer by itself or by a member: `text.format`, and SGLang's and TGI's
-    /// parameters hold constraints among other things.
+    /// Whether a top-level request field constrains the answer by itself or by a member:
+    /// `text.format`, and SGLang's and TGI's parameters hold constraints among other things.
     pub fn constrains(field: &str, value: &Value) -> bool {
-        let members = || value.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        let is_holder = Self::ALL.into_iter().any(|dialect| dialect.spec().holder == Some(field));
+        let members = || {
+            value
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| name.as_str())
+        };
+        let is_holder = Self::ALL
+            .into_iter()
+            .any(|dialect| dialect.spec().holder == Some(field));
         Self::is_constraint_field(field) || (is_holder && members().any(Self::is_constraint_field))
     }
 
@@ -117,7 +137,9 @@ impl ConstraintDialect {
     pub(super) fn no_field(server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();
         Unsendable::new(
-            format!("unsupported by this server kind: the {server} backend has no field for a {kind} constraint"),
+            format!(
+                "unsupported by this server kind: the {server} backend has no field for a {kind} constraint"
+            ),
             "nothing was sent, as the answers would be unconstrained; use another --backend that the server speaks, \
              or --no-guided-decoding to measure without a constraint",
         )
@@ -126,8 +148,12 @@ impl ConstraintDialect {
     /// Says what would work, if anything does.
     fn unsupported(self, server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();
-        let others: Vec<_> =
-            server.dialects().iter().filter(|dialect| dialect.carries(kind)).map(|dialect| dialect.name()).collect();
+        let others: Vec<_> = server
+            .dialects()
+            .iter()
+            .filter(|dialect| dialect.carries(kind))
+            .map(|dialect| dialect.name())
+            .collect();
         if others.is_empty() {
             return Self::no_field(server, constraint);
         }
@@ -136,7 +162,13 @@ impl ConstraintDialect {
         } else {
             format!("the {server} backend does not speak the {self} dialect")
         };
-        Unsendable::new(what, format!("use --constraint-dialect {}, if the server takes it", others.join(" or ")))
+        Unsendable::new(
+            what,
+            format!(
+                "use --constraint-dialect {}, if the server takes it",
+                others.join(" or ")
+            ),
+        )
     }
 }
 
@@ -145,21 +177,26 @@ impl ConstraintDialect {
 pub(super) struct Carried {
     /// An object of top-level fields of the request, merged into those that are there already.
     pub(super) fields: Value,
-    /// JSON pointers into the request whose values *are* the constraint: whatever is merged over them later must leave them as
-    /// they are, or an answer would be judged by something else than was sent.
+    /// JSON pointers into the request whose values *are* the constraint: whatever is merged over
+    /// them later must leave them as they are, or an answer would be judged by something else than
+    /// was sent.
     pub(super) pinned: Vec<&'static str>,
 }
 
 impl Carried {
     fn new(field: &str, value: Value, pinned: &[&'static str]) -> Self {
-        Self { fields: Value::Object([(field.to_owned(), value)].into_iter().collect()), pinned: pinned.to_vec() }
+        Self {
+            fields: Value::Object([(field.to_owned(), value)].into_iter().collect()),
+            pinned: pinned.to_vec(),
+        }
     }
 }
 
 /// Why a dialect cannot carry a constraint.
 #[derive(Debug)]
 enum Refusal {
-    /// It has no field for this kind of constraint, which [`ConstraintDialect::carries`] says as well.
+    /// It has no field for this kind of constraint, which [`ConstraintDialect::carries`] says as
+    /// well.
     NoPlace,
     /// It has one for the kind, and not for this very constraint.
     Unsendable(Unsendable),

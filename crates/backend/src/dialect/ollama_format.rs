@@ -1,6 +1,7 @@
 //! Ollama's `format`: a JSON Schema, or the word `json`.
 //!
-//! Source: Ollama's API reference and its grammar for `json`, whose root is an object; read, not run.
+//! Source: Ollama's API reference and its grammar for `json`, whose root is an object; read, not
+//! run.
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! LMDeploy's `response_format`, which has the type `regex_schema` beside OpenAI's.
 //!
-//! Source: `ResponseFormat` in `lmdeploy/serve/openai/protocol.py`, read and not run. A choice goes as the regular expression of
-//! its alternatives.
+//! Source: `ResponseFormat` in `lmdeploy/serve/openai/protocol.py`, read and not run. A choice goes
+//! as the regular expression of its alternatives.
 
 use serde_json::{Value, json};
 
@@ -18,10 +18,16 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 
 fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     let regex = match constraint {
-        Constraint::JsonSchema(_) | Constraint::JsonObject(_) => return response_format::carry(constraint),
+        Constraint::JsonSchema(_) | Constraint::JsonObject(_) => {
+            return response_format::carry(constraint);
+        }
         Constraint::Regex(regex) => json!(regex),
         Constraint::Choice(choices) => Value::String(spelling::choice_regex(choices)?),
         Constraint::Grammar { .. } | Constraint::StructuralTag(_) => return Err(Refusal::NoPlace),
     };
-    Ok(Carried::new("response_format", json!({"type": "regex_schema", "regex_schema": regex}), &["/response_format"]))
+    Ok(Carried::new(
+        "response_format",
+        json!({"type": "regex_schema", "regex_schema": regex}),
+        &["/response_format"],
+    ))
 }

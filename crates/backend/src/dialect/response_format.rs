@@ -16,18 +16,24 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-/// `json_schema` with `strict: true` (without it OpenAI does not enforce the schema), `json_object`, or `structural_tag`.
-/// `name` and `strict` are not pinned: `--extra-body` may set them otherwise.
+/// `json_schema` with `strict: true` (without it OpenAI does not enforce the schema),
+/// `json_object`, or `structural_tag`. `name` and `strict` are not pinned: `--extra-body` may set
+/// them otherwise.
 pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
     match constraint {
         Constraint::JsonSchema(schema) => Ok(Carried::new(
             "response_format",
             json!({"type": "json_schema", "json_schema": {"name": NAME, "schema": **schema, "strict": true}}),
-            &["/response_format/type", "/response_format/json_schema/schema"],
+            &[
+                "/response_format/type",
+                "/response_format/json_schema/schema",
+            ],
         )),
-        Constraint::JsonObject(_) => {
-            Ok(Carried::new("response_format", json!({"type": "json_object"}), &["/response_format/type"]))
-        }
+        Constraint::JsonObject(_) => Ok(Carried::new(
+            "response_format",
+            json!({"type": "json_object"}),
+            &["/response_format/type"],
+        )),
         Constraint::StructuralTag(tag) => match &**tag {
             Value::Object(members) => Ok(structural_tag(members)),
             _ => {
@@ -35,20 +41,32 @@ pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
                 Err(Unsendable::new(what, "write the tag as a JSON object").into())
             }
         },
-        Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } => Err(Refusal::NoPlace),
+        Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } => {
+            Err(Refusal::NoPlace)
+        }
     }
 }
 
-/// The tag's own members beside the type, both in the older form (`structures`, `triggers`) and in the newer (`format`).
+/// The tag's own members beside the type, both in the older form (`structures`, `triggers`) and in
+/// the newer (`format`).
 fn structural_tag(members: &Map<String, Value>) -> Carried {
     let mut format = Map::from_iter([("type".to_owned(), json!("structural_tag"))]);
-    format.extend(members.iter().filter(|(name, _)| *name != "type").map(|(name, value)| (name.clone(), value.clone())));
+    format.extend(
+        members
+            .iter()
+            .filter(|(name, _)| *name != "type")
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
     let pinned = ["format", "structures", "triggers"].into_iter().zip([
         "/response_format/format",
         "/response_format/structures",
         "/response_format/triggers",
     ]);
     let mut pointers = vec!["/response_format/type"];
-    pointers.extend(pinned.filter(|(member, _)| format.contains_key(*member)).map(|(_, pointer)| pointer));
+    pointers.extend(
+        pinned
+            .filter(|(member, _)| format.contains_key(*member))
+            .map(|(_, pointer)| pointer),
+    );
     Carried::new("response_format", Value::Object(format), &pointers)
 }

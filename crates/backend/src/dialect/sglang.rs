@@ -1,9 +1,10 @@
-//! SGLang: all in `sampling_params` of its own `/generate`, or `regex` and `ebnf` beside `response_format` on its OpenAI-shaped
-//! endpoints.
+//! SGLang: all in `sampling_params` of its own `/generate`, or `regex` and `ebnf` beside
+//! `response_format` on its OpenAI-shaped endpoints.
 //!
-//! Source: exchanges recorded from SGLang 0.5.23. `json_schema` is a string there, an object is refused. SGLang has no choice: it
-//! goes as the regular expression of its alternatives. `ebnf` is given to the grammar backend as it is: xgrammar reads EBNF,
-//! llguidance was seen to read Lark as well.
+//! Source: exchanges recorded from SGLang 0.5.23. `json_schema` is a string there, an object is
+//! refused. SGLang has no choice: it goes as the regular expression of its alternatives. `ebnf` is
+//! given to the grammar backend as it is: xgrammar reads EBNF, llguidance was seen to read Lark as
+//! well.
 
 use serde_json::{Value, json};
 
@@ -23,18 +24,38 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 
 fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
     let is_native = server == ServerKind::Sglang;
-    let native = |name: &str, value: Value, pinned| Ok(Carried::new("sampling_params", json!({name: value}), &[pinned]));
+    let native = |name: &str, value: Value, pinned| {
+        Ok(Carried::new(
+            "sampling_params",
+            json!({name: value}),
+            &[pinned],
+        ))
+    };
     match constraint {
-        Constraint::JsonSchema(_) | Constraint::JsonObject(_) | Constraint::StructuralTag(_) if !is_native => {
+        Constraint::JsonSchema(_) | Constraint::JsonObject(_) | Constraint::StructuralTag(_)
+            if !is_native =>
+        {
             response_format::carry(constraint)
         }
-        Constraint::JsonSchema(schema) => native("json_schema", spelling::text(schema), "/sampling_params/json_schema"),
+        Constraint::JsonSchema(schema) => native(
+            "json_schema",
+            spelling::text(schema),
+            "/sampling_params/json_schema",
+        ),
         // SGLang itself turns `json_object` into this schema.
-        Constraint::JsonObject(_) => {
-            native("json_schema", spelling::text(&spelling::any_object()), "/sampling_params/json_schema")
+        Constraint::JsonObject(_) => native(
+            "json_schema",
+            spelling::text(&spelling::any_object()),
+            "/sampling_params/json_schema",
+        ),
+        Constraint::StructuralTag(tag) => native(
+            "structural_tag",
+            spelling::text(tag),
+            "/sampling_params/structural_tag",
+        ),
+        Constraint::Regex(regex) if is_native => {
+            native("regex", json!(regex), "/sampling_params/regex")
         }
-        Constraint::StructuralTag(tag) => native("structural_tag", spelling::text(tag), "/sampling_params/structural_tag"),
-        Constraint::Regex(regex) if is_native => native("regex", json!(regex), "/sampling_params/regex"),
         Constraint::Regex(regex) => Ok(Carried::new("regex", json!(regex), &["/regex"])),
         Constraint::Choice(choices) => {
             let regex = Value::String(spelling::choice_regex(choices)?);
@@ -43,7 +64,9 @@ fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal
             }
             Ok(Carried::new("regex", regex, &["/regex"]))
         }
-        Constraint::Grammar { text, .. } if is_native => native("ebnf", json!(text), "/sampling_params/ebnf"),
+        Constraint::Grammar { text, .. } if is_native => {
+            native("ebnf", json!(text), "/sampling_params/ebnf")
+        }
         Constraint::Grammar { text, .. } => Ok(Carried::new("ebnf", json!(text), &["/ebnf"])),
     }
 }

@@ -7,7 +7,8 @@ use crate::Unsendable;
 /// OpenAI wants a name for a schema or function and makes no use of it.
 pub(super) const NAME: &str = "answer";
 
-/// A schema as servers take it where they take an object or a string: a boolean schema, which is neither, goes as text.
+/// A schema as servers take it where they take an object or a string: a boolean schema, which is
+/// neither, goes as text.
 pub(super) fn schema_or_text(schema: &Value) -> Value {
     match schema {
         Value::Object(_) | Value::String(_) => schema.clone(),
@@ -39,17 +40,30 @@ pub(super) fn text(value: &Value) -> Value {
     }
 }
 
-/// The regular expression that matches these strings and nothing else: every character that means something outside of classes
-/// is escaped, in Python's, Rust's and ECMAScript's dialects alike.
+/// The regular expression that matches these strings and nothing else: every character that means
+/// something outside of classes is escaped, in Python's, Rust's and ECMAScript's dialects alike.
 pub(super) fn choice_regex(choices: &[String]) -> Result<String, Unsendable> {
-    let escape = |c: char| r"\.+*?()|[]{}^$".contains(c).then_some('\\').into_iter().chain([c]);
-    let escaped: Vec<String> = some(choices)?.iter().map(|choice| choice.chars().flat_map(escape).collect()).collect();
+    let escape = |c: char| {
+        r"\.+*?()|[]{}^$"
+            .contains(c)
+            .then_some('\\')
+            .into_iter()
+            .chain([c])
+    };
+    let escaped: Vec<String> = some(choices)?
+        .iter()
+        .map(|choice| choice.chars().flat_map(escape).collect())
+        .collect();
     Ok(format!("({})", escaped.join("|")))
 }
 
-/// The GBNF grammar of these strings and nothing else; the escapes are those that llama.cpp's grammar parser reads.
+/// The GBNF grammar of these strings and nothing else; the escapes are those that llama.cpp's
+/// grammar parser reads.
 pub(super) fn choice_gbnf(choices: &[String]) -> Result<String, Unsendable> {
-    let literals: Vec<String> = some(choices)?.iter().map(|choice| gbnf_literal(choice)).collect();
+    let literals: Vec<String> = some(choices)?
+        .iter()
+        .map(|choice| gbnf_literal(choice))
+        .collect();
     Ok(format!("root ::= {}", literals.join(" | ")))
 }
 
@@ -61,7 +75,9 @@ fn gbnf_literal(text: &str) -> String {
             '\n' => literal.push_str("\\n"),
             '\r' => literal.push_str("\\r"),
             '\t' => literal.push_str("\\t"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7F => literal.push_str(&format!("\\x{:02X}", c as u32)),
+            c if (c as u32) < 0x20 || c as u32 == 0x7F => {
+                literal.push_str(&format!("\\x{:02X}", c as u32))
+            }
             c => literal.push(c),
         }
     }
@@ -72,7 +88,10 @@ fn gbnf_literal(text: &str) -> String {
 /// The alternatives, of which there must be one: an empty alternation would allow the empty answer.
 fn some(choices: &[String]) -> Result<&[String], Unsendable> {
     if choices.is_empty() {
-        return Err(Unsendable::new("a choice constraint has no alternatives", "name at least one"));
+        return Err(Unsendable::new(
+            "a choice constraint has no alternatives",
+            "name at least one",
+        ));
     }
     Ok(choices)
 }
@@ -85,8 +104,16 @@ mod tests {
     fn choices_are_spelt_so_that_nothing_else_matches() {
         for (choices, regex, gbnf) in [
             (&["yes", "no"][..], "(yes|no)", r#"root ::= "yes" | "no""#),
-            (&["a.b", "(c)|d"], r"(a\.b|\(c\)\|d)", r#"root ::= "a.b" | "(c)|d""#),
-            (&["\"\\\n\u{1}\u{e9}"], "(\"\\\\\n\u{1}\u{e9})", "root ::= \"\\\"\\\\\\n\\x01\u{e9}\""),
+            (
+                &["a.b", "(c)|d"],
+                r"(a\.b|\(c\)\|d)",
+                r#"root ::= "a.b" | "(c)|d""#,
+            ),
+            (
+                &["\"\\\n\u{1}\u{e9}"],
+                "(\"\\\\\n\u{1}\u{e9})",
+                "root ::= \"\\\"\\\\\\n\\x01\u{e9}\"",
+            ),
             (&[""], "()", "root ::= \"\""),
         ] {
             let choices: Vec<String> = choices.iter().map(|choice| (*choice).to_owned()).collect();
@@ -94,7 +121,10 @@ mod tests {
             assert_eq!(spelt, regex);
             assert_eq!(choice_gbnf(&choices).unwrap(), gbnf);
             let matcher = regex::Regex::new(&format!("^(?:{spelt})$")).unwrap();
-            assert!(choices.iter().all(|choice| matcher.is_match(choice)), "{spelt}");
+            assert!(
+                choices.iter().all(|choice| matcher.is_match(choice)),
+                "{spelt}"
+            );
             assert!(!matcher.is_match("x"), "{spelt}");
         }
         assert!(choice_regex(&[]).is_err() && choice_gbnf(&[]).is_err());

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ServerKind::{Lmdeploy, Ollama, Openai, OpenaiChat, OpenaiResponses, TensorrtLlm, Tgi, TrtllmServe};
+use ServerKind::{
+    Lmdeploy, Ollama, Openai, OpenaiChat, OpenaiResponses, TensorrtLlm, Tgi, TrtllmServe,
+};
 
 use super::*;
 use sobench_core::constraint::{AlwaysTrue, GrammarDialect};
@@ -14,8 +16,13 @@ fn constraints() -> Vec<Constraint> {
         Constraint::JsonObject(AlwaysTrue),
         Constraint::Regex("a+\n".into()),
         Constraint::Choice(vec!["a".to_owned(), "b".to_owned()].into()),
-        Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() },
-        Constraint::StructuralTag(Arc::new(serde_json::json!({"format": {"type": "any_text"}}))),
+        Constraint::Grammar {
+            dialect: GrammarDialect::Ebnf,
+            text: "root ::= \"a\"".into(),
+        },
+        Constraint::StructuralTag(Arc::new(
+            serde_json::json!({"format": {"type": "any_text"}}),
+        )),
     ]
 }
 
@@ -27,12 +34,20 @@ fn check(server: ServerKind, dialect: ConstraintDialect, engine: Option<&str>, e
     for (constraint, expected) in constraints.iter().zip(expected) {
         let carried = dialect.carry(server, constraint, engine);
         let has_place = carried.is_ok() || dialect.carries(constraint.kind());
-        assert_eq!(has_place, dialect.carries(constraint.kind()), "{}", constraint.kind());
+        assert_eq!(
+            has_place,
+            dialect.carries(constraint.kind()),
+            "{}",
+            constraint.kind()
+        );
         let line = match carried {
             Ok(carried) => {
                 let body = carried.fields;
                 for pointer in carried.pinned {
-                    assert!(body.pointer(pointer).is_some(), "{pointer} is not in {body}");
+                    assert!(
+                        body.pointer(pointer).is_some(),
+                        "{pointer} is not in {body}"
+                    );
                 }
                 body.to_string()
             }
@@ -77,8 +92,13 @@ fn guided_fields_carry_every_kind_and_the_engine_if_given() {
         ],
     );
     let regex = Constraint::Regex("a".into());
-    let carried = ConstraintDialect::Guided.carry(OpenaiChat, &regex, Some("outlines")).unwrap();
-    assert_eq!(carried.fields.to_string(), r#"{"guided_regex":"a","guided_decoding_backend":"outlines"}"#);
+    let carried = ConstraintDialect::Guided
+        .carry(OpenaiChat, &regex, Some("outlines"))
+        .unwrap();
+    assert_eq!(
+        carried.fields.to_string(),
+        r#"{"guided_regex":"a","guided_decoding_backend":"outlines"}"#
+    );
 }
 
 #[test]
@@ -102,9 +122,15 @@ fn response_format_carries_json_and_structural_tags_only() {
 #[test]
 fn a_structural_tag_that_is_no_object_has_no_place_in_response_format() {
     let tag = Constraint::StructuralTag(Arc::new(Value::from(1)));
-    let unsendable = ConstraintDialect::ResponseFormat.carry(OpenaiChat, &tag, None).unwrap_err();
+    let unsendable = ConstraintDialect::ResponseFormat
+        .carry(OpenaiChat, &tag, None)
+        .unwrap_err();
     assert!(unsendable.what.contains("structural_tag"), "{unsendable:?}");
-    assert!(ConstraintDialect::StructuredOutputs.carry(OpenaiChat, &tag, None).is_ok());
+    assert!(
+        ConstraintDialect::StructuredOutputs
+            .carry(OpenaiChat, &tag, None)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -155,9 +181,17 @@ fn llama_cpp_reads_schemas_and_gbnf() {
             "unsupported by this server kind: the llama.cpp backend has no field for a structural_tag constraint",
         ],
     );
-    let lark = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
-    let unsendable = ConstraintDialect::LlamaCpp.carry(OpenaiChat, &lark, None).unwrap_err();
-    assert_eq!(unsendable.what, "the llama-cpp dialect carries a grammar in GBNF only, not in lark");
+    let lark = Constraint::Grammar {
+        dialect: GrammarDialect::Lark,
+        text: "start: \"a\"".into(),
+    };
+    let unsendable = ConstraintDialect::LlamaCpp
+        .carry(OpenaiChat, &lark, None)
+        .unwrap_err();
+    assert_eq!(
+        unsendable.what,
+        "the llama-cpp dialect carries a grammar in GBNF only, not in lark"
+    );
 }
 
 #[test]
@@ -177,8 +211,13 @@ fn tgi_has_one_object_in_two_places() {
         ],
     );
     let regex = Constraint::Regex("a".into());
-    let carried = ConstraintDialect::TgiGrammar.carry(OpenaiChat, &regex, None).unwrap();
-    assert_eq!(carried.fields.to_string(), r#"{"response_format":{"type":"regex","value":"a"}}"#);
+    let carried = ConstraintDialect::TgiGrammar
+        .carry(OpenaiChat, &regex, None)
+        .unwrap();
+    assert_eq!(
+        carried.fields.to_string(),
+        r#"{"response_format":{"type":"regex","value":"a"}}"#
+    );
 }
 
 #[test]
@@ -229,9 +268,18 @@ fn lmdeploy_and_tensorrt_llm_have_types_of_their_own() {
 
 /// The last four kinds are refused by a dialect for JSON only.
 #[track_caller]
-fn check_json_only(server: ServerKind, dialect: ConstraintDialect, expected: [&str; 3], refusals: &str) {
-    let rest = ["regex", "choice", "grammar", "structural_tag"].map(|kind| refusals.replace("KIND", kind));
-    let expected: Vec<&str> = expected.into_iter().chain(rest.iter().map(String::as_str)).collect();
+fn check_json_only(
+    server: ServerKind,
+    dialect: ConstraintDialect,
+    expected: [&str; 3],
+    refusals: &str,
+) {
+    let rest =
+        ["regex", "choice", "grammar", "structural_tag"].map(|kind| refusals.replace("KIND", kind));
+    let expected: Vec<&str> = expected
+        .into_iter()
+        .chain(rest.iter().map(String::as_str))
+        .collect();
     check(server, dialect, None, &expected);
 }
 
@@ -240,7 +288,11 @@ fn json_only_dialects() {
     check_json_only(
         Ollama,
         ConstraintDialect::OllamaFormat,
-        [r#"{"format":{"type":"object"}}"#, "this dialect carries a JSON Schema only as an object: true", r#"{"format":"json"}"#],
+        [
+            r#"{"format":{"type":"object"}}"#,
+            "this dialect carries a JSON Schema only as an object: true",
+            r#"{"format":"json"}"#,
+        ],
         "unsupported by this server kind: the ollama backend has no field for a KIND constraint",
     );
     check_json_only(
@@ -257,14 +309,22 @@ fn json_only_dialects() {
     check_json_only(
         OpenaiChat,
         ConstraintDialect::ToolCall,
-        [call, "this dialect carries a JSON Schema only as an object: true", call],
+        [
+            call,
+            "this dialect carries a JSON Schema only as an object: true",
+            call,
+        ],
         "the tool-call dialect cannot carry a KIND constraint",
     );
     let call = r#"{"tools":[{"type":"function","name":"answer","parameters":{"type":"object"},"strict":true}],"tool_choice":{"type":"function","name":"answer"}}"#;
     check_json_only(
         OpenaiResponses,
         ConstraintDialect::ToolCall,
-        [call, "this dialect carries a JSON Schema only as an object: true", call],
+        [
+            call,
+            "this dialect carries a JSON Schema only as an object: true",
+            call,
+        ],
         "the tool-call dialect cannot carry a KIND constraint",
     );
 }
@@ -319,6 +379,10 @@ fn fields_that_constrain_are_known_wherever_they_hide() {
         ("options", r#"{"num_ctx":512}"#, false),
     ] {
         let value = serde_json::from_str(value).unwrap();
-        assert_eq!(ConstraintDialect::constrains(field, &value), constrains, "{field}: {value}");
+        assert_eq!(
+            ConstraintDialect::constrains(field, &value),
+            constrains,
+            "{field}: {value}"
+        );
     }
 }

@@ -1,9 +1,10 @@
 //! `text.format` of the responses endpoint.
 //!
-//! Source: OpenAI's reference of the responses endpoint, and vLLM's `ResponsesRequest`; read, not run. The schema's members stand
-//! in the format itself, with no envelope around them. vLLM reads `json_schema`, lately with `disable_any_whitespace` and
-//! `disable_additional_properties`, so that the same schema means less there than by other dialects; `json_object` it refused in
-//! older versions and ignores in newer ones.
+//! Source: OpenAI's reference of the responses endpoint, and vLLM's `ResponsesRequest`; read, not
+//! run. The schema's members stand in the format itself, with no envelope around them. vLLM reads
+//! `json_schema`, lately with `disable_any_whitespace` and `disable_additional_properties`, so that
+//! the same schema means less there than by other dialects; `json_object` it refused in older
+//! versions and ignores in newer ones.
 
 use serde_json::json;
 

@@ -1,8 +1,10 @@
-//! TGI's `grammar: {type, value}`: in `parameters` of its own endpoints, as `response_format` of its chat endpoint.
+//! TGI's `grammar: {type, value}`: in `parameters` of its own endpoints, as `response_format` of
+//! its chat endpoint.
 //!
-//! Source: `GrammarType` in `router/src/lib.rs` of TGI 3, read and not run. There are two types, `json` and `regex`; a choice
-//! goes as the regular expression of its alternatives. TGI refuses a schema without `properties` ("Grammar must have a
-//! 'properties' field") and makes `{}` of an empty list of them: "any JSON object" has no spelling.
+//! Source: `GrammarType` in `router/src/lib.rs` of TGI 3, read and not run. There are two types,
+//! `json` and `regex`; a choice goes as the regular expression of its alternatives. TGI refuses a
+//! schema without `properties` ("Grammar must have a 'properties' field") and makes `{}` of an
+//! empty list of them: "any JSON object" has no spelling.
 
 use serde_json::{Value, json};
 
@@ -28,7 +30,11 @@ fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal
     };
     let grammar = json!({"type": kind, "value": value});
     Ok(match server {
-        ServerKind::Tgi => Carried::new("parameters", json!({"grammar": grammar}), &["/parameters/grammar"]),
+        ServerKind::Tgi => Carried::new(
+            "parameters",
+            json!({"grammar": grammar}),
+            &["/parameters/grammar"],
+        ),
         _ => Carried::new("response_format", grammar, &["/response_format"]),
     })
 }

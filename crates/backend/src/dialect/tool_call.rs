@@ -1,9 +1,11 @@
 //! The schema as the parameters of one function that has to be called, with `strict`.
 //!
-//! Source: OpenAI's guide "Function calling". The arguments are collected from the stream and judged like any answer. What a
-//! server writes beside the call is part of the answer too, and makes it invalid: a forced call leaves room for nothing else.
-//! Servers may need a tool-call parser for this (vLLM refuses without one, SGLang streams the call as text). vLLM's responses
-//! endpoint sends the arguments of a forced call in one piece, so that its stream tells nothing of the time between tokens.
+//! Source: OpenAI's guide "Function calling". The arguments are collected from the stream and
+//! judged like any answer. What a server writes beside the call is part of the answer too, and
+//! makes it invalid: a forced call leaves room for nothing else. Servers may need a tool-call
+//! parser for this (vLLM refuses without one, SGLang streams the call as text). vLLM's responses
+//! endpoint sends the arguments of a forced call in one piece, so that its stream tells nothing of
+//! the time between tokens.
 
 use serde_json::json;
 
@@ -36,5 +38,8 @@ fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal
             json!({"type": "function", "function": {"name": name}}),
         ),
     };
-    Ok(Carried { fields: json!({"tools": [tool], "tool_choice": choice}), pinned: vec!["/tools", "/tool_choice"] })
+    Ok(Carried {
+        fields: json!({"tools": [tool], "tool_choice": choice}),
+        pinned: vec!["/tools", "/tool_choice"],
+    })
 }

@@ -1,8 +1,8 @@
 //! TensorRT-LLM's guide behind Triton: `guided_decoding_guide_type` and `guided_decoding_guide`.
 //!
-//! Source: `docs/guided_decoding.md` of triton-inference-server/tensorrtllm_backend, read and not run. Guides are strings, and the
-//! type `json` allows any JSON value, not only an object: so "any JSON object" goes as a schema. A choice goes as the regular
-//! expression of its alternatives.
+//! Source: `docs/guided_decoding.md` of triton-inference-server/tensorrtllm_backend, read and not
+//! run. Guides are strings, and the type `json` allows any JSON value, not only an object: so "any
+//! JSON object" goes as a schema. A choice goes as the regular expression of its alternatives.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,12 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     name: "triton-guide",
     kinds: &["json", "json_object", "regex", "choice", "grammar"],
     grammar_spelling: GrammarSpelling::Converted,
-    is_field: |field| matches!(field, "guided_decoding_guide_type" | "guided_decoding_guide"),
+    is_field: |field| {
+        matches!(
+            field,
+            "guided_decoding_guide_type" | "guided_decoding_guide"
+        )
+    },
     carry: |constraint, _, _| carry(constraint),
     ..JSON_ONLY
 };

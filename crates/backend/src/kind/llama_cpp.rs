@@ -1,10 +1,12 @@
 //! llama.cpp server's own `/completion`: `{prompt, n_predict, ...}`.
 //!
-//! Source: exchanges recorded from the llama-server of 2026; what older ones did is from their sources. There is no `[DONE]`: the
-//! event with `stop: true` is the last. Finish reasons are written in OpenAI's words, by which everything downstream counts: `stop_type` `limit` is
-//! `length`, `eos` and `word` are `stop`; older servers said so in three booleans. `tokens_evaluated` is the whole prompt, the
-//! cached part included. An error after the stream began is an event with an `error` member; older servers sent it in an SSE
-//! field named `error`, which is no data and shows as a stream that ends too early.
+//! Source: exchanges recorded from the llama-server of 2026; what older ones did is from their
+//! sources. There is no `[DONE]`: the event with `stop: true` is the last. Finish reasons are
+//! written in OpenAI's words, by which everything downstream counts: `stop_type` `limit` is
+//! `length`, `eos` and `word` are `stop`; older servers said so in three booleans.
+//! `tokens_evaluated` is the whole prompt, the cached part included. An error after the stream
+//! began is an event with an `error` member; older servers sent it in an SSE field named `error`,
+//! which is no data and shows as a stream that ends too early.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -37,7 +39,10 @@ pub(super) const SPEC: KindSpec = KindSpec {
     product: Some(ProductSpec {
         owned_by: Some("llamacpp"),
         server_header: Some("llama.cpp"),
-        pages: &[InfoPage { path: "/props", read: read_props }],
+        pages: &[InfoPage {
+            path: "/props",
+            read: read_props,
+        }],
         engine: Some("llama.cpp's own grammars"),
         ignores_vllm_fields: true,
         ..ProductSpec::new("llama_cpp", "llama.cpp")
@@ -49,13 +54,18 @@ pub(super) const SPEC: KindSpec = KindSpec {
 
 fn read_props(page: &Value) -> Option<Info> {
     page.get("default_generation_settings")?;
-    Some(Info { version: text_member(page, "build_info"), model: text_member(page, "model_alias"), engine: None })
+    Some(Info {
+        version: text_member(page, "build_info"),
+        model: text_member(page, "model_alias"),
+        engine: None,
+    })
 }
 
 /// The model's name chooses one of several where the server routes, and is ignored elsewhere.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let prompt = body::text(kind, case)?;
-    let body = json!({"model": options.model_of(case), "prompt": prompt, "n_predict": case.output_len});
+    let body =
+        json!({"model": options.model_of(case), "prompt": prompt, "n_predict": case.output_len});
     body::finish(kind, body, case, options)
 }
 
@@ -75,8 +85,14 @@ struct Chunk<'a> {
 
 fn read(json: &str) -> serde_json::Result<Delta> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
-    let mut delta = Delta { is_answer: chunk.content.is_some(), is_last: chunk.stop == Some(true), ..Delta::default() };
-    delta.error = chunk.error.map(|error| WireError { status: wire::nested_status(error) });
+    let mut delta = Delta {
+        is_answer: chunk.content.is_some(),
+        is_last: chunk.stop == Some(true),
+        ..Delta::default()
+    };
+    delta.error = chunk.error.map(|error| WireError {
+        status: wire::nested_status(error),
+    });
     if delta.is_last {
         let is = |flag: Option<bool>| flag == Some(true);
         delta.finish_reason = match chunk.stop_type.as_ref().map(|reason| &*reason.0) {
@@ -106,14 +122,28 @@ mod tests {
             (r#""stop_type":"word""#, Some("stop")),
             (r#""stop_type":"limit""#, Some("length")),
             (r#""stop_type":"none""#, None),
-            (r#""stopped_eos":false,"stopped_word":false,"stopped_limit":true"#, Some("length")),
-            (r#""stopped_eos":true,"stopped_word":false,"stopped_limit":false"#, Some("stop")),
+            (
+                r#""stopped_eos":false,"stopped_word":false,"stopped_limit":true"#,
+                Some("length"),
+            ),
+            (
+                r#""stopped_eos":true,"stopped_word":false,"stopped_limit":false"#,
+                Some("stop"),
+            ),
             (r#""truncated":false"#, None),
         ] {
             let delta = read(&format!(r#"{{"content":"","stop":true,{members}}}"#)).unwrap();
-            assert_eq!((delta.finish_reason.as_deref(), delta.is_last), (reason, true), "{members}");
+            assert_eq!(
+                (delta.finish_reason.as_deref(), delta.is_last),
+                (reason, true),
+                "{members}"
+            );
             let delta = read(&format!(r#"{{"content":"a","stop":false,{members}}}"#)).unwrap();
-            assert_eq!((delta.finish_reason, delta.is_last, delta.is_content), (None, false, true), "{members}");
+            assert_eq!(
+                (delta.finish_reason, delta.is_last, delta.is_content),
+                (None, false, true),
+                "{members}"
+            );
         }
     }
 }

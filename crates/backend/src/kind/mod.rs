@@ -1,4 +1,5 @@
-//! Kinds of servers, one file each: what requests look like, how answers are read, and how such a server names itself.
+//! Kinds of servers, one file each: what requests look like, how answers are read, and how such a
+//! server names itself.
 
 mod aphrodite;
 mod deepspeed_mii;
@@ -72,24 +73,28 @@ pub enum Input {
 /// Major and minor version of a server.
 pub(crate) type Version = (u32, u32);
 
-/// Everything that is known of a kind of server. The functions take the server's version where it is known.
+/// Everything that is known of a kind of server. The functions take the server's version where it
+/// is known.
 pub(crate) struct KindSpec {
     pub(crate) name: &'static str,
     /// The path that requests for streams go to unless `--endpoint` names another one.
     pub(super) path: &'static str,
     /// The path for whole answers, where it is another one.
     pub(super) whole_path: Option<&'static str>,
-    /// Words of which a path has one if requests of this kind fit it. Where there are none, the words of other kinds tell that
-    /// they do not, and `chat` that messages do.
+    /// Words of which a path has one if requests of this kind fit it. Where there are none, the
+    /// words of other kinds tell that they do not, and `chat` that messages do.
     pub(super) path_words: &'static [&'static str],
     pub(super) input: Input,
-    /// Whether answers are text that is generated token by token. Other answers are vectors or scores and come whole.
+    /// Whether answers are text that is generated token by token. Other answers are vectors or
+    /// scores and come whole.
     pub(super) generates: bool,
-    /// Whether an answer can be constrained. Kinds that merely have no field for a constraint say so by having no dialects.
+    /// Whether an answer can be constrained. Kinds that merely have no field for a constraint say
+    /// so by having no dialects.
     pub(super) takes_constraints: bool,
     /// Whether the embedded server speaks this kind's wire format.
     pub(super) embedded: bool,
-    /// The dialects that some server of this kind is known to read, the one with the widest reach first.
+    /// The dialects that some server of this kind is known to read, the one with the widest reach
+    /// first.
     pub(super) dialects: &'static [ConstraintDialect],
     /// The dialect that `--constraint-dialect auto` means.
     pub(super) auto_dialect: fn(Option<Version>) -> ConstraintDialect,
@@ -97,11 +102,13 @@ pub(crate) struct KindSpec {
     pub(super) grammar_dialect: fn(Option<Version>) -> GrammarDialect,
     /// What becomes of grammars in the other notation, if it is the same in every dialect.
     pub(super) grammar_spelling: Option<GrammarSpelling>,
-    /// Whether the server takes its decoding engine from the request, in the dialect that has a field for it.
+    /// Whether the server takes its decoding engine from the request, in the dialect that has a
+    /// field for it.
     pub(super) honours_engine: fn(Option<Version>) -> bool,
     /// Whether this version ignores the fields of a dialect.
     pub(super) ignores_dialect: fn(Version, ConstraintDialect) -> bool,
-    /// The kind that such a server is treated as if `/v1/models` names another kind as the owner; `None` for its own.
+    /// The kind that such a server is treated as if `/v1/models` names another kind as the owner;
+    /// `None` for its own.
     pub(super) treated_as: fn(ServerKind, Option<Version>) -> Option<ServerKind>,
     /// Where the body keeps what all kinds share.
     pub(super) body: Shape,
@@ -142,16 +149,26 @@ impl ServerKind {
 
     /// The path for requests with or without streaming: some kinds have one path for each.
     pub fn path(self, stream: bool) -> &'static str {
-        self.spec().whole_path.filter(|_| !stream).unwrap_or(self.spec().path)
+        self.spec()
+            .whole_path
+            .filter(|_| !stream)
+            .unwrap_or(self.spec().path)
     }
 
     /// Whether a path looks like one that this kind's requests fit.
     pub fn fits(self, path: &str) -> bool {
-        let has = |kind: Self| kind.spec().path_words.iter().any(|word| path.contains(word));
+        let has = |kind: Self| {
+            kind.spec()
+                .path_words
+                .iter()
+                .any(|word| path.contains(word))
+        };
         if !self.spec().path_words.is_empty() {
             return has(self);
         }
-        path.contains("chat") == self.takes_messages() && !path.contains("audio") && !Self::ALL.into_iter().any(has)
+        path.contains("chat") == self.takes_messages()
+            && !path.contains("audio")
+            && !Self::ALL.into_iter().any(has)
     }
 
     /// What requests are made from.
@@ -164,14 +181,14 @@ impl ServerKind {
         self.input() == Input::Messages
     }
 
-    /// Whether answers are text that is generated token by token. The other kinds answer with vectors or scores, whole: they have
-    /// no output tokens, and no latency but the one to the end.
+    /// Whether answers are text that is generated token by token. The other kinds answer with
+    /// vectors or scores, whole: they have no output tokens, and no latency but the one to the end.
     pub fn generates(self) -> bool {
         self.spec().generates
     }
 
-    /// Whether a constraint is a thing that these answers could have. Kinds that merely have no field for one take it, and refuse
-    /// it for each case.
+    /// Whether a constraint is a thing that these answers could have. Kinds that merely have no
+    /// field for one take it, and refuse it for each case.
     pub fn takes_constraints(self) -> bool {
         self.spec().takes_constraints
     }
@@ -181,15 +198,18 @@ impl ServerKind {
         self.spec().embedded
     }
 
-    /// The dialects that some server of this kind is known to read, the one with the widest reach first. Empty where there is no
-    /// way at all to send a constraint.
+    /// The dialects that some server of this kind is known to read, the one with the widest reach
+    /// first. Empty where there is no way at all to send a constraint.
     pub fn dialects(self) -> &'static [ConstraintDialect] {
         self.spec().dialects
     }
 
-    /// The fields that ask for the log probabilities of the `n` likeliest tokens at each place; `None` where a kind has none.
+    /// The fields that ask for the log probabilities of the `n` likeliest tokens at each place;
+    /// `None` where a kind has none.
     pub fn logprobs(self, n: u32) -> Option<Map<String, Value>> {
-        self.spec().logprobs.and_then(|fields| fields(n).as_object().cloned())
+        self.spec()
+            .logprobs
+            .and_then(|fields| fields(n).as_object().cloned())
     }
 
     /// Whether a request of this kind says which model it asks for.
@@ -197,7 +217,8 @@ impl ServerKind {
         self.spec().names_model
     }
 
-    /// The field that hands variables to the server's chat template; `None` where a kind has no such field, or no template.
+    /// The field that hands variables to the server's chat template; `None` where a kind has no
+    /// such field, or no template.
     pub fn template_variables(self) -> Option<&'static str> {
         self.spec().template_variables
     }
@@ -223,11 +244,19 @@ mod tests {
         for kind in ServerKind::ALL {
             assert_eq!(kind.name().parse::<ServerKind>().unwrap(), kind);
             assert_eq!(adapter(kind).kind(), kind);
-            assert!(kind.fits(kind.path(true)) && kind.fits(kind.path(false)), "{kind}");
+            assert!(
+                kind.fits(kind.path(true)) && kind.fits(kind.path(false)),
+                "{kind}"
+            );
             assert_eq!(kind.path(true), kind.default_path());
         }
         let error = "guidellm".parse::<ServerKind>().unwrap_err();
-        assert!(error.to_string().starts_with("unknown backend: guidellm\nhint: one of vllm, openai, openai-chat, "), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("unknown backend: guidellm\nhint: one of vllm, openai, openai-chat, "),
+            "{error}"
+        );
     }
 
     #[test]
@@ -249,13 +278,21 @@ mod tests {
             assert!(!kind.fits(path), "{kind} {path}");
         }
         assert!(ServerKind::TensorrtLlm.fits("/v2/models/mine/generate_stream"));
-        assert!(ServerKind::VllmRerank.fits("/v2/rerank") && ServerKind::OpenaiAudio.fits("/v1/audio/translations"));
+        assert!(
+            ServerKind::VllmRerank.fits("/v2/rerank")
+                && ServerKind::OpenaiAudio.fits("/v1/audio/translations")
+        );
     }
 
     #[test]
     fn every_dialect_has_a_kind_that_reads_it() {
         for dialect in ConstraintDialect::ALL {
-            assert!(ServerKind::ALL.iter().any(|kind| kind.dialects().contains(&dialect)), "{dialect}");
+            assert!(
+                ServerKind::ALL
+                    .iter()
+                    .any(|kind| kind.dialects().contains(&dialect)),
+                "{dialect}"
+            );
         }
     }
 
@@ -263,8 +300,14 @@ mod tests {
     fn every_kind_sends_by_a_dialect_of_its_own_unless_it_has_none() {
         for kind in ServerKind::ALL {
             let auto = (kind.spec().auto_dialect)(None);
-            assert!(kind.dialects().is_empty() || kind.dialects().contains(&auto), "{kind}");
-            assert!(kind.takes_constraints() || kind.dialects().is_empty(), "{kind}");
+            assert!(
+                kind.dialects().is_empty() || kind.dialects().contains(&auto),
+                "{kind}"
+            );
+            assert!(
+                kind.takes_constraints() || kind.dialects().is_empty(),
+                "{kind}"
+            );
         }
     }
 }

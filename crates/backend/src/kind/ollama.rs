@@ -1,10 +1,12 @@
-//! Ollama's own `/api/chat`: `{model, messages, options: {...}, format}`, answered by one JSON object a line.
+//! Ollama's own `/api/chat`: `{model, messages, options: {...}, format}`, answered by one JSON
+//! object a line.
 //!
-//! Source: Ollama's API reference, `api/types.go` and `server/routes.go`; read, not run. `done: true` ends the answer and brings
-//! the counts; `prompt_eval_count` is missing where the prompt was cached, in some versions. Reasoning is `thinking`. An error
-//! after the stream began is a line `{"error": "words"}` and stands for no status. `/api/generate` is read too (`response` in
-//! place of `message`), but its body has a prompt where this one has messages. Image parts have a field of their own there and
-//! are refused here.
+//! Source: Ollama's API reference, `api/types.go` and `server/routes.go`; read, not run. `done:
+//! true` ends the answer and brings the counts; `prompt_eval_count` is missing where the prompt was
+//! cached, in some versions. Reasoning is `thinking`. An error after the stream began is a line
+//! `{"error": "words"}` and stands for no status. `/api/generate` is read too (`response` in place
+//! of `message`), but its body has a prompt where this one has messages. Image parts have a field
+//! of their own there and are refused here.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -37,23 +39,35 @@ pub(super) const SPEC: KindSpec = KindSpec {
     },
     error_messages: &["/error"],
     product: Some(ProductSpec {
-        pages: &[InfoPage { path: "/api/version", read: read_version }],
+        pages: &[InfoPage {
+            path: "/api/version",
+            read: read_version,
+        }],
         ..ProductSpec::new("ollama", "Ollama")
     }),
     encode,
-    wire: Wire { framing: Framing::Lines, ..Wire::sse(read) },
+    wire: Wire {
+        framing: Framing::Lines,
+        ..Wire::sse(read)
+    },
     ..COMPLETIONS
 };
 
 fn read_version(page: &Value) -> Option<Info> {
-    Some(Info { version: Some(text_member(page, "version")?), ..Info::default() })
+    Some(Info {
+        version: Some(text_member(page, "version")?),
+        ..Info::default()
+    })
 }
 
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     if let Prompt::Messages(messages) = &case.prompt
         && let Some(message) = messages.iter().find(|message| !message.content.is_string())
     {
-        let what = format!("the ollama backend takes messages of text, not of parts: {:?}", message.role);
+        let what = format!(
+            "the ollama backend takes messages of text, not of parts: {:?}",
+            message.role
+        );
         return Err(Unsendable::new(what, "write the content as one string"));
     }
     let body = json!({
@@ -91,7 +105,9 @@ fn read(json: &str) -> serde_json::Result<Delta> {
         is_last: chunk.done == Some(true),
         usage: wire::usage(chunk.prompt_eval_count, chunk.eval_count),
         finish_reason: chunk.done_reason.map(|reason| reason.0.into_owned()),
-        error: chunk.error.map(|error| WireError { status: wire::nested_status(error) }),
+        error: chunk.error.map(|error| WireError {
+            status: wire::nested_status(error),
+        }),
         ..Delta::default()
     };
     wire::add(&mut delta.text, chunk.response);

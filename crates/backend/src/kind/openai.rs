@@ -1,7 +1,8 @@
-//! Any completions endpoint in OpenAI's shape: `{model, prompt, max_tokens, ...}`. Nothing is sent that was not asked for, as OpenAI
-//! refuses unknown fields.
+//! Any completions endpoint in OpenAI's shape: `{model, prompt, max_tokens, ...}`. Nothing is sent
+//! that was not asked for, as OpenAI refuses unknown fields.
 //!
-//! Spoken by vLLM, its fork Aphrodite, SGLang, llama.cpp, OpenAI of old, ScaleLLM and DeepSpeed-MII.
+//! Spoken by vLLM, its fork Aphrodite, SGLang, llama.cpp, OpenAI of old, ScaleLLM and
+//! DeepSpeed-MII.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Any chat completions endpoint in OpenAI's shape: `{model, messages, max_completion_tokens, ...}`. Spoken by nearly every server;
-//! the server has the chat template.
+//! Any chat completions endpoint in OpenAI's shape: `{model, messages, max_completion_tokens,
+//! ...}`. Spoken by nearly every server; the server has the chat template.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -15,7 +15,11 @@ pub(super) const CHAT: KindSpec = KindSpec {
     name: "chat",
     path: "/v1/chat/completions",
     input: Input::Messages,
-    body: Shape { prompt: "messages", length: "max_completion_tokens", ..Shape::COMPLETIONS },
+    body: Shape {
+        prompt: "messages",
+        length: "max_completion_tokens",
+        ..Shape::COMPLETIONS
+    },
     logprobs: Some(|n| json!({"logprobs": true, "top_logprobs": n})),
     template_variables: Some("chat_template_kwargs"),
     encode,
@@ -40,8 +44,9 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..CHAT
 };
 
-/// A text prompt becomes one user message. The limit is `max_completion_tokens`, as in vLLM's client and as OpenAI asks; a
-/// server that knows only `max_tokens` needs it through `--extra-body`.
+/// A text prompt becomes one user message. The limit is `max_completion_tokens`, as in vLLM's
+/// client and as OpenAI asks; a server that knows only `max_tokens` needs it through
+/// `--extra-body`.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let body = json!({
         "model": options.model_of(case),

@@ -1,8 +1,9 @@
 //! The embeddings endpoint: `{model, input}`, answered by a vector.
 //!
-//! Source: OpenAI's reference "Create embeddings", and vLLM's client (`async_request_openai_embeddings`), which adds
-//! `truncate_prompt_tokens: -1`. OpenAI refuses fields that it does not know, and so this kind sends none: where inputs are longer
-//! than the model's context, `--extra-body '{"truncate_prompt_tokens": -1}'` does as vLLM's client does.
+//! Source: OpenAI's reference "Create embeddings", and vLLM's client
+//! (`async_request_openai_embeddings`), which adds `truncate_prompt_tokens: -1`. OpenAI refuses
+//! fields that it does not know, and so this kind sends none: where inputs are longer than the
+//! model's context, `--extra-body '{"truncate_prompt_tokens": -1}'` does as vLLM's client does.
 
 use bytes::Bytes;
 use serde_json::json;

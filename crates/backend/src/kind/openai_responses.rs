@@ -1,12 +1,14 @@
 //! The responses endpoint: `{model, input, max_output_tokens, ...}`, answered by typed events.
 //!
-//! Source: OpenAI's reference "Responses: streaming events" and vLLM's `responses/protocol.py`; read, not run. Text comes in
-//! `response.output_text.delta`, reasoning in `response.reasoning_text.delta` or, where only a summary is given away, in
-//! `response.reasoning_summary_text.delta`, arguments of a function in `response.function_call_arguments.delta`. The last event
-//! (`response.completed`, `response.incomplete`, `response.failed`) repeats the whole response with its status, which counts
-//! whatever the event is called: vLLM has no other event than the first, also for what is incomplete. `max_output_tokens` as the
-//! reason is written as `length`, by which everything downstream counts. OpenAI sends no `[DONE]`; where one comes, it ends the
-//! answer.
+//! Source: OpenAI's reference "Responses: streaming events" and vLLM's `responses/protocol.py`;
+//! read, not run. Text comes in `response.output_text.delta`, reasoning in
+//! `response.reasoning_text.delta` or, where only a summary is given away, in
+//! `response.reasoning_summary_text.delta`, arguments of a function in
+//! `response.function_call_arguments.delta`. The last event (`response.completed`,
+//! `response.incomplete`, `response.failed`) repeats the whole response with its status, which
+//! counts whatever the event is called: vLLM has no other event than the first, also for what is
+//! incomplete. `max_output_tokens` as the reason is written as `length`, by which everything
+//! downstream counts. OpenAI sends no `[DONE]`; where one comes, it ends the answer.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -27,32 +29,50 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path: "/v1/responses",
     path_words: &["responses"],
     input: Input::Messages,
-    dialects: &[ConstraintDialect::StructuredOutputs, ConstraintDialect::TextFormat, ConstraintDialect::ToolCall],
+    dialects: &[
+        ConstraintDialect::StructuredOutputs,
+        ConstraintDialect::TextFormat,
+        ConstraintDialect::ToolCall,
+    ],
     auto_dialect: |_| ConstraintDialect::TextFormat,
-    // vLLM's endpoint learnt `structured_outputs` later than its others, and ignores it before; 0.32 was seen to read it.
+    // vLLM's endpoint learnt `structured_outputs` later than its others, and ignores it before;
+    // 0.32 was seen to read it.
     treated_as: |owner, version| version.filter(|version| *version >= (0, 32)).map(|_| owner),
     body: Shape {
         prompt: "input",
         length: "max_output_tokens",
         asks_usage: false,
         ignores_eos: false,
-        // What OpenAI has, and `top_k`, which vLLM adds; its other additions came later and are ignored before.
+        // What OpenAI has, and `top_k`, which vLLM adds; its other additions came later and are
+        // ignored before.
         sampling: &["temperature", "top_p", "top_k"],
         ..Shape::COMPLETIONS
     },
     logprobs: Some(|n| json!({"include": ["message.output_text.logprobs"], "top_logprobs": n})),
     encode,
-    wire: Wire { body: read_body, ..Wire::sse(read_event) },
+    wire: Wire {
+        body: read_body,
+        ..Wire::sse(read_event)
+    },
     ..COMPLETIONS
 };
 
-/// Text parts of messages have another type here than in chat completions; other parts go as they are.
+/// Text parts of messages have another type here than in chat completions; other parts go as they
+/// are.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let mut input = body::messages(kind, case)?;
     for message in input.as_array_mut().into_iter().flatten() {
-        let part_type = if message["role"] == "assistant" { "output_text" } else { "input_text" };
+        let part_type = if message["role"] == "assistant" {
+            "output_text"
+        } else {
+            "input_text"
+        };
         let parts = message.get_mut("content").and_then(Value::as_array_mut);
-        for part in parts.into_iter().flatten().filter(|part| part["type"] == "text") {
+        for part in parts
+            .into_iter()
+            .flatten()
+            .filter(|part| part["type"] == "text")
+        {
             part["type"] = Value::from(part_type);
         }
     }
@@ -109,15 +129,24 @@ struct Part<'a> {
 
 impl Item<'_> {
     fn into_call(self, index: u64) -> ToolCall {
-        let text = |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
-        ToolCall { index, id: text(self.call_id), name: text(self.name), arguments: text(self.arguments) }
+        let text =
+            |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
+        ToolCall {
+            index,
+            id: text(self.call_id),
+            name: text(self.name),
+            arguments: text(self.arguments),
+        }
     }
 }
 
 fn read_event(json: &str) -> serde_json::Result<Delta> {
     let event: Event<'_> = serde_json::from_str(json)?;
     let mut delta = Delta::default();
-    let text = |raw: Option<&RawValue>| raw.map(|raw| serde_json::from_str::<String>(raw.get())).transpose();
+    let text = |raw: Option<&RawValue>| {
+        raw.map(|raw| serde_json::from_str::<String>(raw.get()))
+            .transpose()
+    };
     match event.kind.as_ref().map_or("", |kind| &kind.0) {
         "response.output_text.delta" => delta.text = text(event.delta)?.unwrap_or_default(),
         "response.refusal.delta" => delta.refusal = text(event.delta)?.unwrap_or_default(),
@@ -134,7 +163,11 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
         }
         "response.output_item.added" => {
             // The call's name is generated, but it is no text.
-            let call = event.item.filter(|item| item.kind.as_ref().is_some_and(|kind| kind.0 == "function_call"));
+            let call = event.item.filter(|item| {
+                item.kind
+                    .as_ref()
+                    .is_some_and(|kind| kind.0 == "function_call")
+            });
             delta.is_content = call.is_some();
             // Its arguments come in events of their own.
             let call = call.map(|item| ToolCall {
@@ -151,11 +184,17 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
             delta.text_is = TextIs::Repeated;
             delta.is_last = true;
         }
-        "error" => delta.error = Some(WireError { status: wire::status_of(event.code, event.code) }),
+        "error" => {
+            delta.error = Some(WireError {
+                status: wire::status_of(event.code, event.code),
+            })
+        }
         _ => {}
     }
     if let Some(error) = event.error {
-        delta.error = Some(WireError { status: error_status(error) });
+        delta.error = Some(WireError {
+            status: error_status(error),
+        });
     }
     delta.is_content |= delta.has_text() || !delta.reasoning.is_empty();
     Ok(delta)
@@ -170,8 +209,12 @@ fn read_body(json: &str) -> serde_json::Result<Delta> {
 
 fn add_response(delta: &mut Delta, response: Response<'_>) {
     delta.is_answer = response.output.is_some();
-    delta.error = response.error.map(|error| WireError { status: error_status(error) });
-    let status = response.status.map_or_else(String::new, |status| status.0.into_owned());
+    delta.error = response.error.map(|error| WireError {
+        status: error_status(error),
+    });
+    let status = response
+        .status
+        .map_or_else(String::new, |status| status.0.into_owned());
     let mut is_call = false;
     for (place, mut item) in response.output.into_iter().flatten().enumerate() {
         let is_reasoning = item.kind.as_ref().is_some_and(|kind| kind.0 == "reasoning");
@@ -181,15 +224,26 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
             delta.tool_calls.push(item.into_call(place as u64));
         }
         for part in parts.into_iter().flatten() {
-            let is_reasoning = is_reasoning || part.kind.is_some_and(|kind| kind.0 == "reasoning_text");
-            wire::add(if is_reasoning { &mut delta.reasoning } else { &mut delta.text }, part.text);
+            let is_reasoning =
+                is_reasoning || part.kind.is_some_and(|kind| kind.0 == "reasoning_text");
+            wire::add(
+                if is_reasoning {
+                    &mut delta.reasoning
+                } else {
+                    &mut delta.text
+                },
+                part.text,
+            );
             wire::add(&mut delta.refusal, part.refusal);
         }
     }
     delta.finish_reason = match status.as_str() {
         "completed" if is_call => Some("tool_calls".to_owned()),
         "completed" => Some("stop".to_owned()),
-        "incomplete" => match response.incomplete_details.and_then(|details| details.reason) {
+        "incomplete" => match response
+            .incomplete_details
+            .and_then(|details| details.reason)
+        {
             Some(reason) if reason.0 == "max_output_tokens" => Some("length".to_owned()),
             Some(reason) => Some(reason.0.into_owned()),
             None => Some(status),
@@ -210,7 +264,9 @@ fn error_status(error: &RawValue) -> Option<u16> {
         #[serde(borrow)]
         code: Option<&'a RawValue>,
     }
-    let code = serde_json::from_str::<Code<'_>>(error.get()).ok().and_then(|error| error.code);
+    let code = serde_json::from_str::<Code<'_>>(error.get())
+        .ok()
+        .and_then(|error| error.code);
     wire::nested_status(error).or_else(|| wire::status_of(code, code))
 }
 
@@ -236,12 +292,24 @@ mod tests {
     fn statuses_become_finish_reasons() {
         for (members, reason) in [
             (r#""status":"completed","output":[]"#, Some("stop")),
-            (r#""status":"completed","output":[{"type":"function_call","arguments":"{}"}]"#, Some("tool_calls")),
-            (r#""status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}"#, Some("length")),
-            (r#""status":"incomplete","incomplete_details":{"reason":"content_filter"}"#, Some("content_filter")),
+            (
+                r#""status":"completed","output":[{"type":"function_call","arguments":"{}"}]"#,
+                Some("tool_calls"),
+            ),
+            (
+                r#""status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}"#,
+                Some("length"),
+            ),
+            (
+                r#""status":"incomplete","incomplete_details":{"reason":"content_filter"}"#,
+                Some("content_filter"),
+            ),
             (r#""status":"in_progress""#, None),
         ] {
-            let delta = read_event(&format!(r#"{{"type":"response.completed","response":{{{members}}}}}"#)).unwrap();
+            let delta = read_event(&format!(
+                r#"{{"type":"response.completed","response":{{{members}}}}}"#
+            ))
+            .unwrap();
             assert_eq!(delta.finish_reason.as_deref(), reason, "{members}");
         }
     }
@@ -249,18 +317,37 @@ mod tests {
     #[test]
     fn errors_in_every_shape() {
         for (json, status) in [
-            (r#"{"type":"error","code":"server_error","message":"no","param":null}"#, Some(500)),
-            (r#"{"type":"error","code":"rate_limit_exceeded","message":"slow"}"#, Some(429)),
+            (
+                r#"{"type":"error","code":"server_error","message":"no","param":null}"#,
+                Some(500),
+            ),
+            (
+                r#"{"type":"error","code":"rate_limit_exceeded","message":"slow"}"#,
+                Some(429),
+            ),
             (r#"{"type":"error","code":null,"message":"no"}"#, None),
-            (r#"{"error":{"message":"bad","type":"BadRequestError","code":400}}"#, Some(400)),
-            (r#"{"type":"error","error":{"type":"invalid_request_error","message":"no"}}"#, Some(400)),
+            (
+                r#"{"error":{"message":"bad","type":"BadRequestError","code":400}}"#,
+                Some(400),
+            ),
+            (
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"no"}}"#,
+                Some(400),
+            ),
             (
                 r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"invalid_prompt","message":"no"}}}"#,
                 Some(400),
             ),
-            (r#"{"type":"response.failed","response":{"status":"failed","error":null}}"#, None),
+            (
+                r#"{"type":"response.failed","response":{"status":"failed","error":null}}"#,
+                None,
+            ),
         ] {
-            assert_eq!(read_event(json).unwrap().error, Some(WireError { status }), "{json}");
+            assert_eq!(
+                read_event(json).unwrap().error,
+                Some(WireError { status }),
+                "{json}"
+            );
         }
     }
 

@@ -1,11 +1,13 @@
 //! SGLang's own `/generate`: `{text, sampling_params: {...}, stream}`.
 //!
-//! Source: exchanges recorded from SGLang 0.5.23 and its "Sampling Parameters" page. Every event repeats the whole text so far,
-//! unless the server was started with disjoint segments (`--stream-output`, later `--incremental-streaming-output`): then an
-//! event has fewer `output_ids` than `completion_tokens`, by which the two are told apart; that mode was not seen running, and
-//! where an event has no ids its text is taken to be all. A refusal inside a stream is no error object but the finish reason
-//! `{"type": "abort", "status_code": 400}`, beside a stray token that is no answer. Reasoning is never kept apart here. The body
-//! names no model: there is one.
+//! Source: exchanges recorded from SGLang 0.5.23 and its "Sampling Parameters" page. Every event
+//! repeats the whole text so far, unless the server was started with disjoint segments
+//! (`--stream-output`, later `--incremental-streaming-output`): then an event has fewer
+//! `output_ids` than `completion_tokens`, by which the two are told apart; that mode was not seen
+//! running, and where an event has no ids its text is taken to be all. A refusal inside a stream is
+//! no error object but the finish reason `{"type": "abort", "status_code": 400}`, beside a stray
+//! token that is no answer. Reasoning is never kept apart here. The body names no model: there is
+//! one.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -41,8 +43,14 @@ pub(super) const SPEC: KindSpec = KindSpec {
         owned_by: Some("sglang"),
         // The first is the older name.
         pages: &[
-            InfoPage { path: "/get_server_info", read: read_server_info },
-            InfoPage { path: "/server_info", read: read_server_info },
+            InfoPage {
+                path: "/get_server_info",
+                read: read_server_info,
+            },
+            InfoPage {
+                path: "/server_info",
+                read: read_server_info,
+            },
         ],
         ignores_vllm_fields: true,
         ..ProductSpec::new("sglang", "SGLang")
@@ -92,8 +100,13 @@ struct FinishReason<'a> {
 
 fn read(json: &str) -> serde_json::Result<Delta> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
-    let mut delta = Delta { is_answer: chunk.text.is_some(), ..Delta::default() };
-    delta.error = chunk.error.map(|error| WireError { status: wire::nested_status(error) });
+    let mut delta = Delta {
+        is_answer: chunk.text.is_some(),
+        ..Delta::default()
+    };
+    delta.error = chunk.error.map(|error| WireError {
+        status: wire::nested_status(error),
+    });
     let seen = chunk.output_ids.map(|ids| ids.len() as u64);
     let mut generated = None;
     if let Some(meta) = chunk.meta_info {
@@ -102,13 +115,19 @@ fn read(json: &str) -> serde_json::Result<Delta> {
         if let Some(reason) = meta.finish_reason {
             let kind = reason.kind.map(|kind| kind.0.into_owned());
             if kind.as_deref() == Some("abort") {
-                delta.error.get_or_insert(WireError { status: wire::status_of(reason.status_code, None) });
+                delta.error.get_or_insert(WireError {
+                    status: wire::status_of(reason.status_code, None),
+                });
             }
             delta.finish_reason = kind;
         }
     }
     let is_segment = matches!((seen, generated), (Some(seen), Some(generated)) if seen < generated);
-    delta.text_is = if is_segment { TextIs::Added } else { TextIs::SoFar };
+    delta.text_is = if is_segment {
+        TextIs::Added
+    } else {
+        TextIs::SoFar
+    };
     wire::add(&mut delta.text, chunk.text);
     delta.is_content = is_segment && !delta.text.is_empty();
     Ok(delta)
@@ -121,9 +140,18 @@ mod tests {
     #[test]
     fn cumulative_and_disjoint_texts_are_told_apart() {
         for (json, text_is) in [
-            (r#"{"text":"ab","output_ids":[5,6],"meta_info":{"completion_tokens":2}}"#, TextIs::SoFar),
-            (r#"{"text":"b","output_ids":[6],"meta_info":{"completion_tokens":2}}"#, TextIs::Added),
-            (r#"{"text":"ab","meta_info":{"completion_tokens":2}}"#, TextIs::SoFar),
+            (
+                r#"{"text":"ab","output_ids":[5,6],"meta_info":{"completion_tokens":2}}"#,
+                TextIs::SoFar,
+            ),
+            (
+                r#"{"text":"b","output_ids":[6],"meta_info":{"completion_tokens":2}}"#,
+                TextIs::Added,
+            ),
+            (
+                r#"{"text":"ab","meta_info":{"completion_tokens":2}}"#,
+                TextIs::SoFar,
+            ),
             (r#"{"text":"ab"}"#, TextIs::SoFar),
         ] {
             assert_eq!(read(json).unwrap().text_is, text_is, "{json}");
@@ -133,12 +161,22 @@ mod tests {
     #[test]
     fn refusals_come_as_finish_reasons_or_as_errors() {
         for (json, status) in [
-            (r#"{"text":"Pi","meta_info":{"finish_reason":{"type":"abort","message":"no","status_code":400}}}"#, Some(400)),
-            (r#"{"text":"","meta_info":{"finish_reason":{"type":"abort","message":"cut"}}}"#, None),
+            (
+                r#"{"text":"Pi","meta_info":{"finish_reason":{"type":"abort","message":"no","status_code":400}}}"#,
+                Some(400),
+            ),
+            (
+                r#"{"text":"","meta_info":{"finish_reason":{"type":"abort","message":"cut"}}}"#,
+                None,
+            ),
             (r#"{"error":{"message":"no"}}"#, None),
             (r#"{"error":{"message":"no","code":503}}"#, Some(503)),
         ] {
-            assert_eq!(read(json).unwrap().error, Some(WireError { status }), "{json}");
+            assert_eq!(
+                read(json).unwrap().error,
+                Some(WireError { status }),
+                "{json}"
+            );
         }
         assert!(read(r#"[{"text":"a"}]"#).is_err());
         assert!(!read("{}").unwrap().is_answer);

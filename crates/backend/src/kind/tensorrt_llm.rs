@@ -1,11 +1,12 @@
 //! TensorRT-LLM behind Triton's generate extension: `{text_input, max_tokens, stream}`.
 //!
-//! Source: `docs/guided_decoding.md` and README of triton-inference-server/tensorrtllm_backend, Triton's generate extension, and
-//! the parser of vLLM's serving benchmark; read, not run. Every event's `text_output` is what was added. There is neither a
-//! finish reason nor a token count nor a terminal event: the end of the body ends the answer, and an answer that was cut at the
-//! token limit cannot be told from one that ended. Errors are `{"error": "words"}`, with no status inside a stream. A field that
-//! the model's configuration does not know becomes a parameter that nobody reads: an engine built without guided decoding
-//! answers unconstrained.
+//! Source: `docs/guided_decoding.md` and README of triton-inference-server/tensorrtllm_backend,
+//! Triton's generate extension, and the parser of vLLM's serving benchmark; read, not run. Every
+//! event's `text_output` is what was added. There is neither a finish reason nor a token count nor
+//! a terminal event: the end of the body ends the answer, and an answer that was cut at the token
+//! limit cannot be told from one that ended. Errors are `{"error": "words"}`, with no status inside
+//! a stream. A field that the model's configuration does not know becomes a parameter that nobody
+//! reads: an engine built without guided decoding answers unconstrained.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -23,7 +24,8 @@ use sobench_core::case::Case;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "tensorrt-llm",
-    // The model's name is part of Triton's path, and `ensemble` is what TensorRT-LLM's own repository calls it.
+    // The model's name is part of Triton's path, and `ensemble` is what TensorRT-LLM's own
+    // repository calls it.
     path: "/v2/models/ensemble/generate_stream",
     whole_path: Some("/v2/models/ensemble/generate"),
     path_words: &["generate"],
@@ -33,27 +35,45 @@ pub(super) const SPEC: KindSpec = KindSpec {
         prompt: "text_input",
         asks_usage: false,
         ignores_eos: false,
-        sampling: &["temperature", "top_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "top_k", "seed"],
+        sampling: &[
+            "temperature",
+            "top_p",
+            "frequency_penalty",
+            "presence_penalty",
+            "repetition_penalty",
+            "top_k",
+            "seed",
+        ],
         ..Shape::COMPLETIONS
     },
     names_model: false,
     error_messages: &["/error"],
     product: Some(ProductSpec {
-        pages: &[InfoPage { path: "/v2", read: read_metadata }],
+        pages: &[InfoPage {
+            path: "/v2",
+            read: read_metadata,
+        }],
         ..ProductSpec::new("triton", "Triton Inference Server")
     }),
     encode,
-    wire: Wire { body_ends_answer: true, ..Wire::sse(read) },
+    wire: Wire {
+        body_ends_answer: true,
+        ..Wire::sse(read)
+    },
     ..COMPLETIONS
 };
 
 /// The server metadata of Triton's inference protocol.
 fn read_metadata(page: &Value) -> Option<Info> {
     text_member(page, "name").filter(|name| name == "triton")?;
-    Some(Info { version: text_member(page, "version"), ..Info::default() })
+    Some(Info {
+        version: text_member(page, "version"),
+        ..Info::default()
+    })
 }
 
-/// The prompt is asked not to be repeated in the answer, as a whole body would have it otherwise. The path names the model.
+/// The prompt is asked not to be repeated in the answer, as a whole body would have it otherwise.
+/// The path names the model.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let prompt = body::text(kind, case)?;
     let body = json!({"text_input": prompt, "max_tokens": case.output_len, "exclude_input_in_output": true});
@@ -69,8 +89,13 @@ struct Chunk<'a> {
 
 fn read(json: &str) -> serde_json::Result<Delta> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
-    let mut delta = Delta { is_answer: chunk.text_output.is_some(), ..Delta::default() };
-    delta.error = chunk.error.map(|error| WireError { status: wire::nested_status(error) });
+    let mut delta = Delta {
+        is_answer: chunk.text_output.is_some(),
+        ..Delta::default()
+    };
+    delta.error = chunk.error.map(|error| WireError {
+        status: wire::nested_status(error),
+    });
     wire::add(&mut delta.text, chunk.text_output);
     delta.is_content = !delta.text.is_empty();
     Ok(delta)

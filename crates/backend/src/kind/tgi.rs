@@ -1,10 +1,12 @@
-//! Text Generation Inference's own `/generate_stream` and `/generate`: `{inputs, parameters: {...}}`.
+//! Text Generation Inference's own `/generate_stream` and `/generate`: `{inputs, parameters:
+//! {...}}`.
 //!
-//! Source: `router/src/lib.rs` and `server.rs` of TGI 2 and 3, read and not run. Every event is one token; special tokens are
-//! no text. The last event states the whole answer (`generated_text`) and `details`, with a finish reason in TGI's own words
-//! (`eos_token`, `stop_sequence`, `length`); there is no `[DONE]`. Errors are `{error, error_type}`, and the type stands for the
-//! status that TGI gives it outside of streams. `ignore_eos_token`, which vLLM's script sends, is no parameter of TGI's and so is
-//! refused.
+//! Source: `router/src/lib.rs` and `server.rs` of TGI 2 and 3, read and not run. Every event is one
+//! token; special tokens are no text. The last event states the whole answer (`generated_text`) and
+//! `details`, with a finish reason in TGI's own words (`eos_token`, `stop_sequence`, `length`);
+//! there is no `[DONE]`. Errors are `{error, error_type}`, and the type stands for the status that
+//! TGI gives it outside of streams. `ignore_eos_token`, which vLLM's script sends, is no parameter
+//! of TGI's and so is refused.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -34,14 +36,24 @@ pub(super) const SPEC: KindSpec = KindSpec {
         says_stream: false,
         asks_usage: false,
         ignores_eos: false,
-        sampling: &["temperature", "top_p", "frequency_penalty", "repetition_penalty", "top_k", "seed"],
+        sampling: &[
+            "temperature",
+            "top_p",
+            "frequency_penalty",
+            "repetition_penalty",
+            "top_k",
+            "seed",
+        ],
         renamed: &[],
     },
     logprobs: Some(|n| json!({"parameters": {"top_n_tokens": n}})),
     names_model: false,
     error_messages: &["/error"],
     product: Some(ProductSpec {
-        pages: &[InfoPage { path: "/info", read: read_info }],
+        pages: &[InfoPage {
+            path: "/info",
+            read: read_info,
+        }],
         ..ProductSpec::new("tgi", "Text Generation Inference")
     }),
     encode,
@@ -51,12 +63,17 @@ pub(super) const SPEC: KindSpec = KindSpec {
 
 fn read_info(page: &Value) -> Option<Info> {
     text_member(page, "router").filter(|router| router.starts_with("text-generation-router"))?;
-    Some(Info { version: text_member(page, "version"), model: text_member(page, "model_id"), engine: None })
+    Some(Info {
+        version: text_member(page, "version"),
+        model: text_member(page, "model_id"),
+        engine: None,
+    })
 }
 
-/// TGI refuses a temperature of 0 and decodes greedily where it is absent. A `top_p` or `top_k` makes it sample whatever
-/// `do_sample` says (`has_warpers` in `utils/tokens.py`), and so does a temperature, unless it is 1. So a temperature of 0
-/// sends none of them, and any other says that it means sampling.
+/// TGI refuses a temperature of 0 and decodes greedily where it is absent. A `top_p` or `top_k`
+/// makes it sample whatever `do_sample` says (`has_warpers` in `utils/tokens.py`), and so does a
+/// temperature, unless it is 1. So a temperature of 0 sends none of them, and any other says that
+/// it means sampling.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     // Without `details` a whole body has neither finish reason nor token count.
     let mut parameters = json!({"max_new_tokens": case.output_len, "details": true});
@@ -65,7 +82,12 @@ fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Byt
         let is_greedy = temperature == 0.0;
         parameters["do_sample"] = json!(!is_greedy);
         if is_greedy {
-            options.sampling = Sampling { temperature: None, top_p: None, top_k: None, ..options.sampling };
+            options.sampling = Sampling {
+                temperature: None,
+                top_p: None,
+                top_k: None,
+                ..options.sampling
+            };
         }
     }
     let body = json!({"inputs": body::text(kind, case)?, "parameters": parameters});
@@ -100,8 +122,13 @@ struct Details<'a> {
 fn read(json: &str) -> serde_json::Result<Delta> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
     let is_event = chunk.token.is_some();
-    let mut delta = Delta { is_answer: chunk.generated_text.is_some(), ..Delta::default() };
-    delta.error = chunk.error.map(|_| WireError { status: chunk.error_type.as_ref().and_then(status_of) });
+    let mut delta = Delta {
+        is_answer: chunk.generated_text.is_some(),
+        ..Delta::default()
+    };
+    delta.error = chunk.error.map(|_| WireError {
+        status: chunk.error_type.as_ref().and_then(status_of),
+    });
     if let Some(token) = chunk.token.filter(|token| token.special != Some(true)) {
         wire::add(&mut delta.text, token.text);
     }
@@ -137,15 +164,35 @@ mod tests {
     #[test]
     fn special_tokens_are_no_content() {
         for (json, text, is_content) in [
-            (r#"{"token":{"text":"a","special":false},"generated_text":null,"details":null}"#, "a", true),
-            (r#"{"token":{"text":"</s>","special":true},"generated_text":null,"details":null}"#, "", false),
-            (r#"{"token":{"text":"</s>","special":true},"generated_text":"ab","details":null}"#, "ab", false),
-            (r#"{"token":{"text":"b","special":false},"generated_text":"ab","details":null}"#, "ab", true),
+            (
+                r#"{"token":{"text":"a","special":false},"generated_text":null,"details":null}"#,
+                "a",
+                true,
+            ),
+            (
+                r#"{"token":{"text":"</s>","special":true},"generated_text":null,"details":null}"#,
+                "",
+                false,
+            ),
+            (
+                r#"{"token":{"text":"</s>","special":true},"generated_text":"ab","details":null}"#,
+                "ab",
+                false,
+            ),
+            (
+                r#"{"token":{"text":"b","special":false},"generated_text":"ab","details":null}"#,
+                "ab",
+                true,
+            ),
             (r#"{"generated_text":"ab"}"#, "ab", true),
             (r#"{"generated_text":""}"#, "", false),
         ] {
             let delta = read(json).unwrap();
-            assert_eq!((&*delta.text, delta.is_content), (text, is_content), "{json}");
+            assert_eq!(
+                (&*delta.text, delta.is_content),
+                (text, is_content),
+                "{json}"
+            );
         }
     }
 }

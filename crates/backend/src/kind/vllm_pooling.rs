@@ -1,7 +1,9 @@
-//! vLLM's pooling endpoint: `{model, truncate_prompt_tokens, input}`, answered by what the model's pooler makes of it.
+//! vLLM's pooling endpoint: `{model, truncate_prompt_tokens, input}`, answered by what the model's
+//! pooler makes of it.
 //!
-//! Source: vLLM's client (`async_request_vllm_pooling`) and `PoolingResponse`. A truncation of -1 cuts inputs at the model's context.
-//! Answers in `encoding_format` `bytes` are no JSON and are not read.
+//! Source: vLLM's client (`async_request_vllm_pooling`) and `PoolingResponse`. A truncation of -1
+//! cuts inputs at the model's context. Answers in `encoding_format` `bytes` are no JSON and are not
+//! read.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -24,6 +26,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
 
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let input = body::text(kind, case)?;
-    let body = json!({"model": options.model_of(case), "truncate_prompt_tokens": -1, "input": input});
+    let body =
+        json!({"model": options.model_of(case), "truncate_prompt_tokens": -1, "input": input});
     body::finish(kind, body, case, options)
 }

@@ -1,4 +1,5 @@
-//! Shard 1: listens for the others, tells them the time, and names the begin. Knows no connection's other end but by what it says.
+//! Shard 1: listens for the others, tells them the time, and names the begin. Knows no connection's
+//! other end but by what it says.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -56,43 +57,81 @@ enum Stage {
 impl Leader {
     /// # Errors
     /// Nobody can listen there.
-    pub(super) async fn listen(options: &CoordinatorOptions, part: Shard, plan_sha256: &str) -> Result<Self> {
+    pub(super) async fn listen(
+        options: &CoordinatorOptions,
+        part: Shard,
+        plan_sha256: &str,
+    ) -> Result<Self> {
         let listener = bind(&options.address).await.map_err(|error| {
-            Error::environment(format!("shard 1 cannot listen for the others ({error}): {}", options.address))
-                .hint("give --coordinator a port of this machine that is free")
+            Error::environment(format!(
+                "shard 1 cannot listen for the others ({error}): {}",
+                options.address
+            ))
+            .hint("give --coordinator a port of this machine that is free")
         })?;
         let table = Arc::new(watch::Sender::new(Table::default()));
         let mut attending = JoinSet::new();
-        attending.spawn(accept(listener, part, plan_sha256.to_owned(), Arc::clone(&table)));
+        attending.spawn(accept(
+            listener,
+            part,
+            plan_sha256.to_owned(),
+            Arc::clone(&table),
+        ));
         let deadline = instant_in(options.timeout);
-        Ok(Self { part, options: options.clone(), deadline, table, _attending: attending })
+        Ok(Self {
+            part,
+            options: options.clone(),
+            deadline,
+            table,
+            _attending: attending,
+        })
     }
 
     /// Waits until all are ready, and names the begin to them.
     pub(super) async fn begin(&mut self) -> Result<(Begin, ClockOffset)> {
         let of = self.part.of;
         let mut table = self.table.subscribe();
-        let is_settled =
-            |table: &Table| table.fault.is_some() || (2..=of).all(|number| table.shards.get(&number) == Some(&Stage::Ready));
+        let is_settled = |table: &Table| {
+            table.fault.is_some()
+                || (2..=of).all(|number| table.shards.get(&number) == Some(&Stage::Ready))
+        };
         // What came before the limit counts, also where nobody looked until now.
-        let is_in_time = timeout_at(self.deadline, table.wait_for(is_settled)).await.is_ok() || is_settled(&table.borrow());
+        let is_in_time = timeout_at(self.deadline, table.wait_for(is_settled))
+            .await
+            .is_ok()
+            || is_settled(&table.borrow());
         let fault = table.borrow().fault.clone();
         if let Some(error) = fault.or_else(|| (!is_in_time).then(|| self.missing())) {
-            self.say(Message::Refused { words: error.what.clone() });
+            self.say(Message::Refused {
+                words: error.what.clone(),
+            });
             // Time for the word to leave.
-            let _ = timeout(LEAD, table.wait_for(|table| table.shards.values().all(|stage| *stage == Stage::Gone))).await;
+            let _ = timeout(
+                LEAD,
+                table.wait_for(|table| table.shards.values().all(|stage| *stage == Stage::Gone)),
+            )
+            .await;
             return Err(error);
         }
         let at_ns = unix_ns().saturating_add(as_ns(LEAD));
         self.say(Message::Start { at_ns });
-        let begin = begin_at_unix_ns(at_ns).ok_or_else(|| Error::internal("the begin of all shards cannot be waited for"))?;
-        Ok((begin, ClockOffset { offset_ns: 0, uncertainty_ns: 0, exchanges: 0 }))
+        let begin = begin_at_unix_ns(at_ns)
+            .ok_or_else(|| Error::internal("the begin of all shards cannot be waited for"))?;
+        Ok((
+            begin,
+            ClockOffset {
+                offset_ns: 0,
+                uncertainty_ns: 0,
+                exchanges: 0,
+            },
+        ))
     }
 
     /// Waits until all have closed their connections.
     pub(super) async fn leave(self) -> bool {
         let mut table = self.table.subscribe();
-        let all_gone = table.wait_for(|table| table.shards.values().all(|stage| *stage == Stage::Gone));
+        let all_gone =
+            table.wait_for(|table| table.shards.values().all(|stage| *stage == Stage::Gone));
         timeout(self.options.timeout, all_gone).await.is_ok()
     }
 
@@ -108,10 +147,17 @@ impl Leader {
             let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
             let more = numbers.len().saturating_sub(MAX_NAMED);
             let shown = numbers[..numbers.len() - more].join(", ");
-            (!numbers.is_empty()).then(|| if more > 0 { format!("{shown} and {more} more") } else { shown })
+            (!numbers.is_empty()).then(|| {
+                if more > 0 {
+                    format!("{shown} and {more} more")
+                } else {
+                    shown
+                }
+            })
         };
         let absent = named(&|stage| stage.is_none()).map(|names| format!("did not join: {names}"));
-        let unready = named(&|stage| stage == Some(&Stage::Joined)).map(|names| format!("did not become ready: {names}"));
+        let unready = named(&|stage| stage == Some(&Stage::Joined))
+            .map(|names| format!("did not become ready: {names}"));
         let words: Vec<String> = absent.into_iter().chain(unready).collect();
         let limit_s = self.options.timeout.as_secs_f64();
         Error::environment(format!("of {} shards, within {limit_s} s, {}", self.part.of, words.join("; ")))
@@ -119,10 +165,12 @@ impl Leader {
     }
 }
 
-/// Listens where the others look, which for them need not be an address of this machine: on all of its addresses, but where it is
-/// one of this machine alone.
+/// Listens where the others look, which for them need not be an address of this machine: on all of
+/// its addresses, but where it is one of this machine alone.
 async fn bind(address: &str) -> io::Result<TcpListener> {
-    let (host, port) = address.rsplit_once(':').ok_or(io::ErrorKind::InvalidInput)?;
+    let (host, port) = address
+        .rsplit_once(':')
+        .ok_or(io::ErrorKind::InvalidInput)?;
     let port: u16 = port.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let own = match host.parse::<IpAddr>() {
@@ -134,7 +182,12 @@ async fn bind(address: &str) -> io::Result<TcpListener> {
     TcpListener::bind((own, port)).await
 }
 
-async fn accept(listener: TcpListener, part: Shard, plan_sha256: String, table: Arc<watch::Sender<Table>>) {
+async fn accept(
+    listener: TcpListener,
+    part: Shard,
+    plan_sha256: String,
+    table: Arc<watch::Sender<Table>>,
+) {
     let mut attending = JoinSet::new();
     loop {
         let accepted = listener.accept().await;
@@ -145,25 +198,54 @@ async fn accept(listener: TcpListener, part: Shard, plan_sha256: String, table: 
             continue;
         };
         if attending.len() < part.of + MAX_STRANGERS {
-            attending.spawn(attend(stream, part, plan_sha256.clone(), Arc::clone(&table)));
+            attending.spawn(attend(
+                stream,
+                part,
+                plan_sha256.clone(),
+                Arc::clone(&table),
+            ));
         }
     }
 }
 
 /// One connection, from its first word to its end. What does not speak our language is nobody.
-async fn attend(stream: TcpStream, part: Shard, plan_sha256: String, table: Arc<watch::Sender<Table>>) {
-    let Ok(mut link) = Link::new(stream) else { return };
-    let Ok(Ok(Message::Join { protocol, shard, of, plan_sha256: other })) = timeout(JOIN_TIMEOUT, link.receive()).await else {
+async fn attend(
+    stream: TcpStream,
+    part: Shard,
+    plan_sha256: String,
+    table: Arc<watch::Sender<Table>>,
+) {
+    let Ok(mut link) = Link::new(stream) else {
+        return;
+    };
+    let Ok(Ok(Message::Join {
+        protocol,
+        shard,
+        of,
+        plan_sha256: other,
+    })) = timeout(JOIN_TIMEOUT, link.receive()).await
+    else {
         return;
     };
     let mut is_welcome = false;
     table.send_modify(|table| {
         let objection = match () {
-            () if protocol != PROTOCOL => Some(format!("shard {shard} speaks another version of coordination: {protocol}")),
-            () if of != part.of => Some(format!("shard {shard} is one of {of}, and shard 1 one of {}", part.of)),
-            () if other != plan_sha256 => Some(format!("shard {shard} has another plan than shard 1")),
-            () if !(2..=of).contains(&shard) => Some(format!("there are two shards 1, or there is no such shard: {shard}")),
-            () if table.shards.contains_key(&shard) => Some(format!("there are two shards {shard}")),
+            () if protocol != PROTOCOL => Some(format!(
+                "shard {shard} speaks another version of coordination: {protocol}"
+            )),
+            () if of != part.of => Some(format!(
+                "shard {shard} is one of {of}, and shard 1 one of {}",
+                part.of
+            )),
+            () if other != plan_sha256 => {
+                Some(format!("shard {shard} has another plan than shard 1"))
+            }
+            () if !(2..=of).contains(&shard) => Some(format!(
+                "there are two shards 1, or there is no such shard: {shard}"
+            )),
+            () if table.shards.contains_key(&shard) => {
+                Some(format!("there are two shards {shard}"))
+            }
             () => None,
         };
         is_welcome = objection.is_none();
@@ -177,7 +259,10 @@ async fn attend(stream: TcpStream, part: Shard, plan_sha256: String, table: Arc<
         }
     });
     if !is_welcome {
-        let words = table.borrow().fault.as_ref().map_or_else(|| "the run has begun".to_owned(), |fault| fault.what.clone());
+        let words = table.borrow().fault.as_ref().map_or_else(
+            || "the run has begun".to_owned(),
+            |fault| fault.what.clone(),
+        );
         let _ = link.send(&Message::Refused { words }).await;
         return;
     }
@@ -199,11 +284,21 @@ fn different(words: String) -> Error {
 }
 
 /// Answers what a shard asks, and says to it what is said to all, until it is gone.
-async fn converse(link: &mut Link, shard: usize, table: &Arc<watch::Sender<Table>>) -> io::Result<()> {
+async fn converse(
+    link: &mut Link,
+    shard: usize,
+    table: &Arc<watch::Sender<Table>>,
+) -> io::Result<()> {
     let mut told = table.subscribe();
     let mut is_told = false;
     loop {
-        let word = async { told.wait_for(|table| table.word.is_some()).await.ok()?.word.clone() };
+        let word = async {
+            told.wait_for(|table| table.word.is_some())
+                .await
+                .ok()?
+                .word
+                .clone()
+        };
         tokio::select! {
             biased;
             message = link.receive() => {

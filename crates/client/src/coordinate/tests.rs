@@ -1,5 +1,5 @@
-//! Shards that find each other on the loopback interface, in one process: there both clocks are one, so that every offset that is found
-//! is an error, and has to be within what is said of it.
+//! Shards that find each other on the loopback interface, in one process: there both clocks are
+//! one, so that every offset that is found is an error, and has to be within what is said of it.
 
 use std::net::TcpListener;
 
@@ -11,15 +11,38 @@ use super::*;
 use sobench_core::error::Kind;
 
 fn options(timeout_s: f64) -> CoordinatorOptions {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    CoordinatorOptions { address: format!("127.0.0.1:{port}"), timeout: Duration::from_secs_f64(timeout_s) }
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    CoordinatorOptions {
+        address: format!("127.0.0.1:{port}"),
+        timeout: Duration::from_secs_f64(timeout_s),
+    }
 }
 
-async fn join(options: &CoordinatorOptions, number: usize, of: usize, plan: &str) -> Result<Coordination> {
-    Coordination::join(options, Shard::new(number, of).unwrap(), plan, &Shutdown::new()).await
+async fn join(
+    options: &CoordinatorOptions,
+    number: usize,
+    of: usize,
+    plan: &str,
+) -> Result<Coordination> {
+    Coordination::join(
+        options,
+        Shard::new(number, of).unwrap(),
+        plan,
+        &Shutdown::new(),
+    )
+    .await
 }
 
-async fn begun(options: &CoordinatorOptions, number: usize, of: usize, plan: &str) -> Result<(Coordination, Begin)> {
+async fn begun(
+    options: &CoordinatorOptions,
+    number: usize,
+    of: usize,
+    plan: &str,
+) -> Result<(Coordination, Begin)> {
     let mut joined = join(options, number, of, plan).await?;
     let begin = joined.begin(&Shutdown::new()).await?;
     Ok((joined, begin))
@@ -28,18 +51,47 @@ async fn begun(options: &CoordinatorOptions, number: usize, of: usize, plan: &st
 #[test]
 fn an_offset_is_wrong_by_no_more_than_half_the_round_trip() {
     // By the other's clock it is 1000 later. There and back take 40 and 10; 5 go by in between.
-    let exchange = Exchange { sent_ns: 100, received_ns: 1_140, answered_ns: 1_145, heard_ns: 155 };
-    assert_eq!((exchange.offset_ns(), exchange.round_trip_ns()), (1_015, 50));
-    let slower = Exchange { heard_ns: 400, ..exchange };
+    let exchange = Exchange {
+        sent_ns: 100,
+        received_ns: 1_140,
+        answered_ns: 1_145,
+        heard_ns: 155,
+    };
+    assert_eq!(
+        (exchange.offset_ns(), exchange.round_trip_ns()),
+        (1_015, 50)
+    );
+    let slower = Exchange {
+        heard_ns: 400,
+        ..exchange
+    };
     let found = best(&[slower, exchange, slower]).unwrap();
-    assert_eq!((found.offset_ns, found.uncertainty_ns, found.exchanges), (1_015, 25, 3));
+    assert_eq!(
+        (found.offset_ns, found.uncertainty_ns, found.exchanges),
+        (1_015, 25, 3)
+    );
     assert!(found.offset_ns.abs_diff(1_000) <= found.uncertainty_ns);
-    let behind = Exchange { sent_ns: 5_000, received_ns: 1_000, answered_ns: 1_000, heard_ns: 5_001 };
+    let behind = Exchange {
+        sent_ns: 5_000,
+        received_ns: 1_000,
+        answered_ns: 1_000,
+        heard_ns: 5_001,
+    };
     assert_eq!((behind.offset_ns(), behind.round_trip_ns()), (-4_000, 1));
     // What no clock says is no panic.
-    let odd = Exchange { sent_ns: u64::MAX, received_ns: 0, answered_ns: u64::MAX, heard_ns: 0 };
+    let odd = Exchange {
+        sent_ns: u64::MAX,
+        received_ns: 0,
+        answered_ns: u64::MAX,
+        heard_ns: 0,
+    };
     assert_eq!((best(&[odd]).is_some(), best(&[])), (true, None));
-    let far = Exchange { sent_ns: 0, received_ns: u64::MAX, answered_ns: u64::MAX, heard_ns: 0 };
+    let far = Exchange {
+        sent_ns: 0,
+        received_ns: u64::MAX,
+        answered_ns: u64::MAX,
+        heard_ns: 0,
+    };
     assert_eq!(far.offset_ns(), i64::MAX);
 }
 
@@ -56,17 +108,37 @@ async fn all_begin_at_one_instant_and_know_their_clocks() {
             tokio::task::yield_now().await;
         }
     };
-    let (one, two, three, _stranger) =
-        tokio::join!(begun(&options, 1, 3, "plan"), begun(&options, 2, 3, "plan"), begun(&options, 3, 3, "plan"), knocking);
+    let (one, two, three, _stranger) = tokio::join!(
+        begun(&options, 1, 3, "plan"),
+        begun(&options, 2, 3, "plan"),
+        begun(&options, 3, 3, "plan"),
+        knocking
+    );
     let (one, first) = one.unwrap();
-    assert_eq!(one.clock(), Some(ClockOffset { offset_ns: 0, uncertainty_ns: 0, exchanges: 0 }));
+    assert_eq!(
+        one.clock(),
+        Some(ClockOffset {
+            offset_ns: 0,
+            uncertainty_ns: 0,
+            exchanges: 0
+        })
+    );
     let mut members = Vec::new();
     for (mut member, begin) in [two.unwrap(), three.unwrap()] {
         let clock = member.clock().unwrap();
-        assert!(clock.offset_ns.unsigned_abs() <= clock.uncertainty_ns && clock.exchanges > 8, "{clock:?}");
-        assert!(begin.apart(first) <= Duration::from_nanos(clock.uncertainty_ns), "{begin:?} {first:?} {clock:?}");
+        assert!(
+            clock.offset_ns.unsigned_abs() <= clock.uncertainty_ns && clock.exchanges > 8,
+            "{clock:?}"
+        );
+        assert!(
+            begin.apart(first) <= Duration::from_nanos(clock.uncertainty_ns),
+            "{begin:?} {first:?} {clock:?}"
+        );
         let again = member.measure_again().await.unwrap();
-        assert!(again.offset_ns.unsigned_abs() <= again.uncertainty_ns, "{again:?}");
+        assert!(
+            again.offset_ns.unsigned_abs() <= again.uncertainty_ns,
+            "{again:?}"
+        );
         members.push(member);
     }
     let leaving = tokio::spawn(async move { one.leave(&Shutdown::new()).await });
@@ -76,18 +148,28 @@ async fn all_begin_at_one_instant_and_know_their_clocks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_plan_is_refused_to_everybody_by_name() {
-    for (number, of, plan, words) in
-        [(2, 2, "other", "shard 2 has another plan than shard 1"), (2, 4, "plan", "shard 2 is one of 4, and shard 1 one of 2")]
-    {
+    for (number, of, plan, words) in [
+        (2, 2, "other", "shard 2 has another plan than shard 1"),
+        (2, 4, "plan", "shard 2 is one of 4, and shard 1 one of 2"),
+    ] {
         let options = options(60.0);
-        let (one, two) = tokio::join!(begun(&options, 1, 2, "plan"), begun(&options, number, of, plan));
+        let (one, two) = tokio::join!(
+            begun(&options, 1, 2, "plan"),
+            begun(&options, number, of, plan)
+        );
         let (one, two) = (one.unwrap_err(), two.unwrap_err());
-        assert_eq!((one.what.as_str(), one.kind, two.kind), (words, Kind::Usage, Kind::Usage));
+        assert_eq!(
+            (one.what.as_str(), one.kind, two.kind),
+            (words, Kind::Usage, Kind::Usage)
+        );
         assert!(two.what.contains(words) && two.hint.is_some(), "{two}");
     }
     let options = options(60.0);
-    let (one, two, again) =
-        tokio::join!(begun(&options, 1, 3, "plan"), begun(&options, 2, 3, "plan"), begun(&options, 2, 3, "plan"));
+    let (one, two, again) = tokio::join!(
+        begun(&options, 1, 3, "plan"),
+        begun(&options, 2, 3, "plan"),
+        begun(&options, 2, 3, "plan")
+    );
     assert_eq!(one.unwrap_err().what, "there are two shards 2");
     assert!(two.is_err() && again.is_err());
 }
@@ -99,9 +181,18 @@ async fn missing_shards_are_named() {
     tokio::time::pause();
     let alone = options();
     let error = begun(&alone, 1, 4, "plan").await.unwrap_err();
-    assert_eq!((error.what.as_str(), error.exit_code()), ("of 4 shards, within 60 s, did not join: 2, 3, 4", 3));
+    assert_eq!(
+        (error.what.as_str(), error.exit_code()),
+        ("of 4 shards, within 60 s, did not join: 2, 3, 4", 3)
+    );
     let error = begun(&alone, 2, 4, "plan").await.unwrap_err();
-    assert!(error.what.starts_with("shard 2/4 found no coordinator within 60 s (") && error.hint.is_some(), "{error}");
+    assert!(
+        error
+            .what
+            .starts_with("shard 2/4 found no coordinator within 60 s (")
+            && error.hint.is_some(),
+        "{error}"
+    );
 
     tokio::time::resume();
     let waiting = options();
@@ -109,7 +200,10 @@ async fn missing_shards_are_named() {
     let _two = join(&waiting, 2, 3, "plan").await.unwrap();
     tokio::time::pause();
     let error = one.begin(&Shutdown::new()).await.unwrap_err();
-    assert_eq!(error.what, "of 3 shards, within 60 s, did not join: 3; did not become ready: 2");
+    assert_eq!(
+        error.what,
+        "of 3 shards, within 60 s, did not join: 3; did not become ready: 2"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,10 +234,15 @@ async fn the_user_may_walk_away_from_waiting() {
 async fn a_port_that_is_taken_is_said() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let options = CoordinatorOptions { address: address.clone(), timeout: Duration::from_secs(1) };
+    let options = CoordinatorOptions {
+        address: address.clone(),
+        timeout: Duration::from_secs(1),
+    };
     let error = join(&options, 1, 2, "plan").await.unwrap_err();
     assert!(
-        error.what.starts_with("shard 1 cannot listen") && error.what.ends_with(&address) && error.exit_code() == 3,
+        error.what.starts_with("shard 1 cannot listen")
+            && error.what.ends_with(&address)
+            && error.exit_code() == 3,
         "{error}"
     );
 }

@@ -13,12 +13,18 @@ pub(super) const PROTOCOL: u32 = 1;
 /// The most bytes of a message; what is longer is none of ours.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// What shards say to each other. Instants are nanoseconds since 1970, by the clock of who states them.
+/// What shards say to each other. Instants are nanoseconds since 1970, by the clock of who states
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Message {
     /// A shard to the leader, first of all.
-    Join { protocol: u32, shard: usize, of: usize, plan_sha256: String },
+    Join {
+        protocol: u32,
+        shard: usize,
+        of: usize,
+        plan_sha256: String,
+    },
     /// The leader has no objection.
     Welcome {},
     /// A shard could begin.
@@ -30,7 +36,11 @@ pub(super) enum Message {
     /// A shard asks for the time.
     Stamp { sent_ns: u64 },
     /// The leader's answer, with its own instants.
-    Stamped { sent_ns: u64, received_ns: u64, answered_ns: u64 },
+    Stamped {
+        sent_ns: u64,
+        received_ns: u64,
+        answered_ns: u64,
+    },
 }
 
 /// A connection between two shards.
@@ -45,7 +55,11 @@ impl Link {
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let (reader, writer) = stream.into_split();
-        Ok(Self { reader: BufReader::new(reader), writer, line: Vec::new() })
+        Ok(Self {
+            reader: BufReader::new(reader),
+            writer,
+            line: Vec::new(),
+        })
     }
 
     /// # Errors
@@ -62,9 +76,16 @@ impl Link {
     /// The other side is gone, or says what is no message.
     pub(super) async fn receive(&mut self) -> io::Result<Message> {
         let room = (MAX_LINE_BYTES - self.line.len()) as u64;
-        (&mut self.reader).take(room).read_until(b'\n', &mut self.line).await?;
+        (&mut self.reader)
+            .take(room)
+            .read_until(b'\n', &mut self.line)
+            .await?;
         if !self.line.ends_with(b"\n") {
-            let kind = if self.line.len() < MAX_LINE_BYTES { ErrorKind::UnexpectedEof } else { ErrorKind::InvalidData };
+            let kind = if self.line.len() < MAX_LINE_BYTES {
+                ErrorKind::UnexpectedEof
+            } else {
+                ErrorKind::InvalidData
+            };
             return Err(kind.into());
         }
         let message = serde_json::from_slice(&self.line).map_err(|_| ErrorKind::InvalidData.into());

@@ -1,7 +1,7 @@
 //! The loop under a stepped clock with a fake server: every instant is exact, nothing sleeps.
 //!
-//! tokio's paused time goes forward only when every task waits, and then straight to the next instant that one waits for. It counts
-//! whole milliseconds.
+//! tokio's paused time goes forward only when every task waits, and then straight to the next
+//! instant that one waits for. It counts whole milliseconds.
 
 use std::sync::Mutex;
 
@@ -39,12 +39,28 @@ impl World for Fake {
     async fn exchange(&self, prepared: Prepared, (): ()) -> Observation {
         let ns = |fake: &Self| super::super::clock::as_ns(fake.begin.elapsed());
         let sent_ns = ns(self);
-        self.sent.lock().unwrap().push((prepared.index, sent_ns / 1_000_000));
+        self.sent
+            .lock()
+            .unwrap()
+            .push((prepared.index, sent_ns / 1_000_000));
         tokio::time::sleep(Duration::from_millis((self.takes)(prepared.index))).await;
-        let timing = Timing { sent_ns: Some(sent_ns), end_ns: Some(ns(self)), ..Timing::default() };
-        let failed = Outcome::StreamError { message: "broken".to_owned() };
-        let outcome = if (self.fails)(prepared.index) { failed } else { Outcome::Completed };
-        Observation { timing, ..unsent(prepared.index, prepared.due, outcome) }
+        let timing = Timing {
+            sent_ns: Some(sent_ns),
+            end_ns: Some(ns(self)),
+            ..Timing::default()
+        };
+        let failed = Outcome::StreamError {
+            message: "broken".to_owned(),
+        };
+        let outcome = if (self.fails)(prepared.index) {
+            failed
+        } else {
+            Outcome::Completed
+        };
+        Observation {
+            timing,
+            ..unsent(prepared.index, prepared.due, outcome)
+        }
     }
 }
 
@@ -71,7 +87,16 @@ async fn run_until_stopped(
     takes: fn(usize) -> u64,
     stopping: impl FnOnce(Shutdown),
 ) -> Ran {
-    run_with_faults(due_ms, cap, until, takes, |_| false, ErrorLimits::default(), stopping).await
+    run_with_faults(
+        due_ms,
+        cap,
+        until,
+        takes,
+        |_| false,
+        ErrorLimits::default(),
+        stopping,
+    )
+    .await
 }
 
 async fn run_with_faults(
@@ -85,33 +110,65 @@ async fn run_with_faults(
 ) -> Ran {
     let mut queue = Queue::new("", due_ms.len());
     let body = queue.body(Body::Bytes(Default::default()));
-    due_ms.iter().enumerate().for_each(|(index, due)| queue.push(index, Duration::from_millis(*due), body));
+    due_ms
+        .iter()
+        .enumerate()
+        .for_each(|(index, due)| queue.push(index, Duration::from_millis(*due), body));
     let shutdown = Shutdown::new();
     let breaker = Breaker::new(limits, shutdown.clone());
     stopping(shutdown.clone());
     let sent = Arc::default();
-    let fake = Fake { begin: Instant::now(), takes, fails, sent: Arc::clone(&sent) };
+    let fake = Fake {
+        begin: Instant::now(),
+        takes,
+        fails,
+        sent: Arc::clone(&sent),
+    };
     let begin = fake.begin;
     let (sender, mut events) = unbounded_channel();
-    dispatch(fake, queue, DispatchOptions { max_concurrency: cap, until, shutdown, breaker }, sender).await;
+    dispatch(
+        fake,
+        queue,
+        DispatchOptions {
+            max_concurrency: cap,
+            until,
+            shutdown,
+            breaker,
+        },
+        sender,
+    )
+    .await;
     let ended = begin.elapsed().as_millis() as u64;
     let mut cancelled = Vec::new();
     let (mut answered, mut broke) = (0, None);
     while let Some(event) = events.recv().await {
         match event {
-            RunEvent::Ended(seen) if seen.outcome == Outcome::Cancelled => cancelled.push(seen.case_index),
+            RunEvent::Ended(seen) if seen.outcome == Outcome::Cancelled => {
+                cancelled.push(seen.case_index)
+            }
             RunEvent::Ended(seen) => {
                 answered += 1;
                 // Here nothing takes time but the server, so nothing is the client's own delay.
-                assert_eq!(seen.timing.ready_ns, seen.timing.sent_ns, "{}", seen.case_index);
+                assert_eq!(
+                    seen.timing.ready_ns, seen.timing.sent_ns,
+                    "{}",
+                    seen.case_index
+                );
             }
             RunEvent::Started { .. } | RunEvent::Sent { .. } => {}
-            RunEvent::Tripped(tripped) => assert_eq!(broke.replace(tripped.index), None, "reported once"),
+            RunEvent::Tripped(tripped) => {
+                assert_eq!(broke.replace(tripped.index), None, "reported once")
+            }
         }
     }
     let sent = sent.lock().unwrap().clone();
     assert_eq!(answered, sent.len(), "every request that was sent ends");
-    Ran { sent, cancelled, ended, broke }
+    Ran {
+        sent,
+        cancelled,
+        ended,
+        broke,
+    }
 }
 
 fn seconds(s: u64) -> Duration {
@@ -120,8 +177,14 @@ fn seconds(s: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_cap_every_request_leaves_when_it_is_due() {
-    let ran = run(&[0, 0, 5, 1000, 1000, 1001], None, Until::LastCase, |_| 60_000).await;
-    assert_eq!(ran.sent, [(0, 0), (1, 0), (2, 5), (3, 1000), (4, 1000), (5, 1001)]);
+    let ran = run(&[0, 0, 5, 1000, 1000, 1001], None, Until::LastCase, |_| {
+        60_000
+    })
+    .await;
+    assert_eq!(
+        ran.sent,
+        [(0, 0), (1, 0), (2, 5), (3, 1000), (4, 1000), (5, 1001)]
+    );
     assert_eq!((ran.ended, ran.cancelled), (61_001, vec![]));
 }
 
@@ -130,20 +193,37 @@ async fn the_cap_holds_requests_back_in_the_order_in_which_they_are_due() {
     // The first of two slots is free again at 100, the second at 30, 60, 90 ...
     let takes = |index| if index == 0 { 100 } else { 30 };
     let ran = run(&[0, 0, 1, 2, 80, 500], Some(2), Until::LastCase, takes).await;
-    assert_eq!(ran.sent, [(0, 0), (1, 0), (2, 30), (3, 60), (4, 90), (5, 500)]);
+    assert_eq!(
+        ran.sent,
+        [(0, 0), (1, 0), (2, 30), (3, 60), (4, 90), (5, 500)]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_loop_goes_round_until_its_time_is_over() {
     let ran = run(&[0, 0, 0], Some(2), Until::Cycling(seconds(1)), |_| 300).await;
-    let expected: Vec<(usize, u64)> = [0, 300, 600, 900].into_iter().flat_map(|at| [at, at]).enumerate().collect();
+    let expected: Vec<(usize, u64)> = [0, 300, 600, 900]
+        .into_iter()
+        .flat_map(|at| [at, at])
+        .enumerate()
+        .collect();
     assert_eq!(ran.sent, expected);
-    assert_eq!((ran.ended, ran.cancelled), (1200, vec![]), "requests under way may end, and none is missing");
+    assert_eq!(
+        (ran.ended, ran.cancelled),
+        (1200, vec![]),
+        "requests under way may end, and none is missing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_takes_no_time_does_not_keep_the_loop_going() {
-    let ran = run(&[0, 0], Some(1), Until::Cycling(Duration::from_millis(3)), |_| 1).await;
+    let ran = run(
+        &[0, 0],
+        Some(1),
+        Until::Cycling(Duration::from_millis(3)),
+        |_| 1,
+    )
+    .await;
     assert_eq!(ran.sent, [(0, 0), (1, 1), (2, 2)]);
     let none = run(&[], Some(1), Until::Cycling(seconds(1)), |_| 1).await;
     assert_eq!((none.sent, none.ended), (vec![], 0));
@@ -151,18 +231,42 @@ async fn a_server_that_takes_no_time_does_not_keep_the_loop_going() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_of_number_and_time_ends_the_sending() {
-    let ran = run(&[100, 900, 1000, 1001], None, Until::Time(seconds(1)), |_| 10).await;
-    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 100), (1, 900), (2, 1000)], vec![]), "due at the very end is in time");
+    let ran = run(
+        &[100, 900, 1000, 1001],
+        None,
+        Until::Time(seconds(1)),
+        |_| 10,
+    )
+    .await;
+    assert_eq!(
+        (ran.sent, ran.cancelled),
+        (vec![(0, 100), (1, 900), (2, 1000)], vec![]),
+        "due at the very end is in time"
+    );
     let ran = run(&[100, 200], None, Until::Time(seconds(9)), |_| 10).await;
     assert_eq!((ran.sent, ran.ended), (vec![(0, 100), (1, 200)], 210));
     let ran = run(&[0, 0, 0, 0], Some(1), Until::Time(seconds(1)), |_| 600).await;
-    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 0), (1, 600)], vec![]), "nobody asked for the rest");
+    assert_eq!(
+        (ran.sent, ran.cancelled),
+        (vec![(0, 0), (1, 600)], vec![]),
+        "nobody asked for the rest"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_cap_holds_back_past_the_end_is_missing() {
-    let ran = run(&[100, 200, 300, 2000], Some(1), Until::Time(seconds(1)), |_| 5000).await;
-    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 100)], vec![1, 2]), "and what is due later is not");
+    let ran = run(
+        &[100, 200, 300, 2000],
+        Some(1),
+        Until::Time(seconds(1)),
+        |_| 5000,
+    )
+    .await;
+    assert_eq!(
+        (ran.sent, ran.cancelled),
+        (vec![(0, 100)], vec![1, 2]),
+        "and what is due later is not"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,31 +277,98 @@ async fn a_signal_cancels_what_was_still_to_come() {
             shutdown.request();
         });
     };
-    let ran = run_until_stopped(&[0, 100, 400, 500], None, Until::LastCase, |_| 1000, stop_at_250).await;
-    assert_eq!((ran.sent, ran.cancelled, ran.ended), (vec![(0, 0), (1, 100)], vec![2, 3], 1100));
-    let ran = run_until_stopped(&[0], Some(1), Until::Cycling(seconds(60)), |_| 100, stop_at_250).await;
-    assert_eq!((ran.sent, ran.cancelled), (vec![(0, 0), (1, 100), (2, 200)], vec![]));
+    let ran = run_until_stopped(
+        &[0, 100, 400, 500],
+        None,
+        Until::LastCase,
+        |_| 1000,
+        stop_at_250,
+    )
+    .await;
+    assert_eq!(
+        (ran.sent, ran.cancelled, ran.ended),
+        (vec![(0, 0), (1, 100)], vec![2, 3], 1100)
+    );
+    let ran = run_until_stopped(
+        &[0],
+        Some(1),
+        Until::Cycling(seconds(60)),
+        |_| 100,
+        stop_at_250,
+    )
+    .await;
+    assert_eq!(
+        (ran.sent, ran.cancelled),
+        (vec![(0, 0), (1, 100), (2, 200)], vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_too_many_errors_nothing_more_is_sent_and_what_is_under_way_ends() {
-    let in_a_row = |most| ErrorLimits { max_consecutive_errors: Some(most), ..ErrorLimits::default() };
+    let in_a_row = |most| ErrorLimits {
+        max_consecutive_errors: Some(most),
+        ..ErrorLimits::default()
+    };
     // One at a time: the slot of the last error that was put up with is nobody's.
-    let ran = run_with_faults(&[0; 6], Some(1), Until::LastCase, |_| 10, |index| index >= 2, in_a_row(2), drop).await;
-    assert_eq!((ran.sent, ran.broke, ran.cancelled), (vec![(0, 0), (1, 10), (2, 20), (3, 30)], Some(3), vec![4, 5]));
+    let ran = run_with_faults(
+        &[0; 6],
+        Some(1),
+        Until::LastCase,
+        |_| 10,
+        |index| index >= 2,
+        in_a_row(2),
+        drop,
+    )
+    .await;
+    assert_eq!(
+        (ran.sent, ran.broke, ran.cancelled),
+        (vec![(0, 0), (1, 10), (2, 20), (3, 30)], Some(3), vec![4, 5])
+    );
     // Beside them one takes long: it may end.
     let takes = |index| if index == 0 { 500 } else { 10 };
-    let ran = run_with_faults(&[0, 0, 5, 300], None, Until::LastCase, takes, |index| index > 0, in_a_row(2), drop).await;
-    assert_eq!((ran.sent, ran.broke), (vec![(0, 0), (1, 0), (2, 5)], Some(2)));
+    let ran = run_with_faults(
+        &[0, 0, 5, 300],
+        None,
+        Until::LastCase,
+        takes,
+        |index| index > 0,
+        in_a_row(2),
+        drop,
+    )
+    .await;
+    assert_eq!(
+        (ran.sent, ran.broke),
+        (vec![(0, 0), (1, 0), (2, 5)], Some(2))
+    );
     assert_eq!((ran.cancelled, ran.ended), (vec![3], 500));
-    let rate = ErrorLimits { max_error_rate: Some(0.5), ..ErrorLimits::default() };
-    let ran = run_with_faults(&[0; 60], Some(1), Until::LastCase, |_| 1, |index| index >= 15, rate, drop).await;
-    assert_eq!((ran.sent.len(), ran.broke, ran.cancelled.len()), (31, Some(30), 29), "sent and not sent are what was planned");
+    let rate = ErrorLimits {
+        max_error_rate: Some(0.5),
+        ..ErrorLimits::default()
+    };
+    let ran = run_with_faults(
+        &[0; 60],
+        Some(1),
+        Until::LastCase,
+        |_| 1,
+        |index| index >= 15,
+        rate,
+        drop,
+    )
+    .await;
+    assert_eq!(
+        (ran.sent.len(), ran.broke, ran.cancelled.len()),
+        (31, Some(30), 29),
+        "sent and not sent are what was planned"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn drawn_schedules_are_kept_to_the_tick() {
-    let ramp = Ramp { strategy: RampStrategy::Linear, start_rps: 1, end_rps: 50 };
+    let ramp = Ramp {
+        strategy: RampStrategy::Linear,
+        start_rps: 1,
+        end_rps: 50,
+    };
     for pace in [Pace::Steady(Rate::PerSecond(20.0)), Pace::Ramp(ramp)] {
         let due = due_times(200, pace, 1.0, 3);
         let due_ms: Vec<u64> = due.iter().map(|at| at.as_millis() as u64).collect();
@@ -207,7 +378,8 @@ async fn drawn_schedules_are_kept_to_the_tick() {
     }
 }
 
-/// When a queue with `cap` servers sends each of its customers: at the later of its due time and the earliest free slot.
+/// When a queue with `cap` servers sends each of its customers: at the later of its due time and
+/// the earliest free slot.
 fn reference(due_ms: &[u64], cap: usize, takes: fn(usize) -> u64) -> Vec<(usize, u64)> {
     let mut free_at = vec![0; cap];
     let send = |(index, due): (usize, &u64)| {
@@ -227,7 +399,11 @@ async fn any_load_under_any_cap_is_that_of_a_queue() {
         let due_ms: Vec<u64> = due.iter().map(|at| at.as_millis() as u64).collect();
         for cap in [1, 2, 3, 7, 60] {
             let ran = run(&due_ms, Some(cap), Until::LastCase, takes).await;
-            assert_eq!(ran.sent, reference(&due_ms, cap, takes), "seed {seed}, cap {cap}");
+            assert_eq!(
+                ran.sent,
+                reference(&due_ms, cap, takes),
+                "seed {seed}, cap {cap}"
+            );
             assert!(ran.cancelled.is_empty());
         }
     }

@@ -1,7 +1,8 @@
 //! HTTP/1.1 answers: bytes to head and body, however they are cut. Knows no socket.
 //!
-//! Framing by RFC 9112, sections 6 and 7: the transfer coding `chunked`, else `Content-Length`, else until the connection closes.
-//! Body bytes are handed on where they lie, without a copy: at thousands of streams this is the client's inner loop.
+//! Framing by RFC 9112, sections 6 and 7: the transfer coding `chunked`, else `Content-Length`,
+//! else until the connection closes. Body bytes are handed on where they lie, without a copy: at
+//! thousands of streams this is the client's inner loop.
 
 use std::{fmt, io};
 
@@ -9,8 +10,8 @@ use reqwest::StatusCode;
 
 use sobench_core::observation::Advice;
 
-/// The most bytes of an answer's head with the interim answers before it, of the extensions behind a chunk's size, and of the trailers
-/// behind a body.
+/// The most bytes of an answer's head with the interim answers before it, of the extensions behind
+/// a chunk's size, and of the trailers behind a body.
 pub(super) const MAX_HEAD_BYTES: usize = 128 << 10;
 
 /// The most header lines of an answer.
@@ -33,12 +34,19 @@ pub(crate) struct Head {
 impl Head {
     /// Whether the body is of this media type.
     pub(crate) fn is_of_type(&self, media_type: &str) -> bool {
-        let essence = self.content_type.as_deref().unwrap_or_default().split(';').next().unwrap_or_default();
+        let essence = self
+            .content_type
+            .as_deref()
+            .unwrap_or_default()
+            .split(';')
+            .next()
+            .unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(media_type)
     }
 }
 
-/// The most characters that are kept of a header which gives advice; one that is longer is cut, with an ellipsis.
+/// The most characters that are kept of a header which gives advice; one that is longer is cut,
+/// with an ellipsis.
 const MAX_ADVICE_CHARS: usize = 1000;
 
 /// Why bytes are no answer, or no more of it.
@@ -85,7 +93,8 @@ pub(super) enum Chunk {
     DataEnd {
         seen_cr: bool,
     },
-    /// Behind the last chunk; `line` counts the bytes of the line at hand, `all` those of all lines.
+    /// Behind the last chunk; `line` counts the bytes of the line at hand, `all` those of all
+    /// lines.
     Trailers {
         line: usize,
         all: usize,
@@ -97,9 +106,13 @@ impl Body {
         self == Self::Done
     }
 
-    /// Takes bytes and calls `on_data` for those of the body; returns how many were used, which are all unless the body ends
-    /// before.
-    pub(super) fn take(&mut self, bytes: &[u8], on_data: &mut dyn FnMut(&[u8])) -> Result<usize, HttpError> {
+    /// Takes bytes and calls `on_data` for those of the body; returns how many were used, which are
+    /// all unless the body ends before.
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        on_data: &mut dyn FnMut(&[u8]),
+    ) -> Result<usize, HttpError> {
         match self {
             Self::Done => Ok(0),
             Self::UntilClose => {
@@ -130,7 +143,11 @@ impl Body {
         }
     }
 
-    fn take_chunks(&mut self, bytes: &[u8], on_data: &mut dyn FnMut(&[u8])) -> Result<usize, HttpError> {
+    fn take_chunks(
+        &mut self,
+        bytes: &[u8],
+        on_data: &mut dyn FnMut(&[u8]),
+    ) -> Result<usize, HttpError> {
         let mut used = 0;
         while let (Self::Chunked(chunk), Some(byte)) = (*self, bytes.get(used)) {
             if let Chunk::Data { left } = chunk {
@@ -139,7 +156,11 @@ impl Body {
                 on_data(&rest[..size]);
                 used += size;
                 let left = left - size as u64;
-                *self = Self::Chunked(if left == 0 { Chunk::DataEnd { seen_cr: false } } else { Chunk::Data { left } });
+                *self = Self::Chunked(if left == 0 {
+                    Chunk::DataEnd { seen_cr: false }
+                } else {
+                    Chunk::Data { left }
+                });
             } else {
                 *self = chunk.step(*byte)?.map_or(Self::Done, Self::Chunked);
                 used += 1;
@@ -154,16 +175,33 @@ impl Chunk {
 
     /// Takes a byte that is not data; `None` at the body's end.
     fn step(self, byte: u8) -> Result<Option<Self>, HttpError> {
-        let broken = || Err(HttpError::Broken(format!("invalid chunked transfer coding: byte {byte:#04x} {}", self.place())));
+        let broken = || {
+            Err(HttpError::Broken(format!(
+                "invalid chunked transfer coding: byte {byte:#04x} {}",
+                self.place()
+            )))
+        };
         Ok(Some(match (self, byte) {
-            (Self::Size { size, digits }, _) if byte.is_ascii_hexdigit() && digits < MAX_SIZE_DIGITS => {
+            (Self::Size { size, digits }, _)
+                if byte.is_ascii_hexdigit() && digits < MAX_SIZE_DIGITS =>
+            {
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
-                Self::Size { size: (size << 4) | digit, digits: digits + 1 }
+                Self::Size {
+                    size: (size << 4) | digit,
+                    digits: digits + 1,
+                }
             }
-            (Self::Size { size, digits: 1.. }, b'\r') | (Self::Extension { size, .. }, b'\r') => Self::SizeEnd { size },
-            (Self::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => Self::Extension { size, seen: 0 },
+            (Self::Size { size, digits: 1.. }, b'\r') | (Self::Extension { size, .. }, b'\r') => {
+                Self::SizeEnd { size }
+            }
+            (Self::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => {
+                Self::Extension { size, seen: 0 }
+            }
             (Self::Extension { size, seen }, _) if byte != b'\n' && seen < MAX_HEAD_BYTES => {
-                Self::Extension { size, seen: seen + 1 }
+                Self::Extension {
+                    size,
+                    seen: seen + 1,
+                }
             }
             (Self::SizeEnd { size: 0 }, b'\n') => Self::Trailers { line: 0, all: 0 },
             (Self::SizeEnd { size }, b'\n') => Self::Data { left: size },
@@ -173,7 +211,10 @@ impl Chunk {
             (Self::Trailers { all, .. }, b'\n') => Self::Trailers { line: 0, all },
             // The CR of an empty line is no part of a line.
             (Self::Trailers { line: 0, all }, b'\r') => Self::Trailers { line: 0, all },
-            (Self::Trailers { line, all }, _) if all < MAX_HEAD_BYTES => Self::Trailers { line: line + 1, all: all + 1 },
+            (Self::Trailers { line, all }, _) if all < MAX_HEAD_BYTES => Self::Trailers {
+                line: line + 1,
+                all: all + 1,
+            },
             _ => return broken(),
         }))
     }
@@ -188,59 +229,85 @@ impl Chunk {
     }
 }
 
-/// Reads a head from the beginning of `bytes`, with how the body is framed and how many bytes the head takes; `None` if it is not
-/// all there yet. Interim answers (1xx) are passed over.
+/// Reads a head from the beginning of `bytes`, with how the body is framed and how many bytes the
+/// head takes; `None` if it is not all there yet. Interim answers (1xx) are passed over.
 pub(super) fn read_head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, HttpError> {
     let mut passed = 0;
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(&bytes[passed..]).map_err(|error| no_http(&bytes[passed..], error))?;
+        let parsed = response
+            .parse(&bytes[passed..])
+            .map_err(|error| no_http(&bytes[passed..], error))?;
         let httparse::Status::Complete(size) = parsed else {
             return if bytes.len() - passed > MAX_HEAD_BYTES {
-                Err(HttpError::Broken(format!("an answer's head larger than {MAX_HEAD_BYTES} bytes")))
+                Err(HttpError::Broken(format!(
+                    "an answer's head larger than {MAX_HEAD_BYTES} bytes"
+                )))
             } else {
                 Ok(None)
             };
         };
         passed += size;
         let code = response.code.unwrap_or_default();
-        let status = StatusCode::from_u16(code).map_err(|_| HttpError::Broken(format!("no HTTP status: {code}")))?;
+        let status = StatusCode::from_u16(code)
+            .map_err(|_| HttpError::Broken(format!("no HTTP status: {code}")))?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(HttpError::Broken("the server switched to another protocol".to_owned()));
+            return Err(HttpError::Broken(
+                "the server switched to another protocol".to_owned(),
+            ));
         }
         if !status.is_informational() {
             let (head, body) = understand(status, response.version == Some(0), response.headers)?;
             return Ok(Some((head, body, passed)));
         }
         if passed > MAX_HEAD_BYTES {
-            return Err(HttpError::Broken(format!("interim answers (1xx) of more than {MAX_HEAD_BYTES} bytes")));
+            return Err(HttpError::Broken(format!(
+                "interim answers (1xx) of more than {MAX_HEAD_BYTES} bytes"
+            )));
         }
     }
 }
 
-/// Names what a server with TLS answers to plain HTTP: an alert record (RFC 8446, sections 5.1 and 6).
+/// Names what a server with TLS answers to plain HTTP: an alert record (RFC 8446, sections 5.1 and
+/// 6).
 fn no_http(bytes: &[u8], error: httparse::Error) -> HttpError {
     HttpError::Broken(match bytes {
-        [0x15, 0x03, ..] => "a TLS alert in place of an HTTP answer: is the address one of https://?".to_owned(),
+        [0x15, 0x03, ..] => {
+            "a TLS alert in place of an HTTP answer: is the address one of https://?".to_owned()
+        }
         _ => format!("no HTTP answer: {error}"),
     })
 }
 
-fn understand(status: StatusCode, is_1_0: bool, headers: &[httparse::Header<'_>]) -> Result<(Head, Body), HttpError> {
+fn understand(
+    status: StatusCode,
+    is_1_0: bool,
+    headers: &[httparse::Header<'_>],
+) -> Result<(Head, Body), HttpError> {
     let values = |name: &'static str| {
-        let named = headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+        let named = headers
+            .iter()
+            .filter(move |header| header.name.eq_ignore_ascii_case(name));
         named.map(|header| String::from_utf8_lossy(header.value))
     };
     let lists = |name: &'static str, word: &str| {
-        values(name).any(|value| value.split(',').any(|one| one.trim().eq_ignore_ascii_case(word)))
+        values(name).any(|value| {
+            value
+                .split(',')
+                .any(|one| one.trim().eq_ignore_ascii_case(word))
+        })
     };
     let mut transfer_codings = values("transfer-encoding").peekable();
     let body = if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
         Body::Done
     } else if transfer_codings.peek().is_some() {
         // Who codes in another way than chunked closes the connection at the end.
-        if lists("transfer-encoding", "chunked") { Body::Chunked(Chunk::FIRST) } else { Body::UntilClose }
+        if lists("transfer-encoding", "chunked") {
+            Body::Chunked(Chunk::FIRST)
+        } else {
+            Body::UntilClose
+        }
     } else {
         match length(values("content-length"))? {
             None => Body::UntilClose,
@@ -248,13 +315,26 @@ fn understand(status: StatusCode, is_1_0: bool, headers: &[httparse::Header<'_>]
             Some(length) => Body::Length(length),
         }
     };
-    let keeps_connection = if is_1_0 { lists("connection", "keep-alive") } else { !lists("connection", "close") };
+    let keeps_connection = if is_1_0 {
+        lists("connection", "keep-alive")
+    } else {
+        !lists("connection", "close")
+    };
     let value = |name: &'static str| values(name).next().map(std::borrow::Cow::into_owned);
     let (content_type, advice) = (value("content-type"), advice(status, value));
-    Ok((Head { status, content_type, advice, keeps_connection }, body))
+    Ok((
+        Head {
+            status,
+            content_type,
+            advice,
+            keeps_connection,
+        },
+        body,
+    ))
 }
 
-/// What the headers of an answer that is none say to do. `header` gives the first value of a name in lower case.
+/// What the headers of an answer that is none say to do. `header` gives the first value of a name
+/// in lower case.
 fn advice(status: StatusCode, header: impl Fn(&'static str) -> Option<String>) -> Option<Advice> {
     if status.is_success() {
         return None;
@@ -271,14 +351,21 @@ fn advice(status: StatusCode, header: impl Fn(&'static str) -> Option<String>) -
 }
 
 /// One length, be it stated once or several times.
-fn length<'a>(values: impl Iterator<Item = std::borrow::Cow<'a, str>>) -> Result<Option<u64>, HttpError> {
+fn length<'a>(
+    values: impl Iterator<Item = std::borrow::Cow<'a, str>>,
+) -> Result<Option<u64>, HttpError> {
     let mut known = None;
     for value in values {
         for one in value.split(',') {
             let stated = one.trim();
-            let length = stated.parse().ok().filter(|_| stated.bytes().all(|byte| byte.is_ascii_digit()));
+            let length = stated
+                .parse()
+                .ok()
+                .filter(|_| stated.bytes().all(|byte| byte.is_ascii_digit()));
             if length.is_none() || known.is_some_and(|known| Some(known) != length) {
-                return Err(HttpError::Broken(format!("invalid Content-Length: {value}")));
+                return Err(HttpError::Broken(format!(
+                    "invalid Content-Length: {value}"
+                )));
             }
             known = length;
         }
@@ -309,74 +396,147 @@ impl std::error::Error for HttpError {
 mod tests {
     use super::*;
 
-    /// Status, body, how many bytes are left over; the error in words. The bytes come in these pieces, then the connection ends.
-    fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Result<(u16, String, bool, usize), String> {
+    /// Status, body, how many bytes are left over; the error in words. The bytes come in these
+    /// pieces, then the connection ends.
+    fn read<'a>(
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(u16, String, bool, usize), String> {
         let (mut received, mut answer, mut text, mut left) = (vec![], None, vec![], 0);
         for piece in pieces {
             received.extend_from_slice(piece);
             if answer.is_none()
-                && let Some((head, body, used)) = read_head(&received).map_err(|error| error.to_string())?
+                && let Some((head, body, used)) =
+                    read_head(&received).map_err(|error| error.to_string())?
             {
                 received.drain(..used);
                 answer = Some((head, body));
             }
             if let Some((_, body)) = &mut answer {
-                let used = body.take(&received, &mut |data| text.extend_from_slice(data)).map_err(|error| error.to_string())?;
+                let used = body
+                    .take(&received, &mut |data| text.extend_from_slice(data))
+                    .map_err(|error| error.to_string())?;
                 left += received.len() - used;
                 received.clear();
             }
         }
         let (head, mut body) = answer.ok_or("no head")?;
         body.end().map_err(|error| error.to_string())?;
-        Ok((head.status.as_u16(), String::from_utf8_lossy(&text).into_owned(), head.keeps_connection, left))
+        Ok((
+            head.status.as_u16(),
+            String::from_utf8_lossy(&text).into_owned(),
+            head.keeps_connection,
+            left,
+        ))
     }
 
     /// Whole, cut at every byte, and byte by byte: always the same.
     #[track_caller]
     fn check(bytes: &str, expected: Result<(u16, &str, bool, usize), &str>) {
-        let expected = expected.map(|(status, text, keeps, left)| (status, text.to_owned(), keeps, left)).map_err(str::to_owned);
+        let expected = expected
+            .map(|(status, text, keeps, left)| (status, text.to_owned(), keeps, left))
+            .map_err(str::to_owned);
         let bytes = bytes.as_bytes();
         assert_eq!(read([bytes].into_iter()), expected);
         assert_eq!(read(bytes.chunks(1)), expected);
         for cut in 1..bytes.len() {
-            assert_eq!(read([&bytes[..cut], &bytes[cut..]].into_iter()), expected, "cut at {cut}");
+            assert_eq!(
+                read([&bytes[..cut], &bytes[cut..]].into_iter()),
+                expected,
+                "cut at {cut}"
+            );
         }
     }
 
     #[test]
     fn bodies_of_every_framing() {
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        check(&format!("{chunked}3\r\nabc\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\n"), Ok((200, "abc0123456789", true, 0)));
-        check(&format!("{chunked}3 \r\nabc\r\n000\r\nx-a: b\r\nx-c: d\r\n\r\nmore"), Ok((200, "abc", true, 4)));
+        check(
+            &format!("{chunked}3\r\nabc\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\n"),
+            Ok((200, "abc0123456789", true, 0)),
+        );
+        check(
+            &format!("{chunked}3 \r\nabc\r\n000\r\nx-a: b\r\nx-c: d\r\n\r\nmore"),
+            Ok((200, "abc", true, 4)),
+        );
         check(&format!("{chunked}0\r\n\r\n"), Ok((200, "", true, 0)));
-        check("HTTP/1.1 400 Bad Request\r\ncontent-length: 3\r\n\r\nabcd", Ok((400, "abc", true, 1)));
-        check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\nContent-Length: 3, 3\r\n\r\nabc", Ok((200, "abc", true, 0)));
-        check("HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: Close\r\n\r\n", Ok((200, "", false, 0)));
+        check(
+            "HTTP/1.1 400 Bad Request\r\ncontent-length: 3\r\n\r\nabcd",
+            Ok((400, "abc", true, 1)),
+        );
+        check(
+            "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nContent-Length: 3, 3\r\n\r\nabc",
+            Ok((200, "abc", true, 0)),
+        );
+        check(
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: Close\r\n\r\n",
+            Ok((200, "", false, 0)),
+        );
         check("HTTP/1.0 200 OK\r\n\r\nabc", Ok((200, "abc", false, 0)));
-        check("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 1\r\n\r\na", Ok((200, "a", true, 0)));
+        check(
+            "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 1\r\n\r\na",
+            Ok((200, "a", true, 0)),
+        );
         check("HTTP/1.1 204 No Content\r\n\r\n", Ok((204, "", true, 0)));
-        check("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nabc", Ok((200, "abc", true, 0)));
-        check("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na", Ok((200, "a", true, 0)));
+        check(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip\r\n\r\nabc",
+            Ok((200, "abc", true, 0)),
+        );
+        check(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na",
+            Ok((200, "a", true, 0)),
+        );
     }
 
     #[test]
     fn what_breaks_off_or_is_no_http_is_an_error() {
         let closed = "connection closed before message completed";
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab", Err(closed));
+        check(
+            "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nab",
+            Err(closed),
+        );
         check(&format!("{chunked}3\r\nab"), Err(closed));
         check(&format!("{chunked}3\r\nabc\r\n"), Err(closed));
         check(&format!("{chunked}0\r\n"), Err(closed));
-        check(&format!("{chunked}g\r\n"), Err("invalid chunked transfer coding: byte 0x67 in a chunk's size"));
-        check(&format!("{chunked}\r\n"), Err("invalid chunked transfer coding: byte 0x0d in a chunk's size"));
-        check(&format!("{chunked}1\r\nab"), Err("invalid chunked transfer coding: byte 0x62 behind a chunk's data"));
-        check(&format!("{chunked}11111111111111111"), Err("invalid chunked transfer coding: byte 0x31 in a chunk's size"));
-        check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n", Err("invalid Content-Length: 4"));
-        check("HTTP/1.1 200 OK\r\ncontent-length: +3\r\n\r\n", Err("invalid Content-Length: +3"));
-        check("HTTP/1.1 101 Switching Protocols\r\n\r\n", Err("the server switched to another protocol"));
-        check("SSH-2.0-OpenSSH\r\n\r\n", Err("no HTTP answer: invalid HTTP version"));
-        let alert = read_head(b"\x15\x03\x01\x00\x02\x02\x46").unwrap_err().to_string();
-        assert_eq!(alert, "a TLS alert in place of an HTTP answer: is the address one of https://?");
+        check(
+            &format!("{chunked}g\r\n"),
+            Err("invalid chunked transfer coding: byte 0x67 in a chunk's size"),
+        );
+        check(
+            &format!("{chunked}\r\n"),
+            Err("invalid chunked transfer coding: byte 0x0d in a chunk's size"),
+        );
+        check(
+            &format!("{chunked}1\r\nab"),
+            Err("invalid chunked transfer coding: byte 0x62 behind a chunk's data"),
+        );
+        check(
+            &format!("{chunked}11111111111111111"),
+            Err("invalid chunked transfer coding: byte 0x31 in a chunk's size"),
+        );
+        check(
+            "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n",
+            Err("invalid Content-Length: 4"),
+        );
+        check(
+            "HTTP/1.1 200 OK\r\ncontent-length: +3\r\n\r\n",
+            Err("invalid Content-Length: +3"),
+        );
+        check(
+            "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            Err("the server switched to another protocol"),
+        );
+        check(
+            "SSH-2.0-OpenSSH\r\n\r\n",
+            Err("no HTTP answer: invalid HTTP version"),
+        );
+        let alert = read_head(b"\x15\x03\x01\x00\x02\x02\x46")
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            alert,
+            "a TLS alert in place of an HTTP answer: is the address one of https://?"
+        );
     }
 
     #[test]
@@ -386,30 +546,65 @@ mod tests {
         let cut = format!("https://b/{}…", "é".repeat(MAX_ADVICE_CHARS - 10));
         for (status, headers, expected) in [
             ("429 Slow", "Retry-After: 7".to_owned(), retry("7")),
-            ("503 Full", "retry-after: Fri, 31 Dec 1999 23:59:59 GMT".to_owned(), retry("Fri, 31 Dec 1999 23:59:59 GMT")),
-            ("307 Moved", "location: /b\r\nretry-after: 7".to_owned(), Some(Advice::Location("/b".to_owned()))),
-            ("301 Moved", format!("location: {long}"), Some(Advice::Location(cut))),
+            (
+                "503 Full",
+                "retry-after: Fri, 31 Dec 1999 23:59:59 GMT".to_owned(),
+                retry("Fri, 31 Dec 1999 23:59:59 GMT"),
+            ),
+            (
+                "307 Moved",
+                "location: /b\r\nretry-after: 7".to_owned(),
+                Some(Advice::Location("/b".to_owned())),
+            ),
+            (
+                "301 Moved",
+                format!("location: {long}"),
+                Some(Advice::Location(cut)),
+            ),
             ("304 Same", "retry-after: 7".to_owned(), None),
             ("400 Bad", "location: /b".to_owned(), None),
             ("200 OK", "retry-after: 7\r\nlocation: /b".to_owned(), None),
         ] {
             let head = format!("HTTP/1.1 {status}\r\n{headers}\r\n\r\n");
-            assert_eq!(read_head(head.as_bytes()).unwrap().unwrap().0.advice, expected, "{head}");
+            assert_eq!(
+                read_head(head.as_bytes()).unwrap().unwrap().0.advice,
+                expected,
+                "{head}"
+            );
         }
     }
 
     #[test]
     fn heads_and_trailers_are_bounded() {
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(MAX_HEAD_BYTES));
-        assert_eq!(read_head(endless.as_bytes()).unwrap_err().to_string(), "an answer's head larger than 131072 bytes");
+        assert_eq!(
+            read_head(endless.as_bytes()).unwrap_err().to_string(),
+            "an answer's head larger than 131072 bytes"
+        );
         let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(MAX_HEAD_BYTES / 20);
         let error = read_head(interim.as_bytes()).unwrap_err().to_string();
         assert_eq!(error, "interim answers (1xx) of more than 131072 bytes");
         let mut body = Body::Chunked(Chunk::FIRST);
-        let error = body.take(format!("1;{}", "x".repeat(MAX_HEAD_BYTES + 1)).as_bytes(), &mut |_| {}).unwrap_err();
-        assert_eq!(error.to_string(), "invalid chunked transfer coding: byte 0x78 behind a chunk's size");
+        let error = body
+            .take(
+                format!("1;{}", "x".repeat(MAX_HEAD_BYTES + 1)).as_bytes(),
+                &mut |_| {},
+            )
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "invalid chunked transfer coding: byte 0x78 behind a chunk's size"
+        );
         let mut body = Body::Chunked(Chunk::Trailers { line: 0, all: 0 });
-        let error = body.take("a: b\r\n".repeat(MAX_HEAD_BYTES / 4).as_bytes(), &mut |_| {}).unwrap_err();
-        assert_eq!(error.to_string(), "invalid chunked transfer coding: byte 0x20 in trailers that are too long");
+        let error = body
+            .take(
+                "a: b\r\n".repeat(MAX_HEAD_BYTES / 4).as_bytes(),
+                &mut |_| {},
+            )
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "invalid chunked transfer coding: byte 0x20 in trailers that are too long"
+        );
     }
 }

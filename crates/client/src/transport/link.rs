@@ -1,4 +1,5 @@
-//! Opens connections to one server, directly or through a proxy, with or without TLS, and writes the heads of requests to it.
+//! Opens connections to one server, directly or through a proxy, with or without TLS, and writes
+//! the heads of requests to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{
-    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION, TRANSFER_ENCODING,
-    USER_AGENT,
+    ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHORIZATION, TRANSFER_ENCODING, USER_AGENT,
 };
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -60,7 +61,8 @@ struct Tls {
 const OF_THE_BODY: [HeaderName; 3] = [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE];
 
 impl Target {
-    /// The server of an address, behind this proxy if there is one. `tls` is for a server of the scheme `https` and for a proxy of it.
+    /// The server of an address, behind this proxy if there is one. `tls` is for a server of the
+    /// scheme `https` and for a proxy of it.
     ///
     /// # Errors
     /// The host cannot be that of a certificate.
@@ -84,23 +86,48 @@ impl Target {
         let forwarding = proxy.as_ref().filter(|_| !is_https);
         let origin = forwarding.map_or_else(String::new, |_| format!("http://{authority}"));
         let mut begin = format!("POST {origin}{path} HTTP/1.1\r\n").into_bytes();
-        let password = forwarding.and_then(|proxy| Some((PROXY_AUTHORIZATION, proxy.authorization.as_ref()?.as_bytes())));
-        let own = [(HOST, authority.as_bytes()), (USER_AGENT, agent.as_bytes()), (ACCEPT, "*/*".as_bytes())];
+        let password = forwarding.and_then(|proxy| {
+            Some((
+                PROXY_AUTHORIZATION,
+                proxy.authorization.as_ref()?.as_bytes(),
+            ))
+        });
+        let own = [
+            (HOST, authority.as_bytes()),
+            (USER_AGENT, agent.as_bytes()),
+            (ACCEPT, "*/*".as_bytes()),
+        ];
         for (name, value) in own.into_iter().chain(password) {
             if !headers.contains_key(&name) {
                 write_header(&mut begin, name.as_str(), value);
             }
         }
-        for (name, value) in headers.iter().filter(|(name, _)| !OF_THE_BODY.contains(name)) {
+        for (name, value) in headers
+            .iter()
+            .filter(|(name, _)| !OF_THE_BODY.contains(name))
+        {
             write_header(&mut begin, name.as_str(), value.as_bytes());
         }
         let via = proxy.map(|proxy| -> Result<Via> {
-            let connect_head = is_https.then(|| proxy.connect_head(&format!("{with_brackets}:{port}"), agent));
-            Ok(Via { tls: tls_with(proxy.is_tls, &proxy.host)?, connect_head, proxy })
+            let connect_head =
+                is_https.then(|| proxy.connect_head(&format!("{with_brackets}:{port}"), agent));
+            Ok(Via {
+                tls: tls_with(proxy.is_tls, &proxy.host)?,
+                connect_head,
+                proxy,
+            })
         });
         let (via, tls) = (via.transpose()?, tls_with(is_https, host)?);
-        let (host, port) = via.as_ref().map_or((host, port), |via| (&via.proxy.host, via.proxy.port));
-        Ok(Self { host: host.to_owned(), port, begin: begin.into(), tls, via })
+        let (host, port) = via
+            .as_ref()
+            .map_or((host, port), |via| (&via.proxy.host, via.proxy.port));
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            begin: begin.into(),
+            tls,
+            via,
+        })
     }
 
     /// A request as it goes over a connection to this very server, with such headers of its own.
@@ -110,9 +137,16 @@ impl Target {
         for (name, value) in own {
             write_header(&mut head, name.as_str(), value.as_bytes());
         }
-        write_header(&mut head, CONTENT_LENGTH.as_str(), body.len().to_string().as_bytes());
+        write_header(
+            &mut head,
+            CONTENT_LENGTH.as_str(),
+            body.len().to_string().as_bytes(),
+        );
         head.extend_from_slice(b"\r\n");
-        Outgoing { head: head.into(), body }
+        Outgoing {
+            head: head.into(),
+            body,
+        }
     }
 
     /// Opens a connection on the runtime that this is called on, within this time.
@@ -120,20 +154,32 @@ impl Target {
     /// # Errors
     /// Those of a proxy have a [`ProxyError`](super::ProxyError) among their causes.
     pub(super) async fn open(&self, most: Duration) -> io::Result<Connection> {
-        let limit = Limit { most, deadline: instant_in(most) };
+        let limit = Limit {
+            most,
+            deadline: instant_in(most),
+        };
         let connection = match &self.via {
             None => self.reach(&limit).await,
-            Some(via) => self.reach_through(via, &limit).await.map_err(|error| via.proxy.error(error)),
+            Some(via) => self
+                .reach_through(via, &limit)
+                .await
+                .map_err(|error| via.proxy.error(error)),
         }?;
         match &self.tls {
             None => Ok(connection),
-            Some(tls) => limit.bound("no TLS handshake", tls.handshake(connection)).await,
+            Some(tls) => {
+                limit
+                    .bound("no TLS handshake", tls.handshake(connection))
+                    .await
+            }
         }
     }
 
     async fn reach(&self, limit: &Limit) -> io::Result<Connection> {
         let connecting = async {
-            let addresses = addresses(&self.host, self.port).await.map_err(io::Error::other)?;
+            let addresses = addresses(&self.host, self.port)
+                .await
+                .map_err(io::Error::other)?;
             first_that_takes(&addresses, TcpStream::connect).await
         };
         let socket = Socket::new(limit.bound("no connection", connecting).await?)?;
@@ -144,11 +190,17 @@ impl Target {
     async fn reach_through(&self, via: &Via, limit: &Limit) -> io::Result<Connection> {
         let mut connection = self.reach(limit).await?;
         if let Some(tls) = &via.tls {
-            connection = limit.bound("no TLS handshake", tls.handshake(connection)).await?;
+            connection = limit
+                .bound("no TLS handshake", tls.handshake(connection))
+                .await?;
         }
         match &via.connect_head {
             None => Ok(connection),
-            Some(head) => limit.bound("no answer to CONNECT", tunnel(connection, head.clone())).await,
+            Some(head) => {
+                limit
+                    .bound("no answer to CONNECT", tunnel(connection, head.clone()))
+                    .await
+            }
         }
     }
 
@@ -165,12 +217,21 @@ impl Tls {
             Error::usage(format!("no certificate can be for this host: {host}"))
                 .hint("check --base-url, and the proxy's address if there is one")
         })?;
-        Ok(Self { connector: connector.clone(), name })
+        Ok(Self {
+            connector: connector.clone(),
+            name,
+        })
     }
 
     async fn handshake(&self, connection: Connection) -> io::Result<Connection> {
-        let stream = self.connector.connect(self.name.clone(), connection.link).await?;
-        Ok(Connection::new(Link::Tls(Box::new(stream)), connection.arrival))
+        let stream = self
+            .connector
+            .connect(self.name.clone(), connection.link)
+            .await?;
+        Ok(Connection::new(
+            Link::Tls(Box::new(stream)),
+            connection.arrival,
+        ))
     }
 }
 
@@ -182,7 +243,11 @@ struct Limit {
 
 impl Limit {
     /// Takes a step of connecting. `lacking` says what is missing if the time runs out in it.
-    async fn bound<T>(&self, lacking: &str, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    async fn bound<T>(
+        &self,
+        lacking: &str,
+        step: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
         timeout_at(self.deadline, step).await.unwrap_or_else(|_| {
             let seconds = self.most.as_secs_f64();
             let words = format!("{lacking} within {seconds} s, the most that connecting may take");
@@ -191,8 +256,9 @@ impl Limit {
     }
 }
 
-/// Connects to the first of the addresses that takes it, in their order. Where none does, it is the first failure that is told, but
-/// before all others that this machine lacked something: who listens elsewhere was not the one who was meant, and refuses.
+/// Connects to the first of the addresses that takes it, in their order. Where none does, it is the
+/// first failure that is told, but before all others that this machine lacked something: who
+/// listens elsewhere was not the one who was meant, and refuses.
 async fn first_that_takes<T, F: Future<Output = io::Result<T>>>(
     addresses: &[SocketAddr],
     connect: impl Fn(SocketAddr) -> F,
@@ -202,7 +268,8 @@ async fn first_that_takes<T, F: Future<Output = io::Result<T>>>(
         match connect(*address).await {
             Ok(taken) => return Ok(taken),
             Err(error) => {
-                let tells_more = |failure: &io::Error| ran_out(failure).is_none() && ran_out(&error).is_some();
+                let tells_more =
+                    |failure: &io::Error| ran_out(failure).is_none() && ran_out(&error).is_some();
                 if failure.as_ref().is_none_or(tells_more) {
                     failure = Some(error);
                 }
@@ -241,17 +308,29 @@ macro_rules! either {
 }
 
 impl AsyncRead for Link {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         either!(self, one => one.poll_read(cx, buffer))
     }
 }
 
 impl AsyncWrite for Link {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         either!(self, one => one.poll_write(cx, bytes))
     }
 
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         either!(self, one => one.poll_write_vectored(cx, parts))
     }
 
@@ -277,18 +356,30 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of connecting to addresses that do so: their number, where one takes it, or what is told.
+    /// What becomes of connecting to addresses that do so: their number, where one takes it, or
+    /// what is told.
     #[cfg(unix)]
     #[track_caller]
-    fn check(answers: &[Result<(), nix::errno::Errno>], expected: Result<usize, nix::errno::Errno>) {
-        let addresses: Vec<SocketAddr> = (0..answers.len()).map(|port| ([127, 0, 0, 1], port as u16).into()).collect();
+    fn check(
+        answers: &[Result<(), nix::errno::Errno>],
+        expected: Result<usize, nix::errno::Errno>,
+    ) {
+        let addresses: Vec<SocketAddr> = (0..answers.len())
+            .map(|port| ([127, 0, 0, 1], port as u16).into())
+            .collect();
         let connect = |address: SocketAddr| {
             let place = usize::from(address.port());
             std::future::ready(answers[place].map(|()| place).map_err(io::Error::from))
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let found = runtime.block_on(first_that_takes(&addresses, connect));
-        let number = |error: io::Error| error.raw_os_error().map_or(nix::errno::Errno::UnknownErrno, nix::errno::Errno::from_raw);
+        let number = |error: io::Error| {
+            error
+                .raw_os_error()
+                .map_or(nix::errno::Errno::UnknownErrno, nix::errno::Errno::from_raw)
+        };
         assert_eq!(found.map_err(number), expected, "{answers:?}");
     }
 

@@ -9,11 +9,13 @@ use super::{Connection, Target};
 use crate::clock;
 use crate::files::no_more_files;
 
-/// How many connections are opened at a time, ahead of their use. More would fill the server's queue of connections to accept
-/// (128 on many systems), and the kernel tries the rest again only after a second.
+/// How many connections are opened at a time, ahead of their use. More would fill the server's
+/// queue of connections to accept (128 on many systems), and the kernel tries the rest again only
+/// after a second.
 const OPENING_AT_A_TIME: usize = 64;
 
-/// A connection that a server closes within this time of an answer is one that it does not keep, whatever its headers say.
+/// A connection that a server closes within this time of an answer is one that it does not keep,
+/// whatever its headers say.
 const CLOSES_AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How many connections were opened.
@@ -50,7 +52,8 @@ impl Drop for Place {
 }
 
 impl Connections {
-    /// From now on no more than so many are open at a time; those past them are refused as the system would refuse them.
+    /// From now on no more than so many are open at a time; those past them are refused as the
+    /// system would refuse them.
     pub(crate) fn keep_within(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
@@ -59,18 +62,31 @@ impl Connections {
     fn place(self: &Arc<Self>) -> io::Result<Place> {
         let place = Place(Arc::clone(self));
         let before = self.open.fetch_add(1, Ordering::Relaxed);
-        if before < self.most.load(Ordering::Relaxed) { Ok(place) } else { Err(no_more_files()) }
+        if before < self.most.load(Ordering::Relaxed) {
+            Ok(place)
+        } else {
+            Err(no_more_files())
+        }
     }
 
-    /// A place for one more, for which one that lies idle is closed where there is no other: threads share the places, and each keeps
-    /// its own connections.
+    /// A place for one more, for which one that lies idle is closed where there is no other:
+    /// threads share the places, and each keeps its own connections.
     fn place_or_make_one(self: &Arc<Self>) -> io::Result<Place> {
-        self.place().or_else(|full| if self.close_an_idle_one() { self.place() } else { Err(full) })
+        self.place().or_else(|full| {
+            if self.close_an_idle_one() {
+                self.place()
+            } else {
+                Err(full)
+            }
+        })
     }
 
     /// Whether there was one.
     fn close_an_idle_one(&self) -> bool {
-        let pools: Vec<Arc<Pool>> = locked(&self.pools).iter().filter_map(Weak::upgrade).collect();
+        let pools: Vec<Arc<Pool>> = locked(&self.pools)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         let longest_idle = |pool: &Arc<Pool>| {
             let mut idle = pool.lock();
             (!idle.is_empty()).then(|| idle.remove(0))
@@ -100,19 +116,26 @@ pub(crate) struct Pool {
     /// How many are kept ready besides those in use.
     spare: AtomicUsize,
     is_refilling: AtomicBool,
-    /// Whether the server was seen to close connections after an answer. Such a server often has a thread for every connection as
-    /// well (llama.cpp's does both), which one that lies ready would hold up: then none is kept and none opened ahead.
+    /// Whether the server was seen to close connections after an answer. Such a server often has a
+    /// thread for every connection as well (llama.cpp's does both), which one that lies ready would
+    /// hold up: then none is kept and none opened ahead.
     closes: AtomicBool,
 }
 
 struct Idle {
     connection: Connection,
-    /// Since when, in [`clock::process_ns`]; `None` for one that has carried no request yet: a server's patience with idle connections begins after an answer.
+    /// Since when, in [`clock::process_ns`]; `None` for one that has carried no request yet: a
+    /// server's patience with idle connections begins after an answer.
     since_ns: Option<u64>,
 }
 
 impl Pool {
-    pub(crate) fn new(target: Target, connections: Arc<Connections>, keep: Duration, connect_timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(
+        target: Target,
+        connections: Arc<Connections>,
+        keep: Duration,
+        connect_timeout: Duration,
+    ) -> Arc<Self> {
         let pool = Arc::new(Self {
             target,
             idle: Mutex::default(),
@@ -131,7 +154,8 @@ impl Pool {
         &self.target
     }
 
-    /// From now on so many connections are kept ready besides those in use, opened whenever fewer are.
+    /// From now on so many connections are kept ready besides those in use, opened whenever fewer
+    /// are.
     pub(crate) fn keep_spare(&self, spare: usize) {
         self.spare.store(spare, Ordering::Relaxed);
     }
@@ -182,21 +206,31 @@ impl Pool {
             return;
         }
         connection.is_reused = true;
-        self.lock().push(Idle { connection, since_ns: Some(clock::process_ns()) });
+        self.lock().push(Idle {
+            connection,
+            since_ns: Some(clock::process_ns()),
+        });
     }
 
-    /// Opens connections ahead of their use, until so many lie ready or one fails: the request that it was meant for will tell.
+    /// Opens connections ahead of their use, until so many lie ready or one fails: the request that
+    /// it was meant for will tell.
     pub(crate) async fn prepare(&self, wanted: usize) {
         self.look().await;
         while !self.closes.load(Ordering::Relaxed) {
-            let missing = wanted.saturating_sub(self.lock().len()).min(OPENING_AT_A_TIME);
+            let missing = wanted
+                .saturating_sub(self.lock().len())
+                .min(OPENING_AT_A_TIME);
             if missing == 0 {
                 return;
             }
-            let opened = futures_util::future::join_all((0..missing).map(|_| self.open_ahead())).await;
+            let opened =
+                futures_util::future::join_all((0..missing).map(|_| self.open_ahead())).await;
             let mut idle = self.lock();
             let before = idle.len();
-            idle.extend(opened.into_iter().flatten().map(|connection| Idle { connection, since_ns: None }));
+            idle.extend(opened.into_iter().flatten().map(|connection| Idle {
+                connection,
+                since_ns: None,
+            }));
             if idle.len() < before + missing {
                 return;
             }
@@ -215,7 +249,8 @@ impl Pool {
         }
     }
 
-    /// The connection, unless it was closed while it lay here; one that was closed soon after its answer tells of the server.
+    /// The connection, unless it was closed while it lay here; one that was closed soon after its
+    /// answer tells of the server.
     async fn still_open(&self, mut idle: Idle) -> Option<Idle> {
         if idle.connection.is_usable().await {
             return Some(idle);
@@ -256,7 +291,8 @@ fn locked<T>(it: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
 impl Idle {
     /// How long it has lain here; `None` for one that has carried nothing yet.
     fn time(&self) -> Option<Duration> {
-        self.since_ns.map(|since_ns| Duration::from_nanos(clock::process_ns().saturating_sub(since_ns)))
+        self.since_ns
+            .map(|since_ns| Duration::from_nanos(clock::process_ns().saturating_sub(since_ns)))
     }
 }
 
@@ -271,7 +307,9 @@ mod tests {
     #[tokio::test]
     async fn what_lies_idle_with_one_thread_makes_room_for_a_request_of_another() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
         let target = Target::new(&url, &HeaderMap::new(), "test", None, None).unwrap();
         let connections = Arc::new(Connections::default());
         let an_hour = Duration::from_secs(3600);
@@ -280,7 +318,11 @@ mod tests {
         connections.keep_within(2);
         one.prepare(2).await;
         other.prepare(1).await;
-        assert_eq!((one.lock().len(), other.lock().len()), (2, 0), "nobody waits for what is opened ahead");
+        assert_eq!(
+            (one.lock().len(), other.lock().len()),
+            (2, 0),
+            "nobody waits for what is opened ahead"
+        );
         let first = other.take().await.unwrap();
         assert_eq!((one.lock().len(), connections.opened()), (1, 3));
         let second = other.take().await.unwrap();

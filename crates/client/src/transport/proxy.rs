@@ -1,7 +1,8 @@
 //! HTTP proxies: which one stands before a server, and connections through it.
 //!
-//! Requests to `https://` servers go through a tunnel (`CONNECT`, RFC 9110, section 9.3.6). Requests to `http://` servers are sent to
-//! the proxy in absolute form (RFC 9112, section 3.2.2), as many proxies allow tunnels to port 443 only.
+//! Requests to `https://` servers go through a tunnel (`CONNECT`, RFC 9110, section 9.3.6).
+//! Requests to `http://` servers are sent to the proxy in absolute form (RFC 9112, section 3.2.2),
+//! as many proxies allow tunnels to port 443 only.
 
 use std::io;
 
@@ -45,7 +46,8 @@ pub(crate) struct ProxyError {
 struct Refused(StatusCode);
 
 impl Proxy {
-    /// The proxy that the environment names for an address: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, as curl reads them.
+    /// The proxy that the environment names for an address: `HTTP_PROXY`, `HTTPS_PROXY`,
+    /// `ALL_PROXY` and `NO_PROXY`, as curl reads them.
     ///
     /// # Errors
     /// The proxy is not an HTTP proxy.
@@ -54,8 +56,15 @@ impl Proxy {
     }
 
     fn find(matcher: &Matcher, url: &Url) -> Result<Option<Self>> {
-        let found = url.as_str().parse().ok().and_then(|uri| matcher.intercept(&uri));
-        let Some((found, authority)) = found.as_ref().and_then(|found| Some((found, found.uri().authority()?))) else {
+        let found = url
+            .as_str()
+            .parse()
+            .ok()
+            .and_then(|uri| matcher.intercept(&uri));
+        let Some((found, authority)) = found
+            .as_ref()
+            .and_then(|found| Some((found, found.uri().authority()?)))
+        else {
             return Ok(None);
         };
         let scheme = found.uri().scheme_str().unwrap_or_default();
@@ -71,7 +80,11 @@ impl Proxy {
         };
         Ok(Some(Self {
             address,
-            host: authority.host().trim_start_matches('[').trim_end_matches(']').to_owned(),
+            host: authority
+                .host()
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned(),
             port: authority.port_u16().unwrap_or(default_port),
             authorization: found.basic_auth().cloned(),
             is_tls: scheme == "https",
@@ -91,7 +104,10 @@ impl Proxy {
     }
 
     pub(super) fn error(&self, source: io::Error) -> io::Error {
-        io::Error::other(ProxyError { proxy: self.address.clone(), source })
+        io::Error::other(ProxyError {
+            proxy: self.address.clone(),
+            source,
+        })
     }
 
     pub(super) fn refusal(&self, status: StatusCode) -> io::Error {
@@ -113,7 +129,13 @@ fn refused(status: StatusCode) -> io::Error {
 
 /// Asks a proxy for a tunnel. The same connection then goes to the server.
 pub(super) async fn tunnel(connection: Connection, connect_head: Bytes) -> io::Result<Connection> {
-    let answer = match connection.send(Outgoing { head: connect_head, body: Bytes::new() }).await {
+    let answer = match connection
+        .send(Outgoing {
+            head: connect_head,
+            body: Bytes::new(),
+        })
+        .await
+    {
         Ok(answer) => answer,
         Err(not_sent) => {
             return Err(match not_sent.error {
@@ -127,7 +149,10 @@ pub(super) async fn tunnel(connection: Connection, connect_head: Bytes) -> io::R
     }
     // The server speaks only after the TLS client hello.
     if !answer.early.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it sent data before the TLS handshake"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it sent data before the TLS handshake",
+        ));
     }
     Ok(answer.connection)
 }
@@ -150,7 +175,10 @@ mod tests {
     use sobench_core::observation::{Outcome, TransportCause};
 
     fn found(proxy: &str, no_proxy: &str, url: &str) -> Result<Option<Proxy>> {
-        Proxy::find(&Matcher::builder().all(proxy).no(no_proxy).build(), &url.parse().unwrap())
+        Proxy::find(
+            &Matcher::builder().all(proxy).no(no_proxy).build(),
+            &url.parse().unwrap(),
+        )
     }
 
     #[test]
@@ -159,31 +187,58 @@ mod tests {
             ("http://p:3128", ("http://p:3128", "p", 3128, false)),
             ("p", ("http://p", "p", 80, false)),
             ("https://p/path", ("https://p", "p", 443, true)),
-            ("http://user:pa%20ss@[::1]:8080", ("http://[::1]:8080", "::1", 8080, false)),
+            (
+                "http://user:pa%20ss@[::1]:8080",
+                ("http://[::1]:8080", "::1", 8080, false),
+            ),
         ] {
             let proxy = found(address, "", "https://server/v1").unwrap().unwrap();
-            assert_eq!((proxy.address.as_str(), proxy.host.as_str(), proxy.port, proxy.is_tls), expected);
+            assert_eq!(
+                (
+                    proxy.address.as_str(),
+                    proxy.host.as_str(),
+                    proxy.port,
+                    proxy.is_tls
+                ),
+                expected
+            );
             let basic = address.contains('@').then_some("Basic dXNlcjpwYSBzcw==");
-            assert_eq!(proxy.authorization.as_ref().map(|value| value.to_str().unwrap()), basic);
+            assert_eq!(
+                proxy
+                    .authorization
+                    .as_ref()
+                    .map(|value| value.to_str().unwrap()),
+                basic
+            );
         }
-        assert!(found("http://p", "server", "http://server:8000/").unwrap().is_none());
+        assert!(
+            found("http://p", "server", "http://server:8000/")
+                .unwrap()
+                .is_none()
+        );
         assert!(found("", "", "http://server/").unwrap().is_none());
     }
 
     #[test]
     fn socks_proxies_are_refused_without_their_password() {
         for scheme in ["socks4", "socks5", "socks5h"] {
-            let Err(error) = found(&format!("{scheme}://u:s3cret@p:1080"), "", "http://server/") else { panic!("{scheme}") };
+            let Err(error) = found(&format!("{scheme}://u:s3cret@p:1080"), "", "http://server/")
+            else {
+                panic!("{scheme}")
+            };
             assert_eq!(
                 (error.what, error.kind),
-                (format!("only HTTP proxies are supported: {scheme}://p:1080"), sobench_core::error::Kind::Environment)
+                (
+                    format!("only HTTP proxies are supported: {scheme}://p:1080"),
+                    sobench_core::error::Kind::Environment
+                )
             );
             assert!(error.hint.is_some_and(|hint| hint.contains("NO_PROXY")));
         }
     }
 
-    /// A proxy that answers the first request of one connection with these bytes and closes. Returns its address, and the head of
-    /// that request.
+    /// A proxy that answers the first request of one connection with these bytes and closes.
+    /// Returns its address, and the head of that request.
     fn answering(bytes: impl Into<Vec<u8>>) -> (String, Receiver<String>) {
         let bytes = bytes.into();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -197,62 +252,145 @@ mod tests {
             }
             let _ = seen.send(String::from_utf8(received).unwrap());
             // A client that has read enough closes the connection.
-            let _ = stream.write_all(&bytes).and_then(|()| stream.shutdown(std::net::Shutdown::Write));
+            let _ = stream
+                .write_all(&bytes)
+                .and_then(|()| stream.shutdown(std::net::Shutdown::Write));
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
         (address, head)
     }
 
     /// Sends a request to `server.test` through the proxy; the error's words, or the status.
-    async fn send(scheme: &str, proxy: &str, connect_timeout: Duration) -> std::result::Result<u16, String> {
+    async fn send(
+        scheme: &str,
+        proxy: &str,
+        connect_timeout: Duration,
+    ) -> std::result::Result<u16, String> {
         let url = format!("{scheme}://server.test:8443/v1?a=b");
         let proxy = found(proxy, "", &url).unwrap();
-        let tls = (scheme == "https").then(|| TlsConnector::from(std::sync::Arc::new(tls::config(true).unwrap())));
-        let target = Target::new(&url.parse().unwrap(), &HeaderMap::new(), "test", tls.as_ref(), proxy).unwrap();
-        let pool = Pool::new(target, Connections::default().into(), Duration::from_secs(3600), connect_timeout);
+        let tls = (scheme == "https")
+            .then(|| TlsConnector::from(std::sync::Arc::new(tls::config(true).unwrap())));
+        let target = Target::new(
+            &url.parse().unwrap(),
+            &HeaderMap::new(),
+            "test",
+            tls.as_ref(),
+            proxy,
+        )
+        .unwrap();
+        let pool = Pool::new(
+            target,
+            Connections::default().into(),
+            Duration::from_secs(3600),
+            connect_timeout,
+        );
         let answered = match pool.take().await {
-            Ok(connection) => Way { connection, pool }.send(Message { headers: vec![], body: "{}".into() }, || {}).await,
+            Ok(connection) => {
+                Way { connection, pool }
+                    .send(
+                        Message {
+                            headers: vec![],
+                            body: "{}".into(),
+                        },
+                        || {},
+                    )
+                    .await
+            }
             Err(error) => Err(Broken::Connect(error)),
         };
-        answered.map(|mut response| response.head().status.as_u16()).map_err(|broken| match broken.outcome() {
-            Outcome::Transport { cause: TransportCause::Connect, message } => message,
-            other => panic!("{other:?}"),
-        })
+        answered
+            .map(|mut response| response.head().status.as_u16())
+            .map_err(|broken| match broken.outcome() {
+                Outcome::Transport {
+                    cause: TransportCause::Connect,
+                    message,
+                } => message,
+                other => panic!("{other:?}"),
+            })
     }
 
     const LONG: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
     async fn failures_of_a_proxy_name_the_proxy() {
-        const CHECK: &str = "check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the server's host to NO_PROXY";
+        const CHECK: &str =
+            "check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the server's host to NO_PROXY";
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(2 * MAX_HEAD_BYTES));
         let password = "it answered 407: give the proxy's user and password in its address: http://USER:PASSWORD@HOST:PORT";
         for (scheme, answer, expected) in [
-            ("https", "HTTP/1.1 407 Login\r\ncontent-length: 2\r\n\r\nno", password.to_owned()),
-            ("http", "HTTP/1.1 407 Login\r\ncontent-length: 2\r\n\r\nno", password.to_owned()),
-            ("https", "HTTP/1.0 502 Bad Gateway\r\n\r\n<h1>", format!("it answered 502: {CHECK}")),
-            ("https", "HTTP/1.1 307 Moved\r\nlocation: http://elsewhere\r\n\r\n", format!("it answered 307: {CHECK}")),
-            ("https", "SSH-2.0-OpenSSH\r\n\r\n", format!("no HTTP answer: invalid HTTP version: {CHECK}")),
-            ("https", "", format!("connection closed before message completed: {CHECK}")),
-            ("https", "HTTP/1.1 200 OK\r\n\r\nhello", format!("it sent data before the TLS handshake: {CHECK}")),
-            ("https", &endless, format!("an answer's head larger than 131072 bytes: {CHECK}")),
+            (
+                "https",
+                "HTTP/1.1 407 Login\r\ncontent-length: 2\r\n\r\nno",
+                password.to_owned(),
+            ),
+            (
+                "http",
+                "HTTP/1.1 407 Login\r\ncontent-length: 2\r\n\r\nno",
+                password.to_owned(),
+            ),
+            (
+                "https",
+                "HTTP/1.0 502 Bad Gateway\r\n\r\n<h1>",
+                format!("it answered 502: {CHECK}"),
+            ),
+            (
+                "https",
+                "HTTP/1.1 307 Moved\r\nlocation: http://elsewhere\r\n\r\n",
+                format!("it answered 307: {CHECK}"),
+            ),
+            (
+                "https",
+                "SSH-2.0-OpenSSH\r\n\r\n",
+                format!("no HTTP answer: invalid HTTP version: {CHECK}"),
+            ),
+            (
+                "https",
+                "",
+                format!("connection closed before message completed: {CHECK}"),
+            ),
+            (
+                "https",
+                "HTTP/1.1 200 OK\r\n\r\nhello",
+                format!("it sent data before the TLS handshake: {CHECK}"),
+            ),
+            (
+                "https",
+                &endless,
+                format!("an answer's head larger than 131072 bytes: {CHECK}"),
+            ),
         ] {
             let (address, _head) = answering(answer);
             let words = send(scheme, &address, LONG).await.unwrap_err();
-            assert_eq!(words, format!("error trying to connect: no connection through the proxy http://{address}: {expected}"));
+            assert_eq!(
+                words,
+                format!(
+                    "error trying to connect: no connection through the proxy http://{address}: {expected}"
+                )
+            );
         }
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         for scheme in ["http", "https"] {
             let words = send(scheme, &nobody.to_string(), LONG).await.unwrap_err();
             assert!(
-                words.contains(&format!("the proxy http://{nobody}: Connection refused")) && words.ends_with(CHECK),
+                words.contains(&format!("the proxy http://{nobody}: Connection refused"))
+                    && words.ends_with(CHECK),
                 "{words}"
             );
         }
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let words = send("https", &silent.local_addr().unwrap().to_string(), Duration::from_secs(1)).await.unwrap_err();
+        let words = send(
+            "https",
+            &silent.local_addr().unwrap().to_string(),
+            Duration::from_secs(1),
+        )
+        .await
+        .unwrap_err();
         assert!(
-            words.contains("no answer to CONNECT within 1 s, the most that connecting may take") && words.ends_with(CHECK),
+            words.contains("no answer to CONNECT within 1 s, the most that connecting may take")
+                && words.ends_with(CHECK),
             "{words}"
         );
     }
@@ -260,7 +398,10 @@ mod tests {
     #[tokio::test]
     async fn statuses_that_a_server_may_have_sent_are_answers() {
         let (address, head) = answering("HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n");
-        assert_eq!(send("http", &format!("http://u:p@{address}"), LONG).await, Ok(502));
+        assert_eq!(
+            send("http", &format!("http://u:p@{address}"), LONG).await,
+            Ok(502)
+        );
         let expected = "POST http://server.test:8443/v1?a=b HTTP/1.1\r\nhost: server.test:8443\r\nuser-agent: test\r\naccept: */*\r\n\
                         proxy-authorization: Basic dTpw\r\ncontent-length: 2\r\n\r\n";
         assert_eq!(head.recv().unwrap(), expected);
@@ -270,7 +411,9 @@ mod tests {
     async fn failures_behind_a_tunnel_do_not_name_the_proxy() {
         // Its end comes where the server's handshake should.
         let (address, head) = answering("HTTP/1.1 200 Connection established\r\n\r\n");
-        let words = send("https", &format!("http://u:p@{address}"), LONG).await.unwrap_err();
+        let words = send("https", &format!("http://u:p@{address}"), LONG)
+            .await
+            .unwrap_err();
         assert!(words.contains("eof") && !words.contains("proxy"), "{words}");
         let expected = "CONNECT server.test:8443 HTTP/1.1\r\nhost: server.test:8443\r\nuser-agent: test\r\n\
                         proxy-authorization: Basic dTpw\r\n\r\n";

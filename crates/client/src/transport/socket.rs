@@ -1,11 +1,12 @@
 //! A TCP connection that says when its bytes arrived. Knows no HTTP.
 //!
-//! An instant that is taken when a task gets its turn tells of the client, too: with a thousand streams on one thread the last
-//! one waits for all others. So, on Linux, the kernel is asked for the instant at which it took the packet in (`SO_TIMESTAMPNS`,
-//! see "timestamping" in the kernel's networking documentation), which comes beside the bytes. Where several packets lie ready,
-//! the kernel merges them and gives the instant of the last one. Elsewhere, and where a socket cannot do this, it is the instant
-//! right after the read. The stamps are by the wall clock, which may be set at any time: those that cannot be true do not count
-//! (see [`crate::clock::LastRead`]).
+//! An instant that is taken when a task gets its turn tells of the client, too: with a thousand
+//! streams on one thread the last one waits for all others. So, on Linux, the kernel is asked for
+//! the instant at which it took the packet in (`SO_TIMESTAMPNS`, see "timestamping" in the kernel's
+//! networking documentation), which comes beside the bytes. Where several packets lie ready, the
+//! kernel merges them and gives the instant of the last one. Elsewhere, and where a socket cannot
+//! do this, it is the instant right after the read. The stamps are by the wall clock, which may be
+//! set at any time: those that cannot be true do not count (see [`crate::clock::LastRead`]).
 
 use std::io;
 use std::pin::Pin;
@@ -21,8 +22,8 @@ use self::kernel::Stamps;
 #[cfg(not(target_os = "linux"))]
 use self::user::Stamps;
 
-/// When the bytes of the latest read arrived, in nanoseconds of [`crate::clock::process_ns`]; shared by a socket and who
-/// waits for it.
+/// When the bytes of the latest read arrived, in nanoseconds of [`crate::clock::process_ns`];
+/// shared by a socket and who waits for it.
 #[derive(Clone, Debug, Default)]
 pub struct Arrival(Arc<AtomicU64>);
 
@@ -44,7 +45,11 @@ impl Socket {
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
         let stamps = Stamps::switch_on(&tcp);
-        Ok(Self { tcp, arrival: Arrival::default(), stamps })
+        Ok(Self {
+            tcp,
+            arrival: Arrival::default(),
+            stamps,
+        })
     }
 
     pub fn arrival(&self) -> Arrival {
@@ -53,7 +58,11 @@ impl Socket {
 }
 
 impl AsyncRead for Socket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let arrived = this.stamps.poll_read(&mut this.tcp, cx, buffer);
@@ -67,11 +76,19 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().tcp).poll_write(cx, bytes)
     }
 
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().tcp).poll_write_vectored(cx, parts)
     }
 
@@ -115,7 +132,10 @@ mod kernel {
         pub(super) fn switch_on(tcp: &TcpStream) -> Self {
             // Where it fails no stamps come, and instants are those of the reads.
             let _ = setsockopt(tcp, sockopt::ReceiveTimestampns, &true);
-            Self { room: cmsg_space!(TimeSpec), last: LastRead::opening() }
+            Self {
+                room: cmsg_space!(TimeSpec),
+                last: LastRead::opening(),
+            }
         }
 
         /// Reads once; the result says when the last of the bytes arrived.
@@ -133,15 +153,24 @@ mod kernel {
                 let tried = tcp.try_io(Interest::READABLE, || {
                     let (read, at_ns) = self.receive(tcp, room)?;
                     received = Some((read, at_ns));
-                    // A read that left room has emptied the socket. Saying so here saves the system call that would find nothing.
-                    if 0 < read && read < size { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                    // A read that left room has emptied the socket. Saying so here saves the system
+                    // call that would find nothing.
+                    if 0 < read && read < size {
+                        Err(io::ErrorKind::WouldBlock.into())
+                    } else {
+                        Ok(())
+                    }
                 });
                 if let Some((read, at_ns)) = received {
                     buffer.advance(read);
                     return Poll::Ready(Ok(at_ns));
                 }
                 match tried {
-                    Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                        ) => {}
                     Err(error) => return Poll::Ready(Err(error)),
                     Ok(()) => return Poll::Ready(Err(io::Error::other("a read without a result"))),
                 }
@@ -150,7 +179,12 @@ mod kernel {
 
         fn receive(&mut self, tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
             let mut parts = [IoSliceMut::new(buffer)];
-            let message = recvmsg::<()>(tcp.as_raw_fd(), &mut parts, Some(&mut self.room), MsgFlags::empty())?;
+            let message = recvmsg::<()>(
+                tcp.as_raw_fd(),
+                &mut parts,
+                Some(&mut self.room),
+                MsgFlags::empty(),
+            )?;
             let stamp = message.cmsgs().ok().and_then(|mut all| {
                 all.find_map(|one| match one {
                     ControlMessageOwned::ScmTimestampns(at) => Some(Duration::from(at)),
@@ -188,7 +222,9 @@ mod user {
             cx: &mut Context<'_>,
             buffer: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<u64>> {
-            Pin::new(tcp).poll_read(cx, buffer).map_ok(|()| clock::process_ns())
+            Pin::new(tcp)
+                .poll_read(cx, buffer)
+                .map_ok(|()| clock::process_ns())
         }
     }
 }

@@ -6,7 +6,8 @@ use std::{io, thread};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// One thread carries tens of thousands of tokens a second; more than a few would only take turns from the server.
+/// One thread carries tens of thousands of tokens a second; more than a few would only take turns
+/// from the server.
 const MAX_THREADS: usize = 4;
 
 /// The threads; they end when this is dropped, and with them every task and connection on them.
@@ -30,9 +31,15 @@ impl Threads {
             ends.push(end);
             // The sender is never used: the thread waits for it to be dropped.
             let run = move || drop(runtime.block_on(ended));
-            thread::Builder::new().name(format!("client-{number}")).spawn(run)?;
+            thread::Builder::new()
+                .name(format!("client-{number}"))
+                .spawn(run)?;
         }
-        Ok(Self { handles, next: AtomicUsize::new(0), _ends: ends })
+        Ok(Self {
+            handles,
+            next: AtomicUsize::new(0),
+            _ends: ends,
+        })
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,5 +1,6 @@
-//! The wire, end to end: every recorded shape of answer, however it is cut, and every way in which an exchange can fail. Knows no
-//! verdicts. A scripted server on a free port stands in for real ones.
+//! The wire, end to end: every recorded shape of answer, however it is cut, and every way in which
+//! an exchange can fail. Knows no verdicts. A scripted server on a free port stands in for real
+//! ones.
 
 mod broken;
 mod faults;
@@ -11,7 +12,9 @@ mod runs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sobench_backend::{Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter};
+use sobench_backend::{
+    Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter,
+};
 use sobench_client::{Client, DriverOptions, Endpoint, send_one};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::observation::Observation;
@@ -56,7 +59,16 @@ async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Obse
     if kind.input() == Input::Audio {
         case.prompt = Prompt::Audio(Arc::new(Clip::new("a.wav", "sound")));
     }
-    send_one(&client, shared(kind), &request(stream), &case, "trial", &Shutdown::new()).await.unwrap()
+    send_one(
+        &client,
+        shared(kind),
+        &request(stream),
+        &case,
+        "trial",
+        &Shutdown::new(),
+    )
+    .await
+    .unwrap()
 }
 
 /// Instants must come in the order of what happened, whatever happened.
@@ -64,13 +76,21 @@ async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Obse
 fn check_order(observation: &Observation) {
     let timing = &observation.timing;
     let sent = timing.sent_ns.into_iter();
-    let instants: Vec<u64> = sent.chain(timing.headers_ns).chain(timing.chunks_ns.iter().copied()).chain(timing.end_ns).collect();
+    let instants: Vec<u64> = sent
+        .chain(timing.headers_ns)
+        .chain(timing.chunks_ns.iter().copied())
+        .chain(timing.end_ns)
+        .collect();
     assert!(instants.is_sorted(), "{timing:?}");
-    assert!(instants.first().is_none_or(|sent| timing.due_ns <= *sent), "{timing:?}");
+    assert!(
+        instants.first().is_none_or(|sent| timing.due_ns <= *sent),
+        "{timing:?}"
+    );
     assert_eq!(timing.sent_ns.is_some(), timing.end_ns.is_some());
 }
 
-/// A limit that a test waits for: long enough that what comes before it comes on a busy machine, too.
+/// A limit that a test waits for: long enough that what comes before it comes on a busy machine,
+/// too.
 const SHORT: Duration = Duration::from_secs(2);
 
 /// Long enough that it never runs out in a test that passes.

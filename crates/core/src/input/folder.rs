@@ -11,7 +11,8 @@ const MAX_LISTED: usize = 100_000;
 /// The names of all files below a folder, sorted, with `/` between the parts.
 ///
 /// # Errors
-/// A folder cannot be read, or there are more than 100,000 files: what was left out would not be seen to be missing.
+/// A folder cannot be read, or there are more than 100,000 files: what was left out would not be
+/// seen to be missing.
 pub fn list(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -28,8 +29,11 @@ pub fn list(folder: &Path) -> Result<Vec<String>> {
             }
         }
         if names.len() > MAX_LISTED {
-            return Err(Error::usage(format!("more than {MAX_LISTED} files are below {}", folder.display()))
-                .hint("give a folder that holds the dataset alone, or a file of it"));
+            return Err(Error::usage(format!(
+                "more than {MAX_LISTED} files are below {}",
+                folder.display()
+            ))
+            .hint("give a folder that holds the dataset alone, or a file of it"));
         }
     }
     names.sort_unstable();
@@ -52,6 +56,11 @@ mod tests {
         let mut names = list(folder.path()).unwrap();
         names.retain(|name| name != "b/circle");
         assert_eq!(names, ["b/two.json", "one.json"]);
-        assert!(list(&folder.path().join("none")).unwrap_err().what.starts_with("cannot read "));
+        assert!(
+            list(&folder.path().join("none"))
+                .unwrap_err()
+                .what
+                .starts_with("cannot read ")
+        );
     }
 }

@@ -1,6 +1,8 @@
-//! JSON as files of strangers have it: what is said of a bad one, and of objects that name a member twice. Knows no layout.
+//! JSON as files of strangers have it: what is said of a bad one, and of objects that name a member
+//! twice. Knows no layout.
 //!
-//! RFC 8259 leaves open what such an object means; here the last one counts in every file, as in Python's `json`, and it is said.
+//! RFC 8259 leaves open what such an object means; here the last one counts in every file, as in
+//! Python's `json`, and it is said.
 
 use std::collections::HashSet;
 
@@ -27,7 +29,9 @@ pub fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
 /// It is not JSON, no object, or not of this type.
 pub fn object_from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     if text.trim_start().starts_with('[') {
-        return Err(serde::de::Error::custom("a list, where an object was expected"));
+        return Err(serde::de::Error::custom(
+            "a list, where an object was expected",
+        ));
     }
     from_text(text)
 }
@@ -61,8 +65,8 @@ impl Repeated {
     }
 }
 
-/// How many objects of a JSON text name a member twice, and where the first of them does: its line from 1, and the member. Names are
-/// compared as they are spelt.
+/// How many objects of a JSON text name a member twice, and where the first of them does: its line
+/// from 1, and the member. Names are compared as they are spelt.
 fn repeated(text: &str) -> (usize, Option<(usize, String)>) {
     let bytes = text.as_bytes();
     let (mut objects, mut first) = (0, None);
@@ -80,7 +84,9 @@ fn repeated(text: &str) -> (usize, Option<(usize, String)>) {
                     let name = &text[place + 1..end];
                     if !names.insert(name) && !std::mem::replace(is_counted, true) {
                         objects += 1;
-                        first.get_or_insert_with(|| (1 + super::lines::ends(&bytes[..place]), name.to_owned()));
+                        first.get_or_insert_with(|| {
+                            (1 + super::lines::ends(&bytes[..place]), name.to_owned())
+                        });
                     }
                 }
                 place = end;
@@ -100,7 +106,10 @@ fn repeated(text: &str) -> (usize, Option<(usize, String)>) {
 
 /// Where the string ends whose first byte is at `place`: at its closing quote.
 fn string_end(bytes: &[u8], mut place: usize) -> usize {
-    while let Some(found) = bytes.get(place..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+    while let Some(found) = bytes
+        .get(place..)
+        .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
+    {
         place += found;
         if bytes[place] == b'"' {
             return place;
@@ -110,24 +119,40 @@ fn string_end(bytes: &[u8], mut place: usize) -> usize {
     bytes.len()
 }
 
-/// The first place where two values differ, as members and places with dots between them, and both values there.
+/// The first place where two values differ, as members and places with dots between them, and both
+/// values there.
 pub fn difference(left: &Value, right: &Value) -> Option<(String, String, String)> {
     let missing = Value::Null;
     let within = |name: String, found: Option<(String, String, String)>| {
         let (place, left, right) = found?;
-        Some((if place.is_empty() { name } else { format!("{name}.{place}") }, left, right))
+        Some((
+            if place.is_empty() {
+                name
+            } else {
+                format!("{name}.{place}")
+            },
+            left,
+            right,
+        ))
     };
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
-            let names = right.keys().chain(left.keys().filter(|name| !right.contains_key(*name)));
+            let names = right
+                .keys()
+                .chain(left.keys().filter(|name| !right.contains_key(*name)));
             names.into_iter().find_map(|name| {
-                let (left, right) = (left.get(name).unwrap_or(&missing), right.get(name).unwrap_or(&missing));
+                let (left, right) = (
+                    left.get(name).unwrap_or(&missing),
+                    right.get(name).unwrap_or(&missing),
+                );
                 within(name.clone(), difference(left, right))
             })
         }
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
             let pairs = left.iter().zip(right).enumerate();
-            pairs.into_iter().find_map(|(index, (left, right))| within(index.to_string(), difference(left, right)))
+            pairs.into_iter().find_map(|(index, (left, right))| {
+                within(index.to_string(), difference(left, right))
+            })
         }
         (left, right) if left == right => None,
         (left, right) => Some((String::new(), left.to_string(), right.to_string())),
@@ -144,20 +169,35 @@ mod tests {
     fn members_that_stand_twice_are_found() {
         for (text, expected) in [
             ("", (0, None)),
-            (r#"{"a": "a", "b": ["a", "a", {"a": 1}], "c": {"a": ",\"a\""}}"#, (0, None)),
+            (
+                r#"{"a": "a", "b": ["a", "a", {"a": 1}], "c": {"a": ",\"a\""}}"#,
+                (0, None),
+            ),
             (r#"{"a": 1, "a": 2, "a": 3}"#, (1, Some((1, "a")))),
-            ("[{\"a\": {\"x\": 1,\r\n \"x\" : 2}},\n{\"a\\\"\": 1,\"a\\\"\":2}]", (2, Some((2, "x")))),
+            (
+                "[{\"a\": {\"x\": 1,\r\n \"x\" : 2}},\n{\"a\\\"\": 1,\"a\\\"\":2}]",
+                (2, Some((2, "x"))),
+            ),
             (r#"{"a": {"a": {"a": []}}, "b": "\\"} {"a": 0}"#, (0, None)),
             (r#"{"a": "x"#, (0, None)),
             (r#"{"a\"#, (0, None)),
         ] {
             let (objects, first) = repeated(text);
-            assert_eq!((objects, first.as_ref().map(|(line, name)| (*line, name.as_str()))), expected, "{text}");
+            assert_eq!(
+                (
+                    objects,
+                    first.as_ref().map(|(line, name)| (*line, name.as_str()))
+                ),
+                expected,
+                "{text}"
+            );
         }
         let mut repeated = Repeated::default();
         repeated.look("{}", |_| String::new());
         assert_eq!(repeated.clone().found(), None);
-        repeated.look(r#"{"a": 1, "a": 2}"#, |line| format!("FILE, line {}", line + 6));
+        repeated.look(r#"{"a": 1, "a": 2}"#, |line| {
+            format!("FILE, line {}", line + 6)
+        });
         repeated.look(r#"{"b": 1, "b": 2}"#, |_| String::new());
         assert_eq!(repeated.found(), Some((2, "FILE, line 7: a".to_owned())));
     }

@@ -1,4 +1,5 @@
-//! A text a line at a time, from a file or from memory: memory holds one line, however long the file is. Knows no format beyond lines.
+//! A text a line at a time, from a file or from memory: memory holds one line, however long the
+//! file is. Knows no format beyond lines.
 //!
 //! A line ends with LF, CR LF or CR alone, as Python reads text ("universal newlines").
 
@@ -25,13 +26,17 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         rest = Some(&here[end + if is_pair { 2 } else { 1 }..]);
         Some(&here[..end])
     });
-    all.enumerate().map(|(index, line)| (index + 1, line.trim())).filter(|(_, line)| !line.is_empty())
+    all.enumerate()
+        .map(|(index, line)| (index + 1, line.trim()))
+        .filter(|(_, line)| !line.is_empty())
 }
 
 /// How many lines end in these bytes.
 pub(super) fn ends(bytes: &[u8]) -> usize {
     let is_pair = |place: &usize| bytes[*place] == b'\r' && bytes.get(place + 1) == Some(&b'\n');
-    memchr::memchr2_iter(b'\n', b'\r', bytes).filter(|place| !is_pair(place)).count()
+    memchr::memchr2_iter(b'\n', b'\r', bytes)
+        .filter(|place| !is_pair(place))
+        .count()
 }
 
 /// The lines of a file that are not blank, trimmed, each with its number from 1.
@@ -59,14 +64,25 @@ impl Lines {
         check_text(path, max_bytes)?;
         let (file, _) = open(path, max_bytes)?;
         let bytes = BufReader::with_capacity(1 << 16, file);
-        Ok(Self { path: path.to_owned(), bytes, number: 0, after_cr: false, left: max_bytes, max_bytes, is_over: false })
+        Ok(Self {
+            path: path.to_owned(),
+            bytes,
+            number: 0,
+            after_cr: false,
+            left: max_bytes,
+            max_bytes,
+            is_over: false,
+        })
     }
 
     /// The next line without its end; `None` at the end of the file.
     fn line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         loop {
-            let read = self.bytes.fill_buf().map_err(|error| unreadable(&self.path, &error))?;
+            let read = self
+                .bytes
+                .fill_buf()
+                .map_err(|error| unreadable(&self.path, &error))?;
             if read.is_empty() {
                 self.is_over = true;
                 return Ok((!line.is_empty()).then_some(line));
@@ -92,7 +108,10 @@ impl Lines {
             let used = taken + usize::from(end.is_some());
             self.after_cr = end.is_some_and(|end| read[end] == b'\r');
             self.bytes.consume(used);
-            self.left = self.left.checked_sub(used as u64).ok_or_else(|| super::too_large(&self.path, self.max_bytes))?;
+            self.left = self
+                .left
+                .checked_sub(used as u64)
+                .ok_or_else(|| super::too_large(&self.path, self.max_bytes))?;
             if end.is_some() {
                 return Ok(Some(line));
             }
@@ -100,7 +119,13 @@ impl Lines {
     }
 
     fn text(&self, line: Vec<u8>) -> Result<String> {
-        let line = if self.number == 1 { line.strip_prefix(BYTE_ORDER_MARK).map(<[u8]>::to_vec).unwrap_or(line) } else { line };
+        let line = if self.number == 1 {
+            line.strip_prefix(BYTE_ORDER_MARK)
+                .map(<[u8]>::to_vec)
+                .unwrap_or(line)
+        } else {
+            line
+        };
         if memchr::memchr(0, &line).is_some() {
             return Err(nul(&self.path, self.number));
         }
@@ -123,7 +148,9 @@ impl Iterator for Lines {
             self.number += 1;
             match self.text(line) {
                 Ok(line) if line.trim().is_empty() => {}
-                Ok(line) if line.trim().len() == line.len() => return Some(Ok((self.number, line))),
+                Ok(line) if line.trim().len() == line.len() => {
+                    return Some(Ok((self.number, line)));
+                }
                 Ok(line) => return Some(Ok((self.number, line.trim().to_owned()))),
                 Err(error) => {
                     self.is_over = true;
@@ -157,10 +184,17 @@ mod tests {
             ("\u{feff}a\nb ", vec![(1, "a"), (2, "b")]),
         ] {
             let (_folder, path) = written(text.as_bytes());
-            let of_file: Vec<(usize, String)> = Lines::open(&path, 100).unwrap().map(Result::unwrap).collect();
-            let of_file: Vec<(usize, &str)> = of_file.iter().map(|(number, line)| (*number, line.as_str())).collect();
+            let of_file: Vec<(usize, String)> = Lines::open(&path, 100)
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            let of_file: Vec<(usize, &str)> = of_file
+                .iter()
+                .map(|(number, line)| (*number, line.as_str()))
+                .collect();
             assert_eq!(of_file, expected, "{text:?}");
-            let in_memory: Vec<(usize, &str)> = lines(text.trim_start_matches('\u{feff}')).collect();
+            let in_memory: Vec<(usize, &str)> =
+                lines(text.trim_start_matches('\u{feff}')).collect();
             assert_eq!(in_memory, expected, "{text:?}");
         }
     }
@@ -182,15 +216,30 @@ mod tests {
     fn a_bad_line_is_named_and_the_last() {
         for (bytes, words) in [
             (&b"a\nb\xff\nc"[..], "rows.jsonl, line 2: not UTF-8"),
-            (&[b"a\n".as_slice(), &[b'x'; 600], b"\0"].concat(), "rows.jsonl, line 2: a NUL"),
+            (
+                &[b"a\n".as_slice(), &[b'x'; 600], b"\0"].concat(),
+                "rows.jsonl, line 2: a NUL",
+            ),
             (&[b'\n'; 1001], "larger than 1000 bytes"),
         ] {
             let (_folder, path) = written(bytes);
-            let error = Lines::open(&path, 1000).and_then(|lines| lines.collect::<Result<Vec<_>>>()).unwrap_err();
+            let error = Lines::open(&path, 1000)
+                .and_then(|lines| lines.collect::<Result<Vec<_>>>())
+                .unwrap_err();
             assert!(error.what.contains(words), "{error}");
         }
         let (_folder, path) = written(b"");
-        File::options().write(true).open(&path).unwrap().set_len(MAX_LINE_BYTES as u64 + 2).unwrap();
-        assert!(Lines::open(&path, u64::MAX).unwrap_err().what.ends_with("it has NULs in it, and is no text"));
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(MAX_LINE_BYTES as u64 + 2)
+            .unwrap();
+        assert!(
+            Lines::open(&path, u64::MAX)
+                .unwrap_err()
+                .what
+                .ends_with("it has NULs in it, and is no text")
+        );
     }
 }

@@ -1,14 +1,17 @@
 //! What a file is by its first bytes, where it is something else than it should be. Knows no path.
 //!
-//! Signatures: RFC 1952 (gzip), RFC 8878 (Zstandard), APPNOTE.TXT 4.3 (ZIP), POSIX `pax` (`ustar` at byte 257), the tools' own manuals for
-//! bzip2, xz and 7z; RFC 2083 (PNG), JFIF, GIF89a, RIFF WebP; ISO 32000 (PDF); the file formats of Apache Parquet and Arrow, SQLite, HDF5,
-//! ELF; Python's `pickle` from protocol 2; Unicode 3.10 (byte-order marks); the specification of Git LFS pointers; git-annex's pointer files.
+//! Signatures: RFC 1952 (gzip), RFC 8878 (Zstandard), APPNOTE.TXT 4.3 (ZIP), POSIX `pax` (`ustar`
+//! at byte 257), the tools' own manuals for bzip2, xz and 7z; RFC 2083 (PNG), JFIF, GIF89a, RIFF
+//! WebP; ISO 32000 (PDF); the file formats of Apache Parquet and Arrow, SQLite, HDF5, ELF; Python's
+//! `pickle` from protocol 2; Unicode 3.10 (byte-order marks); the specification of Git LFS
+//! pointers; git-annex's pointer files.
 
 use std::path::Path;
 
 use crate::error::Error;
 
-/// Bytes from the begin in which a signature shows: that of tar ends at 265, and a page may have blanks before it.
+/// Bytes from the begin in which a signature shows: that of tar ends at 265, and a page may have
+/// blanks before it.
 pub(super) const LOOKED_AT_BYTES: u64 = 512;
 
 /// Something that is not text, or a text in place of the file.
@@ -33,18 +36,28 @@ pub enum Look {
 impl Look {
     /// What these first bytes of a file show; `None` for what may be a text.
     pub fn of(begin: &[u8]) -> Option<Self> {
-        let known = SIGNATURES.iter().find(|(place, bytes, _)| begin.get(*place..).is_some_and(|rest| rest.starts_with(bytes)));
+        let known = SIGNATURES.iter().find(|(place, bytes, _)| {
+            begin
+                .get(*place..)
+                .is_some_and(|rest| rest.starts_with(bytes))
+        });
         if let Some((_, _, look)) = known {
             return Some(*look);
         }
         let text = begin.trim_ascii_start();
-        let is_page = ["<!doctype html", "<html>", "<html "]
-            .iter()
-            .any(|tag| text.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag.as_bytes())));
+        let is_page = ["<!doctype html", "<html>", "<html "].iter().any(|tag| {
+            text.get(..tag.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(tag.as_bytes()))
+        });
         match memchr::memchr(0, begin) {
             _ if is_page => Some(Self::HtmlPage),
             // ASCII in two bytes each, without a mark.
-            Some(0 | 1) if begin.len() > 3 && begin.chunks_exact(2).all(|pair| (pair[0] == 0) != (pair[1] == 0)) => {
+            Some(0 | 1)
+                if begin.len() > 3
+                    && begin
+                        .chunks_exact(2)
+                        .all(|pair| (pair[0] == 0) != (pair[1] == 0)) =>
+            {
                 Some(Self::Utf16)
             }
             Some(_) => Some(Self::Nul),
@@ -82,7 +95,8 @@ impl Look {
     }
 }
 
-/// Place from the begin, bytes there, and what has them. The longer of two that begin alike comes first.
+/// Place from the begin, bytes there, and what has them. The longer of two that begin alike comes
+/// first.
 const SIGNATURES: [(usize, &[u8], Look); 32] = [
     (0, b"\x1f\x8b", Look::Packed("gzip", "gunzip")),
     (0, b"\x28\xb5\x2f\xfd", Look::Packed("Zstandard", "unzstd")),
@@ -114,7 +128,11 @@ const SIGNATURES: [(usize, &[u8], Look); 32] = [
     (0, b"\0\0\xfe\xff", Look::Utf32),
     (0, b"\xff\xfe", Look::Utf16),
     (0, b"\xfe\xff", Look::Utf16),
-    (0, b"version https://git-lfs.github.com/spec/", Look::LfsPointer),
+    (
+        0,
+        b"version https://git-lfs.github.com/spec/",
+        Look::LfsPointer,
+    ),
     (0, b"/annex/objects/", Look::AnnexPointer),
 ];
 
@@ -135,7 +153,10 @@ mod tests {
             (b"BZ is a word", None),
             (b"\n <!DocType HTML>\n", Some(Look::HtmlPage)),
             (b"<html lang=\"en\">", Some(Look::HtmlPage)),
-            (b"version https://git-lfs.github.com/spec/v1\noid", Some(Look::LfsPointer)),
+            (
+                b"version https://git-lfs.github.com/spec/v1\noid",
+                Some(Look::LfsPointer),
+            ),
             (b"\x1f\x8b\x08\0", Some(Look::Packed("gzip", "gunzip"))),
             (&tar, Some(Look::Archive("tar", "tar -xf"))),
             (b"PAR1\0", Some(Look::Parquet)),
@@ -146,7 +167,12 @@ mod tests {
             (b"abc\0", Some(Look::Nul)),
             (&[0; 512], Some(Look::Nul)),
         ] {
-            assert_eq!(Look::of(begin), expected, "{:?}", String::from_utf8_lossy(begin));
+            assert_eq!(
+                Look::of(begin),
+                expected,
+                "{:?}",
+                String::from_utf8_lossy(begin)
+            );
         }
     }
 
@@ -154,7 +180,10 @@ mod tests {
     fn what_to_do_is_said() {
         let said = |look: Look| look.refuse(Path::new("run.jsonl")).to_string();
         let gzip = said(Look::Packed("gzip", "gunzip"));
-        assert_eq!(gzip, "cannot read run.jsonl: it is packed with gzip\nhint: unpack it first: gunzip");
+        assert_eq!(
+            gzip,
+            "cannot read run.jsonl: it is packed with gzip\nhint: unpack it first: gunzip"
+        );
         assert!(said(Look::LfsPointer).ends_with("fetch the file itself: git lfs pull"));
         assert!(said(Look::HtmlPage).contains("it looks like an HTML page\n"));
     }

@@ -9,16 +9,26 @@ fn steady(rate: f64) -> Pace {
 }
 
 fn seconds(requests: usize, rate: f64, burstiness: f64) -> Vec<f64> {
-    due_times(requests, steady(rate), burstiness, 0).iter().map(Duration::as_secs_f64).collect()
+    due_times(requests, steady(rate), burstiness, 0)
+        .iter()
+        .map(Duration::as_secs_f64)
+        .collect()
 }
 
 fn ramp(strategy: RampStrategy, start_rps: u32, end_rps: u32) -> Ramp {
-    Ramp { strategy, start_rps, end_rps }
+    Ramp {
+        strategy,
+        start_rps,
+        end_rps,
+    }
 }
 
 #[test]
 fn an_infinite_rate_is_due_at_once() {
-    assert_eq!(due_times(3, Pace::Steady(Rate::Infinite), 1.0, 0), vec![Duration::ZERO; 3]);
+    assert_eq!(
+        due_times(3, Pace::Steady(Rate::Infinite), 1.0, 0),
+        vec![Duration::ZERO; 3]
+    );
     assert!(due_times(0, steady(1.0), 1.0, 0).is_empty());
 }
 
@@ -26,8 +36,15 @@ fn an_infinite_rate_is_due_at_once() {
 fn the_last_request_is_due_at_requests_over_rate() {
     for burstiness in [0.3, 1.0, 5.0, f64::INFINITY] {
         let due = seconds(200, 50.0, burstiness);
-        assert!((due[199] - 4.0).abs() < 1e-6, "burstiness {burstiness}: {}", due[199]);
-        assert!(due.windows(2).all(|pair| pair[0] <= pair[1]), "burstiness {burstiness}");
+        assert!(
+            (due[199] - 4.0).abs() < 1e-6,
+            "burstiness {burstiness}: {}",
+            due[199]
+        );
+        assert!(
+            due.windows(2).all(|pair| pair[0] <= pair[1]),
+            "burstiness {burstiness}"
+        );
     }
 }
 
@@ -40,11 +57,16 @@ fn infinite_burstiness_spaces_evenly() {
 fn gaps_have_the_spread_of_their_shape() {
     for (burstiness, expected) in [(0.25, 2.0), (1.0, 1.0), (4.0, 0.5)] {
         let due = seconds(20_000, 1.0, burstiness);
-        let gaps: Vec<f64> = std::iter::once(due[0]).chain(due.windows(2).map(|pair| pair[1] - pair[0])).collect();
+        let gaps: Vec<f64> = std::iter::once(due[0])
+            .chain(due.windows(2).map(|pair| pair[1] - pair[0]))
+            .collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         let variation = variance.sqrt() / mean;
-        assert!((variation / expected - 1.0).abs() < 0.05, "burstiness {burstiness}: {variation}");
+        assert!(
+            (variation / expected - 1.0).abs() < 0.05,
+            "burstiness {burstiness}: {variation}"
+        );
     }
 }
 
@@ -69,12 +91,17 @@ struct RampRow {
 
 #[test]
 fn the_same_seed_gives_the_schedule_of_vllm_bench_serve() {
-    let rows: Vec<Row> = serde_json::from_str(include_str!("../../../../fixtures/numpy/schedule.json")).unwrap();
+    let rows: Vec<Row> =
+        serde_json::from_str(include_str!("../../../../fixtures/numpy/schedule.json")).unwrap();
     assert!(rows.iter().any(|row| row.ramp.is_some()) && rows.iter().any(|row| row.rate.is_some()));
     for (place, row) in rows.iter().enumerate() {
         let pace = match (&row.ramp, row.rate) {
             (Some(it), _) => {
-                let strategy = if it.strategy == "linear" { RampStrategy::Linear } else { RampStrategy::Exponential };
+                let strategy = if it.strategy == "linear" {
+                    RampStrategy::Linear
+                } else {
+                    RampStrategy::Exponential
+                };
                 Pace::Ramp(ramp(strategy, it.start_rps, it.end_rps))
             }
             (None, rate) => steady(rate.unwrap()),
@@ -83,13 +110,20 @@ fn the_same_seed_gives_the_schedule_of_vllm_bench_serve() {
         let due = due_times(row.requests, pace, burstiness, row.seed);
         assert_eq!(due.len(), row.due_s.len());
         for (index, (ours, theirs)) in due.iter().zip(&row.due_s).enumerate() {
-            assert!((ours.as_secs_f64() - theirs).abs() < 2e-9, "row {place}, request {index}: {ours:?}, not {theirs} s");
-            assert!((pace.rate_at(index, row.requests) / row.rates[index] - 1.0).abs() < 1e-12, "row {place}, request {index}");
+            assert!(
+                (ours.as_secs_f64() - theirs).abs() < 2e-9,
+                "row {place}, request {index}: {ours:?}, not {theirs} s"
+            );
+            assert!(
+                (pace.rate_at(index, row.requests) / row.rates[index] - 1.0).abs() < 1e-12,
+                "row {place}, request {index}"
+            );
         }
     }
 }
 
-/// Seeds and shapes over a wide field: whatever is drawn, due times never fall, begin after the begin, and end where they have to.
+/// Seeds and shapes over a wide field: whatever is drawn, due times never fall, begin after the
+/// begin, and end where they have to.
 #[test]
 fn the_laws_of_every_schedule() {
     let paces = [
@@ -104,12 +138,21 @@ fn the_laws_of_every_schedule() {
             for burstiness in [0.05, 1.0, 30.0, f64::INFINITY] {
                 for requests in [1, 2, 77] {
                     let due = due_times(requests, pace, burstiness, seed * 104_729);
-                    let what = format!("{pace:?}, burstiness {burstiness}, {requests} requests, seed {seed}");
+                    let what = format!(
+                        "{pace:?}, burstiness {burstiness}, {requests} requests, seed {seed}"
+                    );
                     assert!(due.is_sorted(), "{what}");
-                    assert_eq!(due, due_times(requests, pace, burstiness, seed * 104_729), "{what}");
+                    assert_eq!(
+                        due,
+                        due_times(requests, pace, burstiness, seed * 104_729),
+                        "{what}"
+                    );
                     if let Pace::Steady(rate) = pace {
                         let last_s = requests as f64 / rate.per_second();
-                        assert!((due[requests - 1].as_secs_f64() / last_s - 1.0).abs() < 1e-3, "{what}: {due:?}");
+                        assert!(
+                            (due[requests - 1].as_secs_f64() / last_s - 1.0).abs() < 1e-3,
+                            "{what}: {due:?}"
+                        );
                     }
                 }
             }
@@ -119,15 +162,27 @@ fn the_laws_of_every_schedule() {
 
 #[test]
 fn a_ramp_says_when_it_comes_to_each_whole_rate() {
-    let at = |rps, ms| RateStep { rps, at: Duration::from_millis(ms) };
-    let due: Vec<Duration> = (1..=5).map(|index| Duration::from_millis(100 * index)).collect();
+    let at = |rps, ms| RateStep {
+        rps,
+        at: Duration::from_millis(ms),
+    };
+    let due: Vec<Duration> = (1..=5)
+        .map(|index| Duration::from_millis(100 * index))
+        .collect();
     // Rates 2, 4, 6, 8, 10.
     let linear = ramp(RampStrategy::Linear, 2, 10);
     let steps = linear.steps(5, &due);
     assert_eq!(steps[..4], [at(2, 0), at(3, 200), at(4, 200), at(5, 300)]);
     assert_eq!(steps.last(), Some(&at(10, 500)));
-    assert_eq!(linear.steps(5, &due[..2]).last(), Some(&at(4, 200)), "what was not sent did not come to its rate");
-    assert_eq!(ramp(RampStrategy::Exponential, 7, 7).steps(5, &due), [at(7, 0)]);
+    assert_eq!(
+        linear.steps(5, &due[..2]).last(),
+        Some(&at(4, 200)),
+        "what was not sent did not come to its rate"
+    );
+    assert_eq!(
+        ramp(RampStrategy::Exponential, 7, 7).steps(5, &due),
+        [at(7, 0)]
+    );
 }
 
 #[test]
@@ -140,8 +195,14 @@ fn a_duration_has_room_for_so_many_requests() {
         let requests = pace.requests_within(ten).unwrap() as usize;
         let due = due_times(requests, pace, f64::INFINITY, 0);
         let last_s = due[requests - 1].as_secs_f64();
-        assert!((9.0..=10.6).contains(&last_s), "{strategy:?}: {requests} requests, the last at {last_s} s");
-        assert_eq!(Pace::Ramp(ramp(strategy, 5, 5)).requests_within(ten), Some(50.0));
+        assert!(
+            (9.0..=10.6).contains(&last_s),
+            "{strategy:?}: {requests} requests, the last at {last_s} s"
+        );
+        assert_eq!(
+            Pace::Ramp(ramp(strategy, 5, 5)).requests_within(ten),
+            Some(50.0)
+        );
     }
 }
 

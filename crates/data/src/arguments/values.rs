@@ -9,12 +9,19 @@ use sobench_core::output_format::OutputFormat;
 pub struct Described<T>(pub T, pub &'static str, pub &'static str);
 
 /// Parses one of these values by its name.
-pub fn named<T>(values: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T> + use<T>
+pub fn named<T>(
+    values: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> + use<T>
 where
     T: Copy + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(values.iter().map(|value| name(*value)))
-        .map(move |typed| *values.iter().find(|value| name(**value) == typed).expect("the parser let only listed names through"))
+    PossibleValuesParser::new(values.iter().map(|value| name(*value))).map(move |typed| {
+        *values
+            .iter()
+            .find(|value| name(**value) == typed)
+            .expect("the parser let only listed names through")
+    })
 }
 
 /// Parses one of the formats that a command has.
@@ -29,10 +36,17 @@ where
 {
     let possible = |Described(_, name, line): &Described<T>| {
         let value = PossibleValue::new(*name);
-        if line.is_empty() { value } else { value.help(*line) }
+        if line.is_empty() {
+            value
+        } else {
+            value.help(*line)
+        }
     };
     PossibleValuesParser::new(values.iter().map(possible)).map(move |typed| {
         let found = values.iter().find(|Described(_, name, _)| *name == typed);
-        found.expect("the parser let only listed names through").0.clone()
+        found
+            .expect("the parser let only listed names through")
+            .0
+            .clone()
     })
 }

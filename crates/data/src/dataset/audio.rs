@@ -1,8 +1,9 @@
 //! The dataset `audio`: sound to be transcribed, the user's own files or generated ones.
 //!
-//! A generated clip is a voice-like hum: a triangle wave of changing pitch that comes and goes four times a second, with some
-//! noise, 16 kHz, one channel, 16 bits, which is what speech models take in. No word is spoken, so that what a model writes about
-//! it means nothing, and only the times do. All arithmetic is on integers: a seed makes the same bytes everywhere.
+//! A generated clip is a voice-like hum: a triangle wave of changing pitch that comes and goes four
+//! times a second, with some noise, 16 kHz, one channel, 16 bits, which is what speech models take
+//! in. No word is spoken, so that what a model writes about it means nothing, and only the times
+//! do. All arithmetic is on integers: a seed makes the same bytes everywhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,14 +22,17 @@ use sobench_core::sound::Clip;
 use sobench_notices::notice::DatasetNotice;
 use sobench_pycompat::random::PythonRandom;
 
-/// The largest file of sound, in bytes: what OpenAI's reference allows, and vLLM's `VLLM_MAX_AUDIO_CLIP_FILESIZE_MB` by default.
+/// The largest file of sound, in bytes: what OpenAI's reference allows, and vLLM's
+/// `VLLM_MAX_AUDIO_CLIP_FILESIZE_MB` by default.
 pub const MAX_CLIP_BYTES: usize = 25 << 20;
-/// The most bytes of all clips of a run together: they are kept in memory, and once more as request bodies.
+/// The most bytes of all clips of a run together: they are kept in memory, and once more as request
+/// bodies.
 pub const MAX_CLIPS_BYTES: usize = 1 << 30;
 /// The longest clip that is generated, in seconds.
 pub const MAX_AUDIO_SECONDS: f64 = 600.0;
 
-/// How many different clips are generated: enough that a server's cache of inputs has not seen the next one just now.
+/// How many different clips are generated: enough that a server's cache of inputs has not seen the
+/// next one just now.
 const GENERATED_CLIPS: usize = 32;
 
 /// How long generated clips are where the user does not say, in seconds.
@@ -65,12 +69,17 @@ pub struct AudioPlan {
 }
 
 impl Kind for AudioPlan {
-    const SPEC: Spec = Spec { flags: &[AudioFlags::augment_args], ..Spec::new("audio", Constrained::Never) };
+    const SPEC: Spec = Spec {
+        flags: &[AudioFlags::augment_args],
+        ..Spec::new("audio", Constrained::Never)
+    };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         let own = &flags.audio;
         let audio = if own.audio_path.is_empty() {
-            AudioSource::Generated { seconds: own.audio_seconds.unwrap_or(DEFAULT_AUDIO_SECONDS) }
+            AudioSource::Generated {
+                seconds: own.audio_seconds.unwrap_or(DEFAULT_AUDIO_SECONDS),
+            }
         } else {
             AudioSource::Files(own.audio_path.iter().cloned().map(Into::into).collect())
         };
@@ -88,15 +97,29 @@ impl Kind for AudioPlan {
                     let clip = clip(path)?;
                     total += clip.bytes().len();
                     if total > MAX_CLIPS_BYTES {
-                        return Err(Error::usage(format!("the files of sound have more than {MAX_CLIPS_BYTES} bytes together"))
-                            .hint("give fewer or shorter ones"));
+                        return Err(Error::usage(format!(
+                            "the files of sound have more than {MAX_CLIPS_BYTES} bytes together"
+                        ))
+                        .hint("give fewer or shorter ones"));
                     }
-                    rows.push(Row { name: path.display().to_string(), ..Row::free(Prompt::Audio(Arc::new(clip))) });
+                    rows.push(Row {
+                        name: path.display().to_string(),
+                        ..Row::free(Prompt::Audio(Arc::new(clip)))
+                    });
                 }
-                let source = paths.first().map_or_else(String::new, |path| path.display().to_string());
+                let source = paths
+                    .first()
+                    .map_or_else(String::new, |path| path.display().to_string());
                 check_rows(rows.len(), &source)?;
-                let source = if rows.len() > 1 { format!("{source} and {} more", rows.len() - 1) } else { source };
-                Ok(Rows { kind: RowsKind::Collected(Shortfall::AskAgain), ..Rows::generated(rows, source) })
+                let source = if rows.len() > 1 {
+                    format!("{source} and {} more", rows.len() - 1)
+                } else {
+                    source
+                };
+                Ok(Rows {
+                    kind: RowsKind::Collected(Shortfall::AskAgain),
+                    ..Rows::generated(rows, source)
+                })
             }
         }
     }
@@ -105,32 +128,52 @@ impl Kind for AudioPlan {
 fn clip(path: &Path) -> Result<Clip> {
     let limit = MAX_CLIP_BYTES as u64;
     if std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() > limit) {
-        return Err(Error::usage(format!("a file of sound has more than {MAX_CLIP_BYTES} bytes: {}", path.display()))
-            .hint("cut it, or give it in a format that is compressed"));
+        return Err(Error::usage(format!(
+            "a file of sound has more than {MAX_CLIP_BYTES} bytes: {}",
+            path.display()
+        ))
+        .hint("cut it, or give it in a format that is compressed"));
     }
-    // Sound of any format is taken, but what is surely none; a beginning of MPEG looks like a mark of UTF-16.
-    input::check_bytes(path, limit, |look| matches!(look, Look::Nul | Look::Utf16 | Look::Utf32))?;
+    // Sound of any format is taken, but what is surely none; a beginning of MPEG looks like a mark
+    // of UTF-16.
+    input::check_bytes(path, limit, |look| {
+        matches!(look, Look::Nul | Look::Utf16 | Look::Utf32)
+    })?;
     let bytes = input::read_bytes(path, limit)?;
     if bytes.is_empty() {
-        return Err(
-            Error::usage(format!("there is no sound in an empty file: {}", path.display())).hint("was it written to its end?")
-        );
+        return Err(Error::usage(format!(
+            "there is no sound in an empty file: {}",
+            path.display()
+        ))
+        .hint("was it written to its end?"));
     }
-    let name = path.file_name().map_or_else(|| "audio".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = path.file_name().map_or_else(
+        || "audio".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    );
     Ok(Clip::new(name, bytes))
 }
 
 fn generated(plan: &DatasetPlan, seconds: f64) -> Result<Rows> {
     if !(seconds > 0.0 && seconds <= MAX_AUDIO_SECONDS) {
-        return Err(Error::usage(format!("a clip has to be from above 0 to {MAX_AUDIO_SECONDS} seconds long: {seconds}")));
+        return Err(Error::usage(format!(
+            "a clip has to be from above 0 to {MAX_AUDIO_SECONDS} seconds long: {seconds}"
+        )));
     }
     let samples = (seconds * f64::from(SAMPLES_PER_S)).ceil() as u32;
     let rows = (0..plan.num_prompts.min(GENERATED_CLIPS)).map(|number| {
-        let clip = Clip::new(format!("generated-{number}.wav"), wav(&hum(plan.seed, number as u64, samples)));
-        Row { name: format!("clip {number}"), ..Row::free(Prompt::Audio(Arc::new(clip))) }
+        let clip = Clip::new(
+            format!("generated-{number}.wav"),
+            wav(&hum(plan.seed, number as u64, samples)),
+        );
+        Row {
+            name: format!("clip {number}"),
+            ..Row::free(Prompt::Audio(Arc::new(clip)))
+        }
     });
     let mut rows = Rows::generated(rows.collect(), SHIPPED);
-    rows.notices.push(DatasetNotice::GeneratedSound { clip_s: seconds }.into());
+    rows.notices
+        .push(DatasetNotice::GeneratedSound { clip_s: seconds }.into());
     Ok(rows)
 }
 
@@ -138,7 +181,8 @@ fn generated(plan: &DatasetPlan, seconds: f64) -> Result<Rows> {
 fn hum(seed: u64, number: u64, samples: u32) -> Vec<i16> {
     let mut random = PythonRandom::from_big(u128::from(seed) << 64 | u128::from(number));
     let mut period = 100;
-    let noise = |random: &mut PythonRandom| i32::try_from(random.below(1 << 10)).unwrap_or(0) - (1 << 9);
+    let noise =
+        |random: &mut PythonRandom| i32::try_from(random.below(1 << 10)).unwrap_or(0) - (1 << 9);
     let (mut phase, mut quiet) = (0, noise(&mut random));
     (0..samples)
         .map(|sample| {
@@ -160,7 +204,9 @@ fn hum(seed: u64, number: u64, samples: u32) -> Vec<i16> {
 
 /// A WAV file of one channel (`RIFF`, `WAVE`, PCM format chunk of 16 bytes, data).
 fn wav(samples: &[i16]) -> Vec<u8> {
-    let data_bytes = u32::try_from(samples.len()).unwrap_or(u32::MAX).saturating_mul(BYTES_PER_SAMPLE);
+    let data_bytes = u32::try_from(samples.len())
+        .unwrap_or(u32::MAX)
+        .saturating_mul(BYTES_PER_SAMPLE);
     let mut bytes = Vec::with_capacity(44 + samples.len() * 2);
     bytes.extend(b"RIFF");
     bytes.extend((36 + data_bytes).to_le_bytes());
@@ -174,7 +220,9 @@ fn wav(samples: &[i16]) -> Vec<u8> {
     bytes.extend(16_u16.to_le_bytes());
     bytes.extend(b"data");
     bytes.extend(data_bytes.to_le_bytes());
-    samples.iter().for_each(|sample| bytes.extend(sample.to_le_bytes()));
+    samples
+        .iter()
+        .for_each(|sample| bytes.extend(sample.to_le_bytes()));
     bytes
 }
 
@@ -186,8 +234,17 @@ mod tests {
     use crate::tokenizer::Tokenizer;
 
     fn made(audio: &AudioSource, num_prompts: usize) -> Result<Rows> {
-        let source = Source::Audio(AudioPlan { audio: audio.clone() });
-        rows(&DatasetPlan { source, num_prompts, ..plan(DatasetName::Audio) }, &Tokenizer::embedded())
+        let source = Source::Audio(AudioPlan {
+            audio: audio.clone(),
+        });
+        rows(
+            &DatasetPlan {
+                source,
+                num_prompts,
+                ..plan(DatasetName::Audio)
+            },
+            &Tokenizer::embedded(),
+        )
     }
 
     fn clips(rows: &Rows) -> Vec<&Clip> {
@@ -204,16 +261,38 @@ mod tests {
     fn generated_clips_are_wav_files_each_of_its_own() {
         let rows = made(&AudioSource::Generated { seconds: 0.5 }, 3).unwrap();
         let clips = clips(&rows);
-        assert_eq!(clips.iter().map(|clip| clip.bytes().len()).collect::<Vec<_>>(), [16_044; 3]);
+        assert_eq!(
+            clips
+                .iter()
+                .map(|clip| clip.bytes().len())
+                .collect::<Vec<_>>(),
+            [16_044; 3]
+        );
         let head: Vec<u8> = clips[0].bytes()[..44].to_vec();
-        let field = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        assert_eq!((&head[..4], &head[8..16], &head[36..40]), (&b"RIFF"[..], &b"WAVEfmt "[..], &b"data"[..]));
-        assert_eq!((field(4), field(24), field(28), field(40)), (16_036, 16_000, 32_000, 16_000));
+        let field =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        assert_eq!(
+            (&head[..4], &head[8..16], &head[36..40]),
+            (&b"RIFF"[..], &b"WAVEfmt "[..], &b"data"[..])
+        );
+        assert_eq!(
+            (field(4), field(24), field(28), field(40)),
+            (16_036, 16_000, 32_000, 16_000)
+        );
         assert!(clips[0].sha256() != clips[1].sha256() && clips[1].sha256() != clips[2].sha256());
         // The same on every machine and in every version: results name the dataset by its hash.
-        assert_eq!(clips[0].sha256(), "3cc3bac7fa4e465491986948a4b72e6a8e0b35a8ffb20308eab85cd923ab721d");
-        let loud = clips[0].bytes()[44..].chunks(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs()).max();
-        assert!(loud.is_some_and(|loud| (4_000..20_000).contains(&loud)), "{loud:?}");
+        assert_eq!(
+            clips[0].sha256(),
+            "3cc3bac7fa4e465491986948a4b72e6a8e0b35a8ffb20308eab85cd923ab721d"
+        );
+        let loud = clips[0].bytes()[44..]
+            .chunks(2)
+            .map(|pair| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs())
+            .max();
+        assert!(
+            loud.is_some_and(|loud| (4_000..20_000).contains(&loud)),
+            "{loud:?}"
+        );
     }
 
     #[test]
@@ -221,7 +300,10 @@ mod tests {
         let many = made(&AudioSource::Generated { seconds: 0.01 }, 1000).unwrap();
         assert_eq!(many.rows.len(), GENERATED_CLIPS);
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, MAX_AUDIO_SECONDS + 1.0] {
-            assert!(made(&AudioSource::Generated { seconds }, 3).is_err(), "{seconds}");
+            assert!(
+                made(&AudioSource::Generated { seconds }, 3).is_err(),
+                "{seconds}"
+            );
         }
     }
 
@@ -235,16 +317,32 @@ mod tests {
         };
         let (first, second) = (path("a.mp3", b"sound"), path("b.wav", b"more"));
         let rows = made(&AudioSource::Files(vec![first.clone(), second]), 3).unwrap();
-        let found: Vec<_> = clips(&rows).iter().map(|clip| (clip.name(), clip.media_type(), clip.bytes().to_vec())).collect();
-        assert_eq!(found, [("a.mp3", "audio/mpeg", b"sound".to_vec()), ("b.wav", "audio/wav", b"more".to_vec())]);
+        let found: Vec<_> = clips(&rows)
+            .iter()
+            .map(|clip| (clip.name(), clip.media_type(), clip.bytes().to_vec()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("a.mp3", "audio/mpeg", b"sound".to_vec()),
+                ("b.wav", "audio/wav", b"more".to_vec())
+            ]
+        );
         assert_eq!(rows.source, format!("{} and 1 more", first.display()));
 
         for (name, bytes, words) in [
             ("empty.wav", vec![], "no sound in an empty file"),
-            ("large.wav", vec![0; MAX_CLIP_BYTES + 1], "more than 26214400 bytes"),
+            (
+                "large.wav",
+                vec![0; MAX_CLIP_BYTES + 1],
+                "more than 26214400 bytes",
+            ),
         ] {
             let error = made(&AudioSource::Files(vec![path(name, &bytes)]), 3).unwrap_err();
-            assert!(error.what.contains(words) && error.what.ends_with(name), "{error}");
+            assert!(
+                error.what.contains(words) && error.what.ends_with(name),
+                "{error}"
+            );
         }
         assert!(made(&AudioSource::Files(vec![folder.path().join("none.wav")]), 3).is_err());
     }

@@ -1,8 +1,9 @@
-//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is made of tokens in a row.
+//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is
+//! made of tokens in a row.
 //!
-//! By the rules of `BurstGPTDataset` in vLLM 0.32: rows of GPT-4 that were answered, drawn by pandas' `DataFrame.sample(n,
-//! random_state=seed)`, again and again the same where there are too few. Request `i` is the tokens from `i` on, as they are spelt,
-//! whatever they are read as.
+//! By the rules of `BurstGPTDataset` in vLLM 0.32: rows of GPT-4 that were answered, drawn by
+//! pandas' `DataFrame.sample(n, random_state=seed)`, again and again the same where there are too
+//! few. Request `i` is the tokens from `i` on, as they are spelt, whatever they are read as.
 
 use std::path::Path;
 
@@ -33,11 +34,16 @@ pub struct BurstgptPlan {
 }
 
 impl Kind for BurstgptPlan {
-    const SPEC: Spec =
-        Spec { flags: &[PathFlags::augment_args], replaces_row_lengths: true, ..Spec::new("burstgpt", Constrained::Never) };
+    const SPEC: Spec = Spec {
+        flags: &[PathFlags::augment_args],
+        replaces_row_lengths: true,
+        ..Spec::new("burstgpt", Constrained::Never)
+    };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        Ok(Self { dataset_path: flags.path.path() })
+        Ok(Self {
+            dataset_path: flags.path.path(),
+        })
     }
 
     /// As many rows as there are prompts.
@@ -46,21 +52,34 @@ impl Kind for BurstgptPlan {
         let path = required(self.dataset_path.as_deref(), BurstgptPlan::SPEC.name, hint)?;
         let logged = read(path)?;
         check_rows(logged.len(), path)?;
-        let longest = logged.iter().map(|row| row.request_tokens).max().unwrap_or(0);
+        let longest = logged
+            .iter()
+            .map(|row| row.request_tokens)
+            .max()
+            .unwrap_or(0);
         check_amount(u64::from(longest), plan.num_prompts)?;
         let mut random = NumpyRandom::new(plan.numpy_seed()?);
         let count = plan.num_prompts;
         let is_short = logged.len() < count;
         let places: Vec<usize> = if is_short {
-            random.randint(logged.len() as u64, count).into_iter().map(|place| place as usize).collect()
+            random
+                .randint(logged.len() as u64, count)
+                .into_iter()
+                .map(|place| place as usize)
+                .collect()
         } else {
-            random.permutation(logged.len()).into_iter().take(count).collect()
+            random
+                .permutation(logged.len())
+                .into_iter()
+                .take(count)
+                .collect()
         };
         let size = u64::from(vocabulary_size(inputs.tokenizer)?);
         let rows = places.into_iter().enumerate().map(|(index, place)| {
             let row = logged[place];
-            let tokens: Vec<u32> =
-                (0..u64::from(row.request_tokens)).map(|token| ((index as u64 + token) % size) as u32).collect();
+            let tokens: Vec<u32> = (0..u64::from(row.request_tokens))
+                .map(|token| ((index as u64 + token) % size) as u32)
+                .collect();
             let output_len = Some(row.response_tokens);
             Row {
                 output_len,
@@ -69,9 +88,21 @@ impl Kind for BurstgptPlan {
             }
         });
         let rows: Vec<Row> = rows.collect();
-        let notice = is_short.then(|| DatasetNotice::LoggedRequestsDrawn { logged: logged.len(), prompts: count }.into());
+        let notice = is_short.then(|| {
+            DatasetNotice::LoggedRequestsDrawn {
+                logged: logged.len(),
+                prompts: count,
+            }
+            .into()
+        });
         let notices = notice.into_iter().collect();
-        Ok(Rows { rows, kind: RowsKind::Whole, source: path.to_owned(), converted_from: None, notices })
+        Ok(Rows {
+            rows,
+            kind: RowsKind::Whole,
+            source: path.to_owned(),
+            converted_from: None,
+            notices,
+        })
     }
 
     fn path(&self) -> Option<&str> {
@@ -92,29 +123,49 @@ fn read(path: &str) -> Result<Vec<Logged>> {
         Error::usage(format!("{path}, line {line}: {words}"))
             .hint(format!("the first line names the columns, among them {MODEL}, {REQUEST} and {RESPONSE}; nothing is in quotes"))
     };
-    let Some((number, head)) = lines.next().transpose()? else { return Ok(Vec::new()) };
+    let Some((number, head)) = lines.next().transpose()? else {
+        return Ok(Vec::new());
+    };
     let names: Vec<&str> = head.split(',').map(str::trim).collect();
-    let column =
-        |name: &str| names.iter().position(|column| *column == name).ok_or_else(|| wrong(number, &format!("no column {name}")));
+    let column = |name: &str| {
+        names
+            .iter()
+            .position(|column| *column == name)
+            .ok_or_else(|| wrong(number, &format!("no column {name}")))
+    };
     let (model, request, response) = (column(MODEL)?, column(REQUEST)?, column(RESPONSE)?);
     let mut logged = Vec::new();
     for line in lines {
         let (number, line) = line?;
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         if fields.len() != names.len() || line.contains('"') {
-            return Err(wrong(number, &format!("not {} plain fields: {}", names.len(), fields.len())));
+            return Err(wrong(
+                number,
+                &format!("not {} plain fields: {}", names.len(), fields.len()),
+            ));
         }
         if fields[model] != TAKEN {
             continue;
         }
         let tokens = |place: usize| {
             // pandas writes columns with gaps as fractions.
-            let whole = fields[place].parse::<f64>().ok().filter(|count| count.fract() == 0.0 && *count <= f64::from(u32::MAX));
-            whole.ok_or_else(|| wrong(number, &format!("{} is no number of tokens: {}", names[place], fields[place])))
+            let whole = fields[place]
+                .parse::<f64>()
+                .ok()
+                .filter(|count| count.fract() == 0.0 && *count <= f64::from(u32::MAX));
+            whole.ok_or_else(|| {
+                wrong(
+                    number,
+                    &format!("{} is no number of tokens: {}", names[place], fields[place]),
+                )
+            })
         };
         let (request_tokens, response_tokens) = (tokens(request)?, tokens(response)?);
         if response_tokens > 0.0 {
-            logged.push(Logged { request_tokens: request_tokens as u32, response_tokens: response_tokens as u32 });
+            logged.push(Logged {
+                request_tokens: request_tokens as u32,
+                response_tokens: response_tokens as u32,
+            });
         }
     }
     Ok(logged)
@@ -129,16 +180,29 @@ mod tests {
     use sobench_notices::notice::sentences;
 
     fn of(path: &str, seed: u64, num_prompts: usize) -> DatasetPlan {
-        let own = BurstgptPlan { dataset_path: Some(path.to_owned()) };
-        DatasetPlan { seed, num_prompts, source: Source::Burstgpt(own), ..plan(DatasetName::Burstgpt) }
+        let own = BurstgptPlan {
+            dataset_path: Some(path.to_owned()),
+        };
+        DatasetPlan {
+            seed,
+            num_prompts,
+            source: Source::Burstgpt(own),
+            ..plan(DatasetName::Burstgpt)
+        }
     }
 
     #[test]
     fn the_same_seed_draws_the_requests_that_vllm_draws() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets/burstgpt.csv");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fixtures/datasets/burstgpt.csv"
+        );
         assert_eq!(check(&of(path, 0, 4), "burstgpt", "plain").notices, []);
         let again = check(&of(path, 9, 12), "burstgpt", "again");
-        assert_eq!(sentences(&again.notices), ["8 logged requests for 12 prompts: each is drawn from all of them"]);
+        assert_eq!(
+            sentences(&again.notices),
+            ["8 logged requests for 12 prompts: each is drawn from all of them"]
+        );
     }
 
     #[test]
@@ -149,12 +213,30 @@ mod tests {
         let head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type";
         for (text, words) in [
             (String::new(), "there are no rows in"),
-            ("Model,Request tokens\n".to_owned(), "line 1: no column Response tokens"),
-            (format!("{head}\n1,ChatGPT,2,3,5,API log\n"), "there are no rows in"),
-            (format!("{head}\n\n1,GPT-4,2,3\n"), "line 3: not 6 plain fields: 4"),
-            (format!("{head}\n1,GPT-4,x,3,5,API log\n"), "line 2: Request tokens is no number of tokens: x"),
-            (format!("{head}\n1,GPT-4,2,1e99,5,API log\n"), "line 2: Response tokens is no number of tokens: 1e99"),
-            (format!("{head}\n1,GPT-4,99999999,4,5,API log\n"), "more than 10000000 tokens: 99999999"),
+            (
+                "Model,Request tokens\n".to_owned(),
+                "line 1: no column Response tokens",
+            ),
+            (
+                format!("{head}\n1,ChatGPT,2,3,5,API log\n"),
+                "there are no rows in",
+            ),
+            (
+                format!("{head}\n\n1,GPT-4,2,3\n"),
+                "line 3: not 6 plain fields: 4",
+            ),
+            (
+                format!("{head}\n1,GPT-4,x,3,5,API log\n"),
+                "line 2: Request tokens is no number of tokens: x",
+            ),
+            (
+                format!("{head}\n1,GPT-4,2,1e99,5,API log\n"),
+                "line 2: Response tokens is no number of tokens: 1e99",
+            ),
+            (
+                format!("{head}\n1,GPT-4,99999999,4,5,API log\n"),
+                "more than 10000000 tokens: 99999999",
+            ),
         ] {
             std::fs::write(path, text).unwrap();
             let error = rows(&of(path, 0, 1), &tokenizer()).unwrap_err();

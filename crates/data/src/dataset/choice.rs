@@ -16,7 +16,12 @@ const CHOICES: [&str; 2] = ["Positive", "Negative"];
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChoiceFlags {
     /// Own choices for the choice dataset
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "A,B,C",
+        value_delimiter = ',',
+        allow_hyphen_values = true
+    )]
     pub choice: Option<Vec<String>>,
 }
 
@@ -29,8 +34,11 @@ pub struct ChoicePlan {
 }
 
 impl Kind for ChoicePlan {
-    const SPEC: Spec =
-        Spec { flags: &[ChoiceFlags::augment_args], is_in_vllm_script: true, ..Spec::new("choice", Constrained::ByTheRun) };
+    const SPEC: Spec = Spec {
+        flags: &[ChoiceFlags::augment_args],
+        is_in_vllm_script: true,
+        ..Spec::new("choice", Constrained::ByTheRun)
+    };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         let choice = flags.choice.choice.clone();
@@ -40,12 +48,22 @@ impl Kind for ChoicePlan {
 
     /// One row; choices of the user's own keep the prompt.
     fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
-        let choices = self.choice.clone().unwrap_or_else(|| CHOICES.map(str::to_owned).to_vec());
+        let choices = self
+            .choice
+            .clone()
+            .unwrap_or_else(|| CHOICES.map(str::to_owned).to_vec());
         if choices.is_empty() {
             return Err(Error::usage("the choice list is empty").hint("give at least one choice"));
         }
-        let source = if self.choice.is_some() { "command line" } else { SHIPPED };
-        Ok(Rows::generated(vec![Row::new(PROMPT, Constraint::Choice(choices.into()))], source))
+        let source = if self.choice.is_some() {
+            "command line"
+        } else {
+            SHIPPED
+        };
+        Ok(Rows::generated(
+            vec![Row::new(PROMPT, Constraint::Choice(choices.into()))],
+            source,
+        ))
     }
 
     fn has_own_constraint(&self) -> bool {
@@ -54,9 +72,14 @@ impl Kind for ChoicePlan {
 }
 
 fn refuse_odd(choices: &[String]) -> Result<()> {
-    let odd = choices.iter().enumerate().find(|(place, choice)| choice.is_empty() || choices[..*place].contains(choice));
+    let odd = choices
+        .iter()
+        .enumerate()
+        .find(|(place, choice)| choice.is_empty() || choices[..*place].contains(choice));
     odd.map_or(Ok(()), |(_, choice)| {
-        Err(Error::usage(format!("--choice has an empty or repeated choice: {choice:?}"))
-            .hint("give different words, e.g. yes,no"))
+        Err(Error::usage(format!(
+            "--choice has an empty or repeated choice: {choice:?}"
+        ))
+        .hint("give different words, e.g. yes,no"))
     })
 }

@@ -1,4 +1,5 @@
-//! The dataset `custom`: the user's own rows as JSON Lines. The contract is `schemas/contracts/dataset-row.schema.json`.
+//! The dataset `custom`: the user's own rows as JSON Lines. The contract is
+//! `schemas/contracts/dataset-row.schema.json`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,14 @@ use sobench_core::input::json::{self, Repeated};
 use sobench_notices::notice::DatasetNotice;
 
 /// Every name that a constraint may have.
-pub const CONSTRAINTS: [&str; 6] = ["json", "json_object", "regex", "choice", "grammar", "structural_tag"];
+pub const CONSTRAINTS: [&str; 6] = [
+    "json",
+    "json_object",
+    "regex",
+    "choice",
+    "grammar",
+    "structural_tag",
+];
 
 /// Every name that a row may use.
 pub const FIELDS: [&str; 12] = [
@@ -40,7 +48,8 @@ pub const FIELDS: [&str; 12] = [
 /// The flags of `custom`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CustomFlags {
-    /// Tokens of each answer to custom, whatever its row says; -1 takes each row's own [default: the row's, else --output-len]
+    /// Tokens of each answer to custom, whatever its row says; -1 takes each row's own [default:
+    /// the row's, else --output-len]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub custom_output_len: Option<i64>,
     /// Send the prompts of custom as they are, which is what is done anyway
@@ -58,19 +67,29 @@ pub struct CustomPlan {
 
 impl Kind for CustomPlan {
     const SPEC: Spec = Spec {
-        flags: &[PathFlags::augment_args, ShortfallFlags::augment_args, CustomFlags::augment_args],
+        flags: &[
+            PathFlags::augment_args,
+            ShortfallFlags::augment_args,
+            CustomFlags::augment_args,
+        ],
         has_grammars: true,
         ..Spec::new("custom", Constrained::ByTheRow)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        Ok(Self { dataset_path: flags.path.path(), shortfall: flags.rows.shortfall.shortfall() })
+        Ok(Self {
+            dataset_path: flags.path.path(),
+            shortfall: flags.rows.shortfall.shortfall(),
+        })
     }
 
     /// The rows of the file, in its order.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
-        let path =
-            required(self.dataset_path.as_deref(), CustomPlan::SPEC.name, "give --dataset-path a JSONL file, a row a line")?;
+        let path = required(
+            self.dataset_path.as_deref(),
+            CustomPlan::SPEC.name,
+            "give --dataset-path a JSONL file, a row a line",
+        )?;
         let mut repeated = Repeated::default();
         let read = read_lines(Path::new(path))?.map(|line| {
             let (number, line) = line?;
@@ -83,9 +102,16 @@ impl Kind for CustomPlan {
         });
         let rows = read.collect::<Result<Vec<_>>>()?;
         check_rows(rows.len(), path)?;
-        let notices = DatasetNotice::repeated_members(repeated).into_iter().collect();
-        let rows =
-            Rows { rows, kind: RowsKind::Collected(self.shortfall), source: path.to_owned(), converted_from: None, notices };
+        let notices = DatasetNotice::repeated_members(repeated)
+            .into_iter()
+            .collect();
+        let rows = Rows {
+            rows,
+            kind: RowsKind::Collected(self.shortfall),
+            source: path.to_owned(),
+            converted_from: None,
+            notices,
+        };
         Ok(notation::translated(plan, rows))
     }
 
@@ -95,19 +121,29 @@ impl Kind for CustomPlan {
 
     /// A row's own length comes before the general one, unless the dataset's flag says otherwise.
     fn output_len(flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, OutputLength)> {
-        let general = general.map(|length| above_zero("--output-len", length)).transpose()?;
+        let general = general
+            .map(|length| above_zero("--output-len", length))
+            .transpose()?;
         match flags.rows.custom.custom_output_len {
-            None => Ok((general.unwrap_or(Self::SPEC.output_len), OutputLength::OfTheRow)),
-            Some(_) if general.is_some() => {
-                Err(Error::usage("--custom-output-len and --output-len both say how long answers may be")
-                    .hint("leave one of them out; --output-len is for rows that do not say"))
-            }
+            None => Ok((
+                general.unwrap_or(Self::SPEC.output_len),
+                OutputLength::OfTheRow,
+            )),
+            Some(_) if general.is_some() => Err(Error::usage(
+                "--custom-output-len and --output-len both say how long answers may be",
+            )
+            .hint("leave one of them out; --output-len is for rows that do not say")),
             Some(-1) => Ok((Self::SPEC.output_len, OutputLength::OfEveryRow)),
             Some(length) => {
-                let tokens = u32::try_from(length).ok().filter(|tokens| *tokens > 0).ok_or_else(|| {
-                    Error::usage(format!("--custom-output-len is no number of tokens: {length}"))
+                let tokens = u32::try_from(length)
+                    .ok()
+                    .filter(|tokens| *tokens > 0)
+                    .ok_or_else(|| {
+                        Error::usage(format!(
+                            "--custom-output-len is no number of tokens: {length}"
+                        ))
                         .hint("give 1 or more for every answer, or -1 for each row's own")
-                })?;
+                    })?;
                 Ok((tokens, OutputLength::OfThePlan))
             }
         }
@@ -115,7 +151,8 @@ impl Kind for CustomPlan {
 }
 
 fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {}", json::in_line(&error)))?;
+    let value: Value = serde_json::from_str(line)
+        .map_err(|error| format!("not JSON: {}", json::in_line(&error)))?;
     let members = value.as_object().ok_or("a row has to be an object")?;
     if let Some(unknown) = members.keys().find(|name| !FIELDS.contains(&name.as_str())) {
         return Err(format!("no such field: {unknown}"));
@@ -124,8 +161,13 @@ fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
         prompt: prompt(members)?,
         constraint: constraint(members)?.map(Arc::new),
         output_len: length(members)?,
-        completion: members.get("completion").map(|value| text("completion", value)).transpose()?,
-        tags: members.get("tags").map_or(Ok(Vec::new()), |value| texts("tags", value))?,
+        completion: members
+            .get("completion")
+            .map(|value| text("completion", value))
+            .transpose()?,
+        tags: members
+            .get("tags")
+            .map_or(Ok(Vec::new()), |value| texts("tags", value))?,
         grammar_oracle: None,
         name: name.to_owned(),
     })
@@ -133,7 +175,9 @@ fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
 
 fn prompt(members: &Map<String, Value>) -> std::result::Result<Prompt, String> {
     match (members.get("prompt"), members.get("messages")) {
-        (Some(prompt), None) => Ok(Prompt::Text(not_empty("prompt", text("prompt", prompt)?)?.into())),
+        (Some(prompt), None) => Ok(Prompt::Text(
+            not_empty("prompt", text("prompt", prompt)?)?.into(),
+        )),
         (None, Some(list)) => Ok(Prompt::Messages(messages("messages", list)?.into())),
         (Some(_), Some(_)) => Err("a row has prompt or messages, not both".to_owned()),
         (None, None) => Err("neither prompt nor messages".to_owned()),
@@ -152,12 +196,17 @@ pub fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Co
             "regex" => Constraint::Regex(text("regex", value)?.into()),
             "choice" => choice(value)?,
             "grammar" => grammar(value)?,
-            "structural_tag" if value.is_object() => Constraint::StructuralTag(Arc::new(value.clone())),
+            "structural_tag" if value.is_object() => {
+                Constraint::StructuralTag(Arc::new(value.clone()))
+            }
             "structural_tag" => return Err("structural_tag has to be an object".to_owned()),
             _ => continue,
         };
         if let Some(earlier) = found.replace((name, read)) {
-            return Err(format!("a row has at most one constraint, not both {} and {name}", earlier.0));
+            return Err(format!(
+                "a row has at most one constraint, not both {} and {name}",
+                earlier.0
+            ));
         }
     }
     Ok(found.map(|(_, constraint)| constraint))
@@ -166,7 +215,9 @@ pub fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Co
 fn json(value: &Value) -> std::result::Result<Constraint, String> {
     match value {
         Value::Object(_) | Value::Bool(_) => Ok(Constraint::JsonSchema(Arc::new(value.clone()))),
-        Value::String(_) => Err("json has to be the schema itself, not a text that holds it".to_owned()),
+        Value::String(_) => {
+            Err("json has to be the schema itself, not a text that holds it".to_owned())
+        }
         _ => Err("json has to be a JSON Schema, which is an object or a boolean".to_owned()),
     }
 }
@@ -190,8 +241,13 @@ fn grammar(value: &Value) -> std::result::Result<Constraint, String> {
                 Some("ebnf") => GrammarDialect::Ebnf,
                 _ => return Err("grammar.dialect has to be lark or ebnf".to_owned()),
             };
-            let Some(Value::String(text)) = members.get("text") else { return Err("grammar.text has to be a text".to_owned()) };
-            if let Some(unknown) = members.keys().find(|name| !matches!(name.as_str(), "dialect" | "text")) {
+            let Some(Value::String(text)) = members.get("text") else {
+                return Err("grammar.text has to be a text".to_owned());
+            };
+            if let Some(unknown) = members
+                .keys()
+                .find(|name| !matches!(name.as_str(), "dialect" | "text"))
+            {
                 return Err(format!("grammar has dialect and text, and no {unknown:?}"));
             }
             (dialect, text)
@@ -201,7 +257,10 @@ fn grammar(value: &Value) -> std::result::Result<Constraint, String> {
     if text.trim().is_empty() {
         return Err("grammar has to be more than blanks".to_owned());
     }
-    Ok(Constraint::Grammar { dialect, text: text.as_str().into() })
+    Ok(Constraint::Grammar {
+        dialect,
+        text: text.as_str().into(),
+    })
 }
 
 /// `output_len`, or `output_tokens`, as `vllm bench serve` calls it.
@@ -216,21 +275,37 @@ fn length(members: &Map<String, Value>) -> std::result::Result<Option<u32>, Stri
 
 fn output_len(field: &str, value: &Value) -> std::result::Result<u32, String> {
     // JSON Schema takes 64.0 for an integer, and so must the loader, which has it as its contract.
-    let double = value.as_f64().filter(|length| length.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(length));
-    double.map(|length| length as u32).ok_or_else(|| format!("{field} has to be an integer from 1 to {}", u32::MAX))
+    let double = value
+        .as_f64()
+        .filter(|length| length.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(length));
+    double
+        .map(|length| length as u32)
+        .ok_or_else(|| format!("{field} has to be an integer from 1 to {}", u32::MAX))
 }
 
 fn text(field: &str, value: &Value) -> std::result::Result<String, String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("{field} has to be a text"))
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("{field} has to be a text"))
 }
 
 fn not_empty(field: &str, text: String) -> std::result::Result<String, String> {
-    if text.is_empty() { Err(format!("{field} is empty")) } else { Ok(text) }
+    if text.is_empty() {
+        Err(format!("{field} is empty"))
+    } else {
+        Ok(text)
+    }
 }
 
 pub fn texts(field: &str, value: &Value) -> std::result::Result<Vec<String>, String> {
-    let items = value.as_array().ok_or_else(|| format!("{field} has to be a list of texts"))?;
-    items.iter().map(|item| text(field, item).map_err(|_| format!("{field} has to be a list of texts"))).collect()
+    let items = value
+        .as_array()
+        .ok_or_else(|| format!("{field} has to be a list of texts"))?;
+    items
+        .iter()
+        .map(|item| text(field, item).map_err(|_| format!("{field} has to be a list of texts")))
+        .collect()
 }
 
 #[cfg(test)]

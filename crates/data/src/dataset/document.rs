@@ -6,8 +6,7 @@ use crate::tokenizer::python_json::dumps;
 use sobench_notices::notice::{DatasetNotice, Notice};
 
 /// Up to the schema; written by us.
-const PROMPT: &str =
-    "Write one JSON document that is valid by the JSON Schema below, with plausible values, and nothing else.\n\n";
+const PROMPT: &str = "Write one JSON document that is valid by the JSON Schema below, with plausible values, and nothing else.\n\n";
 
 /// The prompt that shows a schema and asks for a document.
 pub(super) fn prompt(schema: &Value) -> String {
@@ -16,5 +15,11 @@ pub(super) fn prompt(schema: &Value) -> String {
 
 /// What is said of rows that cannot be read; the others are asked.
 pub(super) fn unreadable(words: &[String]) -> Option<Notice> {
-    words.first().map(|first| DatasetNotice::RowsUnreadable { rows: words.len(), first: first.clone() }.into())
+    words.first().map(|first| {
+        DatasetNotice::RowsUnreadable {
+            rows: words.len(),
+            first: first.clone(),
+        }
+        .into()
+    })
 }

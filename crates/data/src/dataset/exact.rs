@@ -24,8 +24,9 @@ impl Exact {
     }
 }
 
-/// Spells the tokens, reads the text again, cuts what is too long and fills up with drawn tokens what is too short, up to eleven
-/// times: two tokens side by side may be read as one, or as three (`gen_prompt_decode_to_target_len` of vLLM's benchmarks).
+/// Spells the tokens, reads the text again, cuts what is too long and fills up with drawn tokens
+/// what is too short, up to eleven times: two tokens side by side may be read as one, or as three
+/// (`gen_prompt_decode_to_target_len` of vLLM's benchmarks).
 pub(super) fn of_length(
     tokenizer: &Tokenizer,
     mut tokens: Vec<u32>,
@@ -53,10 +54,15 @@ pub(super) fn of_length(
 /// # Errors
 /// The tokenizer has none.
 pub(super) fn vocabulary_size(tokenizer: &Tokenizer) -> Result<u32> {
-    Some(tokenizer.vocabulary_size()).filter(|size| *size > 0).ok_or_else(|| {
-        Error::usage(format!("the tokenizer has no token to make prompts of: {}", tokenizer.id()))
+    Some(tokenizer.vocabulary_size())
+        .filter(|size| *size > 0)
+        .ok_or_else(|| {
+            Error::usage(format!(
+                "the tokenizer has no token to make prompts of: {}",
+                tokenizer.id()
+            ))
             .hint("give --tokenizer another one, or leave it out")
-    })
+        })
 }
 
 /// Refuses prompts that are too long, or too much together.
@@ -65,18 +71,27 @@ pub(super) fn vocabulary_size(tokenizer: &Tokenizer) -> Result<u32> {
 /// More tokens than [`MAX_PROMPT_TOKENS`] in one, or than [`MAX_MADE_TOKENS`] in all.
 pub(super) fn check_amount(tokens: u64, prompts: usize) -> Result<()> {
     if tokens > u64::from(MAX_PROMPT_TOKENS) {
-        return Err(Error::usage(format!("a prompt would have more than {MAX_PROMPT_TOKENS} tokens: {tokens}"))
-            .hint("ask for shorter prompts"));
+        return Err(Error::usage(format!(
+            "a prompt would have more than {MAX_PROMPT_TOKENS} tokens: {tokens}"
+        ))
+        .hint("ask for shorter prompts"));
     }
     let all = tokens.saturating_mul(prompts as u64);
     if all > MAX_MADE_TOKENS {
-        return Err(Error::usage(format!("the prompts would have more than {MAX_MADE_TOKENS} tokens in all: {all}"))
-            .hint("ask for shorter prompts, or for fewer"));
+        return Err(Error::usage(format!(
+            "the prompts would have more than {MAX_MADE_TOKENS} tokens in all: {all}"
+        ))
+        .hint("ask for shorter prompts, or for fewer"));
     }
     Ok(())
 }
 
 /// What is said of prompts that did not come out as long as wanted.
 pub(super) fn notice(excess: i64) -> Option<Notice> {
-    (excess != 0).then(|| DatasetNotice::PromptLengths { excess_tokens: excess }.into())
+    (excess != 0).then(|| {
+        DatasetNotice::PromptLengths {
+            excess_tokens: excess,
+        }
+        .into()
+    })
 }

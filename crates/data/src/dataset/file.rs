@@ -7,7 +7,8 @@ use sobench_core::input::{self, Lines};
 
 /// The largest file of rows, in bytes.
 pub const MAX_DATASET_BYTES: u64 = 1 << 30;
-/// The largest file of one schema, one grammar or the like, in bytes: a tree of values of it may take fifty times as much.
+/// The largest file of one schema, one grammar or the like, in bytes: a tree of values of it may
+/// take fifty times as much.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 /// The most rows of a dataset.
 pub const MAX_ROWS: usize = 1_000_000;
@@ -37,11 +38,12 @@ pub fn read_lines(path: &Path) -> Result<Lines> {
 /// Refuses more rows than are taken.
 pub(super) fn check_rows(count: usize, source: &str) -> Result<()> {
     match count {
-        0 => {
-            Err(Error::usage(format!("there are no rows in {source}"))
-                .hint("give a file that has some; was it written to its end?"))
-        }
+        0 => Err(Error::usage(format!("there are no rows in {source}"))
+            .hint("give a file that has some; was it written to its end?")),
         1..=MAX_ROWS => Ok(()),
-        _ => Err(Error::usage(format!("more than {MAX_ROWS} rows in {source}: {count}")).hint("split the file")),
+        _ => Err(
+            Error::usage(format!("more than {MAX_ROWS} rows in {source}: {count}"))
+                .hint("split the file"),
+        ),
     }
 }

@@ -14,8 +14,8 @@ use sobench_core::error::{Error, Result};
 /// The file of a dataset.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PathFlags {
-    /// File of the dataset (custom: JSONL; sharegpt: JSON; burstgpt: CSV; sonnet: text; maskbench: a folder or JSONL; elsewhere
-    /// parquet, JSON, JSONL, a folder with such files, or a Hub id)
+    /// File of the dataset (custom: JSONL; sharegpt: JSON; burstgpt: CSV; sonnet: text; maskbench:
+    /// a folder or JSONL; elsewhere parquet, JSON, JSONL, a folder with such files, or a Hub id)
     #[arg(long, value_name = "PATH")]
     pub dataset_path: Option<InputNames>,
 }
@@ -36,7 +36,11 @@ pub struct OrderFlags {
 
 impl OrderFlags {
     pub(super) fn order(&self) -> Order {
-        if self.disable_shuffle { Order::AsStored } else { Order::Shuffled }
+        if self.disable_shuffle {
+            Order::AsStored
+        } else {
+            Order::Shuffled
+        }
     }
 }
 
@@ -50,7 +54,11 @@ pub struct ShortfallFlags {
 
 impl ShortfallFlags {
     pub(super) fn shortfall(&self) -> Shortfall {
-        if self.no_oversample { Shortfall::Fewer } else { Shortfall::AskAgain }
+        if self.no_oversample {
+            Shortfall::Fewer
+        } else {
+            Shortfall::AskAgain
+        }
     }
 }
 
@@ -76,8 +84,8 @@ pub struct PartFlags {
 /// The length of answers to rows of a repository.
 #[derive(Args, Clone, Debug, Default)]
 pub struct HubLengthFlags {
-    /// Tokens of each answer to a dataset of the Hub [default: hf: the reply's in the chat, else 128; where a document is asked for:
-    /// 512]
+    /// Tokens of each answer to a dataset of the Hub [default: hf: the reply's in the chat, else
+    /// 128; where a document is asked for: 512]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub hf_output_len: Option<u32>,
 }
@@ -92,16 +100,28 @@ impl HubLengthFlags {
 /// The ids of the flags of each dataset.
 static FLAGS: LazyLock<HashMap<DatasetName, Vec<String>>> = LazyLock::new(|| {
     let ids = |name: DatasetName| {
-        let command = name.spec().flags.iter().fold(Command::new(""), |command, add| add(command));
-        command.get_arguments().map(|flag| flag.get_id().to_string()).collect()
+        let command = name
+            .spec()
+            .flags
+            .iter()
+            .fold(Command::new(""), |command, add| add(command));
+        command
+            .get_arguments()
+            .map(|flag| flag.get_id().to_string())
+            .collect()
     };
-    DatasetName::ALL.into_iter().map(|name| (name, ids(name))).collect()
+    DatasetName::ALL
+        .into_iter()
+        .map(|name| (name, ids(name)))
+        .collect()
 });
 
 impl DatasetName {
     /// Whether the dataset reads a flag, given by its id.
     pub fn reads(self, flag: &str) -> bool {
-        FLAGS.get(&self).is_some_and(|flags| flags.iter().any(|read| read == flag))
+        FLAGS
+            .get(&self)
+            .is_some_and(|flags| flags.iter().any(|read| read == flag))
     }
 
     /// Whether the dataset reads `--dataset-path`.
@@ -127,33 +147,52 @@ impl TypedFlags {
     pub fn refuse_stray(&self, name: DatasetName) -> Result<()> {
         match self.0.iter().find(|flag| !name.reads(flag)) {
             None => Ok(()),
-            Some(flag) => Err(stray(&format!("--{}", flag.replace('_', "-")), name, |dataset| dataset.reads(flag))),
+            Some(flag) => Err(stray(
+                &format!("--{}", flag.replace('_', "-")),
+                name,
+                |dataset| dataset.reads(flag),
+            )),
         }
     }
 
-    /// Leaves out the flags that the dataset does not read and another dataset of the same command does.
+    /// Leaves out the flags that the dataset does not read and another dataset of the same command
+    /// does.
     pub fn leave_out_others(&mut self, name: DatasetName, all: &[DatasetName]) {
-        self.0.retain(|flag| name.reads(flag) || !all.iter().any(|other| other.reads(flag)));
+        self.0
+            .retain(|flag| name.reads(flag) || !all.iter().any(|other| other.reads(flag)));
     }
 }
 
 /// The error for a flag that a dataset does not read.
 pub fn stray(flag: &str, name: DatasetName, is_reader: impl Fn(DatasetName) -> bool) -> Error {
-    let readers = DatasetName::ALL.into_iter().filter(|reader| is_reader(*reader));
-    let readers: Vec<String> = readers.map(|reader| format!("--dataset {reader}")).collect();
-    Error::usage(format!("{flag} has no meaning with --dataset {name}"))
-        .hint(format!("use it with {}, or leave it out", readers.join(" or ")))
+    let readers = DatasetName::ALL
+        .into_iter()
+        .filter(|reader| is_reader(*reader));
+    let readers: Vec<String> = readers
+        .map(|reader| format!("--dataset {reader}"))
+        .collect();
+    Error::usage(format!("{flag} has no meaning with --dataset {name}")).hint(format!(
+        "use it with {}, or leave it out",
+        readers.join(" or ")
+    ))
 }
 
 impl FromArgMatches for TypedFlags {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let is_typed = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
         let is_read = |id: &&str| FLAGS.values().flatten().any(|read| read == id);
-        let ids = matches.ids().map(Id::as_str).filter(is_typed).filter(is_read);
+        let ids = matches
+            .ids()
+            .map(Id::as_str)
+            .filter(is_typed)
+            .filter(is_read);
         Ok(Self(ids.map(str::to_owned).collect()))
     }
 
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
+    fn update_from_arg_matches(
+        &mut self,
+        matches: &ArgMatches,
+    ) -> std::result::Result<(), clap::Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
@@ -180,7 +219,11 @@ mod tests {
         let command = DatasetArgs::augment_args(Command::new(""));
         for flag in command.get_arguments().map(|flag| flag.get_id().as_str()) {
             let is_shared = ["dataset", "mix", "rerank_documents"].contains(&flag);
-            assert_eq!(DatasetName::ALL.into_iter().any(|name| name.reads(flag)), !is_shared, "{flag}");
+            assert_eq!(
+                DatasetName::ALL.into_iter().any(|name| name.reads(flag)),
+                !is_shared,
+                "{flag}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Holds datasets to what vLLM's own classes made of the same files with the same seed: `fixtures/datasets/golden.json`.
+//! Holds datasets to what vLLM's own classes made of the same files with the same seed:
+//! `fixtures/datasets/golden.json`.
 
 use serde_json::Value;
 
@@ -9,7 +10,8 @@ use sobench_core::constraint::sha256_hex;
 
 const GOLDEN: &str = include_str!("../../../../fixtures/datasets/golden.json");
 
-/// Loads the plan, and compares every prompt, its length and its answer's with those of `golden[dataset][name]`.
+/// Loads the plan, and compares every prompt, its length and its answer's with those of
+/// `golden[dataset][name]`.
 #[track_caller]
 pub(super) fn check(plan: &DatasetPlan, dataset: &str, name: &str) -> Dataset {
     let golden: Value = serde_json::from_str(GOLDEN).unwrap();
@@ -17,9 +19,19 @@ pub(super) fn check(plan: &DatasetPlan, dataset: &str, name: &str) -> Dataset {
     let loaded = load(plan, &tokenizer()).unwrap();
     assert_eq!(loaded.cases.len(), expected.len(), "{dataset} {name}");
     for (index, (case, expected)) in loaded.cases.iter().zip(expected).enumerate() {
-        let Prompt::Text(text) = &case.prompt else { panic!("a text was expected, and not {}", case.prompt.kind()) };
-        assert_eq!(expected[0], sha256_hex(text.as_bytes()), "{dataset} {name} {index}: {text:?}");
-        assert_eq!(expected[2].as_u64(), Some(u64::from(case.output_len)), "{dataset} {name} {index}");
+        let Prompt::Text(text) = &case.prompt else {
+            panic!("a text was expected, and not {}", case.prompt.kind())
+        };
+        assert_eq!(
+            expected[0],
+            sha256_hex(text.as_bytes()),
+            "{dataset} {name} {index}: {text:?}"
+        );
+        assert_eq!(
+            expected[2].as_u64(),
+            Some(u64::from(case.output_len)),
+            "{dataset} {name} {index}"
+        );
         assert_eq!((case.arm, &case.constraint), (Arm::Free, &None));
     }
     loaded
@@ -28,5 +40,10 @@ pub(super) fn check(plan: &DatasetPlan, dataset: &str, name: &str) -> Dataset {
 /// The lengths of prompts that vLLM states.
 pub(super) fn lengths(dataset: &str, name: &str) -> Vec<u64> {
     let golden: Value = serde_json::from_str(GOLDEN).unwrap();
-    golden[dataset][name].as_array().unwrap().iter().filter_map(|request| request[1].as_u64()).collect()
+    golden[dataset][name]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|request| request[1].as_u64())
+        .collect()
 }

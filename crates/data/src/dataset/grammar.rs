@@ -1,4 +1,5 @@
-//! The dataset `grammar`: a small subset of SQL. Knows the dialects apart by their looks; what a grammar means is for `grammar`.
+//! The dataset `grammar`: a small subset of SQL. Knows the dialects apart by their looks; what a
+//! grammar means is for `grammar`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +14,10 @@ use crate::arguments::paths::InputPath;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 
-/// The prompt of vLLM's script, the blanks of its indentation included. It asks for columns that the grammar does not have.
-const PROMPT: &str = "Generate an SQL query to show the 'username'             and 'email' from the 'users' table.";
+/// The prompt of vLLM's script, the blanks of its indentation included. It asks for columns that
+/// the grammar does not have.
+const PROMPT: &str =
+    "Generate an SQL query to show the 'username'             and 'email' from the 'users' table.";
 /// The script's grammar to the byte, its indentation included.
 const EBNF: &str = include_str!("../../../../grammars/sql.ebnf");
 const LARK: &str = include_str!("../../../../grammars/sql.lark");
@@ -23,7 +26,8 @@ const PEST: &str = include_str!("../../../../grammars/sql.pest");
 /// The flags of `grammar`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct GrammarFlags {
-    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server reads only the other notation
+    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server
+    /// reads only the other notation
     #[arg(long, value_name = "PATH")]
     pub grammar_path: Option<InputPath>,
     /// A pest grammar that judges the answers instead of the general recogniser
@@ -50,18 +54,31 @@ impl Kind for GrammarPlan {
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let GrammarFlags { grammar_path, grammar_oracle } = flags.grammar.clone();
-        Ok(Self { grammar_path: grammar_path.map(Into::into), grammar_oracle: grammar_oracle.map(Into::into) })
+        let GrammarFlags {
+            grammar_path,
+            grammar_oracle,
+        } = flags.grammar.clone();
+        Ok(Self {
+            grammar_path: grammar_path.map(Into::into),
+            grammar_oracle: grammar_oracle.map(Into::into),
+        })
     }
 
-    /// One row: the shipped grammar in the dialect that the server takes, or the user's own, converted where that is not read.
+    /// One row: the shipped grammar in the dialect that the server takes, or the user's own,
+    /// converted where that is not read.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (sent, source) = match &self.grammar_path {
-            None => (notation::shipped(plan, shipped(plan.grammar_dialect))?, SHIPPED.to_owned()),
+            None => (
+                notation::shipped(plan, shipped(plan.grammar_dialect))?,
+                SHIPPED.to_owned(),
+            ),
             Some(path) => {
                 let text = not_blank(path)?;
                 let name = path.display().to_string();
-                (notation::own(plan, dialect_of(path, &text), text, &name)?, name)
+                (
+                    notation::own(plan, dialect_of(path, &text), text, &name)?,
+                    name,
+                )
             }
         };
         let oracle = match (&self.grammar_oracle, &self.grammar_path) {
@@ -69,9 +86,19 @@ impl Kind for GrammarPlan {
             (None, None) => Some(PEST.to_owned()),
             (None, Some(_)) => None,
         };
-        let mut row = Row::new(PROMPT, Constraint::Grammar { dialect: sent.dialect, text: sent.text.into() });
+        let mut row = Row::new(
+            PROMPT,
+            Constraint::Grammar {
+                dialect: sent.dialect,
+                text: sent.text.into(),
+            },
+        );
         row.grammar_oracle = oracle.map(Arc::from);
-        Ok(Rows { notices: sent.notices, converted_from: sent.converted_from, ..Rows::generated(vec![row], source) })
+        Ok(Rows {
+            notices: sent.notices,
+            converted_from: sent.converted_from,
+            ..Rows::generated(vec![row], source)
+        })
     }
 
     fn has_own_constraint(&self) -> bool {
@@ -87,7 +114,10 @@ fn shipped(dialect: GrammarDialect) -> &'static str {
 }
 
 fn dialect_of(path: &Path, text: &str) -> GrammarDialect {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let extension = path
+        .extension()
+        .and_then(|extension| extension.to_str())
+        .unwrap_or_default();
     match extension.to_ascii_lowercase().as_str() {
         "lark" => GrammarDialect::Lark,
         "ebnf" | "gbnf" => GrammarDialect::Ebnf,
@@ -98,7 +128,10 @@ fn dialect_of(path: &Path, text: &str) -> GrammarDialect {
 fn not_blank(path: &Path) -> Result<String> {
     let text = read_document(path)?;
     if text.trim().is_empty() {
-        return Err(Error::usage(format!("the grammar is blank: {}", path.display())).hint("give a file with a grammar in it"));
+        return Err(
+            Error::usage(format!("the grammar is blank: {}", path.display()))
+                .hint("give a file with a grammar in it"),
+        );
     }
     Ok(text)
 }
@@ -118,7 +151,11 @@ mod tests {
             ("a", "start: \"root ::= a\"", GrammarDialect::Lark),
             ("a.txt", "start: \"a\"", GrammarDialect::Lark),
         ] {
-            assert_eq!(dialect_of(Path::new(name), text), expected, "{name}: {text}");
+            assert_eq!(
+                dialect_of(Path::new(name), text),
+                expected,
+                "{name}: {text}"
+            );
         }
     }
 }

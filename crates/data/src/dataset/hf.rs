@@ -1,9 +1,10 @@
 //! The dataset `hf`: texts or chats of a repository on the Hub, or of local files.
 //!
-//! vLLM takes a fixed list of repositories, each with code of its own; here any is taken that has a column of texts or of chats. Of a
-//! chat is asked what comes before the first reply, and the answer may be as long as that reply, where it has one (the rule of
-//! vLLM's `ConversationDataset`, with its bounds). Rows are shuffled as CPython shuffles a list; vLLM shuffles through the `datasets`
-//! library, in windows of 1000 rows, so that its order is another one.
+//! vLLM takes a fixed list of repositories, each with code of its own; here any is taken that has a
+//! column of texts or of chats. Of a chat is asked what comes before the first reply, and the
+//! answer may be as long as that reply, where it has one (the rule of vLLM's `ConversationDataset`,
+//! with its bounds). Rows are shuffled as CPython shuffles a list; vLLM shuffles through the
+//! `datasets` library, in windows of 1000 rows, so that its order is another one.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,16 @@ use sobench_notices::notice::DatasetNotice;
 /// Names under which columns of chats are looked for, the surest first.
 const CHATS: [&str; 5] = ["messages", "conversations", "conversation", "chat", "turns"];
 /// The same for texts.
-const TEXTS: [&str; 8] = ["prompt", "question", "instruction", "problem", "query", "input", "text", "content"];
+const TEXTS: [&str; 8] = [
+    "prompt",
+    "question",
+    "instruction",
+    "problem",
+    "query",
+    "input",
+    "text",
+    "content",
+];
 
 /// The flags of `hf`. Other datasets of the Hub read those of a part and of the length.
 #[derive(Args, Clone, Debug, Default)]
@@ -66,7 +76,12 @@ pub struct HfPlan {
 
 impl Kind for HfPlan {
     const SPEC: Spec = Spec {
-        flags: &[PathFlags::augment_args, OrderFlags::augment_args, ShortfallFlags::augment_args, HfFlags::augment_args],
+        flags: &[
+            PathFlags::augment_args,
+            OrderFlags::augment_args,
+            ShortfallFlags::augment_args,
+            HfFlags::augment_args,
+        ],
         replaces_row_lengths: true,
         is_templated: true,
         own_output_len: |flags| flags.rows.hf.length.output_len(),
@@ -90,11 +105,14 @@ impl Kind for HfPlan {
     /// Rows in the order in which they are asked, no more than are needed.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let Some(name) = &self.dataset_path else {
-            return Err(
-                Error::usage("the dataset hf has no repository").hint("give --hf-name owner/name, or --dataset-path a file")
-            );
+            return Err(Error::usage("the dataset hf has no repository")
+                .hint("give --hf-name owner/name, or --dataset-path a file"));
         };
-        let wanted = Wanted { subset: self.subset.clone(), split: self.split.clone(), takes_all: false };
+        let wanted = Wanted {
+            subset: self.subset.clone(),
+            split: self.split.clone(),
+            takes_all: false,
+        };
         let found = table::find(name, &wanted, inputs.hub)?;
         let (mut read, mut repeated) = (Vec::new(), Repeated::default());
         let mut column = None;
@@ -122,16 +140,31 @@ impl Kind for HfPlan {
             }
         }
         if rows.is_empty() {
-            return Err(Error::usage(format!("no row has a text that is asked ({UNASKED}): {}", found.source)));
+            return Err(Error::usage(format!(
+                "no row has a text that is asked ({UNASKED}): {}",
+                found.source
+            )));
         }
         let mut notices = found.notices;
         notices.extend(DatasetNotice::repeated_members(repeated));
-        notices.extend((left_out > 0).then(|| DatasetNotice::RowsLeftOut { rows: left_out, lengths: UNASKED.to_owned() }.into()));
+        notices.extend((left_out > 0).then(|| {
+            DatasetNotice::RowsLeftOut {
+                rows: left_out,
+                lengths: UNASKED.to_owned(),
+            }
+            .into()
+        }));
         let source = match &self.hf_name {
             Some(known) if known != name => format!("{} ({known})", found.source),
             _ => found.source,
         };
-        Ok(Rows { rows, kind: RowsKind::Sampled(self.shortfall), source, converted_from: None, notices })
+        Ok(Rows {
+            rows,
+            kind: RowsKind::Sampled(self.shortfall),
+            source,
+            converted_from: None,
+            notices,
+        })
     }
 
     fn path(&self) -> Option<&str> {
@@ -142,36 +175,60 @@ impl Kind for HfPlan {
 /// The column that is asked.
 fn choose(own: &HfPlan, columns: &[String], name: &str) -> Result<String> {
     let has = |column: &str| columns.iter().any(|there| there == column);
-    let named = own.messages_column.as_deref().or(own.text_column.as_deref());
+    let named = own
+        .messages_column
+        .as_deref()
+        .or(own.text_column.as_deref());
     let column = match named {
         Some(named) => Some(named).filter(|named| has(named)),
         None => CHATS.into_iter().chain(TEXTS).find(|column| has(column)),
     };
     column.map(str::to_owned).ok_or_else(|| {
-        let what = named.map_or("no column of a name that texts or chats have".to_owned(), |named| format!("no column {named}"));
+        let what = named.map_or(
+            "no column of a name that texts or chats have".to_owned(),
+            |named| format!("no column {named}"),
+        );
         Error::usage(format!("{what} in {name}: {}", columns.join(", ")))
             .hint("name one with --hf-text-column or --hf-messages-column")
     })
 }
 
 /// What is asked of one row; `None` where there is nothing to ask, or too much.
-fn row(own: &HfPlan, is_fixed: bool, tokenizer: &Tokenizer, value: &Value, place: String) -> Result<Option<Row>> {
-    let wrong = |words: &str| Error::usage(format!("{place}: {words}")).hint("a row is a text, a list of texts, or a chat");
+fn row(
+    own: &HfPlan,
+    is_fixed: bool,
+    tokenizer: &Tokenizer,
+    value: &Value,
+    place: String,
+) -> Result<Option<Row>> {
+    let wrong = |words: &str| {
+        Error::usage(format!("{place}: {words}"))
+            .hint("a row is a text, a list of texts, or a chat")
+    };
     let is_text = own.messages_column.is_none();
     match value {
         Value::Null => Ok(None),
         Value::String(text) if is_text => {
-            let row = (!text.is_empty()).then(|| Row { name: place, ..Row::free(Prompt::Text(text.as_str().into())) });
+            let row = (!text.is_empty()).then(|| Row {
+                name: place,
+                ..Row::free(Prompt::Text(text.as_str().into()))
+            });
             Ok(row)
         }
         Value::Array(items) => match items.first() {
             None => Ok(None),
-            Some(Value::String(text)) if is_text => {
-                Ok(Some(Row { name: place, ..Row::free(Prompt::Text(text.as_str().into())) }))
-            }
+            Some(Value::String(text)) if is_text => Ok(Some(Row {
+                name: place,
+                ..Row::free(Prompt::Text(text.as_str().into()))
+            })),
             Some(Value::Object(_)) if own.text_column.is_none() => {
-                let turns = items.iter().map(|item| item.as_object().and_then(turn)).collect::<Option<Vec<Message>>>();
-                let turns = turns.ok_or_else(|| wrong("a turn has neither role and content nor from and value, as texts"))?;
+                let turns = items
+                    .iter()
+                    .map(|item| item.as_object().and_then(turn))
+                    .collect::<Option<Vec<Message>>>();
+                let turns = turns.ok_or_else(|| {
+                    wrong("a turn has neither role and content nor from and value, as texts")
+                })?;
                 Ok(chat(is_fixed, tokenizer, turns, place))
             }
             Some(_) => Err(wrong("neither texts nor turns of a chat")),
@@ -182,26 +239,43 @@ fn row(own: &HfPlan, is_fixed: bool, tokenizer: &Tokenizer, value: &Value, place
 
 /// `{role, content}`, or `{from, value}` of ShareGPT's layout.
 fn turn(members: &Map<String, Value>) -> Option<Message> {
-    let role = members.get("role").or_else(|| members.get("from"))?.as_str()?;
+    let role = members
+        .get("role")
+        .or_else(|| members.get("from"))?
+        .as_str()?;
     let content = members.get("content").or_else(|| members.get("value"))?;
     let role = match role {
         "human" => "user",
         "gpt" | "bot" | "model" => "assistant",
         other => other,
     };
-    (content.is_string() || content.is_array()).then(|| Message { role: role.to_owned(), content: content.clone() })
+    (content.is_string() || content.is_array()).then(|| Message {
+        role: role.to_owned(),
+        content: content.clone(),
+    })
 }
 
-fn chat(is_fixed: bool, tokenizer: &Tokenizer, mut turns: Vec<Message>, place: String) -> Option<Row> {
+fn chat(
+    is_fixed: bool,
+    tokenizer: &Tokenizer,
+    mut turns: Vec<Message>,
+    place: String,
+) -> Option<Row> {
     let reply = turns.iter().position(|turn| turn.role == "assistant");
-    let reply_tokens = reply.and_then(|place| turns[place].content.as_str()).map(|text| tokenizer.count_with_added(text));
+    let reply_tokens = reply
+        .and_then(|place| turns[place].content.as_str())
+        .map(|text| tokenizer.count_with_added(text));
     turns.truncate(reply.unwrap_or(turns.len()));
     if turns.is_empty() {
         return None;
     }
     let output_len = match reply_tokens.filter(|_| !is_fixed) {
         Some(tokens) => {
-            let asked: usize = turns.iter().filter_map(|turn| turn.content.as_str()).map(|text| tokenizer.count(text)).sum();
+            let asked: usize = turns
+                .iter()
+                .filter_map(|turn| turn.content.as_str())
+                .map(|text| tokenizer.count(text))
+                .sum();
             if !is_asked(asked + tokenizer.added_tokens(), tokens, false) {
                 return None;
             }
@@ -209,7 +283,11 @@ fn chat(is_fixed: bool, tokenizer: &Tokenizer, mut turns: Vec<Message>, place: S
         }
         None => None,
     };
-    Some(Row { output_len, name: place, ..Row::free(Prompt::Messages(turns.into())) })
+    Some(Row {
+        output_len,
+        name: place,
+        ..Row::free(Prompt::Messages(turns.into()))
+    })
 }
 
 #[cfg(test)]
@@ -221,12 +299,21 @@ mod tests {
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets/hf");
 
     fn of(file: &str, own: HfPlan) -> DatasetPlan {
-        let source = Source::Hf(HfPlan { dataset_path: Some(format!("{FIXTURES}/{file}")), ..own });
-        DatasetPlan { source, ..plan(DatasetName::Hf) }
+        let source = Source::Hf(HfPlan {
+            dataset_path: Some(format!("{FIXTURES}/{file}")),
+            ..own
+        });
+        DatasetPlan {
+            source,
+            ..plan(DatasetName::Hf)
+        }
     }
 
     fn in_order() -> HfPlan {
-        HfPlan { order: Order::AsStored, ..HfPlan::default() }
+        HfPlan {
+            order: Order::AsStored,
+            ..HfPlan::default()
+        }
     }
 
     fn read(plan: &DatasetPlan) -> Result<Rows> {
@@ -239,7 +326,16 @@ mod tests {
             other => panic!("a text was expected, and not {}", other.kind()),
         };
         assert!(rows.rows.iter().all(|row| text(row) > 0));
-        rows.rows.iter().filter_map(|row| if let Prompt::Text(text) = &row.prompt { Some(&**text) } else { None }).collect()
+        rows.rows
+            .iter()
+            .filter_map(|row| {
+                if let Prompt::Text(text) = &row.prompt {
+                    Some(&**text)
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     #[test]
@@ -251,11 +347,25 @@ mod tests {
         ];
         assert_eq!(texts(&found), expected);
         assert_eq!(found.notices.len(), 1, "an empty text is left out");
-        assert!(found.rows[1].name.ends_with("texts.jsonl, line 3, question"), "{}", found.rows[1].name);
-        let named = HfPlan { text_column: Some("note".to_owned()), hf_name: Some("a/b".to_owned()), ..in_order() };
+        assert!(
+            found.rows[1]
+                .name
+                .ends_with("texts.jsonl, line 3, question"),
+            "{}",
+            found.rows[1].name
+        );
+        let named = HfPlan {
+            text_column: Some("note".to_owned()),
+            hf_name: Some("a/b".to_owned()),
+            ..in_order()
+        };
         let named = read(&of("texts.jsonl", named)).unwrap();
         assert_eq!(texts(&named), ["a", "b", "c"]);
-        assert!(named.source.ends_with("texts.jsonl (a/b)"), "{}", named.source);
+        assert!(
+            named.source.ends_with("texts.jsonl (a/b)"),
+            "{}",
+            named.source
+        );
     }
 
     #[test]
@@ -263,25 +373,64 @@ mod tests {
         let chats = read(&of("chats.jsonl", in_order())).unwrap();
         let tokens = |text: &str| u32::try_from(tokenizer().count(text)).ok();
         let lengths: Vec<Option<u32>> = chats.rows.iter().map(|row| row.output_len).collect();
-        assert_eq!(lengths, [tokens("Blue, if there are no clouds."), tokens("It comes and it goes."), None]);
-        let Prompt::Messages(messages) = &chats.rows[0].prompt else { panic!("a chat was expected") };
-        let said: Vec<(&str, &str)> =
-            messages.iter().map(|message| (message.role.as_str(), message.content.as_str().unwrap_or(""))).collect();
-        assert_eq!(said, [("system", "Answer in one word."), ("user", "Which colour has the sky at noon?")]);
-        let Prompt::Messages(messages) = &chats.rows[1].prompt else { panic!("a chat was expected") };
+        assert_eq!(
+            lengths,
+            [
+                tokens("Blue, if there are no clouds."),
+                tokens("It comes and it goes."),
+                None
+            ]
+        );
+        let Prompt::Messages(messages) = &chats.rows[0].prompt else {
+            panic!("a chat was expected")
+        };
+        let said: Vec<(&str, &str)> = messages
+            .iter()
+            .map(|message| {
+                (
+                    message.role.as_str(),
+                    message.content.as_str().unwrap_or(""),
+                )
+            })
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("system", "Answer in one word."),
+                ("user", "Which colour has the sky at noon?")
+            ]
+        );
+        let Prompt::Messages(messages) = &chats.rows[1].prompt else {
+            panic!("a chat was expected")
+        };
         assert_eq!((messages.len(), messages[0].role.as_str()), (1, "user"));
-        assert!(chats.notices[0].to_string().starts_with("1 rows are left out"), "{:?}", chats.notices);
+        assert!(
+            chats.notices[0]
+                .to_string()
+                .starts_with("1 rows are left out"),
+            "{:?}",
+            chats.notices
+        );
 
         let mut fixed = of("chats.jsonl", in_order());
         fixed.output = OutputLength::OfThePlan;
-        assert_eq!(read(&fixed).unwrap().rows.len(), 4, "nothing is too short with a length of its own");
+        assert_eq!(
+            read(&fixed).unwrap().rows.len(),
+            4,
+            "nothing is too short with a length of its own"
+        );
     }
 
     #[test]
     fn rows_are_shuffled_by_the_seed() {
         let shuffled = of("chats.jsonl", HfPlan::default());
         let order = |seed: u64| -> Vec<String> {
-            let rows = read(&DatasetPlan { seed, ..shuffled.clone() }).unwrap().rows;
+            let rows = read(&DatasetPlan {
+                seed,
+                ..shuffled.clone()
+            })
+            .unwrap()
+            .rows;
             rows.into_iter().map(|row| row.name).collect()
         };
         assert_eq!(order(1), order(1));
@@ -290,12 +439,24 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_named() {
-        let missing = HfPlan { messages_column: Some("chat".to_owned()), ..in_order() };
-        let wrong = HfPlan { messages_column: Some("note".to_owned()), ..in_order() };
+        let missing = HfPlan {
+            messages_column: Some("chat".to_owned()),
+            ..in_order()
+        };
+        let wrong = HfPlan {
+            messages_column: Some("note".to_owned()),
+            ..in_order()
+        };
         for (plan, words) in [
             (of("texts.jsonl", missing), "no column chat in"),
-            (of("texts.jsonl", wrong), "line 1, note: neither a text nor a list"),
-            (of("none.jsonl", in_order()), "no such dataset file or folder"),
+            (
+                of("texts.jsonl", wrong),
+                "line 1, note: neither a text nor a list",
+            ),
+            (
+                of("none.jsonl", in_order()),
+                "no such dataset file or folder",
+            ),
             (plan(DatasetName::Hf), "has no repository"),
         ] {
             let error = read(&plan).unwrap_err();

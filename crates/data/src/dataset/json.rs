@@ -1,4 +1,5 @@
-//! The datasets `json` and `json-unique`: a prompt that shows a JSON Schema and asks for an example of it.
+//! The datasets `json` and `json-unique`: a prompt that shows a JSON Schema and asks for an example
+//! of it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,11 +23,12 @@ use sobench_pycompat::random::PythonRandom;
 /// The prompt of vLLM's `benchmark_serving_structured_output.py` since 0.9, up to the schema.
 const PROMPT: &str = "Generate an example of a brief user profile given the following schema: ";
 const BRIEF: &str = include_str!("../../../../schemas/workloads/structured_schema_1.json");
-/// Written by us in the shape of the profile that the script had up to 0.7; the bytes are not the script's.
+/// Written by us in the shape of the profile that the script had up to 0.7; the bytes are not the
+/// script's.
 const NESTED: &str = include_str!("../../../../schemas/workloads/user_profile.json");
 
-/// Sets the names of `json-unique` apart from the choice of constrained requests: the ASCII codes of `uuid` above the seed's 64
-/// bits.
+/// Sets the names of `json-unique` apart from the choice of constrained requests: the ASCII codes
+/// of `uuid` above the seed's 64 bits.
 const UUID_STREAM: u128 = 0x7575_6964 << 64;
 
 /// Which JSON Schema the datasets `json` and `json-unique` are about.
@@ -36,7 +38,8 @@ pub enum JsonSchemaSource {
     /// The brief user profile of vLLM's script, ten flat members.
     #[default]
     Brief,
-    /// A nested user profile in the shape of the one that the script had before, with patterns and bounds.
+    /// A nested user profile in the shape of the one that the script had before, with patterns and
+    /// bounds.
     Nested,
     /// The user's own.
     Path(PathBuf),
@@ -44,8 +47,16 @@ pub enum JsonSchemaSource {
 
 /// The JSON Schemas that ship.
 pub const SHIPPED_SCHEMAS: [Described<JsonSchemaSource>; 2] = [
-    Described(JsonSchemaSource::Brief, "brief", "The structured-output script's brief user profile"),
-    Described(JsonSchemaSource::Nested, "nested", "The nested user profile of its predecessors"),
+    Described(
+        JsonSchemaSource::Brief,
+        "brief",
+        "The structured-output script's brief user profile",
+    ),
+    Described(
+        JsonSchemaSource::Nested,
+        "nested",
+        "The nested user profile of its predecessors",
+    ),
 ];
 
 /// The flags of `json` and `json-unique`.
@@ -71,21 +82,33 @@ pub struct JsonPlan {
 #[serde(transparent)]
 pub struct JsonUniquePlan(pub JsonPlan);
 
-const SPEC: Spec =
-    Spec { flags: &[JsonFlags::augment_args], is_in_vllm_script: true, ..Spec::new("json", Constrained::ByTheRun) };
+const SPEC: Spec = Spec {
+    flags: &[JsonFlags::augment_args],
+    is_in_vllm_script: true,
+    ..Spec::new("json", Constrained::ByTheRun)
+};
 
 impl Kind for JsonPlan {
     const SPEC: Spec = SPEC;
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let own = flags.json.json_schema_path.clone().map(|path| JsonSchemaSource::Path(path.into()));
-        Ok(Self { json_schema: own.unwrap_or_else(|| flags.json.json_schema.clone()) })
+        let own = flags
+            .json
+            .json_schema_path
+            .clone()
+            .map(|path| JsonSchemaSource::Path(path.into()));
+        Ok(Self {
+            json_schema: own.unwrap_or_else(|| flags.json.json_schema.clone()),
+        })
     }
 
     /// One row for the one schema.
     fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (schema, source, notice) = schema(&self.json_schema)?;
-        Ok(Rows { notices: notice.into_iter().collect(), ..Rows::generated(vec![row(schema)], source) })
+        Ok(Rows {
+            notices: notice.into_iter().collect(),
+            ..Rows::generated(vec![row(schema)], source)
+        })
     }
 
     fn has_own_constraint(&self) -> bool {
@@ -94,32 +117,46 @@ impl Kind for JsonPlan {
 }
 
 impl Kind for JsonUniquePlan {
-    const SPEC: Spec = Spec { name: "json-unique", ..SPEC };
+    const SPEC: Spec = Spec {
+        name: "json-unique",
+        ..SPEC
+    };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         JsonPlan::new(flags).map(Self)
     }
 
-    /// A row for each request, whose schema has one more optional member, named by a UUID that the seed decides: the script's are
-    /// random. CPython draws the same with `uuid.UUID(int=r.getrandbits(128), version=4)`, `r = random.Random((0x75756964 << 64) |
+    /// A row for each request, whose schema has one more optional member, named by a UUID that the
+    /// seed decides: the script's are random. CPython draws the same with
+    /// `uuid.UUID(int=r.getrandbits(128), version=4)`, `r = random.Random((0x75756964 << 64) |
     /// seed)`.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (schema, source, notice) = schema(&self.0.json_schema)?;
         let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(plan.seed));
         let unique = |_| {
             let mut schema = schema.clone();
-            let properties = schema.get_mut("properties").and_then(Value::as_object_mut).ok_or_else(|| {
-                Error::usage(format!("json-unique needs a schema whose \"properties\" are an object: {source}"))
+            let properties = schema
+                .get_mut("properties")
+                .and_then(Value::as_object_mut)
+                .ok_or_else(|| {
+                    Error::usage(format!(
+                        "json-unique needs a schema whose \"properties\" are an object: {source}"
+                    ))
                     .hint("add \"properties\" to the schema, or use the dataset json")
-            })?;
+                })?;
             properties.insert(
                 format!("__optional_field_{}", uuid(random.getrandbits(128))),
                 json!({"type": "string", "description": "An unique optional field to avoid cached schemas"}),
             );
             Ok(row(schema))
         };
-        let rows = (0..plan.num_prompts).map(unique).collect::<Result<Vec<_>>>()?;
-        Ok(Rows { notices: notice.into_iter().collect(), ..Rows::generated(rows, source.clone()) })
+        let rows = (0..plan.num_prompts)
+            .map(unique)
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Rows {
+            notices: notice.into_iter().collect(),
+            ..Rows::generated(rows, source.clone())
+        })
     }
 
     fn has_own_constraint(&self) -> bool {
@@ -127,7 +164,8 @@ impl Kind for JsonUniquePlan {
     }
 }
 
-/// Reads a JSON Schema. Whether it is a good one is for those to say who use it; that it is an object or a boolean is not.
+/// Reads a JSON Schema. Whether it is a good one is for those to say who use it; that it is an
+/// object or a boolean is not.
 pub(super) fn parse_schema(text: &str) -> std::result::Result<Value, String> {
     let schema: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match schema {
@@ -143,17 +181,26 @@ fn row(schema: Value) -> Row {
 
 /// The schema, what it is called, and what is said of its file.
 fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<Notice>)> {
-    let shipped = |text| (parse_schema(text).expect("a test reads what is shipped"), SHIPPED.to_owned(), None);
+    let shipped = |text| {
+        (
+            parse_schema(text).expect("a test reads what is shipped"),
+            SHIPPED.to_owned(),
+            None,
+        )
+    };
     match source {
         JsonSchemaSource::Brief => Ok(shipped(BRIEF)),
         JsonSchemaSource::Nested => Ok(shipped(NESTED)),
-        JsonSchemaSource::Path(path) => own_schema(path).map(|(schema, notice)| (schema, path.display().to_string(), notice)),
+        JsonSchemaSource::Path(path) => {
+            own_schema(path).map(|(schema, notice)| (schema, path.display().to_string(), notice))
+        }
     }
 }
 
 fn own_schema(path: &Path) -> Result<(Value, Option<Notice>)> {
     let wrong = |words: String| {
-        Error::usage(format!("{}: {words}", path.display())).hint("the file has to hold one JSON Schema, and nothing else")
+        Error::usage(format!("{}: {words}", path.display()))
+            .hint("the file has to hold one JSON Schema, and nothing else")
     };
     let text = read_document(path)?;
     let schema = parse_schema(&text).map_err(wrong)?;
@@ -166,7 +213,14 @@ fn own_schema(path: &Path) -> Result<(Value, Option<Notice>)> {
 fn uuid(bits: u128) -> String {
     let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
 }
 
 #[cfg(test)]
@@ -176,9 +230,27 @@ mod tests {
     #[test]
     fn uuids_are_those_of_cpython() {
         for (seed, expected) in [
-            (0, ["340ac475-31b5-413e-8d17-87ad24882bb7", "ab890aed-df15-4768-988e-01f772d9f781"]),
-            (1, ["b15a43ff-1878-43f5-94b9-ced00cf41959", "2e4dde22-3efd-4e6e-9918-c6fba811e44c"]),
-            (u64::MAX, ["fa1f5b5a-f359-434a-bc94-a1a9766e408d", "04b703e2-ad54-4bd5-9415-c2ad208de05f"]),
+            (
+                0,
+                [
+                    "340ac475-31b5-413e-8d17-87ad24882bb7",
+                    "ab890aed-df15-4768-988e-01f772d9f781",
+                ],
+            ),
+            (
+                1,
+                [
+                    "b15a43ff-1878-43f5-94b9-ced00cf41959",
+                    "2e4dde22-3efd-4e6e-9918-c6fba811e44c",
+                ],
+            ),
+            (
+                u64::MAX,
+                [
+                    "fa1f5b5a-f359-434a-bc94-a1a9766e408d",
+                    "04b703e2-ad54-4bd5-9415-c2ad208de05f",
+                ],
+            ),
         ] {
             let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(seed));
             assert_eq!([(); 2].map(|()| uuid(random.getrandbits(128))), expected);

@@ -40,12 +40,20 @@ impl Kind for XgrammarBenchPlan {
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        Ok(Self { dataset_path: flags.path.path(), shortfall: flags.rows.shortfall.shortfall() })
+        Ok(Self {
+            dataset_path: flags.path.path(),
+            shortfall: flags.rows.shortfall.shortfall(),
+        })
     }
 
-    /// All rows of the split `train`. None is left out because an engine cannot compile its schema: what a server refuses is counted.
+    /// All rows of the split `train`. None is left out because an engine cannot compile its schema:
+    /// what a server refuses is counted.
     fn rows(&self, _plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
-        let found = table::find(self.dataset_path.as_deref().unwrap_or(REPOSITORY), &Wanted::default(), inputs.hub)?;
+        let found = table::find(
+            self.dataset_path.as_deref().unwrap_or(REPOSITORY),
+            &Wanted::default(),
+            inputs.hub,
+        )?;
         let (mut rows, mut repeated) = (Vec::new(), Repeated::default());
         for (_, file) in &found.files {
             for (place, members) in table::read(file, &COLUMNS, &mut repeated)? {
@@ -53,8 +61,18 @@ impl Kind for XgrammarBenchPlan {
             }
         }
         check_rows(rows.len(), &found.source)?;
-        let notices = found.notices.into_iter().chain(DatasetNotice::repeated_members(repeated)).collect();
-        Ok(Rows { rows, kind: RowsKind::Collected(self.shortfall), source: found.source, converted_from: None, notices })
+        let notices = found
+            .notices
+            .into_iter()
+            .chain(DatasetNotice::repeated_members(repeated))
+            .collect();
+        Ok(Rows {
+            rows,
+            kind: RowsKind::Collected(self.shortfall),
+            source: found.source,
+            converted_from: None,
+            notices,
+        })
     }
 
     fn path(&self) -> Option<&str> {
@@ -62,7 +80,8 @@ impl Kind for XgrammarBenchPlan {
     }
 }
 
-/// `prompt` is a chat, `schema` the text of a JSON Schema (or the schema itself), `completion` a reference answer.
+/// `prompt` is a chat, `schema` the text of a JSON Schema (or the schema itself), `completion` a
+/// reference answer.
 fn row(members: &Map<String, Value>, place: String) -> Result<Row> {
     let field = |name: &str| members.get(name).filter(|value| !value.is_null());
     let missing = |name: &str| bad_row(&place, &format!("no field {name}"));
@@ -100,8 +119,15 @@ mod tests {
 
     #[track_caller]
     fn check_row(json: &str, expected: &str) {
-        let error = row(&serde_json::from_str(json).unwrap(), "f.json, row index 3".to_owned()).unwrap_err();
-        assert!(error.what.starts_with("f.json, row index 3: ") && error.what.contains(expected), "{error}");
+        let error = row(
+            &serde_json::from_str(json).unwrap(),
+            "f.json, row index 3".to_owned(),
+        )
+        .unwrap_err();
+        assert!(
+            error.what.starts_with("f.json, row index 3: ") && error.what.contains(expected),
+            "{error}"
+        );
     }
 
     #[test]
@@ -109,10 +135,25 @@ mod tests {
         let chat = r#""prompt":[{"role":"user","content":"Hi"}]"#;
         check_row("{}", "no field prompt");
         check_row(&format!("{{{chat},\"schema\":null}}"), "no field schema");
-        check_row(r#"{"prompt":"Hi","schema":"{}"}"#, "prompt has to be a list");
-        check_row(r#"{"prompt":[{"role":"user"}],"schema":"{}"}"#, "prompt[0]: content");
-        check_row(&format!("{{{chat},\"schema\":\"{{\"}}"), "schema: EOF while parsing an object at line 1");
-        check_row(&format!("{{{chat},\"schema\":\"[]\"}}"), "schema: a JSON Schema is an object or a boolean");
-        check_row(&format!("{{{chat},\"schema\":{{}},\"completion\":1}}"), "completion has to be a text");
+        check_row(
+            r#"{"prompt":"Hi","schema":"{}"}"#,
+            "prompt has to be a list",
+        );
+        check_row(
+            r#"{"prompt":[{"role":"user"}],"schema":"{}"}"#,
+            "prompt[0]: content",
+        );
+        check_row(
+            &format!("{{{chat},\"schema\":\"{{\"}}"),
+            "schema: EOF while parsing an object at line 1",
+        );
+        check_row(
+            &format!("{{{chat},\"schema\":\"[]\"}}"),
+            "schema: a JSON Schema is an object or a boolean",
+        );
+        check_row(
+            &format!("{{{chat},\"schema\":{{}},\"completion\":1}}"),
+            "completion has to be a text",
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout.
 //!
-//! Columns `json_schema` (the text of a schema) and `unique_id`. The prompt is made by us: the corpus has none. Each row's tag is its
-//! configuration. A schema that stands in two configurations, by its id, is taken once.
+//! Columns `json_schema` (the text of a schema) and `unique_id`. The prompt is made by us: the
+//! corpus has none. Each row's tag is its configuration. A schema that stands in two
+//! configurations, by its id, is taken once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -54,7 +55,10 @@ impl Kind for JsonschemabenchPlan {
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let PartFlags { hf_subset, hf_split } = flags.rows.hf.part.clone();
+        let PartFlags {
+            hf_subset,
+            hf_split,
+        } = flags.rows.hf.part.clone();
         Ok(Self {
             dataset_path: flags.path.path(),
             subset: hf_subset,
@@ -66,26 +70,43 @@ impl Kind for JsonschemabenchPlan {
 
     /// All rows of the split, of one configuration or of all.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
-        let wanted = Wanted { subset: self.subset.clone(), split: self.split.clone(), takes_all: true };
-        let found = table::find(self.dataset_path.as_deref().unwrap_or(REPOSITORY), &wanted, inputs.hub)?;
+        let wanted = Wanted {
+            subset: self.subset.clone(),
+            split: self.split.clone(),
+            takes_all: true,
+        };
+        let found = table::find(
+            self.dataset_path.as_deref().unwrap_or(REPOSITORY),
+            &wanted,
+            inputs.hub,
+        )?;
         let (mut rows, mut unreadable, mut known) = (Vec::new(), Vec::new(), HashSet::new());
         let mut repeated = Repeated::default();
         for (name, file) in &found.files {
             let columns = table::columns(file)?;
             if !columns.iter().any(|column| column == SCHEMA) {
-                return Err(Error::usage(format!("no column {SCHEMA} in {}: {}", file.display(), columns.join(", ")))
-                    .hint("give files of JSONSchemaBench's layout; --dataset custom takes self ones"));
+                return Err(Error::usage(format!(
+                    "no column {SCHEMA} in {}: {}",
+                    file.display(),
+                    columns.join(", ")
+                ))
+                .hint("give files of JSONSchemaBench's layout; --dataset custom takes self ones"));
             }
             let folder = table::subset_of(name);
             let folder = folder.rsplit('/').next().unwrap_or(folder);
-            let subset = self.subset.clone().or_else(|| (!folder.is_empty() && name != &found.source).then(|| folder.to_owned()));
+            let subset = self.subset.clone().or_else(|| {
+                (!folder.is_empty() && name != &found.source).then(|| folder.to_owned())
+            });
             for (place, members) in table::read(file, &[SCHEMA, ID], &mut repeated)? {
                 let id = members.get(ID).and_then(Value::as_str);
                 if id.is_some_and(|id| !known.insert(id.to_owned())) {
                     continue;
                 }
                 match row(&members, &place) {
-                    Ok(row) => rows.push(Row { tags: subset.iter().cloned().collect(), ..row }),
+                    Ok(row) => rows.push(Row {
+                        tags: subset.iter().cloned().collect(),
+                        ..row
+                    }),
                     Err(words) => unreadable.push(format!("{place}: {words}")),
                 }
             }
@@ -98,7 +119,13 @@ impl Kind for JsonschemabenchPlan {
             .chain(document::unreadable(&unreadable))
             .chain(DatasetNotice::repeated_members(repeated))
             .collect();
-        Ok(Rows { rows, kind: RowsKind::Sampled(self.shortfall), source: found.source, converted_from: None, notices })
+        Ok(Rows {
+            rows,
+            kind: RowsKind::Sampled(self.shortfall),
+            source: found.source,
+            converted_from: None,
+            notices,
+        })
     }
 
     fn path(&self) -> Option<&str> {
@@ -117,7 +144,13 @@ fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Row, St
         Some(id) => format!("{place} ({id})"),
         None => place.to_owned(),
     };
-    Ok(Row { name, ..Row::new(&document::prompt(&schema), Constraint::JsonSchema(Arc::new(schema))) })
+    Ok(Row {
+        name,
+        ..Row::new(
+            &document::prompt(&schema),
+            Constraint::JsonSchema(Arc::new(schema)),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -136,7 +169,10 @@ mod tests {
             order: Order::AsStored,
             ..JsonschemabenchPlan::default()
         });
-        DatasetPlan { source, ..plan(DatasetName::Jsonschemabench) }
+        DatasetPlan {
+            source,
+            ..plan(DatasetName::Jsonschemabench)
+        }
     }
 
     fn read(plan: &DatasetPlan) -> Result<Rows> {
@@ -149,27 +185,49 @@ mod tests {
         let tags: Vec<&str> = all.rows.iter().map(|row| row.tags[0].as_str()).collect();
         assert_eq!(tags, ["Github_easy", "Github_easy", "Kubernetes"]);
         assert!(
-            all.notices[0].to_string().starts_with("1 rows are left out that cannot be read; the first: "),
+            all.notices[0]
+                .to_string()
+                .starts_with("1 rows are left out that cannot be read; the first: "),
             "{:?}",
             all.notices
         );
-        assert!(all.notices[0].to_string().contains("Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF"));
-        assert!(all.rows[1].name.ends_with("row index 1 (Github_easy---1)"), "{}", all.rows[1].name);
-        let Prompt::Text(prompt) = &all.rows[1].prompt else { panic!("a text was expected") };
+        assert!(
+            all.notices[0]
+                .to_string()
+                .contains("Kubernetes/train-00000-of-00001.parquet, row index 1: json_schema: EOF")
+        );
+        assert!(
+            all.rows[1].name.ends_with("row index 1 (Github_easy---1)"),
+            "{}",
+            all.rows[1].name
+        );
+        let Prompt::Text(prompt) = &all.rows[1].prompt else {
+            panic!("a text was expected")
+        };
         assert!(prompt.ends_with("{\"type\": \"boolean\"}"), "{prompt}");
         let schema = serde_json::json!({"type": "boolean"});
-        assert_eq!(all.rows[1].constraint.as_deref(), Some(&Constraint::JsonSchema(schema.into())));
+        assert_eq!(
+            all.rows[1].constraint.as_deref(),
+            Some(&Constraint::JsonSchema(schema.into()))
+        );
 
         let one = read(&of("jsonschemabench", Some("Github_easy"))).unwrap();
         assert_eq!((one.rows.len(), one.notices.len()), (2, 0));
-        let file = read(&of("jsonschemabench/Kubernetes/train-00000-of-00001.parquet", None)).unwrap();
+        let file = read(&of(
+            "jsonschemabench/Kubernetes/train-00000-of-00001.parquet",
+            None,
+        ))
+        .unwrap();
         assert_eq!((file.rows.len(), file.rows[0].tags.len()), (1, 0));
     }
 
     #[test]
     fn other_layouts_are_refused() {
         for (plan, words) in [
-            (of("jsonschemabench", Some("Nowhere")), "no file of the split train of Nowhere"),
+            (
+                of("jsonschemabench", Some("Nowhere")),
+                "no file of the split train of Nowhere",
+            ),
             (of("custom.jsonl", None), "no column json_schema in"),
         ] {
             let error = read(&plan).unwrap_err();

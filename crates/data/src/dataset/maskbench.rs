@@ -1,7 +1,9 @@
-//! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench, `maskbench/data`), from its test files.
+//! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench,
+//! `maskbench/data`), from its test files.
 //!
-//! `{"description": text, "meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool, "data": any}]}`, a file each or a line
-//! each. Features are the tags; the first valid document is the reference answer. `sobench mask` measures engines on the same files.
+//! `{"description": text, "meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool,
+//! "data": any}]}`, a file each or a line each. Features are the tags; the first valid document is
+//! the reference answer. `sobench mask` measures engines on the same files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,22 +54,31 @@ pub struct MaskbenchPlan {
 
 impl Kind for MaskbenchPlan {
     const SPEC: Spec = Spec {
-        flags: &[PathFlags::augment_args, OrderFlags::augment_args, ShortfallFlags::augment_args, HubLengthFlags::augment_args],
+        flags: &[
+            PathFlags::augment_args,
+            OrderFlags::augment_args,
+            ShortfallFlags::augment_args,
+            HubLengthFlags::augment_args,
+        ],
         output_len: DOCUMENT_OUTPUT_LEN,
         own_output_len: |flags| flags.rows.hf.length.output_len(),
         ..Spec::new("maskbench", Constrained::ByTheRow)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        Ok(Self { dataset_path: flags.path.path(), order: flags.rows.order.order(), shortfall: flags.rows.shortfall.shortfall() })
+        Ok(Self {
+            dataset_path: flags.path.path(),
+            order: flags.rows.order.order(),
+            shortfall: flags.rows.shortfall.shortfall(),
+        })
     }
 
     /// A row a schema.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
-        let hint =
-            "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file";
+        let hint = "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file";
         let path = required(self.dataset_path.as_deref(), MaskbenchPlan::SPEC.name, hint)?;
-        let (mut rows, mut unreadable, mut repeated) = (Vec::new(), Vec::new(), Repeated::default());
+        let (mut rows, mut unreadable, mut repeated) =
+            (Vec::new(), Vec::new(), Repeated::default());
         let mut take = |text: &str, place: String| match json::object_from_text::<Entry>(text) {
             Ok(entry) => {
                 repeated.look(text, |_| place.clone());
@@ -91,8 +102,17 @@ impl Kind for MaskbenchPlan {
         }
         check_rows(rows.len(), path)?;
         self.order.apply(plan.seed, &mut rows);
-        let notices = document::unreadable(&unreadable).into_iter().chain(DatasetNotice::repeated_members(repeated)).collect();
-        Ok(Rows { rows, kind: RowsKind::Sampled(self.shortfall), source: path.to_owned(), converted_from: None, notices })
+        let notices = document::unreadable(&unreadable)
+            .into_iter()
+            .chain(DatasetNotice::repeated_members(repeated))
+            .collect();
+        Ok(Rows {
+            rows,
+            kind: RowsKind::Sampled(self.shortfall),
+            source: path.to_owned(),
+            converted_from: None,
+            notices,
+        })
     }
 
     fn path(&self) -> Option<&str> {
@@ -107,14 +127,27 @@ fn files(path: &str) -> Result<Vec<(String, PathBuf)>> {
         return Ok(vec![(path.to_owned(), folder.to_path_buf())]);
     }
     let is_one = |name: &String| name.ends_with(".json") || name.ends_with(".jsonl");
-    Ok(list(folder)?.into_iter().filter(is_one).map(|name| (name.clone(), folder.join(name))).collect())
+    Ok(list(folder)?
+        .into_iter()
+        .filter(is_one)
+        .map(|name| (name.clone(), folder.join(name)))
+        .collect())
 }
 
 fn row(entry: Entry, name: String) -> Row {
-    let completion = entry.tests.iter().find(|test| test.valid).map(|test| test.data.to_string());
+    let completion = entry
+        .tests
+        .iter()
+        .find(|test| test.valid)
+        .map(|test| test.data.to_string());
     let prompt = document::prompt(&entry.schema);
     let row = Row::new(&prompt, Constraint::JsonSchema(Arc::new(entry.schema)));
-    Row { completion, tags: entry.meta.features.unwrap_or_default(), name, ..row }
+    Row {
+        completion,
+        tags: entry.meta.features.unwrap_or_default(),
+        name,
+        ..row
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +160,13 @@ mod tests {
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets");
 
     fn read_as(own: MaskbenchPlan) -> Result<Rows> {
-        rows(&DatasetPlan { source: Source::Maskbench(own), ..plan(DatasetName::Maskbench) }, &Tokenizer::embedded())
+        rows(
+            &DatasetPlan {
+                source: Source::Maskbench(own),
+                ..plan(DatasetName::Maskbench)
+            },
+            &Tokenizer::embedded(),
+        )
     }
 
     fn read(path: &str) -> Result<Rows> {
@@ -145,7 +184,13 @@ mod tests {
         let seen: Vec<(&str, Vec<&str>, Option<&str>)> = found
             .rows
             .iter()
-            .map(|row| (row.name.as_str(), row.tags.iter().map(String::as_str).collect(), row.completion.as_deref()))
+            .map(|row| {
+                (
+                    row.name.as_str(),
+                    row.tags.iter().map(String::as_str).collect(),
+                    row.completion.as_deref(),
+                )
+            })
             .collect();
         let expected = [
             ("more.jsonl, line 1", vec!["enum"], None),
@@ -159,7 +204,12 @@ mod tests {
     #[test]
     fn other_files_are_told() {
         let mixed = read("bfcl").unwrap_err();
-        assert!(mixed.what.starts_with("no file of MaskBench's layout; the first, BFCL_v3_parallel.json: "), "{mixed}");
+        assert!(
+            mixed
+                .what
+                .starts_with("no file of MaskBench's layout; the first, BFCL_v3_parallel.json: "),
+            "{mixed}"
+        );
         assert!(read("none").unwrap_err().what.starts_with("cannot read"));
         assert!(read_as(MaskbenchPlan::default()).is_err());
     }

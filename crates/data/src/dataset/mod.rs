@@ -1,5 +1,6 @@
-//! Datasets: names, files and repositories to cases. A dataset is one file, its `mod` line, its line in the list of [`datasets!`], and a
-//! line in [`DatasetArgs`] or [`RowFlags`] if it has flags of its own.
+//! Datasets: names, files and repositories to cases. A dataset is one file, its `mod` line, its
+//! line in the list of [`datasets!`], and a line in [`DatasetArgs`] or [`RowFlags`] if it has flags
+//! of its own.
 
 mod audio;
 mod bfcl;
@@ -75,7 +76,8 @@ datasets! {
     Jsonschemabench(jsonschemabench::JsonschemabenchPlan),
     /// The schemas of MaskBench, from its test files.
     Maskbench(maskbench::MaskbenchPlan),
-    /// The Berkeley Function-Calling Leaderboard: questions, functions, and the calls that answer them.
+    /// The Berkeley Function-Calling Leaderboard: questions, functions, and the calls that answer
+    /// them.
     Bfcl(bfcl::BfclPlan),
     /// The user's own rows.
     Custom(custom::CustomPlan),
@@ -97,18 +99,21 @@ datasets! {
     Audio(audio::AudioPlan),
 }
 
-/// The flags that say what is asked, in the order of `--help`, named as `vllm bench serve` and its structured-output script name them.
+/// The flags that say what is asked, in the order of `--help`, named as `vllm bench serve` and its
+/// structured-output script name them.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DatasetArgs {
     // Stays first: reading a flag takes it out of what was typed.
     #[command(flatten)]
     pub typed: flags::TypedFlags,
-    /// Dataset [default: json; audio with --backend openai-audio]; several are run one after the other
+    /// Dataset [default: json; audio with --backend openai-audio]; several are run one after the
+    /// other
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
     pub dataset: Vec<String>,
-    /// Several datasets in one run, their requests among each other, as NAME:SHARE or NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3';
-    /// each has its own figures in the result
+    /// Several datasets in one run, their requests among each other, as NAME:SHARE or
+    /// NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3'; each has its own figures in the
+    /// result
     #[arg(long, value_name = "MIX", conflicts_with = "dataset")]
     pub mix: Option<InputNames>,
     #[command(flatten)]
@@ -126,7 +131,10 @@ pub struct DatasetArgs {
     /// Documents of each request to rank them, for --backend vllm-rerank [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub rerank_documents: Option<usize>,
-    #[command(flatten, next_help_heading = "Rows of the dataset: which, in which order, how long")]
+    #[command(
+        flatten,
+        next_help_heading = "Rows of the dataset: which, in which order, how long"
+    )]
     pub rows: RowFlags,
 }
 
@@ -162,8 +170,9 @@ pub struct Dataset {
     pub cases: Vec<Case>,
     /// Distinct rows available; fewer than the cases where rows are asked again.
     pub rows: usize,
-    /// SHA-256, in hex, over what is asked: prompts, constraints and output lengths, in order. Which of the cases have their
-    /// constraint sent is not in it, so that a control run has the hash of the run it is held against.
+    /// SHA-256, in hex, over what is asked: prompts, constraints and output lengths, in order.
+    /// Which of the cases have their constraint sent is not in it, so that a control run has the
+    /// hash of the run it is held against.
     pub sha256: String,
     /// Where the rows are from: `shipped`, a path, or a repository with its commit.
     pub source: String,
@@ -176,8 +185,8 @@ pub struct Dataset {
 /// Loads what the plan names.
 ///
 /// # Errors
-/// If the plan contradicts itself, a file or repository cannot be read, a row is wrong, or messages have to be put into a template
-/// and the tokenizer has none.
+/// If the plan contradicts itself, a file or repository cannot be read, a row is wrong, or messages
+/// have to be put into a template and the tokenizer has none.
 pub fn load(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Dataset> {
     load_with(plan, tokenizer, &HubSettings::from_env())
 }

@@ -15,7 +15,8 @@ impl DatasetName {
         self.spec().name
     }
 
-    /// Whether each row brings a constraint of its own; elsewhere one constraint (with its variants) is the run's, or there is none.
+    /// Whether each row brings a constraint of its own; elsewhere one constraint (with its
+    /// variants) is the run's, or there is none.
     pub fn has_rows(self) -> bool {
         self.spec().constrained == Constrained::ByTheRow
     }
@@ -58,10 +59,15 @@ impl FromStr for DatasetName {
     /// Reads a name; `_` and `-` are the same.
     fn from_str(text: &str) -> Result<Self> {
         let plain = |name: &str| name.replace('_', "-");
-        Self::ALL.into_iter().find(|dataset| plain(dataset.name()) == plain(text)).ok_or_else(|| {
-            Error::usage(format!("no such dataset: {text}"))
-                .hint(format!("the datasets are {}", Self::ALL.map(Self::name).join(", ")))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|dataset| plain(dataset.name()) == plain(text))
+            .ok_or_else(|| {
+                Error::usage(format!("no such dataset: {text}")).hint(format!(
+                    "the datasets are {}",
+                    Self::ALL.map(Self::name).join(", ")
+                ))
+            })
     }
 }
 
@@ -81,7 +87,10 @@ mod tests {
             assert_eq!(name.to_string().parse::<DatasetName>().unwrap(), name);
             assert_eq!(serde_json::to_value(name).unwrap(), name.name());
         }
-        assert_eq!("xgrammar-bench".parse::<DatasetName>().unwrap(), DatasetName::XgrammarBench);
+        assert_eq!(
+            "xgrammar-bench".parse::<DatasetName>().unwrap(),
+            DatasetName::XgrammarBench
+        );
         let error = "jsn".parse::<DatasetName>().unwrap_err();
         assert_eq!(error.what, "no such dataset: jsn");
         assert!(error.hint.unwrap().contains("json-unique"));

@@ -1,4 +1,5 @@
-//! What decides which cases are loaded: the options that all datasets share, and those of the dataset itself.
+//! What decides which cases are loaded: the options that all datasets share, and those of the
+//! dataset itself.
 
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
@@ -20,7 +21,8 @@ pub const MAX_DOCUMENTS: usize = 10_000;
 pub enum PromptForm {
     /// Text: messages are put into the tokenizer's chat template.
     Text,
-    /// Chat messages, which are passed as they are: the server has the template, and a prompt must not be templated twice.
+    /// Chat messages, which are passed as they are: the server has the template, and a prompt must
+    /// not be templated twice.
     Messages,
     /// Sound, which only the dataset `audio` has.
     Audio,
@@ -32,7 +34,8 @@ pub enum PromptForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraints {
-    /// Answers are judged by them, and [`DatasetPlan::constrained_ratio`] of the requests carry them.
+    /// Answers are judged by them, and [`DatasetPlan::constrained_ratio`] of the requests carry
+    /// them.
     Kept,
     /// Only the prompts are asked: the answers are nothing that a constraint could be about.
     LeftOut,
@@ -51,7 +54,8 @@ pub enum OutputLength {
     OfThePlan,
 }
 
-/// Everything that decides what is loaded. Written as one object: the name, the options of the dataset, and the shared ones.
+/// Everything that decides what is loaded. Written as one object: the name, the options of the
+/// dataset, and the shared ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetPlan {
     #[serde(flatten)]
@@ -97,31 +101,48 @@ impl DatasetPlan {
     /// It is above 2^32 - 1.
     pub(super) fn numpy_seed(&self) -> Result<u32> {
         u32::try_from(self.seed).map_err(|_| {
-            Error::usage(format!("this dataset is drawn by a generator that takes no seed above {}: {}", u32::MAX, self.seed))
-                .hint("lower --seed")
+            Error::usage(format!(
+                "this dataset is drawn by a generator that takes no seed above {}: {}",
+                u32::MAX,
+                self.seed
+            ))
+            .hint("lower --seed")
         })
     }
 
     /// Refuses numbers that mean nothing, and prompts in a form that the dataset does not have.
     pub(super) fn check(&self) -> Result<()> {
         if self.num_prompts == 0 || self.num_prompts > MAX_PROMPTS {
-            return Err(Error::usage(format!("the number of prompts has to be from 1 to {MAX_PROMPTS}: {}", self.num_prompts)));
+            return Err(Error::usage(format!(
+                "the number of prompts has to be from 1 to {MAX_PROMPTS}: {}",
+                self.num_prompts
+            )));
         }
         if self.output_len == 0 {
-            return Err(Error::usage("the output length has to be at least one token: 0"));
+            return Err(Error::usage(
+                "the output length has to be at least one token: 0",
+            ));
         }
         if !(0.0..=1.0).contains(&self.constrained_ratio) {
-            return Err(Error::usage(format!("the constrained ratio has to be from 0 to 1: {}", self.constrained_ratio)));
+            return Err(Error::usage(format!(
+                "the constrained ratio has to be from 0 to 1: {}",
+                self.constrained_ratio
+            )));
         }
         let is_audio = matches!(self.source, Source::Audio(_));
         if is_audio != (self.prompt_form == PromptForm::Audio) {
-            return Err(Error::usage(format!("the dataset {} has no prompts in the form that the endpoint takes", self.name()))
-                .hint("the dataset audio goes with --backend openai-audio, and nothing else does"));
+            return Err(Error::usage(format!(
+                "the dataset {} has no prompts in the form that the endpoint takes",
+                self.name()
+            ))
+            .hint("the dataset audio goes with --backend openai-audio, and nothing else does"));
         }
         if let PromptForm::Ranking { documents } = self.prompt_form
             && (documents == 0 || documents > MAX_DOCUMENTS)
         {
-            return Err(Error::usage(format!("the documents of a request have to be from 1 to {MAX_DOCUMENTS}: {documents}")));
+            return Err(Error::usage(format!(
+                "the documents of a request have to be from 1 to {MAX_DOCUMENTS}: {documents}"
+            )));
         }
         Ok(())
     }
@@ -146,7 +167,10 @@ impl Serialize for Source {
 impl<'de> Deserialize<'de> for Source {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let members = Map::<String, Value>::deserialize(deserializer)?;
-        let name = members.get(NAME).and_then(Value::as_str).ok_or_else(|| D::Error::missing_field(NAME))?;
+        let name = members
+            .get(NAME)
+            .and_then(Value::as_str)
+            .ok_or_else(|| D::Error::missing_field(NAME))?;
         let mut known = DatasetName::ALL.into_iter().chain([DatasetName::Mix]);
         let name = known.find(|known| known.name() == name);
         let name = name.ok_or_else(|| D::Error::custom("no such dataset"))?;
@@ -165,14 +189,28 @@ mod tests {
             let mut plan = plan(name);
             plan.constrained_ratio = 0.3;
             let text = serde_json::to_string(&plan).unwrap();
-            assert!(text.starts_with(&format!("{{\"name\":\"{name}\"")), "{text}");
-            assert_eq!(serde_json::from_str::<DatasetPlan>(&text).unwrap(), plan, "{text}");
+            assert!(
+                text.starts_with(&format!("{{\"name\":\"{name}\"")),
+                "{text}"
+            );
+            assert_eq!(
+                serde_json::from_str::<DatasetPlan>(&text).unwrap(),
+                plan,
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn an_unknown_dataset_is_refused() {
-        let text = serde_json::to_string(&plan(DatasetName::Json)).unwrap().replace("\"json\"", "\"jsn\"");
-        assert!(serde_json::from_str::<DatasetPlan>(&text).unwrap_err().to_string().contains("no such dataset"));
+        let text = serde_json::to_string(&plan(DatasetName::Json))
+            .unwrap()
+            .replace("\"json\"", "\"jsn\"");
+        assert!(
+            serde_json::from_str::<DatasetPlan>(&text)
+                .unwrap_err()
+                .to_string()
+                .contains("no such dataset")
+        );
     }
 }

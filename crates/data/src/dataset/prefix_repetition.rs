@@ -1,8 +1,8 @@
 //! The dataset `prefix_repetition`: random tokens behind one of several shared beginnings.
 //!
-//! By the rules of `PrefixRepetitionRandomDataset` in vLLM 0.32: `numpy.random.seed(seed)` and `random.seed(seed)`, tokens by
-//! `numpy.random.randint`, the order by `random.shuffle`. Each beginning gets equally many prompts, so that there may be fewer than
-//! asked for.
+//! By the rules of `PrefixRepetitionRandomDataset` in vLLM 0.32: `numpy.random.seed(seed)` and
+//! `random.seed(seed)`, tokens by `numpy.random.randint`, the order by `random.shuffle`. Each
+//! beginning gets equally many prompts, so that there may be fewer than asked for.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -48,15 +48,27 @@ pub struct PrefixRepetitionPlan {
 
 impl Default for PrefixRepetitionPlan {
     fn default() -> Self {
-        Self { prefix: 256, prefixes: 10, suffix: 256, order: Order::Shuffled }
+        Self {
+            prefix: 256,
+            prefixes: 10,
+            suffix: 256,
+            order: Order::Shuffled,
+        }
     }
 }
 
 impl Kind for PrefixRepetitionPlan {
     const SPEC: Spec = Spec {
-        flags: &[OrderFlags::augment_args, PrefixRepetitionFlags::augment_args],
+        flags: &[
+            OrderFlags::augment_args,
+            PrefixRepetitionFlags::augment_args,
+        ],
         own_output_len: |flags| {
-            flags.rows.prefix_repetition.prefix_repetition_output_len.map(|length| ("--prefix-repetition-output-len", length))
+            flags
+                .rows
+                .prefix_repetition
+                .prefix_repetition_output_len
+                .map(|length| ("--prefix-repetition-output-len", length))
         },
         ..Spec::new("prefix_repetition", Constrained::Never)
     };
@@ -75,19 +87,28 @@ impl Kind for PrefixRepetitionPlan {
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let (prefixes, count) = (self.prefixes as usize, plan.num_prompts);
         if prefixes == 0 || prefixes > count {
-            return Err(Error::usage(format!("{count} prompts cannot have so many different beginnings: {prefixes}"))
-                .hint("lower --prefix-repetition-num-prefixes, or raise --num-prompts"));
+            return Err(Error::usage(format!(
+                "{count} prompts cannot have so many different beginnings: {prefixes}"
+            ))
+            .hint("lower --prefix-repetition-num-prefixes, or raise --num-prompts"));
         }
         let wanted = u64::from(self.prefix) + u64::from(self.suffix);
         if wanted == 0 {
-            return Err(Error::usage("a prompt would have no token: 0").hint("raise --prefix-repetition-suffix-len"));
+            return Err(Error::usage("a prompt would have no token: 0")
+                .hint("raise --prefix-repetition-suffix-len"));
         }
         check_amount(wanted, count)?;
         let mut source = NumpyRandom::new(plan.numpy_seed()?);
         let vocabulary_size = u64::from(vocabulary_size(inputs.tokenizer)?);
         let mut excess = 0;
         let mut tokens = |length: u32| {
-            let mut draw = |count: usize| source.randint(vocabulary_size, count).into_iter().map(|id| id as u32).collect();
+            let mut draw = |count: usize| {
+                source
+                    .randint(vocabulary_size, count)
+                    .into_iter()
+                    .map(|id| id as u32)
+                    .collect()
+            };
             let drawn: Vec<u32> = draw(length as usize);
             let made = of_length(inputs.tokenizer, drawn, length as usize, &mut draw);
             excess += made.excess(length as usize);
@@ -99,14 +120,29 @@ impl Kind for PrefixRepetitionPlan {
             for _ in 0..count / prefixes {
                 let whole: Vec<u32> = prefix.iter().copied().chain(tokens(self.suffix)).collect();
                 let name = format!("prompt {}", rows.len());
-                rows.push(Row { name, ..Row::free(Prompt::Text(inputs.tokenizer.decode(&whole).into())) });
+                rows.push(Row {
+                    name,
+                    ..Row::free(Prompt::Text(inputs.tokenizer.decode(&whole).into()))
+                });
             }
         }
         self.order.apply(plan.seed, &mut rows);
-        let fewer =
-            (rows.len() < count).then(|| DatasetNotice::FewerPrompts { prompts: rows.len(), wanted: count, prefixes }.into());
+        let fewer = (rows.len() < count).then(|| {
+            DatasetNotice::FewerPrompts {
+                prompts: rows.len(),
+                wanted: count,
+                prefixes,
+            }
+            .into()
+        });
         let notices = notice(excess).into_iter().chain(fewer).collect();
-        Ok(Rows { rows, kind: RowsKind::Whole, source: SHIPPED.to_owned(), converted_from: None, notices })
+        Ok(Rows {
+            rows,
+            kind: RowsKind::Whole,
+            source: SHIPPED.to_owned(),
+            converted_from: None,
+            notices,
+        })
     }
 }
 
@@ -118,27 +154,94 @@ mod tests {
     use crate::dataset::{DatasetName, Source};
 
     fn with(seed: u64, num_prompts: usize, own: PrefixRepetitionPlan) -> DatasetPlan {
-        DatasetPlan { seed, num_prompts, source: Source::PrefixRepetition(own), ..plan(DatasetName::PrefixRepetition) }
+        DatasetPlan {
+            seed,
+            num_prompts,
+            source: Source::PrefixRepetition(own),
+            ..plan(DatasetName::PrefixRepetition)
+        }
     }
 
     #[test]
     fn prompts_are_vllms() {
-        let own = PrefixRepetitionPlan { prefix: 12, suffix: 9, prefixes: 3, order: Order::Shuffled };
-        let plain = check(&DatasetPlan { output_len: 5, ..with(0, 11, own) }, "prefix_repetition", "plain");
-        assert_eq!(plain.notices[1].to_string(), "9 prompts of 11: each of the 3 beginnings gets equally many");
-        let own = PrefixRepetitionPlan { prefix: 5, suffix: 20, prefixes: 2, order: Order::AsStored };
+        let own = PrefixRepetitionPlan {
+            prefix: 12,
+            suffix: 9,
+            prefixes: 3,
+            order: Order::Shuffled,
+        };
+        let plain = check(
+            &DatasetPlan {
+                output_len: 5,
+                ..with(0, 11, own)
+            },
+            "prefix_repetition",
+            "plain",
+        );
+        assert_eq!(
+            plain.notices[1].to_string(),
+            "9 prompts of 11: each of the 3 beginnings gets equally many"
+        );
+        let own = PrefixRepetitionPlan {
+            prefix: 5,
+            suffix: 20,
+            prefixes: 2,
+            order: Order::AsStored,
+        };
         check(&with(3, 4, own), "prefix_repetition", "in_order");
     }
 
     #[test]
     fn what_makes_no_prompts_is_refused() {
-        let some = PrefixRepetitionPlan { prefix: 1, suffix: 1, prefixes: 3, order: Order::Shuffled };
+        let some = PrefixRepetitionPlan {
+            prefix: 1,
+            suffix: 1,
+            prefixes: 3,
+            order: Order::Shuffled,
+        };
         for (plan, words) in [
-            (with(0, 2, some), "2 prompts cannot have so many different beginnings: 3"),
-            (with(0, 4, PrefixRepetitionPlan { prefixes: 0, ..some }), "so many different beginnings: 0"),
-            (with(0, 4, PrefixRepetitionPlan { prefix: 0, suffix: 0, ..some }), "no token"),
-            (with(1 << 32, 4, some), "no seed above 4294967295: 4294967296"),
-            (with(0, 1000, PrefixRepetitionPlan { suffix: 9_000_000, ..some }), "tokens in all: 9000001000"),
+            (
+                with(0, 2, some),
+                "2 prompts cannot have so many different beginnings: 3",
+            ),
+            (
+                with(
+                    0,
+                    4,
+                    PrefixRepetitionPlan {
+                        prefixes: 0,
+                        ..some
+                    },
+                ),
+                "so many different beginnings: 0",
+            ),
+            (
+                with(
+                    0,
+                    4,
+                    PrefixRepetitionPlan {
+                        prefix: 0,
+                        suffix: 0,
+                        ..some
+                    },
+                ),
+                "no token",
+            ),
+            (
+                with(1 << 32, 4, some),
+                "no seed above 4294967295: 4294967296",
+            ),
+            (
+                with(
+                    0,
+                    1000,
+                    PrefixRepetitionPlan {
+                        suffix: 9_000_000,
+                        ..some
+                    },
+                ),
+                "tokens in all: 9000001000",
+            ),
         ] {
             let error = rows(&plan, &tokenizer()).unwrap_err();
             assert!(error.what.contains(words), "{error}");

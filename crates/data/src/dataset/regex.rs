@@ -8,7 +8,8 @@ use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 
-/// The prompt of vLLM's script, the blanks of its indentation included. Its example does not match its expression.
+/// The prompt of vLLM's script, the blanks of its indentation included. Its example does not match
+/// its expression.
 const PROMPT: &str = "Generate an email address for Alan Turing,             \
 who works in Enigma. End in .com and new line.                 \
 Example result: alan.turing@enigma.com\n";
@@ -32,18 +33,30 @@ pub struct RegexPlan {
 }
 
 impl Kind for RegexPlan {
-    const SPEC: Spec =
-        Spec { flags: &[RegexFlags::augment_args], is_in_vllm_script: true, ..Spec::new("regex", Constrained::ByTheRun) };
+    const SPEC: Spec = Spec {
+        flags: &[RegexFlags::augment_args],
+        is_in_vllm_script: true,
+        ..Spec::new("regex", Constrained::ByTheRun)
+    };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        Ok(Self { regex: flags.regex.regex.clone() })
+        Ok(Self {
+            regex: flags.regex.regex.clone(),
+        })
     }
 
     /// One row; an expression of the user's own keeps the prompt.
     fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let regex = self.regex.as_deref().unwrap_or(REGEX);
-        let source = if self.regex.is_some() { "command line" } else { SHIPPED };
-        Ok(Rows::generated(vec![Row::new(PROMPT, Constraint::Regex(regex.into()))], source))
+        let source = if self.regex.is_some() {
+            "command line"
+        } else {
+            SHIPPED
+        };
+        Ok(Rows::generated(
+            vec![Row::new(PROMPT, Constraint::Regex(regex.into()))],
+            source,
+        ))
     }
 
     fn has_own_constraint(&self) -> bool {

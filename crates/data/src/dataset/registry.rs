@@ -1,4 +1,5 @@
-//! What a dataset has to say of itself ([`Spec`], [`Kind`]), and the types that are made of the list of all datasets.
+//! What a dataset has to say of itself ([`Spec`], [`Kind`]), and the types that are made of the
+//! list of all datasets.
 
 use clap::Command;
 use serde::Serialize;
@@ -9,8 +10,8 @@ use crate::hub::HubSettings;
 use crate::tokenizer::Tokenizer;
 use sobench_core::error::{Error, Result};
 
-/// Tokens of an answer where neither the user nor the row says: the structured-output script's default, and that of most datasets of
-/// `vllm bench serve`.
+/// Tokens of an answer where neither the user nor the row says: the structured-output script's
+/// default, and that of most datasets of `vllm bench serve`.
 const DEFAULT_OUTPUT_LEN: u32 = 128;
 /// The same for an answer that is a whole document or a call: vLLM's default for `bfcl`.
 pub(super) const DOCUMENT_OUTPUT_LEN: u32 = 512;
@@ -49,7 +50,8 @@ pub(super) struct Spec {
     pub(super) is_templated: bool,
     /// Whether answers have no meaningful end, so that servers are asked to go on (`ignore_eos`).
     pub(super) ignores_eos: bool,
-    /// Whether vLLM's structured-output script has the dataset too, so that `sobench score` can judge its answers.
+    /// Whether vLLM's structured-output script has the dataset too, so that `sobench score` can
+    /// judge its answers.
     pub(super) is_in_vllm_script: bool,
 }
 
@@ -99,22 +101,31 @@ pub(super) trait Kind: Sized + Serialize + DeserializeOwned {
         None
     }
 
-    /// Whether a constraint of the user's own takes the place of the shipped one, beside the shipped prompt.
+    /// Whether a constraint of the user's own takes the place of the shipped one, beside the
+    /// shipped prompt.
     fn has_own_constraint(&self) -> bool {
         false
     }
 
-    /// The most tokens of an answer, and what they mean to rows with a length of their own. `general` is `--output-len`, which comes
-    /// before the dataset's own flag.
+    /// The most tokens of an answer, and what they mean to rows with a length of their own.
+    /// `general` is `--output-len`, which comes before the dataset's own flag.
     ///
     /// # Errors
     /// A length is 0.
     fn output_len(flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, OutputLength)> {
-        let general = general.map(|length| above_zero("--output-len", length)).transpose()?;
-        let own = (Self::SPEC.own_output_len)(flags).map(|(flag, length)| above_zero(flag, length)).transpose()?;
+        let general = general
+            .map(|length| above_zero("--output-len", length))
+            .transpose()?;
+        let own = (Self::SPEC.own_output_len)(flags)
+            .map(|(flag, length)| above_zero(flag, length))
+            .transpose()?;
         let given = general.or(own);
         let is_replaced = Self::SPEC.replaces_row_lengths && given.is_some();
-        let output = if is_replaced { OutputLength::OfThePlan } else { OutputLength::OfTheRow };
+        let output = if is_replaced {
+            OutputLength::OfThePlan
+        } else {
+            OutputLength::OfTheRow
+        };
         Ok((given.unwrap_or(Self::SPEC.output_len), output))
     }
 }
@@ -127,8 +138,8 @@ pub(super) fn above_zero(flag: &str, length: u32) -> Result<u32> {
     Ok(length)
 }
 
-/// Makes [`super::DatasetName`] and [`super::Source`] of the list of all datasets. The list has the order of `--help` and of hints. The
-/// mix comes last: it has no name of its own in flags.
+/// Makes [`super::DatasetName`] and [`super::Source`] of the list of all datasets. The list has the
+/// order of `--help` and of hints. The mix comes last: it has no name of its own in flags.
 macro_rules! datasets {
     ($($(#[$doc:meta])* $variant:ident($module:ident::$plan:ident),)+) => {
         $(pub use self::$module::$plan;)+
@@ -159,7 +170,8 @@ macro_rules! datasets {
                 }
             }
 
-            /// The most tokens of an answer, and what they mean to rows with a length of their own. `general` is `--output-len`.
+            /// The most tokens of an answer, and what they mean to rows with a length of their own.
+            /// `general` is `--output-len`.
             ///
             /// # Errors
             /// A length is 0, or two flags contradict each other.

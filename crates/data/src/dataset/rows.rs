@@ -56,7 +56,10 @@ pub(super) struct Row {
 impl Row {
     /// A row with a text to ask and a constraint, which is all that the generated datasets have.
     pub(super) fn new(prompt: &str, constraint: Constraint) -> Self {
-        Self { constraint: Some(Arc::new(constraint)), ..Self::free(Prompt::Text(prompt.into())) }
+        Self {
+            constraint: Some(Arc::new(constraint)),
+            ..Self::free(Prompt::Text(prompt.into()))
+        }
     }
 
     /// A row that is only asked.
@@ -87,7 +90,13 @@ pub(super) struct Rows {
 impl Rows {
     /// Rows made by us from a constraint, whose repetition is what the dataset is about.
     pub(super) fn generated(rows: Vec<Row>, source: impl Into<String>) -> Self {
-        Self { rows, kind: RowsKind::Generated, source: source.into(), converted_from: None, notices: Vec::new() }
+        Self {
+            rows,
+            kind: RowsKind::Generated,
+            source: source.into(),
+            converted_from: None,
+            notices: Vec::new(),
+        }
     }
 }
 

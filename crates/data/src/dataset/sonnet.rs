@@ -1,8 +1,9 @@
 //! The dataset `sonnet`: lines of a poem behind its first lines, which all prompts share.
 //!
-//! By the rules of `SonnetDataset` of vLLM 0.9 (it was taken out in 0.32): as many lines as make the wanted length by the mean
-//! length of a line, those after the shared ones by `random.seed(seed)` and `random.choices`, and again where the prompt is too long
-//! with its chat template.
+//! By the rules of `SonnetDataset` of vLLM 0.9 (it was taken out in 0.32): as many lines as make
+//! the wanted length by the mean length of a line, those after the shared ones by
+//! `random.seed(seed)` and `random.choices`, and again where the prompt is too long with its chat
+//! template.
 
 use std::path::Path;
 
@@ -52,15 +53,29 @@ pub struct SonnetPlan {
 
 impl Default for SonnetPlan {
     fn default() -> Self {
-        Self { dataset_path: None, prefix: 200, input: 550 }
+        Self {
+            dataset_path: None,
+            prefix: 200,
+            input: 550,
+        }
     }
 }
 
 impl Kind for SonnetPlan {
     const SPEC: Spec = Spec {
-        flags: &[PathFlags::augment_args, InputLenFlags::augment_args, SonnetFlags::augment_args],
+        flags: &[
+            PathFlags::augment_args,
+            InputLenFlags::augment_args,
+            SonnetFlags::augment_args,
+        ],
         output_len: 150,
-        own_output_len: |flags| flags.rows.sonnet.sonnet_output_len.map(|length| ("--sonnet-output-len", length)),
+        own_output_len: |flags| {
+            flags
+                .rows
+                .sonnet
+                .sonnet_output_len
+                .map(|length| ("--sonnet-output-len", length))
+        },
         ..Spec::new("sonnet", Constrained::Never)
     };
 
@@ -69,7 +84,12 @@ impl Kind for SonnetPlan {
         Ok(Self {
             dataset_path: flags.path.path(),
             prefix: own.sonnet_prefix_len.unwrap_or(unset.prefix),
-            input: flags.rows.input_len.input_len.or(own.sonnet_input_len).unwrap_or(unset.input),
+            input: flags
+                .rows
+                .input_len
+                .input_len
+                .or(own.sonnet_input_len)
+                .unwrap_or(unset.input),
         })
     }
 
@@ -78,12 +98,17 @@ impl Kind for SonnetPlan {
         let hint = "give --dataset-path a text, a line of a poem each";
         let path = required(self.dataset_path.as_deref(), SonnetPlan::SPEC.name, hint)?;
         // As Python reads a text.
-        let text = read_document(Path::new(path))?.replace("\r\n", "\n").replace('\r', "\n");
+        let text = read_document(Path::new(path))?
+            .replace("\r\n", "\n")
+            .replace('\r', "\n");
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         check_rows(lines.len(), path)?;
         check_amount(u64::from(self.input), plan.num_prompts)?;
 
-        let tokens: usize = lines.iter().map(|line| inputs.tokenizer.count_with_added(line)).sum();
+        let tokens: usize = lines
+            .iter()
+            .map(|line| inputs.tokenizer.count_with_added(line))
+            .sum();
         let tokens_per_line = tokens as f64 / lines.len() as f64;
         // Else a prompt could take any number of lines.
         if tokens < lines.len() {
@@ -102,7 +127,11 @@ impl Kind for SonnetPlan {
             ))
             .hint("raise --sonnet-input-len"));
         }
-        let lines_within = |length: usize| ((length as f64 - base as f64) / tokens_per_line).round_ties_even().max(0.0) as usize;
+        let lines_within = |length: usize| {
+            ((length as f64 - base as f64) / tokens_per_line)
+                .round_ties_even()
+                .max(0.0) as usize
+        };
         let shared = lines_within(self.prefix as usize);
         let drawn_lines = lines_within(input).saturating_sub(shared);
         let prefix = lines[..shared.min(lines.len())].concat();
@@ -111,22 +140,49 @@ impl Kind for SonnetPlan {
         let mut rows = Vec::with_capacity(plan.num_prompts);
         for index in 0..plan.num_prompts {
             let fitting = (0..MAX_DRAWS).find_map(|_| {
-                let drawn: Vec<&str> = random.choices(lines.len(), drawn_lines).into_iter().map(|place| lines[place]).collect();
+                let drawn: Vec<&str> = random
+                    .choices(lines.len(), drawn_lines)
+                    .into_iter()
+                    .map(|place| lines[place])
+                    .collect();
                 let prompt = format!("{TASK}{prefix}{}", drawn.concat());
                 let whole = formatted(inputs.tokenizer, &prompt).map(|(whole, _)| whole);
-                whole.map(|whole| (inputs.tokenizer.count_with_added(&whole) <= input).then_some((prompt, whole))).transpose()
+                whole
+                    .map(|whole| {
+                        (inputs.tokenizer.count_with_added(&whole) <= input)
+                            .then_some((prompt, whole))
+                    })
+                    .transpose()
             });
             let (prompt, whole) = fitting.transpose()?.ok_or_else(|| {
-                Error::usage(format!("{MAX_DRAWS} draws made no prompt of at most so many tokens: {input}"))
-                    .hint("lower --sonnet-prefix-len, or raise --sonnet-input-len")
+                Error::usage(format!(
+                    "{MAX_DRAWS} draws made no prompt of at most so many tokens: {input}"
+                ))
+                .hint("lower --sonnet-prefix-len, or raise --sonnet-input-len")
             })?;
             // Where the server has the template, a prompt must not be put into it twice.
-            let asked = if plan.prompt_form == PromptForm::Messages { prompt } else { whole };
-            rows.push(Row { name: format!("prompt {index}"), ..Row::free(Prompt::Text(asked.into())) });
+            let asked = if plan.prompt_form == PromptForm::Messages {
+                prompt
+            } else {
+                whole
+            };
+            rows.push(Row {
+                name: format!("prompt {index}"),
+                ..Row::free(Prompt::Text(asked.into()))
+            });
         }
         let is_untemplated = !templated && plan.prompt_form != PromptForm::Messages;
-        let notices = is_untemplated.then(|| DatasetNotice::NoChatTemplate.into()).into_iter().collect();
-        Ok(Rows { rows, kind: RowsKind::Whole, source: path.to_owned(), converted_from: None, notices })
+        let notices = is_untemplated
+            .then(|| DatasetNotice::NoChatTemplate.into())
+            .into_iter()
+            .collect();
+        Ok(Rows {
+            rows,
+            kind: RowsKind::Whole,
+            source: path.to_owned(),
+            converted_from: None,
+            notices,
+        })
     }
 
     fn path(&self) -> Option<&str> {
@@ -139,7 +195,10 @@ fn formatted(tokenizer: &Tokenizer, text: &str) -> Result<(String, bool)> {
     if tokenizer.chat_template().is_none() {
         return Ok((text.to_owned(), false));
     }
-    let message = Message { role: "user".to_owned(), content: text.into() };
+    let message = Message {
+        role: "user".to_owned(),
+        content: text.into(),
+    };
     Ok((tokenizer.apply_chat_template(&[message], true)?, true))
 }
 
@@ -150,11 +209,24 @@ mod tests {
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source, load};
 
-    const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets/sonnet.txt");
+    const FIXTURE: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/datasets/sonnet.txt"
+    );
 
     fn of(seed: u64, input: u32, prefix: u32) -> DatasetPlan {
-        let source = Source::Sonnet(SonnetPlan { dataset_path: Some(FIXTURE.to_owned()), prefix, input });
-        DatasetPlan { seed, num_prompts: 5, output_len: 9, source, ..plan(DatasetName::Sonnet) }
+        let source = Source::Sonnet(SonnetPlan {
+            dataset_path: Some(FIXTURE.to_owned()),
+            prefix,
+            input,
+        });
+        DatasetPlan {
+            seed,
+            num_prompts: 5,
+            output_len: 9,
+            source,
+            ..plan(DatasetName::Sonnet)
+        }
     }
 
     #[test]
@@ -165,10 +237,19 @@ mod tests {
 
     #[test]
     fn chats_and_tokenizers_without_a_template_get_the_bare_text() {
-        let chat = load(&DatasetPlan { prompt_form: PromptForm::Messages, ..of(0, 300, 120) }, &tokenizer()).unwrap();
+        let chat = load(
+            &DatasetPlan {
+                prompt_form: PromptForm::Messages,
+                ..of(0, 300, 120)
+            },
+            &tokenizer(),
+        )
+        .unwrap();
         let bare = load(&of(0, 300, 120), &Tokenizer::embedded()).unwrap();
         for dataset in [&chat, &bare] {
-            let Prompt::Text(text) = &dataset.cases[0].prompt else { panic!("a text was expected") };
+            let Prompt::Text(text) = &dataset.cases[0].prompt else {
+                panic!("a text was expected")
+            };
             assert!(text.starts_with(TASK), "{text}");
         }
         assert_eq!((chat.notices.len(), bare.notices.len()), (0, 1));
@@ -178,7 +259,10 @@ mod tests {
     fn lengths_without_room_are_refused() {
         for (plan, words) in [
             (of(0, 3, 1), "the prompt without any line has"),
-            (of(0, 100, 2000), "1000 draws made no prompt of at most so many tokens: 100"),
+            (
+                of(0, 100, 2000),
+                "1000 draws made no prompt of at most so many tokens: 100",
+            ),
             (plan(DatasetName::Sonnet), "has no file"),
         ] {
             let error = rows(&plan, &tokenizer()).unwrap_err();

@@ -45,15 +45,27 @@ pub(super) struct Found {
 /// Finds the files of a local path, or of a repository on the Hub.
 ///
 /// # Errors
-/// There is nothing of this name, or not what is wanted, or a part of it is missing; the Hub does not give it.
+/// There is nothing of this name, or not what is wanted, or a part of it is missing; the Hub does
+/// not give it.
 pub(super) fn find(name: &str, wanted: &Wanted, hub: &HubSettings) -> Result<Found> {
     let path = Path::new(name);
-    let local = |files| Ok(Found { files, source: name.to_owned(), notices: Vec::new() });
+    let local = |files| {
+        Ok(Found {
+            files,
+            source: name.to_owned(),
+            notices: Vec::new(),
+        })
+    };
     if path.is_dir() {
         let names = list(path)?;
         let files = chosen(&names, wanted);
         check_whole(name, &files, &names, wanted)?;
-        return local(files.into_iter().map(|file| (file.clone(), path.join(file))).collect());
+        return local(
+            files
+                .into_iter()
+                .map(|file| (file.clone(), path.join(file)))
+                .collect(),
+        );
     }
     if path.exists() {
         return local(vec![(name.to_owned(), path.to_path_buf())]);
@@ -71,12 +83,24 @@ pub(super) fn find(name: &str, wanted: &Wanted, hub: &HubSettings) -> Result<Fou
         }
         let files = chosen(names, &asked);
         // What is refused below need not be fetched.
-        if subsets(&files).len() > 1 && !asked.takes_all { Vec::new() } else { files }
+        if subsets(&files).len() > 1 && !asked.takes_all {
+            Vec::new()
+        } else {
+            files
+        }
     })?;
-    let names: Vec<String> = snapshot.files.iter().map(|(name, _)| name.clone()).collect();
+    let names: Vec<String> = snapshot
+        .files
+        .iter()
+        .map(|(name, _)| name.clone())
+        .collect();
     let listed = seen.lock().map(|names| names.clone()).unwrap_or_default();
     check_whole(name, &names, &listed, wanted)?;
-    let shown = if names.len() > 4 { format!("{} files", names.len()) } else { names.join(", ") };
+    let shown = if names.len() > 4 {
+        format!("{} files", names.len())
+    } else {
+        names.join(", ")
+    };
     Ok(Found {
         source: format!("{name} at commit {}, {shown}", snapshot.commit),
         files: snapshot.files,
@@ -84,8 +108,8 @@ pub(super) fn find(name: &str, wanted: &Wanted, hub: &HubSettings) -> Result<Fou
     })
 }
 
-/// Of the first format that has any, the files whose names say the split, sorted; where no split was asked for and none is named so,
-/// the only file of the first format that there is.
+/// Of the first format that has any, the files whose names say the split, sorted; where no split
+/// was asked for and none is named so, the only file of the first format that there is.
 fn chosen(names: &[String], wanted: &Wanted) -> Vec<String> {
     let of_subset: Vec<&String> = match &wanted.subset {
         Some(subset) => {
@@ -95,18 +119,30 @@ fn chosen(names: &[String], wanted: &Wanted) -> Vec<String> {
         None => names.iter().collect(),
     };
     let of_format = |format: &str| -> Vec<&String> {
-        of_subset.iter().copied().filter(|name| format_of(Path::new(name)).as_deref() == Some(format)).collect()
+        of_subset
+            .iter()
+            .copied()
+            .filter(|name| format_of(Path::new(name)).as_deref() == Some(format))
+            .collect()
     };
     let by_format = FORMATS.map(of_format);
     let split = word(wanted.split.as_deref().unwrap_or(DEFAULT_SPLIT));
     for files in &by_format {
-        let mut of_split: Vec<String> = files.iter().filter(|name| split.is_match(name)).map(|name| (*name).clone()).collect();
+        let mut of_split: Vec<String> = files
+            .iter()
+            .filter(|name| split.is_match(name))
+            .map(|name| (*name).clone())
+            .collect();
         if !of_split.is_empty() {
             of_split.sort_unstable();
             return of_split;
         }
     }
-    match by_format.iter().find(|files| !files.is_empty()).map(Vec::as_slice) {
+    match by_format
+        .iter()
+        .find(|files| !files.is_empty())
+        .map(Vec::as_slice)
+    {
         Some([only]) if wanted.split.is_none() => vec![(*only).clone()],
         _ => Vec::new(),
     }
@@ -115,12 +151,16 @@ fn chosen(names: &[String], wanted: &Wanted) -> Vec<String> {
 /// The text as a part of a name, between its ends, dots, slashes, dashes and underscores.
 fn word(text: &str) -> Regex {
     let literal = ::regex::escape(text);
-    Regex::new(&format!("(^|[/._-]){literal}([/._-]|$)")).expect("an escaped text makes a well-formed expression")
+    Regex::new(&format!("(^|[/._-]){literal}([/._-]|$)"))
+        .expect("an escaped text makes a well-formed expression")
 }
 
 /// The folders that the files are in: the configurations, as repositories are laid out.
 fn subsets(files: &[String]) -> Vec<String> {
-    let mut folders: Vec<String> = files.iter().map(|file| subset_of(file).to_owned()).collect();
+    let mut folders: Vec<String> = files
+        .iter()
+        .map(|file| subset_of(file).to_owned())
+        .collect();
     folders.sort_unstable();
     folders.dedup();
     folders
@@ -131,24 +171,36 @@ pub(super) fn subset_of(file: &str) -> &str {
     file.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Refuses a folder or repository without the split, with several configurations of which none was named, or with a part of one:
-/// files named `...-00000-of-00002.parquet` are parts, and one that is missing would change what is measured.
+/// Refuses a folder or repository without the split, with several configurations of which none was
+/// named, or with a part of one: files named `...-00000-of-00002.parquet` are parts, and one that
+/// is missing would change what is measured.
 fn check_whole(name: &str, files: &[String], listed: &[String], wanted: &Wanted) -> Result<()> {
-    static PART: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"^(.*)-\d{5}-of-(\d{5})\.\w+$").expect("the expression is fixed and well formed"));
+    static PART: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^(.*)-\d{5}-of-(\d{5})\.\w+$")
+            .expect("the expression is fixed and well formed")
+    });
     let split = wanted.split.as_deref().unwrap_or(DEFAULT_SPLIT);
     let all = chosen(listed, wanted);
     let folders = subsets(if files.is_empty() { &all } else { files });
     if folders.len() > 1 && !wanted.takes_all {
-        return Err(Error::usage(format!("several configurations have a split {split}: {}", folders.join(", ")))
-            .hint("name one with --hf-subset"));
+        return Err(Error::usage(format!(
+            "several configurations have a split {split}: {}",
+            folders.join(", ")
+        ))
+        .hint("name one with --hf-subset"));
     }
     if files.is_empty() {
-        let of = wanted.subset.as_ref().map(|subset| format!(" of {subset}")).unwrap_or_default();
-        let what = format!("no file of the split {split}{of}, and no single .parquet, .jsonl or .json file, in {name}");
-        return Err(
-            Error::usage(what).hint("name others with --hf-split and --hf-subset, or give --dataset-path the file itself")
+        let of = wanted
+            .subset
+            .as_ref()
+            .map(|subset| format!(" of {subset}"))
+            .unwrap_or_default();
+        let what = format!(
+            "no file of the split {split}{of}, and no single .parquet, .jsonl or .json file, in {name}"
         );
+        return Err(Error::usage(what).hint(
+            "name others with --hf-split and --hf-subset, or give --dataset-path the file itself",
+        ));
     }
     let mut parts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for found in files.iter().filter_map(|file| PART.captures(file)) {
@@ -157,10 +209,10 @@ fn check_whole(name: &str, files: &[String], listed: &[String], wanted: &Wanted)
         (*there, *most) = (*there + 1, promised.max(*most));
     }
     match parts.values().find(|(there, promised)| there != promised) {
-        Some((there, promised)) => {
-            Err(Error::usage(format!("of {promised} parts of the split {split}, {there} are there: {name}"))
-                .hint("fetch the repository again while online, or give --dataset-path one part itself"))
-        }
+        Some((there, promised)) => Err(Error::usage(format!(
+            "of {promised} parts of the split {split}, {there} are there: {name}"
+        ))
+        .hint("fetch the repository again while online, or give --dataset-path one part itself")),
         None => Ok(()),
     }
 }
@@ -181,26 +233,39 @@ pub(super) type Named = (String, Map<String, Value>);
 pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
     let first = match format_of(path).as_deref() {
         Some("parquet") => return parquet::columns(path),
-        Some("jsonl") => file::read_lines(path)?.next().map(|line| object(path, line?)).transpose()?,
-        _ => read(path, &[], &mut Repeated::default())?.into_iter().next(),
+        Some("jsonl") => file::read_lines(path)?
+            .next()
+            .map(|line| object(path, line?))
+            .transpose()?,
+        _ => read(path, &[], &mut Repeated::default())?
+            .into_iter()
+            .next(),
     };
-    Ok(first.map(|(_, row)| row.keys().cloned().collect()).unwrap_or_default())
+    Ok(first
+        .map(|(_, row)| row.keys().cloned().collect())
+        .unwrap_or_default())
 }
 
-/// The rows of a file. `columns` are those that are taken of Parquet files; `repeated` is told of members that stand twice.
+/// The rows of a file. `columns` are those that are taken of Parquet files; `repeated` is told of
+/// members that stand twice.
 ///
 /// # Errors
 /// The file cannot be read, or is no table of objects.
 pub(super) fn read(path: &Path, columns: &[&str], repeated: &mut Repeated) -> Result<Vec<Named>> {
     let shown = path.display();
     let numbered = |rows: Vec<Map<String, Value>>| {
-        rows.into_iter().enumerate().map(|(index, row)| (format!("{shown}, row index {index}"), row)).collect()
+        rows.into_iter()
+            .enumerate()
+            .map(|(index, row)| (format!("{shown}, row index {index}"), row))
+            .collect()
     };
     match format_of(path).as_deref() {
         Some("parquet") => Ok(numbered(parquet::read(path, columns)?)),
         Some("jsonl") => read_lines(path, repeated),
         // Some repositories name files of JSON Lines so.
-        Some("json") if input::first_byte(path, MAX_DATASET_BYTES)? != Some(b'[') => read_lines(path, repeated),
+        Some("json") if input::first_byte(path, MAX_DATASET_BYTES)? != Some(b'[') => {
+            read_lines(path, repeated)
+        }
         Some("json") => {
             let text = read_text(path)?;
             match serde_json::from_str(&text).map(numbered) {
@@ -208,12 +273,16 @@ pub(super) fn read(path: &Path, columns: &[&str], repeated: &mut Repeated) -> Re
                     repeated.look(&text, |line| format!("{shown}, line {line}"));
                     Ok(rows)
                 }
-                Err(error) => Err(Error::usage(format!("{shown}: not a JSON list of objects: {error}"))
-                    .hint("give a list of rows, each a JSON object, or a file with an object a line")),
+                Err(error) => Err(Error::usage(format!(
+                    "{shown}: not a JSON list of objects: {error}"
+                ))
+                .hint("give a list of rows, each a JSON object, or a file with an object a line")),
             }
         }
-        _ => Err(Error::usage(format!("neither .parquet, .jsonl nor .json: {shown}"))
-            .hint("rename the file to say what it holds, or convert it")),
+        _ => Err(
+            Error::usage(format!("neither .parquet, .jsonl nor .json: {shown}"))
+                .hint("rename the file to say what it holds, or convert it"),
+        ),
     }
 }
 
@@ -233,8 +302,11 @@ pub(super) fn read_lines(path: &Path, repeated: &mut Repeated) -> Result<Vec<Nam
 fn object(path: &Path, (number, line): (usize, String)) -> Result<Named> {
     let place = format!("{}, line {number}", path.display());
     let members = serde_json::from_str(&line).map_err(|error| {
-        Error::usage(format!("{place}: not a JSON object: {}", json::in_line(&error)))
-            .hint("each line holds one row, which is a JSON object")
+        Error::usage(format!(
+            "{place}: not a JSON object: {}",
+            json::in_line(&error)
+        ))
+        .hint("each line holds one row, which is a JSON object")
     })?;
     Ok((place, members))
 }
@@ -255,24 +327,52 @@ mod tests {
     #[test]
     fn the_split_is_found_by_its_name() {
         let train = &Wanted::default();
-        check_choice(train, &["README.md", "data/train-00000-of-00001.parquet"], &["data/train-00000-of-00001.parquet"]);
         check_choice(
             train,
-            &["data/train-00001-of-00002.parquet", "data/test-00000-of-00001.parquet", "data/train-00000-of-00002.parquet"],
-            &["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"],
+            &["README.md", "data/train-00000-of-00001.parquet"],
+            &["data/train-00000-of-00001.parquet"],
         );
-        check_choice(train, &["train/a.jsonl", "training.jsonl", "dataset_infos.json"], &["train/a.jsonl"]);
-        check_choice(train, &["eval.parquet", "dataset_infos.json"], &["eval.parquet"]);
+        check_choice(
+            train,
+            &[
+                "data/train-00001-of-00002.parquet",
+                "data/test-00000-of-00001.parquet",
+                "data/train-00000-of-00002.parquet",
+            ],
+            &[
+                "data/train-00000-of-00002.parquet",
+                "data/train-00001-of-00002.parquet",
+            ],
+        );
+        check_choice(
+            train,
+            &["train/a.jsonl", "training.jsonl", "dataset_infos.json"],
+            &["train/a.jsonl"],
+        );
+        check_choice(
+            train,
+            &["eval.parquet", "dataset_infos.json"],
+            &["eval.parquet"],
+        );
         check_choice(train, &["a.parquet", "b.parquet"], &[]);
         check_choice(train, &["a.parquet", "b.parquet", "c.json"], &[]);
         check_choice(train, &["constrain.txt"], &[]);
-        let names = ["main/train-0.parquet", "main/test-0.parquet", "other/test-0.parquet", "other_test.jsonl"];
+        let names = [
+            "main/train-0.parquet",
+            "main/test-0.parquet",
+            "other/test-0.parquet",
+            "other_test.jsonl",
+        ];
         let test = |subset: Option<&str>| Wanted {
             subset: subset.map(str::to_owned),
             split: Some("test".to_owned()),
             ..Wanted::default()
         };
-        check_choice(&test(None), &names, &["main/test-0.parquet", "other/test-0.parquet"]);
+        check_choice(
+            &test(None),
+            &names,
+            &["main/test-0.parquet", "other/test-0.parquet"],
+        );
         check_choice(&test(Some("other")), &names, &["other/test-0.parquet"]);
         check_choice(&test(Some("none")), &names, &[]);
         check_choice(&test(None), &["only.parquet"], &[]);
@@ -280,33 +380,79 @@ mod tests {
 
     #[test]
     fn a_split_with_a_part_missing_or_of_several_configurations_is_refused() {
-        let parts =
-            |count: usize| -> Vec<String> { (0..count).map(|part| format!("data/train-{part:05}-of-00002.parquet")).collect() };
+        let parts = |count: usize| -> Vec<String> {
+            (0..count)
+                .map(|part| format!("data/train-{part:05}-of-00002.parquet"))
+                .collect()
+        };
         let train = &Wanted::default();
         let check = |files: &[String], wanted: &Wanted| check_whole("a/b", files, files, wanted);
         check(&parts(2), train).unwrap();
         check(&owned(&["train.jsonl"]), train).unwrap();
-        assert_eq!(check(&parts(1), train).unwrap_err().what, "of 2 parts of the split train, 1 are there: a/b");
-        let two = owned(&["a/train-00000-of-00001.parquet", "b/train-00000-of-00001.parquet"]);
-        assert_eq!(check(&two, train).unwrap_err().what, "several configurations have a split train: a, b");
-        check(&two, &Wanted { takes_all: true, ..Wanted::default() }).unwrap();
-        let other = Wanted { subset: Some("c".to_owned()), split: Some("test".to_owned()), takes_all: false };
+        assert_eq!(
+            check(&parts(1), train).unwrap_err().what,
+            "of 2 parts of the split train, 1 are there: a/b"
+        );
+        let two = owned(&[
+            "a/train-00000-of-00001.parquet",
+            "b/train-00000-of-00001.parquet",
+        ]);
+        assert_eq!(
+            check(&two, train).unwrap_err().what,
+            "several configurations have a split train: a, b"
+        );
+        check(
+            &two,
+            &Wanted {
+                takes_all: true,
+                ..Wanted::default()
+            },
+        )
+        .unwrap();
+        let other = Wanted {
+            subset: Some("c".to_owned()),
+            split: Some("test".to_owned()),
+            takes_all: false,
+        };
         let error = check_whole("a/b", &[], &two, &other).unwrap_err();
-        assert!(error.what.starts_with("no file of the split test of c, and no single"), "{error}");
+        assert!(
+            error
+                .what
+                .starts_with("no file of the split test of c, and no single"),
+            "{error}"
+        );
     }
 
     #[test]
     fn lists_and_lines_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.json");
-        for (text, rows) in [(r#"[{"a": 1}, {"a": 2}]"#, 2), ("{\"a\": 1}\n\n{\"a\": 2}\n{\"a\": 3}", 3), (r#"{"a": 1}"#, 1)] {
+        for (text, rows) in [
+            (r#"[{"a": 1}, {"a": 2}]"#, 2),
+            ("{\"a\": 1}\n\n{\"a\": 2}\n{\"a\": 3}", 3),
+            (r#"{"a": 1}"#, 1),
+        ] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(read(&path, &[], &mut Repeated::default()).unwrap().len(), rows, "{text}");
+            assert_eq!(
+                read(&path, &[], &mut Repeated::default()).unwrap().len(),
+                rows,
+                "{text}"
+            );
         }
         std::fs::write(&path, "{\"a\": 1}\n[]").unwrap();
-        assert!(read(&path, &[], &mut Repeated::default()).unwrap_err().what.contains("rows.json, line 2: not a JSON object"));
+        assert!(
+            read(&path, &[], &mut Repeated::default())
+                .unwrap_err()
+                .what
+                .contains("rows.json, line 2: not a JSON object")
+        );
         std::fs::write(&path, "[1]").unwrap();
-        assert!(read(&path, &[], &mut Repeated::default()).unwrap_err().what.contains("not a JSON list of objects"));
+        assert!(
+            read(&path, &[], &mut Repeated::default())
+                .unwrap_err()
+                .what
+                .contains("not a JSON list of objects")
+        );
         std::fs::write(&path, r#"[{"b": 1, "a": 2}]"#).unwrap();
         assert_eq!(columns(&path).unwrap(), ["b", "a"]);
     }

@@ -1,4 +1,5 @@
-//! Tests of the datasets as a whole: exact prompts and constraints, arms, repetition, forms of prompt, and the hash.
+//! Tests of the datasets as a whole: exact prompts and constraints, arms, repetition, forms of
+//! prompt, and the hash.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,14 +31,32 @@ pub(super) fn plan(name: DatasetName) -> DatasetPlan {
 
 /// The same, with a file.
 fn plan_with_path(name: DatasetName, path: &str) -> DatasetPlan {
-    let path = flags::PathFlags { dataset_path: Some(path.to_owned().into()) };
-    let source = Source::new(name, &DatasetArgs { path, ..DatasetArgs::default() }).unwrap();
-    DatasetPlan { source, ..plan(name) }
+    let path = flags::PathFlags {
+        dataset_path: Some(path.to_owned().into()),
+    };
+    let source = Source::new(
+        name,
+        &DatasetArgs {
+            path,
+            ..DatasetArgs::default()
+        },
+    )
+    .unwrap();
+    DatasetPlan {
+        source,
+        ..plan(name)
+    }
 }
 
 /// The rows of a plan, without the Hub.
 pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
-    plan.source.rows(plan, &Inputs { tokenizer, hub: &HubSettings::from_lookup(|_| None) })
+    plan.source.rows(
+        plan,
+        &Inputs {
+            tokenizer,
+            hub: &HubSettings::from_lookup(|_| None),
+        },
+    )
 }
 
 /// The small tokenizer of the fixtures, which has a chat template.
@@ -67,12 +86,18 @@ fn schema_of(case: &Case) -> &Value {
 fn check_prompt(name: DatasetName, sha256: &str) -> Dataset {
     let dataset = loaded(&plan(name));
     assert_eq!(sha256_hex(prompt_of(&dataset.cases[0]).as_bytes()), sha256);
-    assert_eq!((dataset.rows, dataset.cases.len(), dataset.source.as_str()), (1, 10, SHIPPED));
+    assert_eq!(
+        (dataset.rows, dataset.cases.len(), dataset.source.as_str()),
+        (1, 10, SHIPPED)
+    );
     assert_eq!(dataset.notices, []);
     for (index, case) in dataset.cases.iter().enumerate() {
         assert_eq!(case.id, format!("{name}-{index}"));
         assert_eq!((case.arm, case.output_len), (Arm::Constrained, 128));
-        assert!(Arc::ptr_eq(case.constraint.as_ref().unwrap(), dataset.cases[0].constraint.as_ref().unwrap()));
+        assert!(Arc::ptr_eq(
+            case.constraint.as_ref().unwrap(),
+            dataset.cases[0].constraint.as_ref().unwrap()
+        ));
     }
     dataset
 }
@@ -80,35 +105,85 @@ fn check_prompt(name: DatasetName, sha256: &str) -> Dataset {
 /// The hashes are those of the prompts of vLLM 0.33's `benchmark_serving_structured_output.py`.
 #[test]
 fn prompts_are_those_of_the_script_to_the_byte() {
-    let json = check_prompt(DatasetName::Json, "14f19e3b1ee90a60e4643a6a47752d08ca18991bbfc0cc1c5dcfb800b60d4838");
-    assert_eq!(schema_of(&json.cases[0])["required"], serde_json::json!(["name", "email"]));
+    let json = check_prompt(
+        DatasetName::Json,
+        "14f19e3b1ee90a60e4643a6a47752d08ca18991bbfc0cc1c5dcfb800b60d4838",
+    );
+    assert_eq!(
+        schema_of(&json.cases[0])["required"],
+        serde_json::json!(["name", "email"])
+    );
 
-    let grammar = check_prompt(DatasetName::Grammar, "fcb2827489bbb8cec78ba7ea4cd274a2769cd50d59656b8c1d2a6f446f06fa10");
-    let Some(Constraint::Grammar { dialect: GrammarDialect::Ebnf, text }) = grammar.cases[0].constraint.as_deref() else {
+    let grammar = check_prompt(
+        DatasetName::Grammar,
+        "fcb2827489bbb8cec78ba7ea4cd274a2769cd50d59656b8c1d2a6f446f06fa10",
+    );
+    let Some(Constraint::Grammar {
+        dialect: GrammarDialect::Ebnf,
+        text,
+    }) = grammar.cases[0].constraint.as_deref()
+    else {
         panic!("EBNF was asked for")
     };
-    assert_eq!(sha256_hex(text.as_bytes()), "bb363e37dd3d311bf22f99db8ba3e5d1f588a4b5b0a58b6b577c765d65ff9cc6");
-    assert!(grammar.cases[0].grammar_oracle.as_ref().unwrap().contains("start"));
+    assert_eq!(
+        sha256_hex(text.as_bytes()),
+        "bb363e37dd3d311bf22f99db8ba3e5d1f588a4b5b0a58b6b577c765d65ff9cc6"
+    );
+    assert!(
+        grammar.cases[0]
+            .grammar_oracle
+            .as_ref()
+            .unwrap()
+            .contains("start")
+    );
 
-    let regex = check_prompt(DatasetName::Regex, "db33544fa8ee31ffff14c0b08448ce52cedd5e36ff3514907a6881aea86e464d");
-    assert_eq!(regex.cases[0].constraint.as_deref(), Some(&Constraint::Regex(r"\w+@\w+\.com\n".into())));
+    let regex = check_prompt(
+        DatasetName::Regex,
+        "db33544fa8ee31ffff14c0b08448ce52cedd5e36ff3514907a6881aea86e464d",
+    );
+    assert_eq!(
+        regex.cases[0].constraint.as_deref(),
+        Some(&Constraint::Regex(r"\w+@\w+\.com\n".into()))
+    );
 
-    let choice = check_prompt(DatasetName::Choice, &sha256_hex(b"Classify this sentiment: vLLM is wonderful!"));
+    let choice = check_prompt(
+        DatasetName::Choice,
+        &sha256_hex(b"Classify this sentiment: vLLM is wonderful!"),
+    );
     let choices: Arc<[String]> = ["Positive", "Negative"].map(str::to_owned).into();
-    assert_eq!(choice.cases[0].constraint.as_deref(), Some(&Constraint::Choice(choices)));
+    assert_eq!(
+        choice.cases[0].constraint.as_deref(),
+        Some(&Constraint::Choice(choices))
+    );
 }
 
 fn own_choice() -> DatasetPlan {
-    let choice = ChoicePlan { choice: Some(vec!["x".to_owned()]) };
-    DatasetPlan { source: Source::Choice(choice), ..plan(DatasetName::Choice) }
+    let choice = ChoicePlan {
+        choice: Some(vec!["x".to_owned()]),
+    };
+    DatasetPlan {
+        source: Source::Choice(choice),
+        ..plan(DatasetName::Choice)
+    }
 }
 
 #[test]
 fn the_users_own_constraint_keeps_the_prompt() {
-    let regex = RegexPlan { regex: Some("a+".to_owned()) };
-    let dataset = loaded(&DatasetPlan { source: Source::Regex(regex), ..plan(DatasetName::Regex) });
-    assert_eq!(prompt_of(&dataset.cases[0]), prompt_of(&loaded(&plan(DatasetName::Regex)).cases[0]));
-    assert_eq!(dataset.cases[0].constraint.as_deref(), Some(&Constraint::Regex("a+".into())));
+    let regex = RegexPlan {
+        regex: Some("a+".to_owned()),
+    };
+    let dataset = loaded(&DatasetPlan {
+        source: Source::Regex(regex),
+        ..plan(DatasetName::Regex)
+    });
+    assert_eq!(
+        prompt_of(&dataset.cases[0]),
+        prompt_of(&loaded(&plan(DatasetName::Regex)).cases[0])
+    );
+    assert_eq!(
+        dataset.cases[0].constraint.as_deref(),
+        Some(&Constraint::Regex("a+".into()))
+    );
 
     let own = own_choice();
     let expected = Constraint::Choice(vec!["x".to_owned()].into());
@@ -117,11 +192,31 @@ fn the_users_own_constraint_keeps_the_prompt() {
 
 #[test]
 fn the_nested_profile_has_the_members_of_the_older_one() {
-    let nested = JsonPlan { json_schema: JsonSchemaSource::Nested };
-    let dataset = loaded(&DatasetPlan { source: Source::Json(nested), ..plan(DatasetName::Json) });
+    let nested = JsonPlan {
+        json_schema: JsonSchemaSource::Nested,
+    };
+    let dataset = loaded(&DatasetPlan {
+        source: Source::Json(nested),
+        ..plan(DatasetName::Json)
+    });
     let schema = schema_of(&dataset.cases[0]);
-    let members: Vec<_> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(members, ["userId", "personalInfo", "address", "preferences", "accountStatus", "registrationDate"]);
+    let members: Vec<_> = schema["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(
+        members,
+        [
+            "userId",
+            "personalInfo",
+            "address",
+            "preferences",
+            "accountStatus",
+            "registrationDate"
+        ]
+    );
     assert!(jsonschema::validator_for(schema).is_ok());
 }
 
@@ -130,17 +225,41 @@ fn a_schema_of_each_requests_own_comes_from_the_seed() {
     let unique = plan(DatasetName::JsonUnique);
     let dataset = loaded(&unique);
     assert_eq!((dataset.rows, dataset.notices.len()), (10, 0));
-    let schemas: std::collections::HashSet<_> = dataset.cases.iter().map(|case| schema_of(case).to_string()).collect();
+    let schemas: std::collections::HashSet<_> = dataset
+        .cases
+        .iter()
+        .map(|case| schema_of(case).to_string())
+        .collect();
     assert_eq!(schemas.len(), 10);
-    let properties = schema_of(&dataset.cases[0])["properties"].as_object().unwrap();
+    let properties = schema_of(&dataset.cases[0])["properties"]
+        .as_object()
+        .unwrap();
     let (name, member) = properties.iter().next_back().unwrap();
-    assert_eq!(name, "__optional_field_340ac475-31b5-413e-8d17-87ad24882bb7");
-    assert_eq!(member["description"], "An unique optional field to avoid cached schemas");
-    assert!(prompt_of(&dataset.cases[0]).contains(&format!("\"{name}\": {{\"type\": \"string\", \"description\": ")));
+    assert_eq!(
+        name,
+        "__optional_field_340ac475-31b5-413e-8d17-87ad24882bb7"
+    );
+    assert_eq!(
+        member["description"],
+        "An unique optional field to avoid cached schemas"
+    );
+    assert!(prompt_of(&dataset.cases[0]).contains(&format!(
+        "\"{name}\": {{\"type\": \"string\", \"description\": "
+    )));
     assert_eq!(loaded(&unique), dataset);
-    assert_ne!(loaded(&DatasetPlan { seed: 1, ..unique.clone() }).sha256, dataset.sha256);
+    assert_ne!(
+        loaded(&DatasetPlan {
+            seed: 1,
+            ..unique.clone()
+        })
+        .sha256,
+        dataset.sha256
+    );
     // The first requests do not depend on how many follow.
-    let longer = loaded(&DatasetPlan { num_prompts: 12, ..unique });
+    let longer = loaded(&DatasetPlan {
+        num_prompts: 12,
+        ..unique
+    });
     assert_eq!(longer.cases[..10], dataset.cases[..]);
 }
 
@@ -155,11 +274,19 @@ fn constrained_requests_are_those_that_the_script_picks() {
         (3, 7, 0.1, vec![]),
     ] {
         for name in [DatasetName::Choice, DatasetName::JsonUnique] {
-            let dataset = loaded(&DatasetPlan { seed, num_prompts, constrained_ratio: ratio, ..plan(name) });
+            let dataset = loaded(&DatasetPlan {
+                seed,
+                num_prompts,
+                constrained_ratio: ratio,
+                ..plan(name)
+            });
             let is_sent = |index: &usize| dataset.cases[*index].arm == Arm::Constrained;
             let sent: Vec<usize> = (0..num_prompts).filter(is_sent).collect();
             assert_eq!(sent, expected, "{name}, seed {seed}");
-            assert!(dataset.cases.iter().all(|case| case.constraint.is_some()), "a control request keeps its constraint");
+            assert!(
+                dataset.cases.iter().all(|case| case.constraint.is_some()),
+                "a control request keeps its constraint"
+            );
         }
     }
 }
@@ -167,12 +294,21 @@ fn constrained_requests_are_those_that_the_script_picks() {
 #[test]
 fn the_hash_is_over_what_is_asked_and_not_over_the_arms() {
     let base = loaded(&plan(DatasetName::Choice)).sha256;
-    let control = DatasetPlan { constrained_ratio: 0.0, ..plan(DatasetName::Choice) };
+    let control = DatasetPlan {
+        constrained_ratio: 0.0,
+        ..plan(DatasetName::Choice)
+    };
     assert_eq!(loaded(&control).sha256, base);
     assert_eq!(base.len(), 64);
     for other in [
-        DatasetPlan { output_len: 64, ..plan(DatasetName::Choice) },
-        DatasetPlan { num_prompts: 11, ..plan(DatasetName::Choice) },
+        DatasetPlan {
+            output_len: 64,
+            ..plan(DatasetName::Choice)
+        },
+        DatasetPlan {
+            num_prompts: 11,
+            ..plan(DatasetName::Choice)
+        },
         own_choice(),
         plan(DatasetName::Regex),
     ] {
@@ -181,8 +317,14 @@ fn the_hash_is_over_what_is_asked_and_not_over_the_arms() {
 }
 
 fn evaluation(file: &str, prompt_form: PromptForm) -> DatasetPlan {
-    let plan = plan_with_path(DatasetName::XgrammarBench, &format!("{FIXTURES}/datasets/{file}"));
-    DatasetPlan { prompt_form, ..plan }
+    let plan = plan_with_path(
+        DatasetName::XgrammarBench,
+        &format!("{FIXTURES}/datasets/{file}"),
+    );
+    DatasetPlan {
+        prompt_form,
+        ..plan
+    }
 }
 
 #[test]
@@ -196,45 +338,97 @@ fn chats_are_the_same_from_every_format() {
     assert_eq!(parquet.rows, 4);
     assert_eq!(sentences(&parquet.notices), ["4 rows cycled to 10 prompts"]);
     assert_eq!(parquet.cases[1].prompt, parquet.cases[9].prompt);
-    let Prompt::Messages(messages) = &parquet.cases[0].prompt else { panic!("messages were asked for") };
-    assert_eq!((messages[0].role.as_str(), messages[1].role.as_str()), ("system", "user"));
-    assert_eq!(schema_of(&parquet.cases[1])["properties"]["trees"]["minItems"], 1);
-    assert!(parquet.cases[2].completion.as_ref().unwrap().contains("24.9"));
+    let Prompt::Messages(messages) = &parquet.cases[0].prompt else {
+        panic!("messages were asked for")
+    };
+    assert_eq!(
+        (messages[0].role.as_str(), messages[1].role.as_str()),
+        ("system", "user")
+    );
+    assert_eq!(
+        schema_of(&parquet.cases[1])["properties"]["trees"]["minItems"],
+        1
+    );
+    assert!(
+        parquet.cases[2]
+            .completion
+            .as_ref()
+            .unwrap()
+            .contains("24.9")
+    );
 }
 
 #[test]
 fn a_text_endpoint_gets_chats_through_the_template_once() {
     let dataset = loaded(&evaluation("json_mode_eval.parquet", PromptForm::Text));
     let prompt = prompt_of(&dataset.cases[3]);
-    assert!(prompt.starts_with("<|im_start|>system\nYou answer in JSON only."), "{prompt}");
+    assert!(
+        prompt.starts_with("<|im_start|>system\nYou answer in JSON only."),
+        "{prompt}"
+    );
     assert!(
         prompt.ends_with("<|im_start|>user\nDescribe a folder src with a folder bin inside.<|im_end|>\n<|im_start|>assistant\n")
     );
 
-    let error = load(&evaluation("json_mode_eval.parquet", PromptForm::Text), &Tokenizer::embedded()).unwrap_err();
-    assert!(error.what.contains("row index 0: messages need a chat template"), "{error}");
+    let error = load(
+        &evaluation("json_mode_eval.parquet", PromptForm::Text),
+        &Tokenizer::embedded(),
+    )
+    .unwrap_err();
+    assert!(
+        error
+            .what
+            .contains("row index 0: messages need a chat template"),
+        "{error}"
+    );
     // A chat endpoint needs none.
-    load(&evaluation("json_mode_eval.parquet", PromptForm::Messages), &Tokenizer::embedded()).unwrap();
+    load(
+        &evaluation("json_mode_eval.parquet", PromptForm::Messages),
+        &Tokenizer::embedded(),
+    )
+    .unwrap();
 }
 
 #[test]
 fn a_template_that_prints_the_day_is_noted() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(format!("{FIXTURES}/tokenizer/tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+    std::fs::copy(
+        format!("{FIXTURES}/tokenizer/tokenizer.json"),
+        folder.path().join("tokenizer.json"),
+    )
+    .unwrap();
     let template = "{{ strftime_now('%d %b %Y') }}: {{ messages[1].content }}";
     std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
     let tokenizer = Tokenizer::open(folder.path().to_str().unwrap()).unwrap();
-    let dataset = load(&evaluation("json_mode_eval.parquet", PromptForm::Text), &tokenizer).unwrap();
-    assert_eq!(prompt_of(&dataset.cases[3]), "26 Jul 2024: Describe a folder src with a folder bin inside.");
-    assert!(dataset.notices[1].to_string().contains("2024-07-26"), "{:?}", dataset.notices);
+    let dataset = load(
+        &evaluation("json_mode_eval.parquet", PromptForm::Text),
+        &tokenizer,
+    )
+    .unwrap();
+    assert_eq!(
+        prompt_of(&dataset.cases[3]),
+        "26 Jul 2024: Describe a folder src with a folder bin inside."
+    );
+    assert!(
+        dataset.notices[1].to_string().contains("2024-07-26"),
+        "{:?}",
+        dataset.notices
+    );
     // A chat endpoint's server prints its own.
-    let dataset = load(&evaluation("json_mode_eval.parquet", PromptForm::Messages), &tokenizer).unwrap();
+    let dataset = load(
+        &evaluation("json_mode_eval.parquet", PromptForm::Messages),
+        &tokenizer,
+    )
+    .unwrap();
     assert_eq!(dataset.notices.len(), 1);
 }
 
 #[test]
 fn a_text_stays_a_text_for_a_chat_endpoint() {
-    let dataset = loaded(&DatasetPlan { prompt_form: PromptForm::Messages, ..plan(DatasetName::Json) });
+    let dataset = loaded(&DatasetPlan {
+        prompt_form: PromptForm::Messages,
+        ..plan(DatasetName::Json)
+    });
     assert!(prompt_of(&dataset.cases[0]).starts_with("Generate an example"));
 }
 
@@ -248,24 +442,60 @@ fn with_file(name: &str, text: &str, with: impl Fn(PathBuf) -> DatasetPlan) -> R
 
 fn with_schema(name: DatasetName) -> impl Fn(PathBuf) -> DatasetPlan {
     move |path| {
-        let own = JsonPlan { json_schema: JsonSchemaSource::Path(path) };
-        let source = if name == DatasetName::Json { Source::Json(own) } else { Source::JsonUnique(JsonUniquePlan(own)) };
-        DatasetPlan { source, ..plan(name) }
+        let own = JsonPlan {
+            json_schema: JsonSchemaSource::Path(path),
+        };
+        let source = if name == DatasetName::Json {
+            Source::Json(own)
+        } else {
+            Source::JsonUnique(JsonUniquePlan(own))
+        };
+        DatasetPlan {
+            source,
+            ..plan(name)
+        }
     }
 }
 
 #[test]
 fn own_schemas_keep_their_text_and_bad_ones_name_the_place() {
-    let dataset =
-        with_file("s.json", r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#, with_schema(DatasetName::Json)).unwrap();
-    assert!(prompt_of(&dataset.cases[0]).ends_with(r#"schema: {"b": 1.5, "a": 12345678901234567890123, "t": "\u00e9"}"#));
-    assert_eq!(schema_of(&dataset.cases[0]).to_string(), r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#);
+    let dataset = with_file(
+        "s.json",
+        r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#,
+        with_schema(DatasetName::Json),
+    )
+    .unwrap();
+    assert!(
+        prompt_of(&dataset.cases[0])
+            .ends_with(r#"schema: {"b": 1.5, "a": 12345678901234567890123, "t": "\u00e9"}"#)
+    );
+    assert_eq!(
+        schema_of(&dataset.cases[0]).to_string(),
+        r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#
+    );
     // Whether a schema means anything is for those to find out who use it.
-    with_file("s.json", r#"{"type":"nonsense","properties":{}}"#, with_schema(DatasetName::JsonUnique)).unwrap();
+    with_file(
+        "s.json",
+        r#"{"type":"nonsense","properties":{}}"#,
+        with_schema(DatasetName::JsonUnique),
+    )
+    .unwrap();
     for (name, text, words) in [
-        (DatasetName::Json, "{\n \"a\": }", "s.json: expected value at line 2 column 7"),
-        (DatasetName::Json, "[]", "s.json: a JSON Schema is an object or a boolean"),
-        (DatasetName::JsonUnique, "true", "json-unique needs a schema whose \"properties\" are an object"),
+        (
+            DatasetName::Json,
+            "{\n \"a\": }",
+            "s.json: expected value at line 2 column 7",
+        ),
+        (
+            DatasetName::Json,
+            "[]",
+            "s.json: a JSON Schema is an object or a boolean",
+        ),
+        (
+            DatasetName::JsonUnique,
+            "true",
+            "json-unique needs a schema whose \"properties\" are an object",
+        ),
     ] {
         let error = with_file("s.json", text, with_schema(name)).unwrap_err();
         assert!(error.what.contains(words), "{error}");
@@ -273,35 +503,72 @@ fn own_schemas_keep_their_text_and_bad_ones_name_the_place() {
 }
 
 fn own_grammar(grammar_path: Option<PathBuf>, grammar_oracle: Option<PathBuf>) -> DatasetPlan {
-    let source = Source::Grammar(GrammarPlan { grammar_path, grammar_oracle });
-    DatasetPlan { source, ..plan(DatasetName::Grammar) }
+    let source = Source::Grammar(GrammarPlan {
+        grammar_path,
+        grammar_oracle,
+    });
+    DatasetPlan {
+        source,
+        ..plan(DatasetName::Grammar)
+    }
 }
 
 #[test]
 fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
     let with_grammar = |path| own_grammar(Some(path), None);
     let dataset = with_file("g.lark", "start: \"a\"", with_grammar).unwrap();
-    let expected = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
+    let expected = Constraint::Grammar {
+        dialect: GrammarDialect::Lark,
+        text: "start: \"a\"".into(),
+    };
     assert_eq!(dataset.cases[0].constraint.as_deref(), Some(&expected));
     assert_eq!(dataset.cases[0].grammar_oracle, None);
-    assert!(dataset.notices[0].to_string().ends_with("g.lark is lark and sent as such, where ebnf was expected"));
+    assert!(
+        dataset.notices[0]
+            .to_string()
+            .ends_with("g.lark is lark and sent as such, where ebnf was expected")
+    );
     let same = with_file("g.gbnf", "root ::= \"a\"", with_grammar).unwrap();
     assert_eq!(same.notices, []);
-    assert!(with_file("g.lark", " \n", with_grammar).unwrap_err().what.contains("blank"));
+    assert!(
+        with_file("g.lark", " \n", with_grammar)
+            .unwrap_err()
+            .what
+            .contains("blank")
+    );
 
     let with_oracle = |path| own_grammar(None, Some(path));
     let dataset = with_file("o.pest", "start = { \"a\" }", with_oracle).unwrap();
-    assert_eq!(dataset.cases[0].grammar_oracle.as_deref(), Some("start = { \"a\" }"));
+    assert_eq!(
+        dataset.cases[0].grammar_oracle.as_deref(),
+        Some("start = { \"a\" }")
+    );
 
-    let lark = loaded(&DatasetPlan { grammar_dialect: GrammarDialect::Lark, ..plan(DatasetName::Grammar) });
-    let Some(Constraint::Grammar { dialect, text }) = lark.cases[0].constraint.as_deref() else { panic!("a grammar") };
+    let lark = loaded(&DatasetPlan {
+        grammar_dialect: GrammarDialect::Lark,
+        ..plan(DatasetName::Grammar)
+    });
+    let Some(Constraint::Grammar { dialect, text }) = lark.cases[0].constraint.as_deref() else {
+        panic!("a grammar")
+    };
     assert!(*dialect == GrammarDialect::Lark && text.contains("start:"));
 }
 
 /// The notation and text that are sent, what they were converted from, and the only notice.
 fn sent(dataset: &Dataset) -> (GrammarDialect, &str, Option<GrammarDialect>, String) {
-    let Some(Constraint::Grammar { dialect, text }) = dataset.cases[0].constraint.as_deref() else { panic!("a grammar") };
-    (*dialect, text, dataset.converted_from, dataset.notices.first().map(ToString::to_string).unwrap_or_default())
+    let Some(Constraint::Grammar { dialect, text }) = dataset.cases[0].constraint.as_deref() else {
+        panic!("a grammar")
+    };
+    (
+        *dialect,
+        text,
+        dataset.converted_from,
+        dataset
+            .notices
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+    )
 }
 
 #[test]
@@ -310,34 +577,61 @@ fn own_grammars_are_converted_where_only_the_other_notation_is_read() {
     let to = |grammar_dialect| {
         move |path| {
             let grammar_spelling = GrammarSpelling::Converted;
-            DatasetPlan { grammar_dialect, grammar_spelling, ..own_grammar(Some(path), None) }
+            DatasetPlan {
+                grammar_dialect,
+                grammar_spelling,
+                ..own_grammar(Some(path), None)
+            }
         }
     };
     let dataset = with_file("g.lark", "start: A_B\nA_B.1: /a+/", to(ebnf)).unwrap();
     let (dialect, text, from, notice) = sent(&dataset);
-    assert_eq!((dialect, text, from), (ebnf, "root ::= a-b\na-b ::= \"a\"+\n", Some(lark)));
-    assert!(notice.contains("g.lark is lark, and was converted to ebnf, which is sent and judged by ("), "{notice}");
-    assert!(notice.contains("left out priorities (line 2)") && notice.ends_with("renamed A_B to a-b)"), "{notice}");
+    assert_eq!(
+        (dialect, text, from),
+        (ebnf, "root ::= a-b\na-b ::= \"a\"+\n", Some(lark))
+    );
+    assert!(
+        notice.contains("g.lark is lark, and was converted to ebnf, which is sent and judged by ("),
+        "{notice}"
+    );
+    assert!(
+        notice.contains("left out priorities (line 2)") && notice.ends_with("renamed A_B to a-b)"),
+        "{notice}"
+    );
 
     let dataset = with_file("g.gbnf", "root ::= \"a\" | \"b\"", to(lark)).unwrap();
     assert_eq!(sent(&dataset).1, "start: \"a\" | \"b\"\n");
     let dataset = with_file("g.gbnf", "root ::= \"a\" a_b <think>", to(ebnf)).unwrap();
-    assert_eq!(sent(&dataset), (ebnf, "root ::= \"a\" a_b <think>", None, String::new()));
+    assert_eq!(
+        sent(&dataset),
+        (ebnf, "root ::= \"a\" a_b <think>", None, String::new())
+    );
 
     let error = with_file("g.lark", "start: A\nA: /a(?=b)/", to(ebnf)).unwrap_err();
-    let words =
-        "g.lark is lark, and cannot be converted to ebnf: unsupported in a grammar: look-around in a regular expression (line 2)";
-    assert!(error.what.ends_with(words) && error.exit_code() == 2, "{error}");
+    let words = "g.lark is lark, and cannot be converted to ebnf: unsupported in a grammar: look-around in a regular expression (line 2)";
+    assert!(
+        error.what.ends_with(words) && error.exit_code() == 2,
+        "{error}"
+    );
     assert!(error.hint.unwrap().contains("--grammar-dialect lark"));
 }
 
 #[test]
 fn the_shipped_grammar_is_respelt_where_names_have_no_underscores() {
-    let dataset = loaded(&DatasetPlan { grammar_spelling: GrammarSpelling::Portable, ..plan(DatasetName::Grammar) });
+    let dataset = loaded(&DatasetPlan {
+        grammar_spelling: GrammarSpelling::Portable,
+        ..plan(DatasetName::Grammar)
+    });
     let (dialect, text, from, notice) = sent(&dataset);
     assert_eq!((dialect, from), (GrammarDialect::Ebnf, None));
-    assert!(text.contains("select-statement ::= ") && !text.contains("select_statement"), "{text}");
-    assert!(notice.ends_with("(renamed select_statement to select-statement)"), "{notice}");
+    assert!(
+        text.contains("select-statement ::= ") && !text.contains("select_statement"),
+        "{text}"
+    );
+    assert!(
+        notice.ends_with("(renamed select_statement to select-statement)"),
+        "{notice}"
+    );
 }
 
 #[test]
@@ -352,31 +646,62 @@ fn rows_are_converted_one_by_one_and_sent_as_they_are_where_that_fails() {
     let with = |grammar_spelling| {
         move |path: PathBuf| {
             let plan = plan_with_path(DatasetName::Custom, path.to_str().unwrap());
-            DatasetPlan { grammar_spelling, num_prompts: 5, ..plan }
+            DatasetPlan {
+                grammar_spelling,
+                num_prompts: 5,
+                ..plan
+            }
         }
     };
-    let dataset = with_file("rows.jsonl", &rows.join("\n"), with(GrammarSpelling::Converted)).unwrap();
-    let texts = dataset.cases.iter().filter_map(|case| match case.constraint.as_deref() {
-        Some(Constraint::Grammar { text, .. }) => Some(text.to_string()),
-        _ => None,
-    });
+    let dataset = with_file(
+        "rows.jsonl",
+        &rows.join("\n"),
+        with(GrammarSpelling::Converted),
+    )
+    .unwrap();
+    let texts = dataset
+        .cases
+        .iter()
+        .filter_map(|case| match case.constraint.as_deref() {
+            Some(Constraint::Grammar { text, .. }) => Some(text.to_string()),
+            _ => None,
+        });
     let texts: Vec<String> = texts.collect();
-    assert_eq!(texts, ["root ::= \"a\"\n", "root ::= \"b\"", "start: C\nC: /c??/", "root ::= \"a\"\n"]);
-    assert_eq!(dataset.converted_from, Some(GrammarDialect::Lark));
-    assert!(
-        dataset.notices[0]
-            .to_string()
-            .starts_with("rows whose grammar was converted to ebnf, which is sent and judged by: 2; the first, ")
+    assert_eq!(
+        texts,
+        [
+            "root ::= \"a\"\n",
+            "root ::= \"b\"",
+            "start: C\nC: /c??/",
+            "root ::= \"a\"\n"
+        ]
     );
+    assert_eq!(dataset.converted_from, Some(GrammarDialect::Lark));
+    assert!(dataset.notices[0].to_string().starts_with(
+        "rows whose grammar was converted to ebnf, which is sent and judged by: 2; the first, "
+    ));
     let failed = dataset.notices[1].to_string();
     assert!(
-        failed.starts_with("rows whose grammar cannot be converted to ebnf, and is sent as it is: 1; the first, "),
+        failed.starts_with(
+            "rows whose grammar cannot be converted to ebnf, and is sent as it is: 1; the first, "
+        ),
         "{failed}"
     );
-    assert!(failed.contains("line 3: unsupported in a grammar: lazy repetition"), "{failed}");
+    assert!(
+        failed.contains("line 3: unsupported in a grammar: lazy repetition"),
+        "{failed}"
+    );
 
-    let as_written = with_file("rows.jsonl", &rows.join("\n"), with(GrammarSpelling::AsWritten)).unwrap();
-    assert_eq!((as_written.converted_from, as_written.notices.len()), (None, 0));
+    let as_written = with_file(
+        "rows.jsonl",
+        &rows.join("\n"),
+        with(GrammarSpelling::AsWritten),
+    )
+    .unwrap();
+    assert_eq!(
+        (as_written.converted_from, as_written.notices.len()),
+        (None, 0)
+    );
 }
 
 #[track_caller]
@@ -389,30 +714,80 @@ fn check_refused(plan: &DatasetPlan, words: &str) {
 #[test]
 fn plans_that_mean_nothing_are_refused() {
     let json = || plan(DatasetName::Json);
-    check_refused(&DatasetPlan { num_prompts: 0, ..json() }, "number of prompts");
-    check_refused(&DatasetPlan { num_prompts: MAX_PROMPTS + 1, ..json() }, "number of prompts");
-    check_refused(&DatasetPlan { output_len: 0, ..json() }, "output length");
+    check_refused(
+        &DatasetPlan {
+            num_prompts: 0,
+            ..json()
+        },
+        "number of prompts",
+    );
+    check_refused(
+        &DatasetPlan {
+            num_prompts: MAX_PROMPTS + 1,
+            ..json()
+        },
+        "number of prompts",
+    );
+    check_refused(
+        &DatasetPlan {
+            output_len: 0,
+            ..json()
+        },
+        "output length",
+    );
     for ratio in [-0.1, 1.1, f64::NAN] {
-        check_refused(&DatasetPlan { constrained_ratio: ratio, ..json() }, "ratio");
+        check_refused(
+            &DatasetPlan {
+                constrained_ratio: ratio,
+                ..json()
+            },
+            "ratio",
+        );
     }
-    let empty = Source::Choice(ChoicePlan { choice: Some(vec![]) });
-    check_refused(&DatasetPlan { source: empty, ..plan(DatasetName::Choice) }, "choice list is empty");
+    let empty = Source::Choice(ChoicePlan {
+        choice: Some(vec![]),
+    });
+    check_refused(
+        &DatasetPlan {
+            source: empty,
+            ..plan(DatasetName::Choice)
+        },
+        "choice list is empty",
+    );
     let missing = |path: &str| plan_with_path(DatasetName::XgrammarBench, path);
-    check_refused(&missing("no/such.parquet"), "no such dataset file or folder: no/such.parquet");
+    check_refused(
+        &missing("no/such.parquet"),
+        "no such dataset file or folder: no/such.parquet",
+    );
     check_refused(&missing("./nothing"), "no such dataset file or folder");
-    check_refused(&missing(&format!("{FIXTURES}/tokenizer/make.py")), "neither .parquet, .jsonl nor .json");
-    check_refused(&missing(&format!("{FIXTURES}/tokenizer")), "no file of the split train");
+    check_refused(
+        &missing(&format!("{FIXTURES}/tokenizer/make.py")),
+        "neither .parquet, .jsonl nor .json",
+    );
+    check_refused(
+        &missing(&format!("{FIXTURES}/tokenizer")),
+        "no file of the split train",
+    );
 }
 
-/// Whatever is left of a file that was cut off, it is an error that names it, or rows that are whole.
+/// Whatever is left of a file that was cut off, it is an error that names it, or rows that are
+/// whole.
 #[test]
 fn files_cut_at_every_place_that_matters_are_refused_or_read() {
     let folder = tempfile::tempdir().unwrap();
     let (tokenizer, hub) = (tokenizer(), HubSettings::from_lookup(|_| None));
     for (name, file, as_file) in [
         (DatasetName::Custom, "custom.jsonl", "rows.jsonl"),
-        (DatasetName::XgrammarBench, "json_mode_eval.jsonl", "rows.jsonl"),
-        (DatasetName::XgrammarBench, "json_mode_eval.json", "rows.json"),
+        (
+            DatasetName::XgrammarBench,
+            "json_mode_eval.jsonl",
+            "rows.jsonl",
+        ),
+        (
+            DatasetName::XgrammarBench,
+            "json_mode_eval.json",
+            "rows.json",
+        ),
         (DatasetName::Sharegpt, "sharegpt.json", "rows.json"),
         (DatasetName::Burstgpt, "burstgpt.csv", "rows.csv"),
         (DatasetName::Hf, "hf/chats.jsonl", "rows.jsonl"),
@@ -422,18 +797,35 @@ fn files_cut_at_every_place_that_matters_are_refused_or_read() {
     ] {
         let whole = std::fs::read(format!("{FIXTURES}/datasets/{file}")).unwrap();
         let path = folder.path().join(as_file);
-        let of_path = DatasetPlan { prompt_form: PromptForm::Messages, ..plan_with_path(name, path.to_str().unwrap()) };
-        let rows = || load_with(&of_path, &tokenizer, &hub).map(|dataset| (dataset.rows, dataset.notices));
+        let of_path = DatasetPlan {
+            prompt_form: PromptForm::Messages,
+            ..plan_with_path(name, path.to_str().unwrap())
+        };
+        let rows =
+            || load_with(&of_path, &tokenizer, &hub).map(|dataset| (dataset.rows, dataset.notices));
         std::fs::write(&path, &whole).unwrap();
         let (all, _) = rows().unwrap();
-        let matters = |place: &usize| matches!(whole[place - 1], b'{' | b'}' | b'[' | b']' | b'"' | b':' | b',' | b'\\' | b'\n');
+        let matters = |place: &usize| {
+            matches!(
+                whole[place - 1],
+                b'{' | b'}' | b'[' | b']' | b'"' | b':' | b',' | b'\\' | b'\n'
+            )
+        };
         for cut in (1..whole.len()).filter(matters) {
             std::fs::write(&path, &whole[..cut]).unwrap();
             match rows() {
-                Ok((left, notices)) => assert!(left <= all, "{file} cut at {cut}: {left} rows, {notices:?}"),
+                Ok((left, notices)) => {
+                    assert!(left <= all, "{file} cut at {cut}: {left} rows, {notices:?}")
+                }
                 Err(error) => {
-                    assert!(error.what.contains(as_file) && error.hint.is_some(), "{file} cut at {cut}: {error}");
-                    assert!(!error.what.contains('\n') && error.exit_code() == 2, "{file} cut at {cut}: {error}");
+                    assert!(
+                        error.what.contains(as_file) && error.hint.is_some(),
+                        "{file} cut at {cut}: {error}"
+                    );
+                    assert!(
+                        !error.what.contains('\n') && error.exit_code() == 2,
+                        "{file} cut at {cut}: {error}"
+                    );
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Token counts and chat templates. Knows neither datasets nor servers; files on the Hub come through `dataset::hub`.
+//! Token counts and chat templates. Knows neither datasets nor servers; files on the Hub come
+//! through `dataset::hub`.
 
 mod ids;
 pub mod python_json;
@@ -14,12 +15,17 @@ use sobench_core::error::{Error, Result};
 use sobench_core::tokenizer_files::{self, Config, TOKENIZER_FILE, read_limited};
 use template::ChatTemplate;
 
-/// The instant that `strftime_now` of a chat template prints: 2024-07-26, the day that Llama's own templates fall back to. A fixed day keeps prompts the same from run to run.
+/// The instant that `strftime_now` of a chat template prints: 2024-07-26, the day that Llama's own
+/// templates fall back to. A fixed day keeps prompts the same from run to run.
 pub const TEMPLATE_UNIX_TIME_S: i64 = 1_721_952_000;
 
 /// Everything of a model repository that is of use here.
-const FILES: [&str; 4] =
-    [TOKENIZER_FILE, tokenizer_files::CONFIG_FILE, tokenizer_files::SPECIAL_TOKENS_FILE, tokenizer_files::TEMPLATE_FILE];
+const FILES: [&str; 4] = [
+    TOKENIZER_FILE,
+    tokenizer_files::CONFIG_FILE,
+    tokenizer_files::SPECIAL_TOKENS_FILE,
+    tokenizer_files::TEMPLATE_FILE,
+];
 
 /// Counts tokens and applies a chat template. Can be shared between threads.
 pub struct Tokenizer {
@@ -71,7 +77,13 @@ impl Tokenizer {
             return Err(Error::usage(format!("no such tokenizer file or folder: {name_or_path}"))
                 .hint("give --tokenizer a folder with a tokenizer.json, such a file, or a model's id on the Hub"));
         }
-        let choose = |files: &[String]| files.iter().filter(|file| FILES.contains(&file.as_str())).cloned().collect();
+        let choose = |files: &[String]| {
+            files
+                .iter()
+                .filter(|file| FILES.contains(&file.as_str()))
+                .cloned()
+                .collect()
+        };
         let snapshot = hub::fetch(hub, RepoKind::Model, name_or_path, choose)?;
         match snapshot.files.iter().find(|(name, _)| name == TOKENIZER_FILE) {
             Some((_, path)) => Self::from_files(name_or_path, path),
@@ -82,7 +94,10 @@ impl Tokenizer {
 
     /// The same tokenizer, whose chat template has these variables as well.
     #[must_use]
-    pub fn with_template_variables(mut self, variables: serde_json::Map<String, serde_json::Value>) -> Self {
+    pub fn with_template_variables(
+        mut self,
+        variables: serde_json::Map<String, serde_json::Value>,
+    ) -> Self {
         if let Some(template) = &mut self.template {
             template.set_variables(variables);
         }
@@ -94,8 +109,8 @@ impl Tokenizer {
         &self.id
     }
 
-    /// Tokens of the text. No special token is added; those that the text spells out count as one, but for the embedded
-    /// tokenizer, which has none.
+    /// Tokens of the text. No special token is added; those that the text spells out count as one,
+    /// but for the embedded tokenizer, which has none.
     pub fn count(&self, text: &str) -> usize {
         match &self.vocabulary {
             Vocabulary::Embedded => tiktoken_rs::cl100k_base_singleton().count_ordinary(text),
@@ -108,53 +123,84 @@ impl Tokenizer {
         self.template.as_ref().map(ChatTemplate::source)
     }
 
-    /// The day, as `2024-07-26`, that the template prints for the present one; `None` where it prints none.
+    /// The day, as `2024-07-26`, that the template prints for the present one; `None` where it
+    /// prints none.
     pub fn template_date(&self) -> Option<String> {
         let prints_date = self.chat_template()?.contains("strftime_now");
-        prints_date.then(|| sobench_core::dates::strftime("%F", TEMPLATE_UNIX_TIME_S).expect("the directive is known"))
+        prints_date.then(|| {
+            sobench_core::dates::strftime("%F", TEMPLATE_UNIX_TIME_S)
+                .expect("the directive is known")
+        })
     }
 
-    /// The prompt that the tokenizer's chat template makes of these messages, as `apply_chat_template(messages, tokenize=False)`
-    /// of the transformers library does.
+    /// The prompt that the tokenizer's chat template makes of these messages, as
+    /// `apply_chat_template(messages, tokenize=False)` of the transformers library does.
     ///
     /// # Errors
     /// If there is no template, or it refuses the messages.
-    pub fn apply_chat_template(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
+    pub fn apply_chat_template(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+    ) -> Result<String> {
         let Some(template) = &self.template else {
             return Err(Error::usage(format!("messages need a chat template, and this tokenizer has none: {}", self.id))
                 .hint("give --tokenizer one with a template, or use a chat backend, which takes messages as they are"));
         };
         let prompt = template.apply(messages, add_generation_prompt, TEMPLATE_UNIX_TIME_S);
-        prompt.map_err(|error| Error { what: format!("{}: {}", error.what, self.id), ..error })
+        prompt.map_err(|error| Error {
+            what: format!("{}: {}", error.what, self.id),
+            ..error
+        })
     }
 
     fn from_files(id: &str, file: &Path) -> Result<Self> {
         let bytes = read_limited(file)?;
         let vocabulary = parse(&bytes).map_err(|error| {
-            Error::usage(format!("cannot read the tokenizer {}: {error}", file.display()))
-                .hint("the file has to be a tokenizer.json of the tokenizers library")
+            Error::usage(format!(
+                "cannot read the tokenizer {}: {error}",
+                file.display()
+            ))
+            .hint("the file has to be a tokenizer.json of the tokenizers library")
         })?;
         let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
         let config = Config::read(&folder)?;
         let special_ids = ids::special(&vocabulary, &config);
-        let template = config.chat_template.map(|source| ChatTemplate::new(source, config.special_tokens));
-        Ok(Self { id: id.to_owned(), vocabulary: Vocabulary::HuggingFace(Box::new(vocabulary)), template, special_ids })
+        let template = config
+            .chat_template
+            .map(|source| ChatTemplate::new(source, config.special_tokens));
+        Ok(Self {
+            id: id.to_owned(),
+            vocabulary: Vocabulary::HuggingFace(Box::new(vocabulary)),
+            template,
+            special_ids,
+        })
     }
 }
 
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokenizer").field("id", &self.id).field("has_template", &self.template.is_some()).finish_non_exhaustive()
+        f.debug_struct("Tokenizer")
+            .field("id", &self.id)
+            .field("has_template", &self.template.is_some())
+            .finish_non_exhaustive()
     }
 }
 
-/// Reads a `tokenizer.json`. What it says of truncation and padding would falsify counts and is put aside.
+/// Reads a `tokenizer.json`. What it says of truncation and padding would falsify counts and is put
+/// aside.
 fn parse(bytes: &[u8]) -> std::result::Result<tokenizers::Tokenizer, String> {
-    let mut tokenizer = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| error.to_string())?;
-    tokenizer.with_truncation(None).map_err(|error| error.to_string())?;
+    let mut tokenizer =
+        tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| error.to_string())?;
+    tokenizer
+        .with_truncation(None)
+        .map_err(|error| error.to_string())?;
     tokenizer.with_padding(None);
-    // A vocabulary without a token for the unknown fails on text outside it: better now than in the middle of a run.
-    tokenizer.encode_fast("a \u{10fffd}\u{0}", false).map_err(|error| error.to_string())?;
+    // A vocabulary without a token for the unknown fails on text outside it: better now than in the
+    // middle of a run.
+    tokenizer
+        .encode_fast("a \u{10fffd}\u{0}", false)
+        .map_err(|error| error.to_string())?;
     Ok(tokenizer)
 }
 

@@ -1,4 +1,5 @@
-//! JSON text as CPython's `json.dumps` writes it, which prompts of older scripts are made of. Knows no dataset and no template.
+//! JSON text as CPython's `json.dumps` writes it, which prompts of older scripts are made of. Knows
+//! no dataset and no template.
 
 use serde_json::{Number, Value};
 
@@ -23,29 +24,44 @@ pub struct Layout {
 impl Layout {
     /// Python's default: one line, `", "` and `": "`.
     pub fn line() -> Self {
-        Self { indent: None, item_separator: ", ".to_owned(), key_separator: ": ".to_owned() }
+        Self {
+            indent: None,
+            item_separator: ", ".to_owned(),
+            key_separator: ": ".to_owned(),
+        }
     }
 
     /// Python's default with `indent`, where no space follows the comma.
     pub fn indented(indent: usize) -> Self {
-        Self { indent: Some(indent), item_separator: ",".to_owned(), ..Self::line() }
+        Self {
+            indent: Some(indent),
+            item_separator: ",".to_owned(),
+            ..Self::line()
+        }
     }
 }
 
-/// `json.dumps(value)`, with `value` as `json.loads` of the same text would have it: members in the order of the text, integers of
-/// any size as they are, other numbers as the `repr` of the nearest double.
+/// `json.dumps(value)`, with `value` as `json.loads` of the same text would have it: members in the
+/// order of the text, integers of any size as they are, other numbers as the `repr` of the nearest
+/// double.
 pub fn dumps(value: &Value) -> String {
     dumps_with(value, Escape::NonAscii, &Layout::line())
 }
 
 /// `json.dumps` with `ensure_ascii`, `indent` and `separators` set.
 pub fn dumps_with(value: &Value, escape: Escape, layout: &Layout) -> String {
-    let mut writer = Writer { out: String::new(), escape, layout, depth: 0 };
+    let mut writer = Writer {
+        out: String::new(),
+        escape,
+        layout,
+        depth: 0,
+    };
     writer.value(value);
     writer.out
 }
 
-/// `repr` of a double, as Python writes it: the shortest digits that read back, and an exponent below 1e-4 and from 1e16 on.
+/// `repr` of a double, as Python writes it: the shortest digits that read back, and an exponent
+/// below 1e-4 and from 1e16 on.
 pub fn float_repr(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -54,30 +70,51 @@ pub fn float_repr(value: f64) -> String {
         return if value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
     let scientific = shortest(value);
-    let (mantissa, exponent) = scientific.split_once('e').expect("scientific notation has an exponent");
-    let exponent: i32 = exponent.parse().expect("the exponent of a double is a small integer");
+    let (mantissa, exponent) = scientific
+        .split_once('e')
+        .expect("scientific notation has an exponent");
+    let exponent: i32 = exponent
+        .parse()
+        .expect("the exponent of a double is a small integer");
     if !(-4..16).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", exponent.abs());
     }
-    let (sign, digits) = mantissa.strip_prefix('-').map_or(("", mantissa), |digits| ("-", digits));
+    let (sign, digits) = mantissa
+        .strip_prefix('-')
+        .map_or(("", mantissa), |digits| ("-", digits));
     let digits = digits.replace('.', "");
     if exponent < 0 {
-        return format!("{sign}0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1));
+        return format!(
+            "{sign}0.{}{digits}",
+            "0".repeat(exponent.unsigned_abs() as usize - 1)
+        );
     }
     let before_point = exponent as usize + 1;
     let digits = format!("{digits:0<before_point$}");
     let (whole, fraction) = digits.split_at(before_point);
-    format!("{sign}{whole}.{}", if fraction.is_empty() { "0" } else { fraction })
+    format!(
+        "{sign}{whole}.{}",
+        if fraction.is_empty() { "0" } else { fraction }
+    )
 }
 
-/// The shortest digits that read back, in scientific notation. Of two that are equally near, Python takes the even one, and Rust's
-/// shortest form the greater; Rust's form of a given number of digits rounds to even.
+/// The shortest digits that read back, in scientific notation. Of two that are equally near, Python
+/// takes the even one, and Rust's shortest form the greater; Rust's form of a given number of
+/// digits rounds to even.
 fn shortest(value: f64) -> String {
     let greater = format!("{value:e}");
-    let digits = greater.chars().take_while(|letter| *letter != 'e').filter(char::is_ascii_digit).count();
+    let digits = greater
+        .chars()
+        .take_while(|letter| *letter != 'e')
+        .filter(char::is_ascii_digit)
+        .count();
     let nearest = format!("{value:.*e}", digits - 1);
-    if nearest.parse() == Ok(value) { nearest } else { greater }
+    if nearest.parse() == Ok(value) {
+        nearest
+    } else {
+        greater
+    }
 }
 
 struct Writer<'a> {
@@ -95,7 +132,9 @@ impl Writer<'_> {
             Value::Bool(false) => self.out.push_str("false"),
             Value::Number(number) => self.number(number),
             Value::String(text) => self.string(text),
-            Value::Array(items) => self.container('[', ']', items, |writer, item| writer.value(item)),
+            Value::Array(items) => {
+                self.container('[', ']', items, |writer, item| writer.value(item))
+            }
             Value::Object(members) => self.container('{', '}', members, |writer, (name, value)| {
                 writer.string(name);
                 writer.out.push_str(&writer.layout.key_separator);
@@ -104,7 +143,13 @@ impl Writer<'_> {
         }
     }
 
-    fn container<I: IntoIterator>(&mut self, open: char, close: char, items: I, write: impl Fn(&mut Self, I::Item)) {
+    fn container<I: IntoIterator>(
+        &mut self,
+        open: char,
+        close: char,
+        items: I,
+        write: impl Fn(&mut Self, I::Item),
+    ) {
         self.out.push(open);
         self.depth += 1;
         let mut is_empty = true;
@@ -126,7 +171,8 @@ impl Writer<'_> {
     fn new_line(&mut self) {
         if let Some(indent) = self.layout.indent {
             self.out.push('\n');
-            self.out.extend(std::iter::repeat_n(' ', indent * self.depth));
+            self.out
+                .extend(std::iter::repeat_n(' ', indent * self.depth));
         }
     }
 
@@ -153,7 +199,9 @@ impl Writer<'_> {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 ' '..='~' => self.out.push(character),
-                _ if self.escape == Escape::NonAscii || character < ' ' => self.code_units(character),
+                _ if self.escape == Escape::NonAscii || character < ' ' => {
+                    self.code_units(character)
+                }
                 _ => self.out.push(character),
             }
         }
@@ -184,7 +232,10 @@ mod tests {
             ("0", "0"),
             ("-0", "0"),
             ("-0.0", "-0.0"),
-            ("123456789012345678901234567890", "123456789012345678901234567890"),
+            (
+                "123456789012345678901234567890",
+                "123456789012345678901234567890",
+            ),
             ("1.0", "1.0"),
             ("1e2", "100.0"),
             ("0.10", "0.1"),
@@ -209,9 +260,15 @@ mod tests {
 
     #[test]
     fn strings_are_written_as_python_does() {
-        check(r#""a\/b\"\\\n\r\t\b\f\u0001\u007f é 😀 \u2028""#, r#""a/b\"\\\n\r\t\b\f\u0001\u007f \u00e9 \ud83d\ude00 \u2028""#);
+        check(
+            r#""a\/b\"\\\n\r\t\b\f\u0001\u007f é 😀 \u2028""#,
+            r#""a/b\"\\\n\r\t\b\f\u0001\u007f \u00e9 \ud83d\ude00 \u2028""#,
+        );
         let value = Value::from("é\u{7f}\u{1}<&>'");
-        assert_eq!(dumps_with(&value, Escape::Needed, &Layout::line()), "\"é\u{7f}\\u0001<&>'\"");
+        assert_eq!(
+            dumps_with(&value, Escape::Needed, &Layout::line()),
+            "\"é\u{7f}\\u0001<&>'\""
+        );
     }
 
     #[test]
@@ -228,6 +285,9 @@ mod tests {
     fn indents_as_python_does() {
         let value: Value = serde_json::from_str(r#"{"a":[1,{}],"b":"c"}"#).unwrap();
         let expected = "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": \"c\"\n}";
-        assert_eq!(dumps_with(&value, Escape::NonAscii, &Layout::indented(2)), expected);
+        assert_eq!(
+            dumps_with(&value, Escape::NonAscii, &Layout::indented(2)),
+            expected
+        );
     }
 }

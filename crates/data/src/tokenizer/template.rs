@@ -1,4 +1,5 @@
-//! Chat templates, in the Jinja environment of the transformers library. Knows no file and no vocabulary.
+//! Chat templates, in the Jinja environment of the transformers library. Knows no file and no
+//! vocabulary.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -13,7 +14,8 @@ use sobench_core::case::Message;
 use sobench_core::dates::strftime;
 use sobench_core::error::{Error, Result};
 
-/// Steps that a template may take for one prompt: a template comes from strangers, and may loop for hours.
+/// Steps that a template may take for one prompt: a template comes from strangers, and may loop for
+/// hours.
 pub(super) const TEMPLATE_FUEL: u64 = 5_000_000;
 
 /// How deep a value may be nested to be written by `tojson`.
@@ -21,7 +23,8 @@ const MAX_VALUE_DEPTH: usize = 128;
 
 const NAME: &str = "chat template";
 
-/// One template, parsed when it is first applied: a tokenizer that only counts never has to read it.
+/// One template, parsed when it is first applied: a tokenizer that only counts never has to read
+/// it.
 pub(super) struct ChatTemplate {
     source: String,
     special_tokens: Vec<(String, String)>,
@@ -32,7 +35,12 @@ pub(super) struct ChatTemplate {
 
 impl ChatTemplate {
     pub(super) fn new(source: String, special_tokens: Vec<(String, String)>) -> Self {
-        Self { source, special_tokens, variables: Map::new(), environment: OnceLock::new() }
+        Self {
+            source,
+            special_tokens,
+            variables: Map::new(),
+            environment: OnceLock::new(),
+        }
     }
 
     pub(super) fn set_variables(&mut self, variables: Map<String, Json>) {
@@ -44,26 +52,56 @@ impl ChatTemplate {
     }
 
     /// The prompt. `unix_s` is the instant that the template takes for now.
-    pub(super) fn apply(&self, messages: &[Message], add_generation_prompt: bool, unix_s: i64) -> Result<String> {
-        let environment = self.environment.get_or_init(|| environment(&self.source)).as_ref().map_err(not_a_template)?;
+    pub(super) fn apply(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+        unix_s: i64,
+    ) -> Result<String> {
+        let environment = self
+            .environment
+            .get_or_init(|| environment(&self.source))
+            .as_ref()
+            .map_err(not_a_template)?;
         let messages: Value = messages.iter().map(message).collect();
         let now = move |format: &str| {
-            strftime(format, unix_s).map_err(|directive| failure(format!("strftime_now does not know the directive {directive}")))
+            strftime(format, unix_s).map_err(|directive| {
+                failure(format!(
+                    "strftime_now does not know the directive {directive}"
+                ))
+            })
         };
         let mut variables = vec![
             ("messages".to_owned(), messages),
-            ("add_generation_prompt".to_owned(), Value::from(add_generation_prompt)),
+            (
+                "add_generation_prompt".to_owned(),
+                Value::from(add_generation_prompt),
+            ),
             ("tools".to_owned(), Value::from(())),
             ("documents".to_owned(), Value::from(())),
             ("strftime_now".to_owned(), Value::from_function(now)),
         ];
-        variables.extend(self.special_tokens.iter().map(|(name, text)| (name.clone(), Value::from(text))));
-        variables.extend(self.variables.iter().map(|(name, value)| (name.clone(), from_json(value))));
-        let template = environment.get_template(NAME).map_err(|error| not_a_template(&error))?;
-        let prompt = template.render(Value::from_pairs(variables)).map_err(|error| refused(&error))?;
+        variables.extend(
+            self.special_tokens
+                .iter()
+                .map(|(name, text)| (name.clone(), Value::from(text))),
+        );
+        variables.extend(
+            self.variables
+                .iter()
+                .map(|(name, value)| (name.clone(), from_json(value))),
+        );
+        let template = environment
+            .get_template(NAME)
+            .map_err(|error| not_a_template(&error))?;
+        let prompt = template
+            .render(Value::from_pairs(variables))
+            .map_err(|error| refused(&error))?;
         if prompt.trim().is_empty() {
-            return Err(Error::usage("the tokenizer's chat template makes an empty prompt of the messages")
-                .hint("is its file whole? a chat backend leaves the template to the server"));
+            return Err(Error::usage(
+                "the tokenizer's chat template makes an empty prompt of the messages",
+            )
+            .hint("is its file whole? a chat backend leaves the template to the server"));
         }
         Ok(prompt)
     }
@@ -75,25 +113,37 @@ fn not_a_template(error: &minijinja::Error) -> Error {
 }
 
 fn refused(error: &minijinja::Error) -> Error {
-    let line = error.line().map_or(String::new(), |line| format!(" (line {line})"));
-    let words = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-    Error::usage(format!("the tokenizer's chat template refuses the messages{line}: {words}"))
-        .hint("change the messages, or use a chat backend, which leaves the template to the server")
+    let line = error
+        .line()
+        .map_or(String::new(), |line| format!(" (line {line})"));
+    let words = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), str::to_owned);
+    Error::usage(format!(
+        "the tokenizer's chat template refuses the messages{line}: {words}"
+    ))
+    .hint("change the messages, or use a chat backend, which leaves the template to the server")
 }
 
-/// `_cached_compile_jinja_template` of transformers: blocks trimmed on both sides, loop controls, Python's methods, three functions
-/// of its own, and a `tojson` that escapes nothing.
+/// `_cached_compile_jinja_template` of transformers: blocks trimmed on both sides, loop controls,
+/// Python's methods, three functions of its own, and a `tojson` that escapes nothing.
 fn environment(source: &str) -> std::result::Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
     environment.set_syntax(syntax.expect("the standard delimiters are well formed"));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(TEMPLATE_FUEL));
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    environment.add_filter("tojson", |value: &Value, options: Kwargs| to_json(value, &options));
-    environment.add_function("raise_exception", |words: String| -> std::result::Result<String, minijinja::Error> {
-        Err(failure(words))
+    environment.add_filter("tojson", |value: &Value, options: Kwargs| {
+        to_json(value, &options)
     });
+    environment.add_function(
+        "raise_exception",
+        |words: String| -> std::result::Result<String, minijinja::Error> { Err(failure(words)) },
+    );
     environment.add_template_owned(NAME, without_generation_marks(source))?;
     Ok(environment)
 }
@@ -101,10 +151,15 @@ fn environment(source: &str) -> std::result::Result<Environment<'static>, miniji
 /// `{% generation %}` marks what an assistant said, for training; it prints its body.
 fn without_generation_marks(source: &str) -> String {
     static MARKS: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").expect("the expression is fixed and well formed")
+        Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
+            .expect("the expression is fixed and well formed")
     });
     let block = |captures: &regex::Captures<'_>| {
-        let statement = if captures.get(2).is_some() { "endif" } else { "if true" };
+        let statement = if captures.get(2).is_some() {
+            "endif"
+        } else {
+            "if true"
+        };
         format!("{{%{} {statement} {}%}}", &captures[1], &captures[3])
     };
     MARKS.replace_all(source, block).into_owned()
@@ -115,7 +170,10 @@ fn failure(words: String) -> minijinja::Error {
 }
 
 fn message(message: &Message) -> Value {
-    Value::from_pairs([("role", Value::from(&message.role)), ("content", from_json(&message.content))])
+    Value::from_pairs([
+        ("role", Value::from(&message.role)),
+        ("content", from_json(&message.content)),
+    ])
 }
 
 /// By hand, since a number that keeps its text is a mapping to serde.
@@ -126,7 +184,11 @@ fn from_json(json: &Json) -> Value {
         Json::Number(number) => from_number(number),
         Json::String(text) => Value::from(text),
         Json::Array(items) => items.iter().map(from_json).collect(),
-        Json::Object(members) => Value::from_pairs(members.iter().map(|(name, value)| (name.clone(), from_json(value)))),
+        Json::Object(members) => Value::from_pairs(
+            members
+                .iter()
+                .map(|(name, value)| (name.clone(), from_json(value))),
+        ),
     }
 }
 
@@ -134,13 +196,23 @@ fn from_number(number: &Number) -> Value {
     let text = number.to_string();
     match text.parse::<i128>() {
         Ok(integer) => Value::from(integer),
-        Err(_) => Value::from(text.parse::<f64>().expect("a JSON number reads as a double")),
+        Err(_) => Value::from(
+            text.parse::<f64>()
+                .expect("a JSON number reads as a double"),
+        ),
     }
 }
 
 /// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)` of transformers.
 fn to_json(value: &Value, options: &Kwargs) -> std::result::Result<String, minijinja::Error> {
-    let escape = if options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false) { Escape::NonAscii } else { Escape::Needed };
+    let escape = if options
+        .get::<Option<bool>>("ensure_ascii")?
+        .unwrap_or(false)
+    {
+        Escape::NonAscii
+    } else {
+        Escape::Needed
+    };
     let indent: Option<usize> = options.get("indent")?;
     let mut layout = indent.map_or_else(Layout::line, Layout::indented);
     if let Some(separators) = options.get::<Option<Vec<String>>>("separators")? {
@@ -160,7 +232,9 @@ fn to_json(value: &Value, options: &Kwargs) -> std::result::Result<String, minij
 
 fn into_json(value: &Value, depth: usize) -> std::result::Result<Json, minijinja::Error> {
     if depth > MAX_VALUE_DEPTH {
-        return Err(failure(format!("tojson writes no more than {MAX_VALUE_DEPTH} levels")));
+        return Err(failure(format!(
+            "tojson writes no more than {MAX_VALUE_DEPTH} levels"
+        )));
     }
     Ok(match value.kind() {
         ValueKind::None => Json::Null,
@@ -169,18 +243,30 @@ fn into_json(value: &Value, depth: usize) -> std::result::Result<Json, minijinja
             let integer = i128::try_from(value.clone())?;
             Json::Number(Number::from_i128(integer).expect("numbers of any size keep their text"))
         }
-        ValueKind::Number => Number::from_f64(f64::try_from(value.clone())?).map_or(Json::Null, Json::Number),
-        ValueKind::String => Json::String(value.as_str().expect("a string has a text").to_owned()),
-        ValueKind::Seq | ValueKind::Iterable => {
-            Json::Array(value.try_iter()?.map(|item| into_json(&item, depth + 1)).collect::<std::result::Result<_, _>>()?)
+        ValueKind::Number => {
+            Number::from_f64(f64::try_from(value.clone())?).map_or(Json::Null, Json::Number)
         }
+        ValueKind::String => Json::String(value.as_str().expect("a string has a text").to_owned()),
+        ValueKind::Seq | ValueKind::Iterable => Json::Array(
+            value
+                .try_iter()?
+                .map(|item| into_json(&item, depth + 1))
+                .collect::<std::result::Result<_, _>>()?,
+        ),
         ValueKind::Map => {
             let mut members = serde_json::Map::new();
             for key in value.try_iter()? {
-                members.insert(key.to_string(), into_json(&value.get_item(&key)?, depth + 1)?);
+                members.insert(
+                    key.to_string(),
+                    into_json(&value.get_item(&key)?, depth + 1)?,
+                );
             }
             Json::Object(members)
         }
-        other => return Err(failure(format!("tojson cannot write this kind of value: {other}"))),
+        other => {
+            return Err(failure(format!(
+                "tojson cannot write this kind of value: {other}"
+            )));
+        }
     })
 }

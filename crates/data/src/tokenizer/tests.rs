@@ -1,4 +1,5 @@
-//! Tests of the tokenizer against what the tokenizers and transformers libraries of Python make of the same files.
+//! Tests of the tokenizer against what the tokenizers and transformers libraries of Python make of
+//! the same files.
 
 use serde_json::Value;
 
@@ -11,7 +12,10 @@ fn offline() -> HubSettings {
 }
 
 fn message(role: &str, content: &str) -> Message {
-    Message { role: role.to_owned(), content: Value::from(content) }
+    Message {
+        role: role.to_owned(),
+        content: Value::from(content),
+    }
 }
 
 /// Counts by `tokenizer(text, add_special_tokens=False, truncation=False)` of transformers 5.23.
@@ -21,11 +25,26 @@ fn counts_as_the_library_does_and_ignores_truncation() {
     assert_eq!(tokenizer.id(), FIXTURE);
     let chat = "<|im_start|>system\nAnswer in JSON.<|im_end|>\n<|im_start|>user\nName a city.<|im_end|>\n<|im_start|>assistant\n";
     assert_eq!(
-        tokenizer.apply_chat_template(&[message("system", "Answer in JSON."), message("user", "Name a city.")], true).unwrap(),
+        tokenizer
+            .apply_chat_template(
+                &[
+                    message("system", "Answer in JSON."),
+                    message("user", "Name a city.")
+                ],
+                true
+            )
+            .unwrap(),
         chat
     );
     let prompt = "Generate an example of a brief user profile given the following schema: ";
-    for (text, tokens) in [(chat, 30), ("", 0), ("Grüße 😀", 7), (&chat.repeat(3), 90), ("\0\u{1}", 2), (prompt, 17)] {
+    for (text, tokens) in [
+        (chat, 30),
+        ("", 0),
+        ("Grüße 😀", 7),
+        (&chat.repeat(3), 90),
+        ("\0\u{1}", 2),
+        (prompt, 17),
+    ] {
         assert_eq!(tokenizer.count(text), tokens, "{text:?}");
     }
 }
@@ -34,12 +53,22 @@ fn counts_as_the_library_does_and_ignores_truncation() {
 #[test]
 fn the_embedded_one_counts_without_files_and_has_no_template() {
     let tokenizer = Tokenizer::embedded();
-    for (text, tokens) in [("", 0), ("antidisestablishmentarianism", 6), ("2 + 2 = 4", 7), ("お誕生日おめでとう", 9)] {
+    for (text, tokens) in [
+        ("", 0),
+        ("antidisestablishmentarianism", 6),
+        ("2 + 2 = 4", 7),
+        ("お誕生日おめでとう", 9),
+    ] {
         assert_eq!(tokenizer.count(text), tokens, "{text:?}");
     }
-    assert!(tokenizer.count("<|endoftext|>") > 1, "what a text spells out is text");
+    assert!(
+        tokenizer.count("<|endoftext|>") > 1,
+        "what a text spells out is text"
+    );
     assert_eq!(tokenizer.chat_template(), None);
-    let error = tokenizer.apply_chat_template(&[message("user", "Hi")], true).unwrap_err();
+    let error = tokenizer
+        .apply_chat_template(&[message("user", "Hi")], true)
+        .unwrap_err();
     assert!(error.hint.unwrap().contains("--tokenizer"));
 }
 
@@ -49,19 +78,31 @@ fn can_be_shared_between_threads() {
     check::<Tokenizer>();
 }
 
-/// Every chat of `templates.json`: the prompt that transformers makes, or a refusal where it refuses.
+/// Every chat of `templates.json`: the prompt that transformers makes, or a refusal where it
+/// refuses.
 #[test]
 fn templates_render_as_in_transformers() {
     let text = std::fs::read_to_string(format!("{FIXTURE}/templates.json")).unwrap();
     let file: Value = serde_json::from_str(&text).unwrap();
     let token = |(name, text): (&String, &Value)| (name.clone(), text.as_str().unwrap().to_owned());
-    let special_tokens: Vec<_> = file["special_tokens"].as_object().unwrap().iter().map(token).collect();
+    let special_tokens: Vec<_> = file["special_tokens"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(token)
+        .collect();
     let mut rendered = 0;
     for case in file["cases"].as_array().unwrap() {
-        let source = file["templates"][case["template"].as_str().unwrap()].as_str().unwrap();
+        let source = file["templates"][case["template"].as_str().unwrap()]
+            .as_str()
+            .unwrap();
         let template = ChatTemplate::new(source.to_owned(), special_tokens.clone());
         let messages: Vec<Message> = serde_json::from_value(case["messages"].clone()).unwrap();
-        let result = template.apply(&messages, case["add_generation_prompt"].as_bool().unwrap(), TEMPLATE_UNIX_TIME_S);
+        let result = template.apply(
+            &messages,
+            case["add_generation_prompt"].as_bool().unwrap(),
+            TEMPLATE_UNIX_TIME_S,
+        );
         match (&case["prompt"], &case["error"]) {
             (Value::String(prompt), _) => {
                 assert_eq!(&result.unwrap(), prompt, "{}", case["template"]);
@@ -69,7 +110,10 @@ fn templates_render_as_in_transformers() {
             }
             (_, words) => {
                 let error = result.expect_err("transformers refuses this");
-                assert!(error.what.contains("refuses the messages"), "{error} for {words}");
+                assert!(
+                    error.what.contains("refuses the messages"),
+                    "{error} for {words}"
+                );
             }
         }
     }
@@ -78,24 +122,43 @@ fn templates_render_as_in_transformers() {
 
 #[test]
 fn a_template_that_raises_is_quoted_with_its_line() {
-    let template = ChatTemplate::new("{% if true %}\n{{ raise_exception('no system role') }}{% endif %}".to_owned(), vec![]);
-    let error = template.apply(&[message("system", "x")], true, 0).unwrap_err();
-    assert_eq!(error.what, "the tokenizer's chat template refuses the messages (line 2): no system role");
+    let template = ChatTemplate::new(
+        "{% if true %}\n{{ raise_exception('no system role') }}{% endif %}".to_owned(),
+        vec![],
+    );
+    let error = template
+        .apply(&[message("system", "x")], true, 0)
+        .unwrap_err();
+    assert_eq!(
+        error.what,
+        "the tokenizer's chat template refuses the messages (line 2): no system role"
+    );
 }
 
 #[test]
 fn a_template_cannot_run_for_ever() {
     let loops = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
-    let error = ChatTemplate::new(loops.to_owned(), vec![]).apply(&[], true, 0).unwrap_err();
+    let error = ChatTemplate::new(loops.to_owned(), vec![])
+        .apply(&[], true, 0)
+        .unwrap_err();
     assert!(error.what.contains("fuel"), "{error}");
 }
 
 #[test]
 fn a_template_prints_the_day_it_is_given() {
     let template = ChatTemplate::new("{{ strftime_now('%d %b %Y') }}".to_owned(), vec![]);
-    assert_eq!(template.apply(&[], true, 951_868_800).unwrap(), "01 Mar 2000");
+    assert_eq!(
+        template.apply(&[], true, 951_868_800).unwrap(),
+        "01 Mar 2000"
+    );
     let template = ChatTemplate::new("{{ strftime_now('%Q') }}".to_owned(), vec![]);
-    assert!(template.apply(&[], true, 0).unwrap_err().what.contains("%Q"));
+    assert!(
+        template
+            .apply(&[], true, 0)
+            .unwrap_err()
+            .what
+            .contains("%Q")
+    );
 }
 
 #[track_caller]
@@ -106,13 +169,23 @@ fn check_refused(name: &str, words: &str) {
 
 #[test]
 fn refuses_what_is_no_tokenizer() {
-    check_refused("./no/such/folder/tokenizer.json", "no such tokenizer file or folder");
-    check_refused(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"), "tokenizer.json");
-    check_refused(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"), "cannot read the tokenizer");
+    check_refused(
+        "./no/such/folder/tokenizer.json",
+        "no such tokenizer file or folder",
+    );
+    check_refused(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures"),
+        "tokenizer.json",
+    );
+    check_refused(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"),
+        "cannot read the tokenizer",
+    );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokenizer.json");
     // A vocabulary of whole words, without a token for the unknown.
-    let words = r#"{"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"[UNK]"}}"#;
+    let words =
+        r#"{"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"[UNK]"}}"#;
     std::fs::write(&file, words).unwrap();
     check_refused(file.to_str().unwrap(), "cannot read the tokenizer");
 }

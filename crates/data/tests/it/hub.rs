@@ -1,5 +1,5 @@
-//! Promise: data sets and tokenizers come from the Hub as Python's client fetches them, from its cache where they are there, and
-//! with a clear word where neither helps.
+//! Promise: data sets and tokenizers come from the Hub as Python's client fetches them, from its
+//! cache where they are there, and with a clear word where neither helps.
 
 mod stand_in;
 
@@ -8,7 +8,8 @@ use std::path::Path;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Kind};
 use sobench_data::dataset::{
-    BfclPlan, Constraints, Dataset, DatasetPlan, HfPlan, OutputLength, PromptForm, Source, XgrammarBenchPlan, load_with,
+    BfclPlan, Constraints, Dataset, DatasetPlan, HfPlan, OutputLength, PromptForm, Source,
+    XgrammarBenchPlan, load_with,
 };
 use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
@@ -23,8 +24,16 @@ const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
 
 fn dataset_hub() -> Contents {
     let parquet = std::fs::read(format!("{FIXTURES}/datasets/json_mode_eval.parquet")).unwrap();
-    let files = vec![(".gitattributes", b"x".to_vec()), ("README.md", b"# rows".to_vec()), (FILE, parquet)];
-    Contents { repo: "datasets/NousResearch/json-mode-eval", files, ..Contents::default() }
+    let files = vec![
+        (".gitattributes", b"x".to_vec()),
+        ("README.md", b"# rows".to_vec()),
+        (FILE, parquet),
+    ];
+    Contents {
+        repo: "datasets/NousResearch/json-mode-eval",
+        files,
+        ..Contents::default()
+    }
 }
 
 /// Settings as the environment would give them.
@@ -32,13 +41,23 @@ fn settings(endpoint: &str, home: &Path, more: &[(&str, &str)]) -> HubSettings {
     HubSettings::from_lookup(|name| match name {
         "HF_ENDPOINT" => Some(endpoint.to_owned()),
         "HF_HOME" => home.to_str().map(str::to_owned),
-        _ => more.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned()),
+        _ => more
+            .iter()
+            .find(|(variable, _)| *variable == name)
+            .map(|(_, value)| (*value).to_owned()),
     })
 }
 
 fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, Error> {
-    let own = XgrammarBenchPlan { dataset_path: dataset_path.map(str::to_owned), ..XgrammarBenchPlan::default() };
-    load_with(&plan(Source::XgrammarBench(own)), &Tokenizer::embedded(), settings)
+    let own = XgrammarBenchPlan {
+        dataset_path: dataset_path.map(str::to_owned),
+        ..XgrammarBenchPlan::default()
+    };
+    load_with(
+        &plan(Source::XgrammarBench(own)),
+        &Tokenizer::embedded(),
+        settings,
+    )
 }
 
 fn plan(source: Source) -> DatasetPlan {
@@ -58,22 +77,51 @@ fn plan(source: Source) -> DatasetPlan {
 
 #[test]
 fn fetches_with_the_token_and_keeps_what_it_fetched() {
-    let hub = StandIn::start(Contents { token: Some("secret"), ..dataset_hub() });
+    let hub = StandIn::start(Contents {
+        token: Some("secret"),
+        ..dataset_hub()
+    });
     let home = tempfile::tempdir().unwrap();
-    let with_token = settings(&format!("{}/", hub.endpoint()), home.path(), &[("HF_TOKEN", "secret")]);
+    let with_token = settings(
+        &format!("{}/", hub.endpoint()),
+        home.path(),
+        &[("HF_TOKEN", "secret")],
+    );
 
     let fetched = load(None, &with_token).unwrap();
-    let local = load(Some(&format!("{FIXTURES}/datasets/json_mode_eval.parquet")), &with_token).unwrap();
+    let local = load(
+        Some(&format!("{FIXTURES}/datasets/json_mode_eval.parquet")),
+        &with_token,
+    )
+    .unwrap();
     assert_eq!(fetched.cases, local.cases);
     assert_eq!(fetched.source, format!("{REPO} at commit {COMMIT}, {FILE}"));
     let requests = hub.take_requests();
-    assert!(requests.iter().all(|request| request.authorization.as_deref() == Some("Bearer secret")), "{requests:?}");
-    assert_eq!(requests[0].path, format!("/api/datasets/{REPO}/revision/main"));
-    assert!(requests[1..].iter().all(|request| request.path.ends_with(FILE)), "only the split's file is fetched: {requests:?}");
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.authorization.as_deref() == Some("Bearer secret")),
+        "{requests:?}"
+    );
+    assert_eq!(
+        requests[0].path,
+        format!("/api/datasets/{REPO}/revision/main")
+    );
+    assert!(
+        requests[1..]
+            .iter()
+            .all(|request| request.path.ends_with(FILE)),
+        "only the split's file is fetched: {requests:?}"
+    );
 
     // The cache is laid out as Python's.
-    let repo = home.path().join("hub/datasets--NousResearch--json-mode-eval");
-    assert_eq!(std::fs::read_to_string(repo.join("refs/main")).unwrap(), COMMIT);
+    let repo = home
+        .path()
+        .join("hub/datasets--NousResearch--json-mode-eval");
+    assert_eq!(
+        std::fs::read_to_string(repo.join("refs/main")).unwrap(),
+        COMMIT
+    );
     assert!(repo.join("snapshots").join(COMMIT).join(FILE).exists());
 
     // Again: one look at the listing, no file.
@@ -90,8 +138,13 @@ fn fetches_with_the_token_and_keeps_what_it_fetched() {
     let cached = load(None, &away).unwrap();
     assert_eq!(cached.cases, fetched.cases);
     let notices = sentences(&cached.notices);
-    let [notice] = &notices[..] else { panic!("one notice: {:?}", cached.notices) };
-    assert!(notice.contains("not reached") && notice.contains("commit 0123456789ab"), "{notice}");
+    let [notice] = &notices[..] else {
+        panic!("one notice: {:?}", cached.notices)
+    };
+    assert!(
+        notice.contains("not reached") && notice.contains("commit 0123456789ab"),
+        "{notice}"
+    );
 }
 
 #[track_caller]
@@ -99,7 +152,10 @@ fn check_error(result: Result<Dataset, Error>, kind: Kind, what: &str, hint: &st
     let error = result.unwrap_err();
     assert_eq!(error.kind, kind, "{error}");
     assert!(error.what.contains(what), "{error}");
-    assert!(error.hint.as_ref().is_some_and(|text| text.contains(hint)), "{error}");
+    assert!(
+        error.hint.as_ref().is_some_and(|text| text.contains(hint)),
+        "{error}"
+    );
 }
 
 /// Only what is asked for is fetched: a configuration, a split, the categories.
@@ -107,8 +163,16 @@ fn check_error(result: Result<Dataset, Error>, kind: Kind, what: &str, hint: &st
 fn parts_of_a_repository_are_told_apart() {
     let home = tempfile::tempdir().unwrap();
     let row = |text: &str| format!("{{\"question\": \"{text}\"}}\n").into_bytes();
-    let files = vec![("one/test.jsonl", row("first")), ("one/train.jsonl", row("second")), ("two/test.jsonl", row("third"))];
-    let hub = StandIn::start(Contents { repo: "datasets/a/b", files, ..Contents::default() });
+    let files = vec![
+        ("one/test.jsonl", row("first")),
+        ("one/train.jsonl", row("second")),
+        ("two/test.jsonl", row("third")),
+    ];
+    let hub = StandIn::start(Contents {
+        repo: "datasets/a/b",
+        files,
+        ..Contents::default()
+    });
     let settings = settings(&hub.endpoint(), home.path(), &[]);
     let load = |subset: Option<&str>| {
         let own = HfPlan {
@@ -119,17 +183,34 @@ fn parts_of_a_repository_are_told_apart() {
         };
         load_with(&plan(Source::Hf(own)), &Tokenizer::embedded(), &settings)
     };
-    check_error(load(None), Kind::Usage, "several configurations have a split test: one, two", "--hf-subset");
+    check_error(
+        load(None),
+        Kind::Usage,
+        "several configurations have a split test: one, two",
+        "--hf-subset",
+    );
     hub.take_requests();
     let two = load(Some("two")).unwrap();
     assert_eq!((two.rows, two.cases.len()), (1, 4));
-    assert_eq!(two.source, format!("a/b at commit {COMMIT}, two/test.jsonl"));
+    assert_eq!(
+        two.source,
+        format!("a/b at commit {COMMIT}, two/test.jsonl")
+    );
     let asked = hub.take_requests();
-    assert!(asked[1..].iter().all(|request| request.path.ends_with("two/test.jsonl")), "{asked:?}");
+    assert!(
+        asked[1..]
+            .iter()
+            .all(|request| request.path.ends_with("two/test.jsonl")),
+        "{asked:?}"
+    );
 
     let read = |name: &str| std::fs::read(format!("{FIXTURES}/datasets/bfcl/{name}")).unwrap();
-    let files =
-        ["BFCL_v3_simple.json", "BFCL_v3_parallel.json", "possible_answer/BFCL_v3_simple.json"].map(|name| (name, read(name)));
+    let files = [
+        "BFCL_v3_simple.json",
+        "BFCL_v3_parallel.json",
+        "possible_answer/BFCL_v3_simple.json",
+    ]
+    .map(|name| (name, read(name)));
     let contents = Contents {
         repo: "datasets/gorilla-llm/Berkeley-Function-Calling-Leaderboard",
         files: files.to_vec(),
@@ -137,11 +218,28 @@ fn parts_of_a_repository_are_told_apart() {
     };
     let hub = StandIn::start(contents);
     let settings = self::settings(&hub.endpoint(), home.path(), &[]);
-    let own = BfclPlan { categories: vec!["simple".to_owned()], ..BfclPlan::default() };
+    let own = BfclPlan {
+        categories: vec!["simple".to_owned()],
+        ..BfclPlan::default()
+    };
     let calls = load_with(&plan(Source::Bfcl(own)), &Tokenizer::embedded(), &settings).unwrap();
-    assert_eq!((calls.rows, calls.cases[..3].iter().filter(|case| case.completion.is_some()).count()), (3, 2));
+    assert_eq!(
+        (
+            calls.rows,
+            calls.cases[..3]
+                .iter()
+                .filter(|case| case.completion.is_some())
+                .count()
+        ),
+        (3, 2)
+    );
     let asked = hub.take_requests();
-    assert!(asked[1..].iter().all(|request| request.path.ends_with("BFCL_v3_simple.json")), "{asked:?}");
+    assert!(
+        asked[1..]
+            .iter()
+            .all(|request| request.path.ends_with("BFCL_v3_simple.json")),
+        "{asked:?}"
+    );
 }
 
 #[test]
@@ -156,17 +254,69 @@ fn says_what_is_wrong_and_what_to_do() {
         "--dataset-path",
     );
     let offline = settings(&nobody(), home.path(), &[("HF_HUB_OFFLINE", "1")]);
-    check_error(load(None, &offline), Kind::Environment, "offline, and not in the cache: dataset NousResearch", "HF_HOME");
-    check_error(load(None, &at(Contents { token: Some("t"), ..dataset_hub() })), Kind::Environment, "refuses access", "HF_TOKEN");
-    check_error(load(Some("no/body"), &at(dataset_hub())), Kind::Usage, "no such dataset", "check the id");
-    let broken = Contents { status: Some("503 Service Unavailable"), ..dataset_hub() };
-    check_error(load(None, &at(broken)), Kind::Environment, "status 503", "--dataset-path");
-    let garbage = Contents { listing: Some("<html>"), ..dataset_hub() };
-    check_error(load(None, &at(garbage)), Kind::Environment, "no listing of a repository", "HF_ENDPOINT");
-    let plain = StandIn::start(dataset_hub()).endpoint().replace("http:", "https:");
-    check_error(load(None, &settings(&plain, home.path(), &[])), Kind::Environment, "cannot reach https://", "HF_ENDPOINT");
-    let bare = Contents { files: vec![("README.md", b"# nothing".to_vec())], ..dataset_hub() };
-    check_error(load(None, &at(bare)), Kind::Usage, "no file of the split train", "--dataset-path");
+    check_error(
+        load(None, &offline),
+        Kind::Environment,
+        "offline, and not in the cache: dataset NousResearch",
+        "HF_HOME",
+    );
+    check_error(
+        load(
+            None,
+            &at(Contents {
+                token: Some("t"),
+                ..dataset_hub()
+            }),
+        ),
+        Kind::Environment,
+        "refuses access",
+        "HF_TOKEN",
+    );
+    check_error(
+        load(Some("no/body"), &at(dataset_hub())),
+        Kind::Usage,
+        "no such dataset",
+        "check the id",
+    );
+    let broken = Contents {
+        status: Some("503 Service Unavailable"),
+        ..dataset_hub()
+    };
+    check_error(
+        load(None, &at(broken)),
+        Kind::Environment,
+        "status 503",
+        "--dataset-path",
+    );
+    let garbage = Contents {
+        listing: Some("<html>"),
+        ..dataset_hub()
+    };
+    check_error(
+        load(None, &at(garbage)),
+        Kind::Environment,
+        "no listing of a repository",
+        "HF_ENDPOINT",
+    );
+    let plain = StandIn::start(dataset_hub())
+        .endpoint()
+        .replace("http:", "https:");
+    check_error(
+        load(None, &settings(&plain, home.path(), &[])),
+        Kind::Environment,
+        "cannot reach https://",
+        "HF_ENDPOINT",
+    );
+    let bare = Contents {
+        files: vec![("README.md", b"# nothing".to_vec())],
+        ..dataset_hub()
+    };
+    check_error(
+        load(None, &at(bare)),
+        Kind::Usage,
+        "no file of the split train",
+        "--dataset-path",
+    );
 }
 
 #[test]
@@ -175,9 +325,18 @@ fn a_hub_cannot_write_outside_the_cache() {
     for (name, listing) in [
         ("../../../../evil-train.parquet", None),
         ("/evil/train.parquet", None),
-        (FILE, Some(r#"{"sha":"../../evil","siblings":[{"rfilename":"data/train-00000-of-00001.parquet"}]}"#)),
+        (
+            FILE,
+            Some(
+                r#"{"sha":"../../evil","siblings":[{"rfilename":"data/train-00000-of-00001.parquet"}]}"#,
+            ),
+        ),
     ] {
-        let contents = Contents { files: vec![(name, b"evil".to_vec())], listing, ..dataset_hub() };
+        let contents = Contents {
+            files: vec![(name, b"evil".to_vec())],
+            listing,
+            ..dataset_hub()
+        };
         let hub = StandIn::start(contents);
         check_error(
             load(None, &settings(&hub.endpoint(), home.path(), &[])),
@@ -197,18 +356,33 @@ fn a_models_tokenizer_comes_with_its_template() {
         ("tokenizer.json", read("tokenizer.json")),
         ("tokenizer_config.json", read("tokenizer_config.json")),
     ];
-    let hub = StandIn::start(Contents { repo: "models/acme/tiny", files, ..Contents::default() });
+    let hub = StandIn::start(Contents {
+        repo: "models/acme/tiny",
+        files,
+        ..Contents::default()
+    });
     let home = tempfile::tempdir().unwrap();
-    let tokenizer = Tokenizer::open_with("acme/tiny", &settings(&hub.endpoint(), home.path(), &[])).unwrap();
+    let tokenizer =
+        Tokenizer::open_with("acme/tiny", &settings(&hub.endpoint(), home.path(), &[])).unwrap();
     assert_eq!(tokenizer.id(), "acme/tiny");
     assert!(tokenizer.chat_template().unwrap().contains("<|im_start|>"));
     let local = Tokenizer::open(&format!("{FIXTURES}/tokenizer")).unwrap();
     assert_eq!(tokenizer.count("Name a city."), local.count("Name a city."));
     let requests = hub.take_requests();
-    assert!(requests.iter().all(|request| !request.path.contains("safetensors")), "{requests:?}");
+    assert!(
+        requests
+            .iter()
+            .all(|request| !request.path.contains("safetensors")),
+        "{requests:?}"
+    );
 
     let files = vec![("tokenizer.model", b"sentencepiece".to_vec())];
-    let hub = StandIn::start(Contents { repo: "models/acme/old", files, ..Contents::default() });
-    let error = Tokenizer::open_with("acme/old", &settings(&hub.endpoint(), home.path(), &[])).unwrap_err();
+    let hub = StandIn::start(Contents {
+        repo: "models/acme/old",
+        files,
+        ..Contents::default()
+    });
+    let error =
+        Tokenizer::open_with("acme/old", &settings(&hub.endpoint(), home.path(), &[])).unwrap_err();
     assert!(error.what.contains("no tokenizer.json"), "{error}");
 }

@@ -1,9 +1,11 @@
-//! The batching loop: sequences wait in a queue, run together, and are stepped together. Knows tokens, neither HTTP nor engines.
+//! The batching loop: sequences wait in a queue, run together, and are stepped together. Knows
+//! tokens, neither HTTP nor engines.
 //!
-//! One step masks every running sequence on the machine's threads, draws and commits; then all their tokens go out at once. A
-//! step takes the synthetic model's step time or the time of its masks, whichever is longer, as in servers that compute masks
-//! while the accelerator works. A sequence with a pace of its own is left out of the steps before its next token is due. The
-//! loop has a thread of its own, and hands each step's tokens over to the async side in one piece.
+//! One step masks every running sequence on the machine's threads, draws and commits; then all
+//! their tokens go out at once. A step takes the synthetic model's step time or the time of its
+//! masks, whichever is longer, as in servers that compute masks while the accelerator works. A
+//! sequence with a pace of its own is left out of the steps before its next token is due. The loop
+//! has a thread of its own, and hands each step's tokens over to the async side in one piece.
 
 mod workers;
 
@@ -26,8 +28,8 @@ use sobench_engine::EngineError;
 
 pub(super) use workers::MAX_STUCK_STEPS;
 
-/// How long a mask may take before its sequence fails and its thread is left behind. The rest of its batch waits as long, as it
-/// would in a server.
+/// How long a mask may take before its sequence fails and its thread is left behind. The rest of
+/// its batch waits as long, as it would in a server.
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tokens of a step that the loop hands out by itself; more go through the runtime in one piece.
@@ -70,8 +72,8 @@ pub(super) struct Batcher {
     stuck: Arc<AtomicUsize>,
 }
 
-/// The updates of one sequence. Dropping it takes the sequence out of the batch. Nothing here limits how far the loop runs ahead
-/// of a client that reads slowly but the length of an answer.
+/// The updates of one sequence. Dropping it takes the sequence out of the batch. Nothing here
+/// limits how far the loop runs ahead of a client that reads slowly but the length of an answer.
 pub(super) struct Tokens {
     updates: UnboundedReceiver<Update>,
     /// To be told when nobody listens any more.
@@ -119,7 +121,11 @@ impl Batcher {
     ///
     /// # Errors
     /// The system gives no threads.
-    pub(super) fn start(batching: Batching, tally: Arc<Tally>, runtime: &Handle) -> OurResult<Self> {
+    pub(super) fn start(
+        batching: Batching,
+        tally: Arc<Tally>,
+        runtime: &Handle,
+    ) -> OurResult<Self> {
         let (sender, inbox) = channel();
         let (outgoing, steps) = unbounded_channel();
         let (stuck, on_their_way) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
@@ -128,16 +134,29 @@ impl Batcher {
             waiting: VecDeque::new(),
             running: Vec::new(),
             somebody_left: false,
-            batching: Batching { max_batch: batching.max_batch.max(1), ..batching },
+            batching: Batching {
+                max_batch: batching.max_batch.max(1),
+                ..batching
+            },
             workers: Workers::new(batching.threads, batching.step_timeout, Arc::clone(&stuck))?,
             outgoing,
             on_their_way: Arc::clone(&on_their_way),
             tally: Arc::clone(&tally),
         };
         runtime.spawn(hand_out(steps, on_their_way));
-        let spawned = thread::Builder::new().name("batch".into()).spawn(move || turns.run());
-        spawned.map_err(|error| Error::environment(format!("embedded server got no thread for its batch: {error}")))?;
-        Ok(Self { inbox: sender, tally, stuck })
+        let spawned = thread::Builder::new()
+            .name("batch".into())
+            .spawn(move || turns.run());
+        spawned.map_err(|error| {
+            Error::environment(format!(
+                "embedded server got no thread for its batch: {error}"
+            ))
+        })?;
+        Ok(Self {
+            inbox: sender,
+            tally,
+            stuck,
+        })
     }
 
     /// Masks that were given up on and are still being computed.
@@ -149,11 +168,22 @@ impl Batcher {
     pub(super) fn begin(&self, generation: Generation, pacer: Pacer, delivery: Delivery) -> Tokens {
         let (sender, updates) = unbounded_channel();
         let generation = Some(Box::new(generation));
-        let sequence = Sequence { generation, pacer, due: None, updates: sender, delivery, text: String::new() };
+        let sequence = Sequence {
+            generation,
+            pacer,
+            due: None,
+            updates: sender,
+            delivery,
+            text: String::new(),
+        };
         self.tally.queued();
         // The loop lives as long as this end does; if it has died all the same, the tokens say so.
         let _ = self.inbox.send(Message::Begin(Box::new(sequence)));
-        Tokens { updates, inbox: Some(self.inbox.clone()), ended: false }
+        Tokens {
+            updates,
+            inbox: Some(self.inbox.clone()),
+            ended: false,
+        }
     }
 }
 
@@ -163,7 +193,11 @@ impl Tokens {
         let (sender, updates) = unbounded_channel();
         // The other end is in the line above.
         let _ = sender.send(Ok(progress));
-        Self { updates, inbox: None, ended: false }
+        Self {
+            updates,
+            inbox: None,
+            ended: false,
+        }
     }
 
     /// The next update; after the last one there are no more.
@@ -171,7 +205,11 @@ impl Tokens {
         if self.ended {
             return None;
         }
-        let died = || Err(EngineError::Crashed { words: "the batching loop died".into() });
+        let died = || {
+            Err(EngineError::Crashed {
+                words: "the batching loop died".into(),
+            })
+        };
         let update = self.updates.recv().await.unwrap_or_else(died);
         Some(self.noted(update))
     }
@@ -186,7 +224,9 @@ impl Tokens {
     }
 
     fn noted(&mut self, update: Update) -> Update {
-        self.ended = update.as_ref().map_or(true, |progress| progress.piece.finish.is_some());
+        self.ended = update
+            .as_ref()
+            .map_or(true, |progress| progress.piece.finish.is_some());
         update
     }
 }
@@ -206,7 +246,9 @@ impl Sequence {
     }
 
     fn is_constrained(&self) -> bool {
-        self.generation.as_ref().is_some_and(|generation| generation.is_constrained())
+        self.generation
+            .as_ref()
+            .is_some_and(|generation| generation.is_constrained())
     }
 
     /// What a step's result is to its listener, if it is anything.
@@ -233,7 +275,8 @@ impl Loop {
         }
     }
 
-    /// Takes in what has come, and waits until there is a sequence to step; false when there will never be one.
+    /// Takes in what has come, and waits until there is a sequence to step; false when there will
+    /// never be one.
     fn gather(&mut self) -> bool {
         loop {
             while let Ok(message) = self.inbox.try_recv() {
@@ -244,10 +287,18 @@ impl Loop {
                 return true;
             }
             let now = now();
-            let received = match self.running.iter().filter_map(|sequence| sequence.due).min() {
+            let received = match self
+                .running
+                .iter()
+                .filter_map(|sequence| sequence.due)
+                .min()
+            {
                 Some(due) if due <= now => return true,
                 Some(due) => self.inbox.recv_timeout(due - now),
-                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => self
+                    .inbox
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
             };
             match received {
                 Ok(message) => self.take(message),
@@ -272,12 +323,17 @@ impl Loop {
         let (waited, ran) = (self.waiting.len(), self.running.len());
         self.waiting.retain(listens);
         self.running.retain(listens);
-        self.tally.left(waited - self.waiting.len(), ran - self.running.len());
+        self.tally
+            .left(waited - self.waiting.len(), ran - self.running.len());
     }
 
     /// Lets sequences run, first come, first served.
     fn admit(&mut self) {
-        let free = self.batching.max_batch.saturating_sub(self.running.len()).min(self.waiting.len());
+        let free = self
+            .batching
+            .max_batch
+            .saturating_sub(self.running.len())
+            .min(self.waiting.len());
         let now = now();
         for mut sequence in self.waiting.drain(..free) {
             sequence.due = Some(sequence.pacer.due(now));
@@ -290,17 +346,34 @@ impl Loop {
         let began = now();
         let mut outgoing = Outgoing::new();
         self.refuse_more_stuck_masks(&mut outgoing);
-        let due: Vec<usize> = (0..self.running.len()).filter(|&index| self.running[index].is_due(began)).collect();
-        let batch: Vec<Box<Generation>> = due.iter().filter_map(|&index| self.running[index].generation.take()).collect();
+        let due: Vec<usize> = (0..self.running.len())
+            .filter(|&index| self.running[index].is_due(began))
+            .collect();
+        let batch: Vec<Box<Generation>> = due
+            .iter()
+            .filter_map(|&index| self.running[index].generation.take())
+            .collect();
         let stepped = batch.len();
-        let advances = if batch.is_empty() { Vec::new() } else { self.workers.step(batch) };
+        let advances = if batch.is_empty() {
+            Vec::new()
+        } else {
+            self.workers.step(batch)
+        };
         let took_ns = nanoseconds_since(began);
         if stepped > 0 {
             self.batching.timetable.finish_step(began);
         }
-        let tokens = advances.iter().filter(|advance| advance.piece.is_ok()).count();
-        let step = StepTaken { batch: stepped, tokens, ns: took_ns };
-        self.tally.stepped(&step, advances.iter().filter_map(|advance| advance.mask_ns));
+        let tokens = advances
+            .iter()
+            .filter(|advance| advance.piece.is_ok())
+            .count();
+        let step = StepTaken {
+            batch: stepped,
+            tokens,
+            ns: took_ns,
+        };
+        self.tally
+            .stepped(&step, advances.iter().filter_map(|advance| advance.mask_ns));
         let now = now();
         for (index, advance) in due.into_iter().zip(advances) {
             let sequence = &mut self.running[index];
@@ -314,12 +387,14 @@ impl Loop {
             let update = sequence.update(advance.piece, advance.tokens);
             outgoing.extend(update.map(|update| (sequence.updates.clone(), update)));
         }
-        self.running.retain(|sequence| sequence.generation.is_some());
+        self.running
+            .retain(|sequence| sequence.generation.is_some());
         self.send_out(outgoing);
     }
 
     fn send_out(&mut self, outgoing: Outgoing) {
-        // Waking a task from outside its runtime costs more than from inside, but a second hop costs latency.
+        // Waking a task from outside its runtime costs more than from inside, but a second hop
+        // costs latency.
         if outgoing.len() <= HANDED_OUT_DIRECTLY && self.on_their_way.load(Ordering::SeqCst) == 0 {
             deliver(outgoing);
         } else {
@@ -334,14 +409,19 @@ impl Loop {
         if self.workers.stuck() < MAX_STUCK_STEPS {
             return;
         }
-        for sequence in self.running.iter_mut().filter(|sequence| sequence.is_constrained()) {
+        for sequence in self
+            .running
+            .iter_mut()
+            .filter(|sequence| sequence.is_constrained())
+        {
             outgoing.push((sequence.updates.clone(), Err(too_many_stuck())));
             if let Some(generation) = sequence.generation.take() {
                 let_go(generation);
             }
             self.tally.ended(None);
         }
-        self.running.retain(|sequence| sequence.generation.is_some());
+        self.running
+            .retain(|sequence| sequence.generation.is_some());
     }
 }
 

@@ -14,7 +14,8 @@ use crate::testing::{no_stats, shared_model};
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{Matcher, TokenId, TokenMask};
 
-/// Allows one token over and over. Before each mask it reports and, where it has a gate, waits for it.
+/// Allows one token over and over. Before each mask it reports and, where it has a gate, waits for
+/// it.
 pub(super) struct Gated {
     pub(super) began: StdSender<TokenId>,
     pub(super) gate: Gate,
@@ -76,15 +77,33 @@ pub(super) fn gate() -> (StdSender<()>, Gate) {
 pub(super) fn generation(matcher: Option<Gated>, max_tokens: u32) -> Box<Generation> {
     let writer = shared_model().writer("p", Sampling::default(), 0, max_tokens);
     let matcher = matcher.map(|matcher| Box::new(matcher) as Box<dyn Matcher>);
-    Box::new(Generation::new(shared(), writer, matcher, Limits { max_tokens, ignore_eos: true, ..Limits::default() }))
+    Box::new(Generation::new(
+        shared(),
+        writer,
+        matcher,
+        Limits {
+            max_tokens,
+            ignore_eos: true,
+            ..Limits::default()
+        },
+    ))
 }
 
 impl World {
     fn new(max_batch: usize, step_timeout: Duration) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let timetable = Timetable::new(0.0, 0.0, 0.0).unwrap();
         let tally = Arc::new(Tally::default());
-        let batching = Batching { max_batch, threads: 2, timetable, step_timeout };
+        let batching = Batching {
+            max_batch,
+            threads: 2,
+            timetable,
+            step_timeout,
+        };
         Self {
             batcher: Batcher::start(batching, Arc::clone(&tally), runtime.handle()).unwrap(),
             tally,
@@ -95,11 +114,20 @@ impl World {
     }
 
     fn begin(&self, matcher: Option<Gated>, max_tokens: u32, delivery: Delivery) -> Tokens {
-        self.batcher.begin(*generation(matcher, max_tokens), self.timetable.arrival(), delivery)
+        self.batcher.begin(
+            *generation(matcher, max_tokens),
+            self.timetable.arrival(),
+            delivery,
+        )
     }
 
     fn gated(&self, token: TokenId, gate: Gate) -> Option<Gated> {
-        Some(Gated { began: self.began.0.clone(), gate, token, panics: false })
+        Some(Gated {
+            began: self.began.0.clone(),
+            gate,
+            token,
+            panics: false,
+        })
     }
 
     /// The next matcher to begin a mask.
@@ -134,16 +162,30 @@ fn sequences_beyond_the_batch_wait_their_turn_in_order() {
     let (key, gate) = gate();
     let first = world.begin(world.gated(5, gate), 2, Delivery::Pieces);
     assert_eq!(world.next_mask(), 5);
-    let others: Vec<Tokens> = (6..9).map(|token| world.begin(world.gated(token, OPEN), 2, Delivery::Pieces)).collect();
+    let others: Vec<Tokens> = (6..9)
+        .map(|token| world.begin(world.gated(token, OPEN), 2, Delivery::Pieces))
+        .collect();
     let stats = world.stats();
     assert_eq!((stats.running, stats.waiting), (1, 3));
     drop(key);
     assert_eq!(world.read(first), (2, None));
-    others.into_iter().for_each(|tokens| assert_eq!(world.read(tokens), (2, None)));
-    assert_eq!((0..7).map(|_| world.next_mask()).collect::<Vec<_>>(), [5, 6, 6, 7, 7, 8, 8]);
+    others
+        .into_iter()
+        .for_each(|tokens| assert_eq!(world.read(tokens), (2, None)));
+    assert_eq!(
+        (0..7).map(|_| world.next_mask()).collect::<Vec<_>>(),
+        [5, 6, 6, 7, 7, 8, 8]
+    );
     let stats = world.stats();
-    assert_eq!((stats.running, stats.waiting, stats.largest_batch), (0, 0, 1));
-    assert_eq!((stats.steps, stats.tokens, stats.masks, stats.ended.length), (8, 8, 8, 4), "one sequence a step");
+    assert_eq!(
+        (stats.running, stats.waiting, stats.largest_batch),
+        (0, 0, 1)
+    );
+    assert_eq!(
+        (stats.steps, stats.tokens, stats.masks, stats.ended.length),
+        (8, 8, 8, 4),
+        "one sequence a step"
+    );
 }
 
 #[test]
@@ -152,34 +194,70 @@ fn sequences_that_fit_are_stepped_together() {
     let (key, gate) = gate();
     let held = world.begin(world.gated(5, gate), 3, Delivery::Pieces);
     assert_eq!(world.next_mask(), 5);
-    let others: Vec<Tokens> = (6..9).map(|token| world.begin(world.gated(token, OPEN), 3, Delivery::Pieces)).collect();
-    assert_eq!((world.stats().running, world.stats().waiting), (1, 3), "who comes during a step waits for its end");
+    let others: Vec<Tokens> = (6..9)
+        .map(|token| world.begin(world.gated(token, OPEN), 3, Delivery::Pieces))
+        .collect();
+    assert_eq!(
+        (world.stats().running, world.stats().waiting),
+        (1, 3),
+        "who comes during a step waits for its end"
+    );
     drop(key);
-    std::iter::once(held).chain(others).for_each(|tokens| assert_eq!(world.read(tokens), (3, None)));
+    std::iter::once(held)
+        .chain(others)
+        .for_each(|tokens| assert_eq!(world.read(tokens), (3, None)));
     let stats = world.stats();
-    assert_eq!((stats.steps, stats.tokens, stats.largest_batch), (4, 12, 4), "one step alone, two of four, one of three");
-    assert_eq!((stats.masks, stats.mask_ns.is_some(), stats.step_ns.is_some()), (12, true, true));
+    assert_eq!(
+        (stats.steps, stats.tokens, stats.largest_batch),
+        (4, 12, 4),
+        "one step alone, two of four, one of three"
+    );
+    assert_eq!(
+        (
+            stats.masks,
+            stats.mask_ns.is_some(),
+            stats.step_ns.is_some()
+        ),
+        (12, true, true)
+    );
 }
 
 #[test]
 fn a_panic_costs_its_own_sequence() {
     let world = World::new(8, STEP_TIMEOUT);
-    let panics = Gated { panics: true, ..world.gated(5, OPEN).unwrap() };
+    let panics = Gated {
+        panics: true,
+        ..world.gated(5, OPEN).unwrap()
+    };
     let panicked = world.begin(Some(panics), 4, Delivery::Pieces);
-    assert!(matches!(world.read(panicked), (0, Some(EngineError::Crashed { .. }))));
-    assert_eq!(world.read(world.begin(world.gated(6, OPEN), 4, Delivery::Pieces)), (4, None));
-    assert_eq!((world.stats().ended.failed, world.stats().ended.length), (1, 1));
+    assert!(matches!(
+        world.read(panicked),
+        (0, Some(EngineError::Crashed { .. }))
+    ));
+    assert_eq!(
+        world.read(world.begin(world.gated(6, OPEN), 4, Delivery::Pieces)),
+        (4, None)
+    );
+    assert_eq!(
+        (world.stats().ended.failed, world.stats().ended.length),
+        (1, 1)
+    );
 }
 
 #[test]
 fn a_hanging_mask_costs_its_own_sequence() {
-    // Short, so that the test is; sequences without a constraint run no library and have no time to keep.
+    // Short, so that the test is; sequences without a constraint run no library and have no time to
+    // keep.
     let world = World::new(8, Duration::from_millis(1));
     let (key, gate) = gate();
     let hanging = world.begin(world.gated(6, gate), 4, Delivery::Pieces);
     let free = world.begin(None, 4, Delivery::Pieces);
     let (seen, error) = world.read(hanging);
-    assert!(seen == 0 && matches!(&error, Some(EngineError::TooLarge { words }) if words.contains("0.001 s")), "{error:?}");
+    assert!(
+        seen == 0
+            && matches!(&error, Some(EngineError::TooLarge { words }) if words.contains("0.001 s")),
+        "{error:?}"
+    );
     assert_eq!(world.read(free), (4, None), "the loop goes on");
     assert_eq!((world.batcher.stuck(), world.stats().ended.failed), (1, 1));
     drop(key);
@@ -197,8 +275,15 @@ fn only_so_many_masks_are_left_hanging() {
         assert!(world.read(hanging).1.is_some());
     }
     let refused = world.read(world.begin(world.gated(6, OPEN), 4, Delivery::Pieces));
-    assert!(matches!(&refused, (0, Some(EngineError::TooLarge { words })) if words.contains("still run")), "{refused:?}");
-    assert_eq!(world.read(world.begin(None, 4, Delivery::Pieces)), (4, None), "others are answered");
+    assert!(
+        matches!(&refused, (0, Some(EngineError::TooLarge { words })) if words.contains("still run")),
+        "{refused:?}"
+    );
+    assert_eq!(
+        world.read(world.begin(None, 4, Delivery::Pieces)),
+        (4, None),
+        "others are answered"
+    );
     drop((key, gate));
     while world.batcher.stuck() != 0 {
         thread::yield_now();
@@ -218,7 +303,15 @@ fn who_goes_away_makes_room() {
     let seen: HashSet<TokenId> = world.began.1.try_iter().collect();
     assert!(!seen.contains(&6), "it left the queue before its turn");
     let stats = world.stats();
-    assert_eq!((stats.running, stats.waiting, stats.ended.gone, stats.ended.length), (0, 0, 2, 1));
+    assert_eq!(
+        (
+            stats.running,
+            stats.waiting,
+            stats.ended.gone,
+            stats.ended.length
+        ),
+        (0, 0, 2, 1)
+    );
 }
 
 #[test]
@@ -226,7 +319,11 @@ fn a_whole_answer_comes_at_once() {
     let world = World::new(4, STEP_TIMEOUT);
     let mut whole = world.begin(world.gated(0, OPEN), 3, Delivery::Whole);
     let update = world.runtime.block_on(whole.next()).unwrap().unwrap();
-    let piece = Piece { text: "!!!".into(), finish: Some(FinishReason::Length), stop: None };
+    let piece = Piece {
+        text: "!!!".into(),
+        finish: Some(FinishReason::Length),
+        stop: None,
+    };
     assert_eq!(update, Progress { piece, tokens: 3 });
     assert_eq!(world.runtime.block_on(whole.next()), None);
 }

@@ -1,7 +1,8 @@
-//! The threads that step sequences: mask, draw, commit. A step that hangs costs its own sequence and its thread. Knows neither
-//! queues nor HTTP.
+//! The threads that step sequences: mask, draw, commit. A step that hangs costs its own sequence
+//! and its thread. Knows neither queues nor HTTP.
 //!
-//! A scoped pool cannot leave a thread behind, so these are threads of our own: sequences are handed over and handed back.
+//! A scoped pool cannot leave a thread behind, so these are threads of our own: sequences are
+//! handed over and handed back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +15,9 @@ use crate::timetable::now;
 use sobench_core::error::{Error, Result as OurResult};
 use sobench_engine::EngineError;
 
-/// Steps that ran out of time and still run; a library cannot be stopped, so from this many on no constrained sequence is
-/// stepped until one of them returns. Those that are being stepped when it is reached may still add to it, one a thread.
+/// Steps that ran out of time and still run; a library cannot be stopped, so from this many on no
+/// constrained sequence is stepped until one of them returns. Those that are being stepped when it
+/// is reached may still add to it, one a thread.
 pub(crate) const MAX_STUCK_STEPS: usize = 4;
 
 /// Stack of a thread that steps; only what is used takes memory.
@@ -79,16 +81,29 @@ struct Running {
 }
 
 impl Workers {
-    /// A crew of so many threads (at least one); a constrained step that takes longer than `timeout` is given up on, and counted
-    /// in `stuck` for as long as it runs on.
+    /// A crew of so many threads (at least one); a constrained step that takes longer than
+    /// `timeout` is given up on, and counted in `stuck` for as long as it runs on.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(super) fn new(threads: usize, timeout: Duration, stuck: Arc<AtomicUsize>) -> OurResult<Self> {
-        let workers = Self { board: Arc::new(Board { stuck, ..Board::default() }), wanted: threads.max(1), timeout };
+    pub(super) fn new(
+        threads: usize,
+        timeout: Duration,
+        stuck: Arc<AtomicUsize>,
+    ) -> OurResult<Self> {
+        let workers = Self {
+            board: Arc::new(Board {
+                stuck,
+                ..Board::default()
+            }),
+            wanted: threads.max(1),
+            timeout,
+        };
         let threads = workers.staff(&mut workers.board.lock());
         if threads == 0 {
-            return Err(Error::environment("embedded server got no thread to compute masks in"));
+            return Err(Error::environment(
+                "embedded server got no thread to compute masks in",
+            ));
         }
         Ok(workers)
     }
@@ -104,8 +119,13 @@ impl Workers {
         let mut state = self.board.lock();
         let threads = self.staff(&mut state);
         if threads == 0 {
-            let died = || EngineError::Crashed { words: "no thread to compute masks in".into() };
-            return batch.iter().map(|generation| Advance::failed(generation.tokens(), died())).collect();
+            let died = || EngineError::Crashed {
+                words: "no thread to compute masks in".into(),
+            };
+            return batch
+                .iter()
+                .map(|generation| Advance::failed(generation.tokens(), died()))
+                .collect();
         }
         state.batch += 1;
         state.next = 0;
@@ -114,7 +134,12 @@ impl Workers {
         (0..state.left.min(threads)).for_each(|_| self.board.work.notify_one());
         while state.left > 0 {
             let patience = state.patience(now(), self.timeout);
-            state = self.board.done.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .board
+                .done
+                .wait_timeout(state, patience)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
             self.give_up(&mut state, now());
         }
         let advances = state.slots.drain(..).filter_map(|slot| match slot {
@@ -129,7 +154,11 @@ impl Workers {
     fn give_up(&self, state: &mut State, now: Instant) {
         let mut given_up = 0;
         for slot in &mut state.slots {
-            if let Slot::Running(Running { since, tokens, constrained: true }) = *slot
+            if let Slot::Running(Running {
+                since,
+                tokens,
+                constrained: true,
+            }) = *slot
                 && now.saturating_duration_since(since) >= self.timeout
             {
                 let words = format!("a mask took longer than {} s", self.timeout.as_secs_f64());
@@ -155,7 +184,9 @@ impl Workers {
     fn staff(&self, state: &mut State) -> usize {
         while state.threads < self.wanted {
             let board = Arc::clone(&self.board);
-            let builder = thread::Builder::new().name("masks".into()).stack_size(WORKER_STACK_BYTES);
+            let builder = thread::Builder::new()
+                .name("masks".into())
+                .stack_size(WORKER_STACK_BYTES);
             if builder.spawn(move || board.work()).is_err() {
                 break;
             }
@@ -180,7 +211,8 @@ impl State {
                 Slot::Waiting(generation) if generation.is_constrained() => generation.tokens(),
                 _ => continue,
             };
-            let refused = std::mem::replace(slot, Slot::Done(Advance::failed(tokens, too_many_stuck())));
+            let refused =
+                std::mem::replace(slot, Slot::Done(Advance::failed(tokens, too_many_stuck())));
             if let Slot::Waiting(generation) = refused {
                 let_go(generation);
             }
@@ -191,10 +223,16 @@ impl State {
     /// How long nothing can be overdue.
     fn patience(&self, now: Instant, timeout: Duration) -> Duration {
         let since = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Running(Running { since, constrained: true, .. }) => Some(*since),
+            Slot::Running(Running {
+                since,
+                constrained: true,
+                ..
+            }) => Some(*since),
             _ => None,
         });
-        since.min().map_or(timeout, |since| timeout.saturating_sub(now.saturating_duration_since(since)))
+        since.min().map_or(timeout, |since| {
+            timeout.saturating_sub(now.saturating_duration_since(since))
+        })
     }
 }
 
@@ -222,19 +260,32 @@ impl Board {
                 return None;
             }
             // Some may have been refused before anybody took them.
-            while matches!(state.slots.get(state.next), Some(Slot::Running(_) | Slot::Done(_))) {
+            while matches!(
+                state.slots.get(state.next),
+                Some(Slot::Running(_) | Slot::Done(_))
+            ) {
                 state.next += 1;
             }
             let index = state.next;
             if let Some(slot) = state.slots.get_mut(index)
                 && let Slot::Waiting(generation) = slot
             {
-                let running = Running { since: now(), tokens: generation.tokens(), constrained: generation.is_constrained() };
-                let Slot::Waiting(generation) = std::mem::replace(slot, Slot::Running(running)) else { return None };
+                let running = Running {
+                    since: now(),
+                    tokens: generation.tokens(),
+                    constrained: generation.is_constrained(),
+                };
+                let Slot::Waiting(generation) = std::mem::replace(slot, Slot::Running(running))
+                else {
+                    return None;
+                };
                 state.next += 1;
                 return Some((state.batch, index, generation));
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .work
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -255,14 +306,24 @@ impl Board {
 
 impl Advance {
     fn failed(tokens: u32, error: EngineError) -> Self {
-        Self { generation: None, piece: Err(error), tokens, mask_ns: None }
+        Self {
+            generation: None,
+            piece: Err(error),
+            tokens,
+            mask_ns: None,
+        }
     }
 }
 
-/// One step of one sequence, with its end: what a library frees then is freed here, not in the loop.
+/// One step of one sequence, with its end: what a library frees then is freed here, not in the
+/// loop.
 fn advance(mut generation: Box<Generation>) -> Advance {
     let stepped = catch_unwind(AssertUnwindSafe(|| generation.step()));
-    let piece = stepped.unwrap_or_else(|_| Err(EngineError::Crashed { words: "panic: while a token was drawn".into() }));
+    let piece = stepped.unwrap_or_else(|_| {
+        Err(EngineError::Crashed {
+            words: "panic: while a token was drawn".into(),
+        })
+    });
     let (tokens, mask_ns) = (generation.tokens(), generation.mask_ns());
     let goes_on = piece.as_ref().is_ok_and(|piece| piece.finish.is_none());
     let generation = if goes_on {
@@ -271,7 +332,12 @@ fn advance(mut generation: Box<Generation>) -> Advance {
         let_go(generation);
         None
     };
-    Advance { generation, piece, tokens, mask_ns }
+    Advance {
+        generation,
+        piece,
+        tokens,
+        mask_ns,
+    }
 }
 
 /// Drops a sequence; a library may panic once more when it is let go.
@@ -281,7 +347,11 @@ pub(super) fn let_go(generation: Box<Generation>) {
 
 /// What a sequence ends with where [`MAX_STUCK_STEPS`] has been reached.
 pub(super) fn too_many_stuck() -> EngineError {
-    EngineError::TooLarge { words: format!("{MAX_STUCK_STEPS} masks ran out of time and still run; no other one is computed") }
+    EngineError::TooLarge {
+        words: format!(
+            "{MAX_STUCK_STEPS} masks ran out of time and still run; no other one is computed"
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -297,20 +367,48 @@ mod tests {
         let (began, masks) = channel();
         let (key, gate) = gate();
         let batch = |first| {
-            let gated = |token, gate| Gated { began: began.clone(), gate, token, panics: false };
-            vec![generation(Some(gated(5, first)), 3), generation(Some(gated(6, OPEN)), 3), generation(None, 3)]
+            let gated = |token, gate| Gated {
+                began: began.clone(),
+                gate,
+                token,
+                panics: false,
+            };
+            vec![
+                generation(Some(gated(5, first)), 3),
+                generation(Some(gated(6, OPEN)), 3),
+                generation(None, 3),
+            ]
         };
         let advances = thread::scope(|scope| {
             let step = scope.spawn(|| workers.step(batch(gate)));
-            assert_eq!(masks.recv(), Ok(5), "the only thread is held up by the first sequence");
+            assert_eq!(
+                masks.recv(),
+                Ok(5),
+                "the only thread is held up by the first sequence"
+            );
             // An hour goes by.
             workers.give_up(&mut workers.board.lock(), now() + Duration::from_secs(3600));
             step.join().unwrap()
         });
-        let went: Vec<bool> = advances.iter().map(|advance| advance.generation.is_some()).collect();
-        assert_eq!((went, workers.stuck()), (vec![false, true, true], 1), "the others were stepped by its replacement");
-        assert!(matches!(&advances[0].piece, Err(EngineError::TooLarge { words }) if words.contains("3600 s")));
-        assert!(workers.step(batch(OPEN)).iter().all(|advance| advance.piece.is_ok()), "and the next batch too");
+        let went: Vec<bool> = advances
+            .iter()
+            .map(|advance| advance.generation.is_some())
+            .collect();
+        assert_eq!(
+            (went, workers.stuck()),
+            (vec![false, true, true], 1),
+            "the others were stepped by its replacement"
+        );
+        assert!(
+            matches!(&advances[0].piece, Err(EngineError::TooLarge { words }) if words.contains("3600 s"))
+        );
+        assert!(
+            workers
+                .step(batch(OPEN))
+                .iter()
+                .all(|advance| advance.piece.is_ok()),
+            "and the next batch too"
+        );
         drop(key);
         while stuck.load(Ordering::SeqCst) != 0 {
             thread::yield_now();
@@ -323,8 +421,15 @@ mod tests {
         let workers = Workers::new(1, Duration::from_millis(1), Arc::default()).unwrap();
         let (began, masks) = channel();
         let (key, gate) = gate();
-        let hanging = || Gated { began: began.clone(), gate: gate.clone(), token: 5, panics: false };
-        let mut batch: Vec<_> = (0..MAX_STUCK_STEPS + 2).map(|_| generation(Some(hanging()), 3)).collect();
+        let hanging = || Gated {
+            began: began.clone(),
+            gate: gate.clone(),
+            token: 5,
+            panics: false,
+        };
+        let mut batch: Vec<_> = (0..MAX_STUCK_STEPS + 2)
+            .map(|_| generation(Some(hanging()), 3))
+            .collect();
         batch.push(generation(None, 3));
         let advances = workers.step(batch);
         let words = |advance: &Advance| match &advance.piece {
@@ -333,14 +438,24 @@ mod tests {
         };
         let (free, constrained) = advances.split_last().unwrap();
         let (hung, refused) = constrained.split_at(MAX_STUCK_STEPS);
-        assert!(hung.iter().all(|advance| words(advance).contains("took longer than 0.001 s")));
+        assert!(
+            hung.iter()
+                .all(|advance| words(advance).contains("took longer than 0.001 s"))
+        );
         assert!(refused.iter().all(|advance| words(advance).contains("still run") && advance.generation.is_none()));
-        assert!(free.piece.is_ok() && free.generation.is_some(), "who runs no library is stepped all the same");
+        assert!(
+            free.piece.is_ok() && free.generation.is_some(),
+            "who runs no library is stepped all the same"
+        );
         assert_eq!((refused.len(), workers.stuck()), (2, MAX_STUCK_STEPS));
         drop(key);
         while workers.stuck() != 0 {
             thread::yield_now();
         }
-        assert_eq!(masks.try_iter().count(), MAX_STUCK_STEPS, "the others never began");
+        assert_eq!(
+            masks.try_iter().count(),
+            MAX_STUCK_STEPS,
+            "the others never began"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What the synthetic model has read, and how close a prompt is to what each document of it was asked. Knows neither tokens nor requests.
+//! What the synthetic model has read, and how close a prompt is to what each document of it was
+//! asked. Knows neither tokens nor requests.
 
 use std::collections::HashMap;
 
@@ -27,12 +28,15 @@ pub(super) fn documents(corpus: &str) -> Vec<Document<'_>> {
         .split("\n%% ")
         .skip(1)
         .filter_map(|document| document.split_once('\n'))
-        .map(|(question, answer)| Document { question, answer: answer.strip_suffix('\n').unwrap_or(answer) })
+        .map(|(question, answer)| Document {
+            question,
+            answer: answer.strip_suffix('\n').unwrap_or(answer),
+        })
         .collect()
 }
 
-/// How close prompts are to documents' questions: cosine of word counts weighted by inverse document frequency, as in Salton's vector
-/// space model.
+/// How close prompts are to documents' questions: cosine of word counts weighted by inverse
+/// document frequency, as in Salton's vector space model.
 pub(super) struct Relevance {
     /// For each word, the documents it is in with its weight there.
     postings: HashMap<String, Vec<(usize, f32)>>,
@@ -60,12 +64,18 @@ impl Relevance {
             }
         }
         for entry in postings.values_mut() {
-            entry.iter_mut().for_each(|(index, weight)| *weight /= squares[*index].sqrt().max(f32::MIN_POSITIVE));
+            entry.iter_mut().for_each(|(index, weight)| {
+                *weight /= squares[*index].sqrt().max(f32::MIN_POSITIVE)
+            });
         }
-        Self { postings, documents: documents.len() }
+        Self {
+            postings,
+            documents: documents.len(),
+        }
     }
 
-    /// One weight a document, the closest 1 and none below [`FLOOR`]; all 1 where the prompt has no word in common with any.
+    /// One weight a document, the closest 1 and none below [`FLOOR`]; all 1 where the prompt has no
+    /// word in common with any.
     pub(super) fn weights(&self, prompt: &str) -> Vec<f32> {
         let mut counts: HashMap<&str, f32> = HashMap::new();
         let remembered: Vec<String> = words(prompt).rev().take(REMEMBERED_WORDS).collect();
@@ -86,13 +96,17 @@ impl Relevance {
             weights.fill(1.0);
             return weights;
         }
-        weights.iter_mut().for_each(|weight| *weight = FLOOR + (1.0 - FLOOR) * (*weight / closest).powi(FOCUS));
+        weights
+            .iter_mut()
+            .for_each(|weight| *weight = FLOOR + (1.0 - FLOOR) * (*weight / closest).powi(FOCUS));
         weights
     }
 }
 
 fn words(text: &str) -> impl DoubleEndedIterator<Item = String> + '_ {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
 }
 
 #[cfg(test)]
@@ -104,14 +118,25 @@ mod tests {
         let documents = documents("# head\n%% a b\nfirst\nline\n%% c\nlast\n\n");
         assert_eq!(
             documents,
-            [Document { question: "a b", answer: "first\nline" }, Document { question: "c", answer: "last\n" }]
+            [
+                Document {
+                    question: "a b",
+                    answer: "first\nline"
+                },
+                Document {
+                    question: "c",
+                    answer: "last\n"
+                }
+            ]
         );
         assert!(super::documents(CORPUS).len() > 100);
     }
 
     #[test]
     fn the_closest_document_counts_most() {
-        let relevance = Relevance::new(&documents("#\n%% about cats\nmeow\n%% about dogs\nwoof woof\n%% about birds\ntweet\n"));
+        let relevance = Relevance::new(&documents(
+            "#\n%% about cats\nmeow\n%% about dogs\nwoof woof\n%% about birds\ntweet\n",
+        ));
         let weights = relevance.weights("Tell me ABOUT DOGS!");
         assert_eq!(weights[1], 1.0);
         assert!(weights[0] < 0.01 && weights[2] < 0.01, "{weights:?}");

@@ -1,8 +1,9 @@
-//! The synthetic language model: a small four-gram model over the real vocabulary, drawn from under a mask. Knows neither HTTP,
-//! nor datasets, nor what a mask means.
+//! The synthetic language model: a small four-gram model over the real vocabulary, drawn from under
+//! a mask. Knows neither HTTP, nor datasets, nor what a mask means.
 //!
-//! It reads a corpus written for sobench, weighs each document of it by how close the prompt is to it, and writes on from the
-//! last three tokens. A mask removes tokens; what is left is drawn from in proportion. It is told nothing else about a request.
+//! It reads a corpus written for sobench, weighs each document of it by how close the prompt is to
+//! it, and writes on from the last three tokens. A mask removes tokens; what is left is drawn from
+//! in proportion. It is told nothing else about a request.
 
 mod corpus;
 mod habits;
@@ -51,7 +52,11 @@ impl LanguageModel {
             letters || (1..=3).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_digit)
         };
         // Ids of a byte-pair vocabulary are in order of merging, so small ones are common.
-        let fillers = (0..).take(vocabulary.len()).filter(filler).take(FILLERS).collect();
+        let fillers = (0..)
+            .take(vocabulary.len())
+            .filter(filler)
+            .take(FILLERS)
+            .collect();
         Self {
             ngrams: Ngrams::new(&documents, &vocabulary),
             relevance: Relevance::new(&documents),
@@ -62,7 +67,13 @@ impl LanguageModel {
     }
 
     /// Begins an answer of at most `budget` tokens. Equal arguments and masks give equal answers.
-    pub(super) fn writer(self: &Arc<Self>, prompt: &str, sampling: Sampling, seed: u64, budget: u32) -> Writer {
+    pub(super) fn writer(
+        self: &Arc<Self>,
+        prompt: &str,
+        sampling: Sampling,
+        seed: u64,
+        budget: u32,
+    ) -> Writer {
         Writer {
             weights: self.relevance.weights(prompt),
             sums: vec![0.0; self.ngrams.len()],
@@ -117,10 +128,14 @@ impl Writer {
         Some(token)
     }
 
-    /// The next token of the text that it was told to write; forgets the text where the mask does not let it go on.
+    /// The next token of the text that it was told to write; forgets the text where the mask does
+    /// not let it go on.
     fn repeated(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
         let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
-        let token = self.repeating.as_mut()?.next(&self.model.vocabulary, allowed);
+        let token = self
+            .repeating
+            .as_mut()?
+            .next(&self.model.vocabulary, allowed);
         if token.is_none() {
             self.repeating = None;
         }
@@ -135,7 +150,8 @@ impl Writer {
             return;
         }
         self.context = [self.context[1], self.context[2], model.ngrams.local(token)];
-        self.progress.write(token, model.vocabulary.bytes(token), &model.habits);
+        self.progress
+            .write(token, model.vocabulary.bytes(token), &model.habits);
     }
 
     fn draw(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
@@ -149,28 +165,58 @@ impl Writer {
         drawn.or_else(|| mask?.iter().next())
     }
 
-    /// Fills the candidates with what the n-grams expect and, when the model wishes to end, with what would close.
+    /// Fills the candidates with what the n-grams expect and, when the model wishes to end, with
+    /// what would close.
     fn expected(&mut self, mask: Option<&TokenMask>, wish: f32) {
-        let Self { model, weights, sums, touched, candidates, progress, context, .. } = self;
+        let Self {
+            model,
+            weights,
+            sums,
+            touched,
+            candidates,
+            progress,
+            context,
+            ..
+        } = self;
         let constrained = mask.is_some();
         let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
-        let factor = |token| progress.factor(token, model.vocabulary.bytes(token), &model.habits, wish, constrained);
-        let gather = |sums: &mut [f32], touched: &mut Vec<Local>, candidates: &mut Vec<(TokenId, f32)>| {
-            for local in touched.drain(..) {
-                let probability = std::mem::take(&mut sums[local as usize]);
-                let token = model.ngrams.token(local);
-                let weight = if allowed(token) { probability * factor(token) } else { 0.0 };
-                if weight > 0.0 {
-                    candidates.push((token, weight));
-                }
-            }
+        let factor = |token| {
+            progress.factor(
+                token,
+                model.vocabulary.bytes(token),
+                &model.habits,
+                wish,
+                constrained,
+            )
         };
+        let gather =
+            |sums: &mut [f32], touched: &mut Vec<Local>, candidates: &mut Vec<(TokenId, f32)>| {
+                for local in touched.drain(..) {
+                    let probability = std::mem::take(&mut sums[local as usize]);
+                    let token = model.ngrams.token(local);
+                    let weight = if allowed(token) {
+                        probability * factor(token)
+                    } else {
+                        0.0
+                    };
+                    if weight > 0.0 {
+                        candidates.push((token, weight));
+                    }
+                }
+            };
         candidates.clear();
-        model.ngrams.successors(*context, weights, |local, part| add(sums, touched, local, part));
+        model.ngrams.successors(*context, weights, |local, part| {
+            add(sums, touched, local, part)
+        });
         gather(sums, touched, candidates);
         if wish > 0.0 && (constrained || progress.balanced()) {
             let end = model.vocabulary.eos();
-            for &token in model.habits.closers().iter().filter(|&&token| (constrained || token == end) && allowed(token)) {
+            for &token in model
+                .habits
+                .closers()
+                .iter()
+                .filter(|&&token| (constrained || token == end) && allowed(token))
+            {
                 // A bracket inside a string closes nothing, whatever it looks like.
                 let wanted = factor(token);
                 if wanted > 1.0 {
@@ -179,29 +225,57 @@ impl Writer {
             }
         }
         if candidates.is_empty() {
-            model.ngrams.anywhere(weights, |local, part| add(sums, touched, local, part));
+            model
+                .ngrams
+                .anywhere(weights, |local, part| add(sums, touched, local, part));
             gather(sums, touched, candidates);
         }
     }
 
-    /// Fills the candidates where the mask allows nothing that the corpus has: short common words, or whatever there is.
+    /// Fills the candidates where the mask allows nothing that the corpus has: short common words,
+    /// or whatever there is.
     fn anything(&mut self, mask: &TokenMask, wish: f32) {
-        let Self { model, candidates, progress, random, .. } = self;
-        let factor = |token| progress.factor(token, model.vocabulary.bytes(token), &model.habits, wish, true);
-        for (rank, token) in (8_u16..).zip(&model.fillers).filter(|(_, token)| mask.allows(**token)) {
+        let Self {
+            model,
+            candidates,
+            progress,
+            random,
+            ..
+        } = self;
+        let factor = |token| {
+            progress.factor(
+                token,
+                model.vocabulary.bytes(token),
+                &model.habits,
+                wish,
+                true,
+            )
+        };
+        for (rank, token) in (8_u16..)
+            .zip(&model.fillers)
+            .filter(|(_, token)| mask.allows(**token))
+        {
             candidates.push((*token, factor(*token) / f32::from(rank)));
         }
         if !candidates.is_empty() {
             return;
         }
         let start = random.below(u32::try_from(model.vocabulary.len()).unwrap_or(u32::MAX));
-        let tokens: Vec<TokenId> = mask.iter_from(start).chain(mask.iter()).take(SCANNED).collect();
+        let tokens: Vec<TokenId> = mask
+            .iter_from(start)
+            .chain(mask.iter())
+            .take(SCANNED)
+            .collect();
         for token in tokens {
             let bytes = model.vocabulary.bytes(token);
-            let plain = std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(char::is_control));
+            let plain =
+                std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(char::is_control));
             // Longer tokens get further; halves of characters only where nothing else is left.
             let reach = (bytes.len() * bytes.len()).max(1) as f32;
-            candidates.push((token, factor(token) * reach * if plain { 1.0 } else { 1e-6 }));
+            candidates.push((
+                token,
+                factor(token) * reach * if plain { 1.0 } else { 1e-6 },
+            ));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A four-gram model with back-off over the vocabulary's tokens. Knows neither masks nor requests.
 //!
-//! Probabilities are relative frequencies in the corpus, each occurrence counted by its document's weight, interpolated from
-//! four-grams down to bigrams by how often and with how many different successors a context was seen (Witten and Bell 1991, as
-//! in Chen and Goodman 1998, "An empirical study of smoothing techniques for language modeling", section 2.5).
+//! Probabilities are relative frequencies in the corpus, each occurrence counted by its document's
+//! weight, interpolated from four-grams down to bigrams by how often and with how many different
+//! successors a context was seen (Witten and Bell 1991, as in Chen and Goodman 1998, "An empirical
+//! study of smoothing techniques for language modeling", section 2.5).
 
 use std::collections::HashMap;
 
@@ -21,7 +22,8 @@ pub(super) const UNKNOWN: Local = Local::MAX;
 /// Stands for whatever was there, in contexts shorter than the longest.
 const ANY: Local = Local::MAX - 1;
 
-/// The tokens that the next one depends on, the last one last. Three, since in `"city": "` the value depends on all of them.
+/// The tokens that the next one depends on, the last one last. Three, since in `"city": "` the
+/// value depends on all of them.
 pub(super) type Context = [Local; 3];
 
 /// The context of all tokens.
@@ -30,8 +32,9 @@ const NOWHERE: Context = [ANY; 3];
 /// What follows the beginning of an answer.
 pub(super) const BEGINNING: Context = [END; 3];
 
-/// What one new successor of a context counts against one more sighting of it. Below Witten and Bell's 1 the model keeps
-/// closer to what it read, which for a small corpus is the difference between text and noise.
+/// What one new successor of a context counts against one more sighting of it. Below Witten and
+/// Bell's 1 the model keeps closer to what it read, which for a small corpus is the difference
+/// between text and noise.
 const NOVELTY: f32 = 0.1;
 
 /// Occurrences of what followed a context in the corpus.
@@ -51,14 +54,26 @@ pub(super) struct Ngrams {
 
 impl Ngrams {
     pub(super) fn new(documents: &[Document<'_>], vocabulary: &Vocabulary) -> Self {
-        let mut model =
-            Self { tokens: vec![vocabulary.eos()], locals: HashMap::from([(vocabulary.eos(), END)]), contexts: HashMap::new() };
+        let mut model = Self {
+            tokens: vec![vocabulary.eos()],
+            locals: HashMap::from([(vocabulary.eos(), END)]),
+            contexts: HashMap::new(),
+        };
         for (index, document) in (0..).zip(documents) {
             let mut context = BEGINNING;
-            for token in vocabulary.encode(document.answer).into_iter().chain([vocabulary.eos()]) {
+            for token in vocabulary
+                .encode(document.answer)
+                .into_iter()
+                .chain([vocabulary.eos()])
+            {
                 let next = model.add(token);
                 for shorter in shortened(context).into_iter().chain([NOWHERE]) {
-                    model.contexts.entry(shorter).or_default().seen.push((next, index));
+                    model
+                        .contexts
+                        .entry(shorter)
+                        .or_default()
+                        .seen
+                        .push((next, index));
                 }
                 context = [context[1], context[2], next];
             }
@@ -75,7 +90,8 @@ impl Ngrams {
     fn add(&mut self, token: TokenId) -> Local {
         *self.locals.entry(token).or_insert_with(|| {
             self.tokens.push(token);
-            Local::try_from(self.tokens.len() - 1).expect("a corpus that fits into the binary has fewer tokens than 2^32")
+            Local::try_from(self.tokens.len() - 1)
+                .expect("a corpus that fits into the binary has fewer tokens than 2^32")
         })
     }
 
@@ -95,10 +111,22 @@ impl Ngrams {
     }
 
     /// Adds the probability of every token that may follow `context` to `add`, in parts.
-    pub(super) fn successors(&self, context: Context, weights: &[f32], mut add: impl FnMut(Local, f32)) {
+    pub(super) fn successors(
+        &self,
+        context: Context,
+        weights: &[f32],
+        mut add: impl FnMut(Local, f32),
+    ) {
         let mut rest = 1.0;
-        for successors in shortened(context).iter().filter_map(|context| self.contexts.get(context)) {
-            let mass: f32 = successors.seen.iter().map(|(_, document)| weights[*document as usize]).sum();
+        for successors in shortened(context)
+            .iter()
+            .filter_map(|context| self.contexts.get(context))
+        {
+            let mass: f32 = successors
+                .seen
+                .iter()
+                .map(|(_, document)| weights[*document as usize])
+                .sum();
             let seen = successors.seen.len() as f32;
             let share = rest * seen / (seen + NOVELTY * successors.distinct as f32);
             for (next, document) in &successors.seen {
@@ -108,18 +136,28 @@ impl Ngrams {
         }
     }
 
-    /// Adds the frequency of every token to `add`, in parts, for contexts after which nothing that was ever seen is allowed.
+    /// Adds the frequency of every token to `add`, in parts, for contexts after which nothing that
+    /// was ever seen is allowed.
     pub(super) fn anywhere(&self, weights: &[f32], mut add: impl FnMut(Local, f32)) {
-        let Some(successors) = self.contexts.get(&NOWHERE) else { return };
+        let Some(successors) = self.contexts.get(&NOWHERE) else {
+            return;
+        };
         for (next, document) in &successors.seen {
-            add(*next, weights[*document as usize] / successors.seen.len() as f32);
+            add(
+                *next,
+                weights[*document as usize] / successors.seen.len() as f32,
+            );
         }
     }
 }
 
 /// A context and its shorter ones, longest first.
 fn shortened([first, second, third]: Context) -> [Context; 3] {
-    [[first, second, third], [ANY, second, third], [ANY, ANY, third]]
+    [
+        [first, second, third],
+        [ANY, second, third],
+        [ANY, ANY, third],
+    ]
 }
 
 #[cfg(test)]
@@ -136,17 +174,29 @@ mod tests {
     #[test]
     fn probabilities_follow_counts_and_document_weights() {
         let vocabulary = shared();
-        let document = |answer| Document { question: "", answer };
-        let model = Ngrams::new(&[document("a b"), document("a c"), document("a c")], &vocabulary);
+        let document = |answer| Document {
+            question: "",
+            answer,
+        };
+        let model = Ngrams::new(
+            &[document("a b"), document("a c"), document("a c")],
+            &vocabulary,
+        );
         let local = |text: &str| model.local(vocabulary.encode(text)[0]);
         let even = distribution(&model, [END, END, local("a")], &[1.0; 3]);
         assert!(even[local(" c") as usize] > 1.9 * even[local(" b") as usize]);
         let focused = distribution(&model, [END, END, local("a")], &[1.0, 0.0, 0.0]);
         assert!(focused[local(" b") as usize] > 0.9 && focused[local(" c") as usize] == 0.0);
         let sum: f32 = even.iter().sum();
-        assert!(sum > 0.95 && sum <= 1.0 + 1e-6, "what is missing is left to tokens never seen here: {sum}");
+        assert!(
+            sum > 0.95 && sum <= 1.0 + 1e-6,
+            "what is missing is left to tokens never seen here: {sum}"
+        );
         assert_eq!(model.local(vocabulary.encode("z")[0]), UNKNOWN);
-        assert_eq!(distribution(&model, [UNKNOWN; 3], &[1.0; 3]), vec![0.0; model.len()]);
+        assert_eq!(
+            distribution(&model, [UNKNOWN; 3], &[1.0; 3]),
+            vec![0.0; model.len()]
+        );
         let mut total = 0.0;
         model.anywhere(&[1.0; 3], |_, p| total += p);
         assert!((total - 1.0).abs() < 1e-6);

@@ -1,6 +1,8 @@
-//! What an answer has opened and not closed, by its bytes: strings, objects, lists. Knows neither tokens' weights nor masks.
+//! What an answer has opened and not closed, by its bytes: strings, objects, lists. Knows neither
+//! tokens' weights nor masks.
 
-/// Where an answer stands. Text that is not JSON has no objects to close, and quotation marks work alike.
+/// Where an answer stands. Text that is not JSON has no objects to close, and quotation marks work
+/// alike.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Posture {
     frames: Vec<Frame>,
@@ -34,7 +36,8 @@ pub(super) struct Change {
     pub(super) empty_strings: u32,
     /// A name is finished that the object has already.
     pub(super) repeats_key: bool,
-    /// A comma that nothing but another member may follow, written where the object or list might have been closed instead.
+    /// A comma that nothing but another member may follow, written where the object or list might
+    /// have been closed instead.
     pub(super) commits: bool,
 }
 
@@ -53,7 +56,14 @@ impl Posture {
     fn write_in_string(&mut self, byte: u8) {
         if byte == b'"' && !self.escaped {
             self.in_string = false;
-            if let (Some(key), Some(Frame { keys: Some(keys), expects_key })) = (self.key.take(), self.frames.last_mut()) {
+            if let (
+                Some(key),
+                Some(Frame {
+                    keys: Some(keys),
+                    expects_key,
+                }),
+            ) = (self.key.take(), self.frames.last_mut())
+            {
                 keys.push(key);
                 *expects_key = false;
             }
@@ -70,10 +80,20 @@ impl Posture {
             b'"' => {
                 self.in_string = true;
                 self.escaped = false;
-                self.key = self.frames.last().is_some_and(|frame| frame.expects_key).then(Vec::new);
+                self.key = self
+                    .frames
+                    .last()
+                    .is_some_and(|frame| frame.expects_key)
+                    .then(Vec::new);
             }
-            b'{' => self.frames.push(Frame { keys: Some(Vec::new()), expects_key: true }),
-            b'[' => self.frames.push(Frame { keys: None, expects_key: false }),
+            b'{' => self.frames.push(Frame {
+                keys: Some(Vec::new()),
+                expects_key: true,
+            }),
+            b'[' => self.frames.push(Frame {
+                keys: None,
+                expects_key: false,
+            }),
             b'}' | b']' => drop(self.frames.pop()),
             b',' => {
                 if let Some(frame) = self.frames.last_mut() {
@@ -87,7 +107,10 @@ impl Posture {
     /// What `bytes` would do.
     pub(super) fn change(&self, bytes: &[u8]) -> Change {
         let (mut in_string, mut escaped, mut depth) = (self.in_string, self.escaped, self.depth());
-        let mut change = Change { prolongs_string: in_string, ..Change::default() };
+        let mut change = Change {
+            prolongs_string: in_string,
+            ..Change::default()
+        };
         let object = self.frames.last().filter(|frame| frame.keys.is_some());
         let mut expects_key = object.is_some_and(|frame| frame.expects_key);
         // Where a string began in `bytes`, and whether it is a name of the object that is open now.
@@ -99,7 +122,10 @@ impl Posture {
                     if change.prolongs_string {
                         change.prolongs_string = false;
                         change.ends_string = true;
-                        change.repeats_key |= self.key.as_ref().is_some_and(|key| self.has_key(key, &bytes[..index]));
+                        change.repeats_key |= self
+                            .key
+                            .as_ref()
+                            .is_some_and(|key| self.has_key(key, &bytes[..index]));
                     } else {
                         change.empty_strings += u32::from(start == index);
                         change.repeats_key |= is_key && self.has_key(&[], &bytes[start..index]);
@@ -124,8 +150,10 @@ impl Posture {
                 }
                 b',' => {
                     expects_key = object.is_some();
-                    // After the value that was being written, the choice between comma and bracket is made in one token.
-                    let choice = self.in_string && self.key.is_none() && start == 0 && change.closed == 0;
+                    // After the value that was being written, the choice between comma and bracket
+                    // is made in one token.
+                    let choice =
+                        self.in_string && self.key.is_none() && start == 0 && change.closed == 0;
                     change.commits |= !choice && index > 0;
                 }
                 _ => {}
@@ -136,8 +164,14 @@ impl Posture {
 
     /// Whether `key` with `rest` after it is a name that the open object has.
     fn has_key(&self, key: &[u8], rest: &[u8]) -> bool {
-        let Some(Frame { keys: Some(keys), .. }) = self.frames.last() else { return false };
-        keys.iter().any(|known| known.strip_prefix(key) == Some(rest))
+        let Some(Frame {
+            keys: Some(keys), ..
+        }) = self.frames.last()
+        else {
+            return false;
+        };
+        keys.iter()
+            .any(|known| known.strip_prefix(key) == Some(rest))
     }
 
     /// Objects and lists that are open.
@@ -176,7 +210,11 @@ mod tests {
             ("He said \"no\".", 0, false),
         ] {
             let posture = posture(text);
-            assert_eq!((posture.depth(), posture.in_string()), (depth, in_string), "{text}");
+            assert_eq!(
+                (posture.depth(), posture.in_string()),
+                (depth, in_string),
+                "{text}"
+            );
             assert_eq!(posture.balanced(), depth == 0 && !in_string);
         }
     }
@@ -184,30 +222,129 @@ mod tests {
     #[test]
     fn knows_what_would_change() {
         let none = Change::default();
-        let ends = Change { ends_string: true, ..none };
+        let ends = Change {
+            ends_string: true,
+            ..none
+        };
         for (text, next, expected) in [
-            ("{\"a\": \"", "b}]", Change { prolongs_string: true, ..none }),
-            ("{\"a\": \"", "\\\"", Change { prolongs_string: true, ..none }),
+            (
+                "{\"a\": \"",
+                "b}]",
+                Change {
+                    prolongs_string: true,
+                    ..none
+                },
+            ),
+            (
+                "{\"a\": \"",
+                "\\\"",
+                Change {
+                    prolongs_string: true,
+                    ..none
+                },
+            ),
             ("{\"a\": \"", "\"}}", Change { closed: 1, ..ends }),
             ("{\"a\": \"b\"", ", \"", none),
-            ("{\"a\": ", "\"\"}", Change { closed: 1, empty_strings: 1, ..none }),
+            (
+                "{\"a\": ",
+                "\"\"}",
+                Change {
+                    closed: 1,
+                    empty_strings: 1,
+                    ..none
+                },
+            ),
             ("{\"a\": ", "{\"", Change { opened: 1, ..none }),
             ("{\"a\": 1, \"b", "\":", ends),
-            ("{\"ab\": 1, \"a", "b\":", Change { repeats_key: true, ..ends }),
-            ("{\"ab\": {\"c\": 1}, \"ab", "\"", Change { repeats_key: true, ..ends }),
+            (
+                "{\"ab\": 1, \"a",
+                "b\":",
+                Change {
+                    repeats_key: true,
+                    ..ends
+                },
+            ),
+            (
+                "{\"ab\": {\"c\": 1}, \"ab",
+                "\"",
+                Change {
+                    repeats_key: true,
+                    ..ends
+                },
+            ),
             ("{\"ab\": {\"", "ab\"", ends),
             ("{\"ab\": \"", "ab\"", ends),
             ("[{\"a\": 1}, {\"", "a\"", ends),
-            ("{\"\": 1", ",\"\":", Change { repeats_key: true, empty_strings: 1, ..none }),
-            ("{\"\": \"", "\",\"\":", Change { repeats_key: true, empty_strings: 1, ..ends }),
-            ("{\"\": \"", "\"},\"\"", Change { closed: 1, empty_strings: 1, commits: true, ..ends }),
-            ("{\"\": ", "\"\",", Change { empty_strings: 1, commits: true, ..none }),
-            ("[\"\"", ",\"\"", Change { empty_strings: 1, ..none }),
+            (
+                "{\"\": 1",
+                ",\"\":",
+                Change {
+                    repeats_key: true,
+                    empty_strings: 1,
+                    ..none
+                },
+            ),
+            (
+                "{\"\": \"",
+                "\",\"\":",
+                Change {
+                    repeats_key: true,
+                    empty_strings: 1,
+                    ..ends
+                },
+            ),
+            (
+                "{\"\": \"",
+                "\"},\"\"",
+                Change {
+                    closed: 1,
+                    empty_strings: 1,
+                    commits: true,
+                    ..ends
+                },
+            ),
+            (
+                "{\"\": ",
+                "\"\",",
+                Change {
+                    empty_strings: 1,
+                    commits: true,
+                    ..none
+                },
+            ),
+            (
+                "[\"\"",
+                ",\"\"",
+                Change {
+                    empty_strings: 1,
+                    ..none
+                },
+            ),
             ("{\"a\": \"", "\",\"", ends),
-            ("{\"a", "\":\"\",", Change { empty_strings: 1, commits: true, ..ends }),
-            ("{\"a\": [1", "],", Change { closed: 1, commits: true, ..none }),
+            (
+                "{\"a",
+                "\":\"\",",
+                Change {
+                    empty_strings: 1,
+                    commits: true,
+                    ..ends
+                },
+            ),
+            (
+                "{\"a\": [1",
+                "],",
+                Change {
+                    closed: 1,
+                    commits: true,
+                    ..none
+                },
+            ),
         ] {
-            assert_eq!(posture(text).change(next.as_bytes()), expected, "{text} {next}");
+            assert_eq!(
+                posture(text).change(next.as_bytes()),
+                expected,
+                "{text} {next}"
+            );
         }
     }
 }

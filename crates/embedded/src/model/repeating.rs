@@ -1,4 +1,5 @@
-//! A text that the model was told to write, token by token as a mask lets it. Knows neither n-grams nor where the text is from.
+//! A text that the model was told to write, token by token as a mask lets it. Knows neither n-grams
+//! nor where the text is from.
 
 use sobench_engine::{TokenId, Vocabulary};
 
@@ -15,11 +16,20 @@ pub(super) struct Repeating {
 
 impl Repeating {
     pub(super) fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), at: 0, begun: Vec::new() }
+        Self {
+            text: text.to_owned(),
+            at: 0,
+            begun: Vec::new(),
+        }
     }
 
-    /// The longest allowed token with which the text goes on, the end token after it; `None` where none is allowed.
-    pub(super) fn next(&mut self, vocabulary: &Vocabulary, allowed: impl Fn(TokenId) -> bool) -> Option<TokenId> {
+    /// The longest allowed token with which the text goes on, the end token after it; `None` where
+    /// none is allowed.
+    pub(super) fn next(
+        &mut self,
+        vocabulary: &Vocabulary,
+        allowed: impl Fn(TokenId) -> bool,
+    ) -> Option<TokenId> {
         if let Some(token) = self.begun.pop() {
             return Some(token).filter(|token| allowed(*token));
         }
@@ -27,7 +37,9 @@ impl Repeating {
         let Some(first) = rest.chars().next() else {
             return Some(vocabulary.eos()).filter(|token| allowed(*token));
         };
-        let ends = (1..=rest.len().min(LONGEST_TOKEN)).rev().filter(|end| rest.is_char_boundary(*end));
+        let ends = (1..=rest.len().min(LONGEST_TOKEN))
+            .rev()
+            .filter(|end| rest.is_char_boundary(*end));
         for end in ends {
             if let [token] = vocabulary.encode(&rest[..end])[..]
                 && allowed(token)
@@ -54,8 +66,9 @@ mod tests {
     fn written(text: &str, allowed: impl Fn(&[u8]) -> bool) -> (Vec<u8>, bool) {
         let vocabulary = shared();
         let (mut repeating, mut written) = (Repeating::new(text), Vec::new());
-        while let Some(token) = repeating.next(&vocabulary, |token| token == vocabulary.eos() || allowed(vocabulary.bytes(token)))
-        {
+        while let Some(token) = repeating.next(&vocabulary, |token| {
+            token == vocabulary.eos() || allowed(vocabulary.bytes(token))
+        }) {
             if token == vocabulary.eos() {
                 return (written, true);
             }
@@ -66,11 +79,27 @@ mod tests {
 
     #[test]
     fn a_text_is_written_as_far_as_it_is_allowed() {
-        for text in ["{\"v\": \"abcdef\"}", "", "\u{661}\u{662} zoë 日本 \u{1F9EA}", "a\tb\nc"] {
-            assert_eq!(written(text, |_| true), (text.as_bytes().to_vec(), true), "{text}");
+        for text in [
+            "{\"v\": \"abcdef\"}",
+            "",
+            "\u{661}\u{662} zoë 日本 \u{1F9EA}",
+            "a\tb\nc",
+        ] {
+            assert_eq!(
+                written(text, |_| true),
+                (text.as_bytes().to_vec(), true),
+                "{text}"
+            );
             // Whatever the spelling in tokens: here a byte each, or a character where it is more.
-            assert_eq!(written(text, |bytes| bytes.len() == 1 || !bytes.is_ascii()), (text.as_bytes().to_vec(), true), "{text}");
+            assert_eq!(
+                written(text, |bytes| bytes.len() == 1 || !bytes.is_ascii()),
+                (text.as_bytes().to_vec(), true),
+                "{text}"
+            );
         }
-        assert_eq!(written("{\"v\": 7.5}", |bytes| !bytes.contains(&b'.')), (b"{\"v\": 7".to_vec(), false));
+        assert_eq!(
+            written("{\"v\": 7.5}", |bytes| !bytes.contains(&b'.')),
+            (b"{\"v\": 7".to_vec(), false)
+        );
     }
 }

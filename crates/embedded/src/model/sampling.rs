@@ -43,21 +43,39 @@ pub(crate) struct Sampling {
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { temperature: 1.0, top_p: 1.0, min_p: 0.0, top_k: 0 }
+        Self {
+            temperature: 1.0,
+            top_p: 1.0,
+            min_p: 0.0,
+            top_k: 0,
+        }
     }
 }
 
 impl Sampling {
     /// Draws one of the candidates; `None` if no weight is positive. Reorders and rescales them.
-    pub(super) fn draw(&self, candidates: &mut Vec<(TokenId, f32)>, random: &mut Random) -> Option<TokenId> {
+    pub(super) fn draw(
+        &self,
+        candidates: &mut Vec<(TokenId, f32)>,
+        random: &mut Random,
+    ) -> Option<TokenId> {
         candidates.retain(|(_, weight)| *weight > 0.0 && weight.is_finite());
-        let heaviest = candidates.iter().map(|(_, weight)| *weight).fold(0.0, f32::max);
-        let likeliest = candidates.iter().filter(|(_, weight)| *weight == heaviest).map(|(token, _)| *token).min()?;
+        let heaviest = candidates
+            .iter()
+            .map(|(_, weight)| *weight)
+            .fold(0.0, f32::max);
+        let likeliest = candidates
+            .iter()
+            .filter(|(_, weight)| *weight == heaviest)
+            .map(|(token, _)| *token)
+            .min()?;
         if self.temperature <= 0.0 {
             return Some(likeliest);
         }
         if self.temperature != 1.0 {
-            candidates.iter_mut().for_each(|(_, weight)| *weight = (*weight / heaviest).powf(1.0 / self.temperature));
+            candidates.iter_mut().for_each(|(_, weight)| {
+                *weight = (*weight / heaviest).powf(1.0 / self.temperature)
+            });
         }
         self.narrow(candidates);
         let total: f32 = candidates.iter().map(|(_, weight)| *weight).sum();
@@ -103,7 +121,13 @@ mod tests {
 
     fn drawn(sampling: Sampling) -> Vec<TokenId> {
         let mut random = Random::new(1);
-        let mut tokens: Vec<TokenId> = (0..2000).map(|_| sampling.draw(&mut CANDIDATES.to_vec(), &mut random).unwrap()).collect();
+        let mut tokens: Vec<TokenId> = (0..2000)
+            .map(|_| {
+                sampling
+                    .draw(&mut CANDIDATES.to_vec(), &mut random)
+                    .unwrap()
+            })
+            .collect();
         tokens.sort_unstable();
         tokens
     }
@@ -118,19 +142,31 @@ mod tests {
     fn draws_only_what_the_settings_leave() {
         let all = Sampling::default();
         check(all, &[1, 2, 3, 4]);
-        check(Sampling { temperature: 0.0, ..all }, &[2]);
+        check(
+            Sampling {
+                temperature: 0.0,
+                ..all
+            },
+            &[2],
+        );
         check(Sampling { top_k: 2, ..all }, &[2, 3]);
         check(Sampling { top_p: 0.6, ..all }, &[2, 3]);
         check(Sampling { top_p: 0.0, ..all }, &[2]);
         check(Sampling { min_p: 0.5, ..all }, &[2, 3]);
         assert_eq!(all.draw(&mut vec![], &mut Random::new(1)), None);
-        assert_eq!(all.draw(&mut vec![(1, 0.0), (2, f32::NAN)], &mut Random::new(1)), None);
+        assert_eq!(
+            all.draw(&mut vec![(1, 0.0), (2, f32::NAN)], &mut Random::new(1)),
+            None
+        );
     }
 
     #[test]
     fn draws_by_weight_and_sharper_when_cold() {
         let share = |temperature| {
-            let tokens = drawn(Sampling { temperature, ..Sampling::default() });
+            let tokens = drawn(Sampling {
+                temperature,
+                ..Sampling::default()
+            });
             tokens.iter().filter(|token| **token == 2).count() as f64 / tokens.len() as f64
         };
         assert!((share(1.0) - 0.5).abs() < 0.05, "{}", share(1.0));
@@ -141,7 +177,10 @@ mod tests {
     #[test]
     fn random_numbers_are_the_published_ones() {
         let mut random = Random::new(1_234_567);
-        assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+        assert_eq!(
+            [random.next(), random.next()],
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+        );
         let mut random = Random::new(3);
         assert!((0..1000).all(|_| random.below(7) < 7 && (0.0..1.0).contains(&random.unit())));
     }

@@ -1,8 +1,9 @@
-//! vLLM's rule for `auto`, as a table. Knows which engine is asked when, and asks it through a function; opens none.
+//! vLLM's rule for `auto`, as a table. Knows which engine is asked when, and asks it through a
+//! function; opens none.
 //!
-//! After vLLM 0.33, `SamplingParams._validate_structured_outputs`. Its checks of the request itself (empty choice, NUL in a regex)
-//! come before the rule, and are a server's. What a constraint does not get from the row that decides, it gets nowhere: vLLM does
-//! not go on to the next row.
+//! After vLLM 0.33, `SamplingParams._validate_structured_outputs`. Its checks of the request itself
+//! (empty choice, NUL in a regex) come before the rule, and are a server's. What a constraint does
+//! not get from the row that decides, it gets nowhere: vLLM does not go on to the next row.
 
 use serde_json::Value;
 
@@ -28,20 +29,26 @@ pub(super) enum When {
     NeverHere(&'static str),
     /// If the engine's check passes; otherwise the next row is looked at.
     EngineTakesIt,
-    /// If the schema has a member `patternProperties` anywhere, be it the keyword or a property of that name.
+    /// If the schema has a member `patternProperties` anywhere, be it the keyword or a property of
+    /// that name.
     PatternProperties,
     /// Always.
     Otherwise,
 }
 
-/// The rule, first row that decides. `PatternProperties` and `Otherwise` decide also where their engine then refuses.
+/// The rule, first row that decides. `PatternProperties` and `Otherwise` decide also where their
+/// engine then refuses.
 pub(super) const ROWS: [Row; 5] = [
     Row {
         when: When::NeverHere("no tokenizer of Mistral's tekken kind is read"),
         engine: EngineName::Guidance,
         why: "Lark grammar under a tekken tokenizer",
     },
-    Row { when: When::EngineTakesIt, engine: EngineName::Xgrammar, why: "xgrammar is asked first and takes it" },
+    Row {
+        when: When::EngineTakesIt,
+        engine: EngineName::Xgrammar,
+        why: "xgrammar is asked first and takes it",
+    },
     Row {
         when: When::NeverHere("no tokenizer of Mistral's older kind is read"),
         engine: EngineName::Outlines,
@@ -52,7 +59,11 @@ pub(super) const ROWS: [Row; 5] = [
         engine: EngineName::Outlines,
         why: "the schema has patternProperties, which go to outlines",
     },
-    Row { when: When::Otherwise, engine: EngineName::Guidance, why: "guidance takes what xgrammar does not" },
+    Row {
+        when: When::Otherwise,
+        engine: EngineName::Guidance,
+        why: "guidance takes what xgrammar does not",
+    },
 ];
 
 /// Which engine the rule names, and why. `check` is an engine's check of a request.
@@ -68,13 +79,20 @@ pub(super) fn decide(
         let applies = match row.when {
             When::NeverHere(_) => false,
             When::EngineTakesIt | When::Otherwise => true,
-            When::PatternProperties => matches!(constraint, Constraint::JsonSchema(schema) if has_pattern_properties(schema)),
+            When::PatternProperties => {
+                matches!(constraint, Constraint::JsonSchema(schema) if has_pattern_properties(schema))
+            }
         };
         if !applies {
             continue;
         }
         match check(row.engine) {
-            Ok(()) => return Ok(Route { engine: row.engine, why: reason(&row, &refusals) }),
+            Ok(()) => {
+                return Ok(Route {
+                    engine: row.engine,
+                    why: reason(&row, &refusals),
+                });
+            }
             Err(error) => refusals.push((row.engine, error)),
         }
         if row.when != When::EngineTakesIt {
@@ -85,26 +103,36 @@ pub(super) fn decide(
 }
 
 fn reason(row: &Row, refusals: &[(EngineName, EngineError)]) -> String {
-    refusals.iter().fold(row.why.to_owned(), |why, (engine, error)| {
-        let words = error.to_string();
-        let quoted: String = words.chars().take(MAX_QUOTED_CHARS).collect();
-        let more = if quoted.len() < words.len() { " ..." } else { "" };
-        format!("{why} ({} refuses: {quoted}{more})", engine.name())
-    })
+    refusals
+        .iter()
+        .fold(row.why.to_owned(), |why, (engine, error)| {
+            let words = error.to_string();
+            let quoted: String = words.chars().take(MAX_QUOTED_CHARS).collect();
+            let more = if quoted.len() < words.len() {
+                " ..."
+            } else {
+                ""
+            };
+            format!("{why} ({} refuses: {quoted}{more})", engine.name())
+        })
 }
 
 /// What is said where nobody takes it: of the kind of the last refusal, as vLLM answers with it.
 fn refusal(refusals: Vec<(EngineName, EngineError)>) -> EngineError {
     let asked: Vec<String> = super::ENGINES
         .into_iter()
-        .map(|engine| match refusals.iter().find(|(refused, _)| *refused == engine) {
-            Some((_, error)) => format!("{}: {error}", engine.name()),
-            None => format!("{}: not asked by the rule", engine.name()),
-        })
+        .map(
+            |engine| match refusals.iter().find(|(refused, _)| *refused == engine) {
+                Some((_, error)) => format!("{}: {error}", engine.name()),
+                None => format!("{}: not asked by the rule", engine.name()),
+            },
+        )
         .collect();
     let words = format!("no engine takes it; {}", asked.join("; "));
     match refusals.into_iter().last() {
-        Some((_, EngineError::Unsupported { feature, .. })) => EngineError::Unsupported { feature, words },
+        Some((_, EngineError::Unsupported { feature, .. })) => {
+            EngineError::Unsupported { feature, words }
+        }
         Some((_, EngineError::TooLarge { .. })) => EngineError::TooLarge { words },
         Some((_, EngineError::Crashed { .. })) => EngineError::Crashed { words },
         Some((_, EngineError::Busy { .. })) => EngineError::Busy { words },
@@ -112,9 +140,12 @@ fn refusal(refusals: Vec<(EngineName, EngineError)>) -> EngineError {
     }
 }
 
-/// vLLM's `has_guidance_unsupported_json_features`: down through objects, and through lists whose items are objects.
+/// vLLM's `has_guidance_unsupported_json_features`: down through objects, and through lists whose
+/// items are objects.
 fn has_pattern_properties(schema: &Value) -> bool {
-    let Value::Object(members) = schema else { return false };
+    let Value::Object(members) = schema else {
+        return false;
+    };
     members.contains_key("patternProperties")
         || members.values().any(|value| match value {
             Value::Object(_) => has_pattern_properties(value),
@@ -143,12 +174,21 @@ mod tests {
     }
 
     /// Decides with engines that take what they are said to, and says who was asked.
-    fn run(constraint: &Constraint, takers: &[EngineName]) -> (Result<Route, EngineError>, Vec<EngineName>) {
+    fn run(
+        constraint: &Constraint,
+        takers: &[EngineName],
+    ) -> (Result<Route, EngineError>, Vec<EngineName>) {
         let asked = RefCell::new(Vec::new());
         let route = decide(constraint, |engine| {
             asked.borrow_mut().push(engine);
             let words = format!("{} has none", engine.name());
-            takers.contains(&engine).then_some(()).ok_or(EngineError::Unsupported { feature: "x".into(), words })
+            takers
+                .contains(&engine)
+                .then_some(())
+                .ok_or(EngineError::Unsupported {
+                    feature: "x".into(),
+                    words,
+                })
         });
         (route, asked.into_inner())
     }
@@ -156,7 +196,10 @@ mod tests {
     #[test]
     fn every_row_decides_as_vllm_does() {
         let plain = schema(json!({"type": "object", "properties": {"a": {"not": {}}}}));
-        let lark = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
+        let lark = Constraint::Grammar {
+            dialect: GrammarDialect::Lark,
+            text: "start: \"a\"".into(),
+        };
         let others = [
             lark,
             Constraint::Regex("a".into()),
@@ -168,35 +211,65 @@ mod tests {
         let pattern = pattern();
         let mut table = vec![
             (&plain, &all[..], Some(Xgrammar), &[Xgrammar][..]),
-            (&plain, &[Outlines, Guidance], Some(Guidance), &[Xgrammar, Guidance]),
+            (
+                &plain,
+                &[Outlines, Guidance],
+                Some(Guidance),
+                &[Xgrammar, Guidance],
+            ),
             (&plain, &[Outlines], None, &[Xgrammar, Guidance]),
             (&pattern, &all[..], Some(Xgrammar), &[Xgrammar]),
-            (&pattern, &[Outlines, Guidance], Some(Outlines), &[Xgrammar, Outlines]),
+            (
+                &pattern,
+                &[Outlines, Guidance],
+                Some(Outlines),
+                &[Xgrammar, Outlines],
+            ),
             (&pattern, &[Guidance], None, &[Xgrammar, Outlines]),
         ];
         for other in &others {
             table.push((other, &all[..], Some(Xgrammar), &[Xgrammar]));
-            table.push((other, &[Outlines, Guidance], Some(Guidance), &[Xgrammar, Guidance]));
+            table.push((
+                other,
+                &[Outlines, Guidance],
+                Some(Guidance),
+                &[Xgrammar, Guidance],
+            ));
             table.push((other, &[Outlines], None, &[Xgrammar, Guidance]));
         }
         for (constraint, takers, engine, asked) in table {
             let (route, who) = run(constraint, takers);
-            assert_eq!((route.ok().map(|route| route.engine), who.as_slice()), (engine, asked), "{constraint:?} {takers:?}");
+            assert_eq!(
+                (route.ok().map(|route| route.engine), who.as_slice()),
+                (engine, asked),
+                "{constraint:?} {takers:?}"
+            );
         }
     }
 
     #[test]
     fn rows_that_never_apply_say_why_and_the_last_always_does() {
-        let never = ROWS.iter().filter(|row| matches!(row.when, When::NeverHere(because) if because.contains("tokenizer")));
-        assert_eq!((never.count(), ROWS[ROWS.len() - 1].when), (2, When::Otherwise));
+        let never = ROWS.iter().filter(
+            |row| matches!(row.when, When::NeverHere(because) if because.contains("tokenizer")),
+        );
+        assert_eq!(
+            (never.count(), ROWS[ROWS.len() - 1].when),
+            (2, When::Otherwise)
+        );
     }
 
     #[test]
     fn pattern_properties_are_found_where_vllm_looks() {
         for (value, found) in [
             (json!({"patternProperties": {}}), true),
-            (json!({"properties": {"a": {"anyOf": [{"patternProperties": {}}]}}}), true),
-            (json!({"properties": {"patternProperties": {"type": "null"}}}), true),
+            (
+                json!({"properties": {"a": {"anyOf": [{"patternProperties": {}}]}}}),
+                true,
+            ),
+            (
+                json!({"properties": {"patternProperties": {"type": "null"}}}),
+                true,
+            ),
             (json!({"enum": [[{"patternProperties": {}}]]}), false),
             (json!({"const": "patternProperties"}), false),
             (json!(true), false),
@@ -208,10 +281,18 @@ mod tests {
     #[test]
     fn reasons_and_refusals_carry_the_words_of_who_was_asked() {
         let why = run(&pattern(), &[Outlines]).0.unwrap().why;
-        assert_eq!(why, "the schema has patternProperties, which go to outlines (xgrammar refuses: xgrammar has none)");
+        assert_eq!(
+            why,
+            "the schema has patternProperties, which go to outlines (xgrammar refuses: xgrammar has none)"
+        );
         let error = run(&pattern(), &[Guidance]).0.unwrap_err();
-        let words =
-            "no engine takes it; xgrammar: xgrammar has none; outlines: outlines has none; guidance: not asked by the rule";
-        assert_eq!(error, EngineError::Unsupported { feature: "x".into(), words: words.into() });
+        let words = "no engine takes it; xgrammar: xgrammar has none; outlines: outlines has none; guidance: not asked by the rule";
+        assert_eq!(
+            error,
+            EngineError::Unsupported {
+                feature: "x".into(),
+                words: words.into()
+            }
+        );
     }
 }

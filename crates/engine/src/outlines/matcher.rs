@@ -1,4 +1,5 @@
-//! Stepping through an index that outlines-core compiled. Knows states and tokens, not what they stand for.
+//! Stepping through an index that outlines-core compiled. Knows states and tokens, not what they
+//! stand for.
 
 use std::sync::Arc;
 
@@ -30,16 +31,27 @@ impl OutlinesGrammar {
     /// Takes the index over a vocabulary of `tokens` ids that ends an answer with `eos`.
     pub(super) fn new(index: Index, eos: TokenId, tokens: usize) -> Self {
         let tables = index.transitions();
-        let inner: u64 = tables.values().map(|table| table_bytes(table.capacity() as u64, ENTRY_BYTES)).sum();
+        let inner: u64 = tables
+            .values()
+            .map(|table| table_bytes(table.capacity() as u64, ENTRY_BYTES))
+            .sum();
         let bytes = inner + outer_bytes(tables.capacity() as u64);
-        Self { core: Arc::new(Core { index, eos, tokens }), bytes }
+        Self {
+            core: Arc::new(Core { index, eos, tokens }),
+            bytes,
+        }
     }
 }
 
 impl Grammar for OutlinesGrammar {
     fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
         let state = self.core.index.initial_state();
-        Ok(Box::new(OutlinesMatcher { core: Arc::clone(&self.core), state, path: Vec::new(), ended: false }))
+        Ok(Box::new(OutlinesMatcher {
+            core: Arc::clone(&self.core),
+            state,
+            path: Vec::new(),
+            ended: false,
+        }))
     }
 
     /// The slots of the library's hash tables, from their capacities.
@@ -85,7 +97,9 @@ impl Matcher for OutlinesMatcher {
         } else {
             self.core.index.next_state(&self.state, &token)
         };
-        let Some(next) = next else { return token_taken(false, token) };
+        let Some(next) = next else {
+            return token_taken(false, token);
+        };
         self.path.push(self.state);
         self.state = next;
         self.ended = token == self.core.eos;
@@ -107,7 +121,11 @@ impl Matcher for OutlinesMatcher {
             Some(token)
         });
         // More steps than there are states: a circle, and nothing in it is ever finished.
-        let steps = if self.ended { 0 } else { index.transitions().len().min(MAX_FORCED_TOKENS) };
+        let steps = if self.ended {
+            0
+        } else {
+            index.transitions().len().min(MAX_FORCED_TOKENS)
+        };
         only.take(steps).collect()
     }
 

@@ -1,8 +1,9 @@
 //! vLLM's check of a regex before it goes to outlines-core.
 //!
-//! vLLM (0.33, `backend_outlines.py`) parses the regex with CPython's own parser, refuses back-references, look-around and word
-//! boundaries, and refuses what has an anchor before the first character. It does not look everywhere: capturing groups, lazy and
-//! possessive repeats and a lone negated character (`[^a]`) are passed over, and so they are here.
+//! vLLM (0.33, `backend_outlines.py`) parses the regex with CPython's own parser, refuses
+//! back-references, look-around and word boundaries, and refuses what has an anchor before the
+//! first character. It does not look everywhere: capturing groups, lazy and possessive repeats and
+//! a lone negated character (`[^a]`) are passed over, and so they are here.
 
 use std::slice::Iter;
 
@@ -15,15 +16,23 @@ const MAX_NESTING: usize = 250;
 /// Checks a regex as vLLM does before it goes to outlines-core.
 ///
 /// # Errors
-/// [`EngineError::Unsupported`] for what outlines-core cannot do, [`EngineError::Invalid`] for what Python does not take.
+/// [`EngineError::Unsupported`] for what outlines-core cannot do, [`EngineError::Invalid`] for what
+/// Python does not take.
 pub(super) fn check(regex: &str) -> Result<(), EngineError> {
-    let pattern = Pattern::parse(regex, Syntax::Python, MAX_NESTING).map_err(|error| match error {
-        PatternError::Nesting(_) => EngineError::TooLarge { words: error.to_string() },
-        PatternError::Syntax(what) => EngineError::Invalid { words: format!("Python does not take the regex: {what}") },
-    })?;
+    let pattern =
+        Pattern::parse(regex, Syntax::Python, MAX_NESTING).map_err(|error| match error {
+            PatternError::Nesting(_) => EngineError::TooLarge {
+                words: error.to_string(),
+            },
+            PatternError::Syntax(what) => EngineError::Invalid {
+                words: format!("Python does not take the regex: {what}"),
+            },
+        })?;
     let items = items(&mut pattern.tokens.iter());
     if let Some(feature) = unsupported(&items) {
-        let words = format!("a regex with a {feature} is refused before outlines-core sees it, which has none");
+        let words = format!(
+            "a regex with a {feature} is refused before outlines-core sees it, which has none"
+        );
         return Err(EngineError::unsupported(feature, words));
     }
     if needs_context(&items) {
@@ -37,7 +46,8 @@ pub(super) fn check(regex: &str) -> Result<(), EngineError> {
 enum Item {
     /// A character, a class, `.`.
     Consumer,
-    /// What vLLM's check passes over without looking: `[^a]`, a lazy or possessive repeat, an atomic group.
+    /// What vLLM's check passes over without looking: `[^a]`, a lazy or possessive repeat, an
+    /// atomic group.
     PassedOver,
     Anchor,
     WordBoundary,
@@ -62,7 +72,14 @@ fn items(tokens: &mut Iter<'_, Token>) -> Vec<Item> {
         if let Token::Repeat(repeat) = token {
             let repeated = items.split_off(last);
             let never = repeat.most == Some(0);
-            items.push(if repeat.lazy { Item::PassedOver } else { Item::Repeat { never, items: repeated } });
+            items.push(if repeat.lazy {
+                Item::PassedOver
+            } else {
+                Item::Repeat {
+                    never,
+                    items: repeated,
+                }
+            });
             continue;
         }
         last = items.len();
@@ -81,9 +98,13 @@ fn items(tokens: &mut Iter<'_, Token>) -> Vec<Item> {
             }
             Token::Character(_) => items.push(Item::Consumer),
             Token::Class { negated, members } => {
-                let single =
-                    matches!(members[..], [Member::Character(_), ..]) && members.iter().all(|member| *member == members[0]);
-                items.push(if *negated && single { Item::PassedOver } else { Item::Consumer });
+                let single = matches!(members[..], [Member::Character(_), ..])
+                    && members.iter().all(|member| *member == members[0]);
+                items.push(if *negated && single {
+                    Item::PassedOver
+                } else {
+                    Item::Consumer
+                });
             }
             Token::Assertion(Assertion::Boundary { .. }) => items.push(Item::WordBoundary),
             Token::Assertion(_) => items.push(Item::Anchor),
@@ -92,7 +113,11 @@ fn items(tokens: &mut Iter<'_, Token>) -> Vec<Item> {
         }
     }
     branches.push(items);
-    if branches.len() == 1 { branches.swap_remove(0) } else { vec![Item::Branch(branches)] }
+    if branches.len() == 1 {
+        branches.swap_remove(0)
+    } else {
+        vec![Item::Branch(branches)]
+    }
 }
 
 fn unsupported(items: &[Item]) -> Option<&'static str> {
@@ -148,7 +173,8 @@ mod tests {
         }
     }
 
-    /// The verdicts are what the same check says in CPython 3.11, with its own `re._parser`. Three spaces stand between regexes.
+    /// The verdicts are what the same check says in CPython 3.11, with its own `re._parser`. Three
+    /// spaces stand between regexes.
     #[test]
     fn sees_what_cpython_s_parser_sees() {
         let table = [
@@ -164,9 +190,15 @@ mod tests {
                 r#"^a   $   (^a)   (a|^b)   (?:^a)b   [^a]$   [^aa]$   [^\n]^   x*?$   (?:^)*   (^)*   \Aa   (?i:^a)
 (?>a)$   (?#c)^a   ()^   (?:(?:^)a)   ((?=a))b   (?:^|a)b   (?:(?:^))*"#,
             ),
-            ("look-around", r#"(?=a)b   a(?=b)   a(?!b)   (?<=a)b   (?<!a)b   (?:a(?=b))*   (?:(?=a))*   (?=a)*"#),
+            (
+                "look-around",
+                r#"(?=a)b   a(?=b)   a(?!b)   (?<=a)b   (?<!a)b   (?:a(?=b))*   (?:(?=a))*   (?=a)*"#,
+            ),
             ("back-reference", r#"(a)\1   (?P<n>a)(?P=n)   (a)(?(1)b|c)"#),
-            ("word boundary", r#"\bfoo   foo\b   (?:foo\b)   a|foo\b   a*?\b   (?:\b)*"#),
+            (
+                "word boundary",
+                r#"\bfoo   foo\b   (?:foo\b)   a|foo\b   a*?\b   (?:\b)*"#,
+            ),
             (
                 "invalid",
                 r#"(?P<n>a)(?P=m)   \1   a**   a*+*   *a   ^*   a{2,1}   (a   a)   [a   [z-a]   [\d-z]   [\B]   \p{L}
@@ -183,8 +215,14 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded() {
-        assert!(check(&"(".repeat(MAX_NESTING - 1)).is_err_and(|error| matches!(error, EngineError::Invalid { .. })));
-        assert!(check(&"(".repeat(1 << 20)).is_err_and(|error| matches!(error, EngineError::TooLarge { .. })));
+        assert!(
+            check(&"(".repeat(MAX_NESTING - 1))
+                .is_err_and(|error| matches!(error, EngineError::Invalid { .. }))
+        );
+        assert!(
+            check(&"(".repeat(1 << 20))
+                .is_err_and(|error| matches!(error, EngineError::TooLarge { .. }))
+        );
         assert!(check(&format!("{}a{}", "(".repeat(200), ")".repeat(200))).is_ok());
     }
 }

@@ -1,11 +1,14 @@
-//! How large an index will be, before it is built. Knows automata and token bytes, neither JSON nor requests.
+//! How large an index will be, before it is built. Knows automata and token bytes, neither JSON nor
+//! requests.
 //!
-//! outlines-core walks the whole vocabulary from every state that tokens can reach, and keeps a hash table a state: time and memory
-//! grow with states times tokens, and a compile cannot be stopped. Here transitions are counted on a trie of the tokens in which
-//! bytes that the automaton does not tell apart are one: the same count for a fraction of the time, and it stops where it is too
-//! much. The library also has its automaton search from anywhere in a text, which it never does, and that half can be by far the
-//! larger one: a lone string of at most 16 characters takes 41 KB without it and 180 MB with it, twice that for each character
-//! more. So both are built under limits, the half that is counted first.
+//! outlines-core walks the whole vocabulary from every state that tokens can reach, and keeps a
+//! hash table a state: time and memory grow with states times tokens, and a compile cannot be
+//! stopped. Here transitions are counted on a trie of the tokens in which bytes that the automaton
+//! does not tell apart are one: the same count for a fraction of the time, and it stops where it is
+//! too much. The library also has its automaton search from anywhere in a text, which it never
+//! does, and that half can be by far the larger one: a lone string of at most 16 characters takes
+//! 41 KB without it and 180 MB with it, twice that for each character more. So both are built under
+//! limits, the half that is counted first.
 
 use std::collections::HashSet;
 
@@ -24,18 +27,28 @@ use crate::{EngineError, Vocabulary};
 pub(super) struct Limits {
     /// Memory of the index.
     index_bytes: u64,
-    /// Memory of the automaton; what it is made from, and what making it takes, may have half as much each.
+    /// Memory of the automaton; what it is made from, and what making it takes, may have half as
+    /// much each.
     automaton_bytes: usize,
     /// Tokens tried from all states together.
     token_trials: u64,
 }
 
-/// What is compiled where nothing else can stop a compile. The library tries a token in some 10 ns and fills 64 MiB of automaton in
-/// seconds: above these limits no compile ends within vLLM's 5 s (`VLLM_REGEX_COMPILATION_TIMEOUT_S`) on a machine of today.
-pub(super) const LIMITS: Limits = Limits { index_bytes: 2 << 30, automaton_bytes: 64 << 20, token_trials: 1_000_000_000 };
+/// What is compiled where nothing else can stop a compile. The library tries a token in some 10 ns
+/// and fills 64 MiB of automaton in seconds: above these limits no compile ends within vLLM's 5 s
+/// (`VLLM_REGEX_COMPILATION_TIMEOUT_S`) on a machine of today.
+pub(super) const LIMITS: Limits = Limits {
+    index_bytes: 2 << 30,
+    automaton_bytes: 64 << 20,
+    token_trials: 1_000_000_000,
+};
 
 /// What is compiled within a second or two, at the rates of [`LIMITS`].
-pub(super) const QUICK: Limits = Limits { index_bytes: 1 << 30, automaton_bytes: 16 << 20, token_trials: 150_000_000 };
+pub(super) const QUICK: Limits = Limits {
+    index_bytes: 1 << 30,
+    automaton_bytes: 16 << 20,
+    token_trials: 150_000_000,
+};
 
 /// What an index will take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,20 +64,38 @@ pub(super) struct IndexSize {
 /// The size of the index for a regex over a vocabulary.
 ///
 /// # Errors
-/// [`EngineError::TooLarge`] above the limits; what the automaton's builder says, as the library would.
-pub(super) fn index_size(regex: &str, vocabulary: &Vocabulary, limits: &Limits) -> Result<IndexSize, EngineError> {
+/// [`EngineError::TooLarge`] above the limits; what the automaton's builder says, as the library
+/// would.
+pub(super) fn index_size(
+    regex: &str,
+    vocabulary: &Vocabulary,
+    limits: &Limits,
+) -> Result<IndexSize, EngineError> {
     if regex.len() as u64 > MAX_REGEX_BYTES {
-        let words = format!("a regex of {} bytes is longer than the {MAX_REGEX_BYTES} that are compiled", regex.len());
+        let words = format!(
+            "a regex of {} bytes is longer than the {MAX_REGEX_BYTES} that are compiled",
+            regex.len()
+        );
         return Err(EngineError::TooLarge { words });
     }
     let half = Some(limits.automaton_bytes / 2);
     // As the library's own builder configures it, but for the limit.
-    let config = thompson::Config::new().which_captures(WhichCaptures::None).nfa_size_limit(half);
-    let nfa = thompson::Compiler::new().configure(config).build(regex).map_err(|error| refused(&error))?;
+    let config = thompson::Config::new()
+        .which_captures(WhichCaptures::None)
+        .nfa_size_limit(half);
+    let nfa = thompson::Compiler::new()
+        .configure(config)
+        .build(regex)
+        .map_err(|error| refused(&error))?;
     let automaton = |start: StartKind| {
-        let config =
-            dense::Config::new().start_kind(start).dfa_size_limit(Some(limits.automaton_bytes)).determinize_size_limit(half);
-        dense::Builder::new().configure(config).build_from_nfa(&nfa).map_err(|error| refused(&error))
+        let config = dense::Config::new()
+            .start_kind(start)
+            .dfa_size_limit(Some(limits.automaton_bytes))
+            .determinize_size_limit(half);
+        dense::Builder::new()
+            .configure(config)
+            .build_from_nfa(&nfa)
+            .map_err(|error| refused(&error))
     };
     let size = count(&automaton(StartKind::Anchored)?, vocabulary, limits)?;
     automaton(StartKind::Both)?;
@@ -75,10 +106,16 @@ fn refused(error: &dyn std::error::Error) -> EngineError {
     of_automaton(shortened(&chain(error)))
 }
 
-fn count(dfa: &dense::DFA<Vec<u32>>, vocabulary: &Vocabulary, limits: &Limits) -> Result<IndexSize, EngineError> {
+fn count(
+    dfa: &dense::DFA<Vec<u32>>,
+    vocabulary: &Vocabulary,
+    limits: &Limits,
+) -> Result<IndexSize, EngineError> {
     let mut size = IndexSize::default();
     // Without a start state there is no index; the library says so itself.
-    let Some(start) = dfa.universal_start_state(Anchored::Yes) else { return Ok(size) };
+    let Some(start) = dfa.universal_start_state(Anchored::Yes) else {
+        return Ok(size);
+    };
     let tokens = ClassTrie::new(vocabulary, dfa.byte_classes());
     let (mut seen, mut next) = (HashSet::from([start]), vec![start]);
     let mut tables = 0;
@@ -94,7 +131,9 @@ fn count(dfa: &dense::DFA<Vec<u32>>, vocabulary: &Vocabulary, limits: &Limits) -
         tables += table_bytes(transitions, INNER_ENTRY_BYTES);
         size.bytes = tables + outer_bytes(size.states);
         // Every state that is known will be walked.
-        if size.bytes > limits.index_bytes || (seen.len() as u64).saturating_mul(tokens.len) > limits.token_trials {
+        if size.bytes > limits.index_bytes
+            || (seen.len() as u64).saturating_mul(tokens.len) > limits.token_trials
+        {
             return Err(too_large(size, seen.len(), tokens.len, limits));
         }
     }
@@ -121,8 +160,8 @@ const OUTER_ENTRY_BYTES: u64 = 40;
 /// A final state.
 const FINAL_ENTRY_BYTES: u64 = 4;
 
-/// Bytes of a hash table for `entries`, of Rust's standard kind (hashbrown): a power of two of slots, at most 7/8 of them full, one
-/// byte more for each, and a group of 16 at the end.
+/// Bytes of a hash table for `entries`, of Rust's standard kind (hashbrown): a power of two of
+/// slots, at most 7/8 of them full, one byte more for each, and a group of 16 at the end.
 pub(super) fn table_bytes(entries: u64, entry_bytes: u64) -> u64 {
     let slots = match entries {
         0 => return 0,
@@ -163,7 +202,10 @@ struct Node {
 impl ClassTrie {
     fn new(vocabulary: &Vocabulary, classes: &ByteClasses) -> Self {
         let (mut text, mut spans) = (Vec::new(), Vec::new());
-        for id in (0..).take(vocabulary.len()).filter(|&id| id != vocabulary.eos()) {
+        for id in (0..)
+            .take(vocabulary.len())
+            .filter(|&id| id != vocabulary.eos())
+        {
             let start = text.len();
             text.extend(vocabulary.bytes(id).iter().map(|&byte| classes.get(byte)));
             if text.len() > start {
@@ -178,11 +220,19 @@ impl ClassTrie {
         };
         for &(start, end) in &spans {
             let token = &text[start..end];
-            let shared = open.iter().zip(token).take_while(|(node, class)| nodes[**node].class == **class).count();
+            let shared = open
+                .iter()
+                .zip(token)
+                .take_while(|(node, class)| nodes[**node].class == **class)
+                .count();
             close(&mut nodes, &mut open, shared);
             for (depth, &class) in (1..).zip(token).skip(shared) {
                 open.push(nodes.len());
-                nodes.push(Node { class, depth, ..Node::default() });
+                nodes.push(Node {
+                    class,
+                    depth,
+                    ..Node::default()
+                });
             }
             if let Some(&last) = open.last() {
                 nodes[last].tokens += 1;
@@ -191,11 +241,21 @@ impl ClassTrie {
         close(&mut nodes, &mut open, 0);
         let mut bytes = vec![0; 256];
         (0..=u8::MAX).for_each(|byte| bytes[usize::from(classes.get(byte))] = byte);
-        Self { nodes, len: spans.len() as u64, bytes }
+        Self {
+            nodes,
+            len: spans.len() as u64,
+            bytes,
+        }
     }
 
-    /// How many tokens lead on from `state`, by the library's rule; tells of every state that a token ends in.
-    fn count(&self, dfa: &dense::DFA<Vec<u32>>, state: StateID, reached: &mut impl FnMut(StateID)) -> u64 {
+    /// How many tokens lead on from `state`, by the library's rule; tells of every state that a
+    /// token ends in.
+    fn count(
+        &self,
+        dfa: &dense::DFA<Vec<u32>>,
+        state: StateID,
+        reached: &mut impl FnMut(StateID),
+    ) -> u64 {
         let (mut count, mut index) = (0, 0);
         let mut path = vec![state];
         while let Some(node) = self.nodes.get(index) {
@@ -257,28 +317,73 @@ mod tests {
             let transitions: usize = index.transitions().values().map(|table| table.len()).sum();
             assert_eq!(size.transitions, transitions as u64, "{regex}");
             assert!(size.states >= index.transitions().len() as u64, "{regex}");
-            let real = OutlinesGrammar::new(index, shared().eos(), shared().len()).memory_bytes().unwrap();
-            assert!(size.bytes >= real, "{regex}: estimated {}, is {real}", size.bytes);
-            assert!(size.bytes <= real + real / 4 + 1024, "{regex}: estimated {}, is {real}", size.bytes);
+            let real = OutlinesGrammar::new(index, shared().eos(), shared().len())
+                .memory_bytes()
+                .unwrap();
+            assert!(
+                size.bytes >= real,
+                "{regex}: estimated {}, is {real}",
+                size.bytes
+            );
+            assert!(
+                size.bytes <= real + real / 4 + 1024,
+                "{regex}: estimated {}, is {real}",
+                size.bytes
+            );
         }
     }
 
     #[test]
     fn each_limit_stops_what_it_is_for() {
-        let small = Limits { index_bytes: 1 << 20, automaton_bytes: 1 << 20, token_trials: 10_000_000 };
-        let unlimited = Limits { index_bytes: u64::MAX, automaton_bytes: 64 << 20, token_trials: u64::MAX };
+        let small = Limits {
+            index_bytes: 1 << 20,
+            automaton_bytes: 1 << 20,
+            token_trials: 10_000_000,
+        };
+        let unlimited = Limits {
+            index_bytes: u64::MAX,
+            automaton_bytes: 64 << 20,
+            token_trials: u64::MAX,
+        };
         for (regex, limits, words) in [
             ("(((a{1000}){1000}){1000}){1000}", small, "NFA"),
             ("a[ab]{30}", small, "determiniz"),
-            (r"\w{20}", Limits { index_bytes: u64::MAX, ..small }, "determiniz"),
-            (STRING, Limits { index_bytes: 1 << 20, ..unlimited }, "MiB"),
-            ("[0-9]{200}", Limits { token_trials: 10_000_000, ..unlimited }, "states"),
+            (
+                r"\w{20}",
+                Limits {
+                    index_bytes: u64::MAX,
+                    ..small
+                },
+                "determiniz",
+            ),
+            (
+                STRING,
+                Limits {
+                    index_bytes: 1 << 20,
+                    ..unlimited
+                },
+                "MiB",
+            ),
+            (
+                "[0-9]{200}",
+                Limits {
+                    token_trials: 10_000_000,
+                    ..unlimited
+                },
+                "states",
+            ),
         ] {
             let error = index_size(regex, &shared(), &limits).unwrap_err();
-            assert!(matches!(&error, EngineError::TooLarge { words: said } if said.contains(words)), "{regex}: {error:?}");
+            assert!(
+                matches!(&error, EngineError::TooLarge { words: said } if said.contains(words)),
+                "{regex}: {error:?}"
+            );
         }
         let half = index_size(r#""([^"\\]|\\"){0,20}""#, &shared(), &small).unwrap_err();
-        assert!(matches!(&half, EngineError::TooLarge { .. }), "small for an answer, large for a search: {half:?}");
+        assert!(
+            matches!(&half, EngineError::TooLarge { .. }),
+            "small for an answer, large for a search: {half:?}"
+        );
     }
 
     #[test]
@@ -288,8 +393,15 @@ mod tests {
             (0..entries).for_each(|entry| {
                 table.insert(entry, ());
             });
-            assert_eq!(table_bytes(entries, 8), table_bytes(table.capacity() as u64, 8), "{entries}");
+            assert_eq!(
+                table_bytes(entries, 8),
+                table_bytes(table.capacity() as u64, 8),
+                "{entries}"
+            );
         }
-        assert_eq!((table_bytes(1, 8), table_bytes(14, 8), table_bytes(15, 40)), (52, 160, 32 * 40 + 48));
+        assert_eq!(
+            (table_bytes(1, 8), table_bytes(14, 8), table_bytes(15, 40)),
+            (52, 160, 32 * 40 + 48)
+        );
     }
 }

@@ -1,15 +1,18 @@
-//! How long the regex is that outlines-core makes of a JSON Schema, without making it. Knows the library's templates, no regexes.
+//! How long the regex is that outlines-core makes of a JSON Schema, without making it. Knows the
+//! library's templates, no regexes.
 //!
-//! The library repeats the text of every optional property, unrolls `$ref` some levels deep and nests its templates, so that a
-//! schema of a kilobyte can become gigabytes of text. It walks here as the library (0.2.14, `json_schema/parsing.rs`) walks; a test
-//! holds the lengths to the real ones.
+//! The library repeats the text of every optional property, unrolls `$ref` some levels deep and
+//! nests its templates, so that a schema of a kilobyte can become gigabytes of text. It walks here
+//! as the library (0.2.14, `json_schema/parsing.rs`) walks; a test holds the lengths to the real
+//! ones.
 
 use outlines_core::json_schema::{FormatType, JsonType, STRING, STRING_INNER};
 use serde_json::{Map, Value};
 
 use crate::EngineError;
 
-/// Longest regex that is made of a schema, or taken. An automaton for a longer one does not fit any of our limits.
+/// Longest regex that is made of a schema, or taken. An automaton for a longer one does not fit any
+/// of our limits.
 pub(super) const MAX_REGEX_BYTES: u64 = 1 << 20;
 
 /// Bytes that the library may write on its way to the regex, texts that it throws away included.
@@ -24,17 +27,30 @@ const MAX_ANY_DEPTH: u64 = 32;
 /// Bytes of the number templates with all bounds, at most.
 const MAX_NUMBER_BYTES: u64 = 256;
 
-/// The length of the regex for `schema` with `references` levels of `$ref`. Where the library will refuse the schema itself the length is that of what it has read.
+/// The length of the regex for `schema` with `references` levels of `$ref`. Where the library will
+/// refuse the schema itself the length is that of what it has read.
 ///
 /// # Errors
 /// [`EngineError::TooLarge`] if the text is longer than [`MAX_REGEX_BYTES`].
-pub(super) fn regex_bytes(schema: &Value, whitespace: &str, references: usize) -> Result<u64, EngineError> {
-    let mut measure = Measure { root: schema, ws: whitespace.len() as u64, references, ref_depth: 0, written: 0 };
+pub(super) fn regex_bytes(
+    schema: &Value,
+    whitespace: &str,
+    references: usize,
+) -> Result<u64, EngineError> {
+    let mut measure = Measure {
+        root: schema,
+        ws: whitespace.len() as u64,
+        references,
+        ref_depth: 0,
+        written: 0,
+    };
     match measure.schema(schema) {
         Ok(bytes) => Ok(bytes),
         Err(Stop::Refused | Stop::RefDepth) => Ok(measure.written.min(MAX_REGEX_BYTES)),
         Err(Stop::TooLong) => {
-            let words = format!("its regex would be longer than the {MAX_REGEX_BYTES} bytes that are compiled");
+            let words = format!(
+                "its regex would be longer than the {MAX_REGEX_BYTES} bytes that are compiled"
+            );
             Err(EngineError::TooLarge { words })
         }
     }
@@ -60,7 +76,9 @@ struct Measure<'a> {
 
 impl Measure<'_> {
     fn schema(&mut self, schema: &Value) -> Result<u64, Stop> {
-        let Value::Object(members) = schema else { return Err(Stop::Refused) };
+        let Value::Object(members) = schema else {
+            return Err(Stop::Refused);
+        };
         self.note(1)?;
         let bytes = if members.is_empty() {
             self.anything()?
@@ -100,7 +118,11 @@ impl Measure<'_> {
     /// Counts what the library writes, and passes it on.
     fn note(&mut self, bytes: u64) -> Result<u64, Stop> {
         self.written = self.written.saturating_add(bytes);
-        if bytes > MAX_REGEX_BYTES || self.written > MAX_WRITTEN_BYTES { Err(Stop::TooLong) } else { Ok(bytes) }
+        if bytes > MAX_REGEX_BYTES || self.written > MAX_WRITTEN_BYTES {
+            Err(Stop::TooLong)
+        } else {
+            Ok(bytes)
+        }
     }
 
     fn list(&mut self, schemas: &Value, around: u64, between: u64) -> Result<u64, Stop> {
@@ -112,23 +134,42 @@ impl Measure<'_> {
         Ok(bytes)
     }
 
-    fn properties(&mut self, properties: &Value, members: &Map<String, Value>) -> Result<u64, Stop> {
+    fn properties(
+        &mut self,
+        properties: &Value,
+        members: &Map<String, Value>,
+    ) -> Result<u64, Stop> {
         let properties = properties.as_object().ok_or(Stop::Refused)?;
-        let required: Vec<&str> =
-            members.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = members
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let mut parts = Vec::with_capacity(properties.len());
         for (name, value) in properties {
             match self.schema(value) {
                 Ok(bytes) => {
-                    parts.push((3 * self.ws + 3 + regex::escape(name).len() as u64 + bytes, required.contains(&name.as_str())));
+                    parts.push((
+                        3 * self.ws + 3 + regex::escape(name).len() as u64 + bytes,
+                        required.contains(&name.as_str()),
+                    ));
                 }
                 Err(Stop::RefDepth) => {}
                 Err(stop) => return Err(stop),
             }
         }
-        let inner = if properties.keys().any(|name| required.contains(&name.as_str())) {
-            // Each part and its comma, but for the last one that is required; what is optional in brackets.
-            parts.iter().map(|(bytes, required)| bytes + if *required { 1 + self.ws } else { 4 + self.ws }).sum()
+        let inner = if properties
+            .keys()
+            .any(|name| required.contains(&name.as_str()))
+        {
+            // Each part and its comma, but for the last one that is required; what is optional in
+            // brackets.
+            parts
+                .iter()
+                .map(|(bytes, required)| bytes + if *required { 1 + self.ws } else { 4 + self.ws })
+                .sum()
         } else {
             // One alternative for each property that may be the last, with all before it optional.
             let (mut before, mut bytes) = (0_u64, 3 + (parts.len() as u64).saturating_sub(1));
@@ -143,9 +184,17 @@ impl Measure<'_> {
 
     fn constant(&self, value: &Value) -> u64 {
         match value {
-            Value::Array(items) => 4 + 2 * self.ws + joined(items.iter().map(|item| self.constant(item)), 2 * self.ws + 1),
+            Value::Array(items) => {
+                4 + 2 * self.ws
+                    + joined(
+                        items.iter().map(|item| self.constant(item)),
+                        2 * self.ws + 1,
+                    )
+            }
             Value::Object(members) => {
-                let pairs = members.iter().map(|(key, value)| key.len() as u64 + 3 + 2 * self.ws + self.constant(value));
+                let pairs = members
+                    .iter()
+                    .map(|(key, value)| key.len() as u64 + 3 + 2 * self.ws + self.constant(value));
                 4 + 2 * self.ws + joined(pairs, 2 * self.ws + 1)
             }
             scalar => regex::escape(&scalar.to_string()).len() as u64,
@@ -164,7 +213,9 @@ impl Measure<'_> {
         }
         let root = self.root;
         let mut parts = fragment.split('/').filter(|part| !part.is_empty());
-        let schema = parts.try_fold(root, |schema, part| schema.get(part)).ok_or(Stop::Refused)?;
+        let schema = parts
+            .try_fold(root, |schema, part| schema.get(part))
+            .ok_or(Stop::Refused)?;
         let bytes = self.schema(schema);
         // With a base the library forgets that it came back.
         if base.is_empty() {
@@ -175,8 +226,14 @@ impl Measure<'_> {
 
     fn typed(&mut self, name: &str, members: &Map<String, Value>) -> Result<u64, Stop> {
         let number = |kind: JsonType| {
-            let bounded = members.keys().any(|key| key.starts_with("minDigits") || key.starts_with("maxDigits"));
-            if bounded { MAX_NUMBER_BYTES } else { kind.to_regex().len() as u64 }
+            let bounded = members
+                .keys()
+                .any(|key| key.starts_with("minDigits") || key.starts_with("maxDigits"));
+            if bounded {
+                MAX_NUMBER_BYTES
+            } else {
+                kind.to_regex().len() as u64
+            }
         };
         Ok(match name {
             "string" => string(members)?,
@@ -205,12 +262,15 @@ impl Measure<'_> {
         if members.get("maxItems").and_then(Value::as_u64) == Some(0) {
             return Ok(4 + self.ws);
         }
-        let bounds = ["minItems", "maxItems"].map(|key| members.get(key).and_then(Value::as_u64).unwrap_or(0));
+        let bounds = ["minItems", "maxItems"]
+            .map(|key| members.get(key).and_then(Value::as_u64).unwrap_or(0));
         let item = match members.get("items") {
             Some(schema) => self.schema(schema)?,
             None => self.any_array_item(depth(members))?,
         };
-        Ok(self.array_of(item) + digits(bounds[0].saturating_sub(1)) + digits(bounds[1].saturating_sub(1)))
+        Ok(self.array_of(item)
+            + digits(bounds[0].saturating_sub(1))
+            + digits(bounds[1].saturating_sub(1)))
     }
 
     /// A schema without members: each type in brackets, one or another.
@@ -235,7 +295,10 @@ impl Measure<'_> {
         match depth {
             0 => Ok(0),
             1..=MAX_ANY_DEPTH => {
-                let (object, array) = (self.any_object_value(depth - 1)?, self.any_array_item(depth - 1)?);
+                let (object, array) = (
+                    self.any_object_value(depth - 1)?,
+                    self.any_array_item(depth - 1)?,
+                );
                 Ok(self.object_of(object) + self.array_of(array) + 2)
             }
             _ => Err(Stop::TooLong),
@@ -255,7 +318,15 @@ impl Measure<'_> {
 
 /// Bytes of string, number, boolean and null.
 fn scalars() -> u64 {
-    [JsonType::String, JsonType::Number, JsonType::Boolean, JsonType::Null].iter().map(|kind| kind.to_regex().len() as u64).sum()
+    [
+        JsonType::String,
+        JsonType::Number,
+        JsonType::Boolean,
+        JsonType::Null,
+    ]
+    .iter()
+    .map(|kind| kind.to_regex().len() as u64)
+    .sum()
 }
 
 fn integer() -> u64 {
@@ -263,7 +334,10 @@ fn integer() -> u64 {
 }
 
 fn depth(members: &Map<String, Value>) -> u64 {
-    members.get("depth").and_then(Value::as_u64).unwrap_or(ANY_DEPTH)
+    members
+        .get("depth")
+        .and_then(Value::as_u64)
+        .unwrap_or(ANY_DEPTH)
 }
 
 fn digits(number: u64) -> u64 {
@@ -271,7 +345,9 @@ fn digits(number: u64) -> u64 {
 }
 
 fn joined(parts: impl Iterator<Item = u64>, between: u64) -> u64 {
-    let (count, bytes) = parts.fold((0_u64, 0_u64), |(count, bytes), part| (count + 1, bytes.saturating_add(part)));
+    let (count, bytes) = parts.fold((0_u64, 0_u64), |(count, bytes), part| {
+        (count + 1, bytes.saturating_add(part))
+    });
     bytes.saturating_add(between * count.saturating_sub(1))
 }
 
@@ -279,14 +355,19 @@ fn string(members: &Map<String, Value>) -> Result<u64, Stop> {
     let bounds = ["minLength", "maxLength"].map(|key| members.get(key));
     if bounds.iter().any(Option::is_some) {
         let [least, most] = bounds.map(|bound| bound.and_then(Value::as_u64));
-        return Ok(STRING_INNER.len() as u64 + 5 + digits(least.unwrap_or(0)) + most.map_or(0, digits));
+        return Ok(STRING_INNER.len() as u64
+            + 5
+            + digits(least.unwrap_or(0))
+            + most.map_or(0, digits));
     }
     let text = |key: &str| members.get(key).and_then(Value::as_str);
     if let Some(pattern) = text("pattern") {
         return Ok(4 + pattern.len() as u64);
     }
     match text("format") {
-        Some(format) => FormatType::from_str(format).map(|format| format.to_regex().len() as u64).ok_or(Stop::Refused),
+        Some(format) => FormatType::from_str(format)
+            .map(|format| format.to_regex().len() as u64)
+            .ok_or(Stop::Refused),
         None => Ok(STRING.len() as u64),
     }
 }
@@ -330,11 +411,18 @@ mod tests {
                 "$defs": {"a": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/b"}]}, "b": {"type": "object"}}}),
         ] {
             for (whitespace, references) in [(WHITESPACE, 3), ("", 3), ("", 5)] {
-                let real = regex_from_value(&schema, Some(whitespace), Some(references)).unwrap().len() as u64;
+                let real = regex_from_value(&schema, Some(whitespace), Some(references))
+                    .unwrap()
+                    .len() as u64;
                 let measured = regex_bytes(&schema, whitespace, references).unwrap();
                 assert!(
                     measured >= real
-                        && measured <= real + 8 + real / 8 + MAX_NUMBER_BYTES * u64::from(schema.to_string().contains("Digits")),
+                        && measured
+                            <= real
+                                + 8
+                                + real / 8
+                                + MAX_NUMBER_BYTES
+                                    * u64::from(schema.to_string().contains("Digits")),
                     "{schema}: measured {measured}, is {real}"
                 );
             }
@@ -343,9 +431,13 @@ mod tests {
 
     #[test]
     fn bombs_are_seen_without_being_written() {
-        let recursive: Map<String, Value> = (0..30).map(|index| (format!("p{index}"), json!({"$ref": "#"}))).collect();
+        let recursive: Map<String, Value> = (0..30)
+            .map(|index| (format!("p{index}"), json!({"$ref": "#"})))
+            .collect();
         let optional = (0..3).fold(json!({"type": "null"}), |inner, _| {
-            let members: Map<String, Value> = (0..30).map(|index| (format!("p{index}"), inner.clone())).collect();
+            let members: Map<String, Value> = (0..30)
+                .map(|index| (format!("p{index}"), inner.clone()))
+                .collect();
             json!({"properties": members})
         });
         let mut wide = String::from("{\"properties\":{");
@@ -361,7 +453,10 @@ mod tests {
             json!({"type": "object", "depth": 24}),
             json!({"enum": ["x".repeat(1 << 21)]}),
         ] {
-            assert!(matches!(regex_bytes(&schema, WHITESPACE, 3), Err(EngineError::TooLarge { .. })));
+            assert!(matches!(
+                regex_bytes(&schema, WHITESPACE, 3),
+                Err(EngineError::TooLarge { .. })
+            ));
         }
     }
 }

@@ -9,8 +9,18 @@ use crate::EngineError;
 const MAX_WORDS_BYTES: usize = 1000;
 
 /// Members of a schema that say nothing about the instance.
-const ANNOTATIONS: [&str; 10] =
-    ["$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "deprecated"];
+const ANNOTATIONS: [&str; 10] = [
+    "$schema",
+    "$id",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "deprecated",
+];
 
 /// Keywords that are named at most when the library finds none that it knows.
 const MAX_NAMED_KEYWORDS: usize = 5;
@@ -32,7 +42,8 @@ pub(super) fn classified(error: &Error) -> EngineError {
     EngineError::Unsupported { feature, words }
 }
 
-/// Sorts what the automaton builder (regex-automata, regex-syntax) says; its errors are opaque but for their text.
+/// Sorts what the automaton builder (regex-automata, regex-syntax) says; its errors are opaque but
+/// for their text.
 pub(super) fn of_automaton(words: String) -> EngineError {
     let features = [
         ("look-around", "look-around"),
@@ -69,17 +80,40 @@ pub(super) fn shortened(words: &str) -> String {
     if words.len() <= MAX_WORDS_BYTES {
         return words.to_owned();
     }
-    let head = (0..=MAX_WORDS_BYTES / 2).rev().find(|&at| words.is_char_boundary(at)).unwrap_or(0);
-    let tail = (words.len() - MAX_WORDS_BYTES / 2..words.len()).find(|&at| words.is_char_boundary(at)).unwrap_or(words.len());
-    format!("{} [{} bytes left out] {}", &words[..head], tail - head, &words[tail..])
+    let head = (0..=MAX_WORDS_BYTES / 2)
+        .rev()
+        .find(|&at| words.is_char_boundary(at))
+        .unwrap_or(0);
+    let tail = (words.len() - MAX_WORDS_BYTES / 2..words.len())
+        .find(|&at| words.is_char_boundary(at))
+        .unwrap_or(words.len());
+    format!(
+        "{} [{} bytes left out] {}",
+        &words[..head],
+        tail - head,
+        &words[tail..]
+    )
 }
 
 fn unknown_keywords(schema: &Value) -> String {
     match schema {
         Value::Object(members) => {
-            let known: Vec<&str> = members.keys().map(String::as_str).filter(|key| !ANNOTATIONS.contains(key)).collect();
-            let named = known.iter().take(MAX_NAMED_KEYWORDS).copied().collect::<Vec<_>>().join(", ");
-            if known.is_empty() { "schema without type".into() } else { shortened(&named) }
+            let known: Vec<&str> = members
+                .keys()
+                .map(String::as_str)
+                .filter(|key| !ANNOTATIONS.contains(key))
+                .collect();
+            let named = known
+                .iter()
+                .take(MAX_NAMED_KEYWORDS)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", ");
+            if known.is_empty() {
+                "schema without type".into()
+            } else {
+                shortened(&named)
+            }
         }
         Value::Bool(_) => "boolean schema".into(),
         Value::Array(_) => "list in place of a schema".into(),
@@ -110,7 +144,11 @@ mod tests {
     fn long_words_lose_their_middle_and_say_so() {
         let long = "é".repeat(5000);
         let short = shortened(&long);
-        assert!(short.len() < MAX_WORDS_BYTES + 40 && short.contains("bytes left out] é"), "{}", short.len());
+        assert!(
+            short.len() < MAX_WORDS_BYTES + 40 && short.contains("bytes left out] é"),
+            "{}",
+            short.len()
+        );
         assert_eq!(shortened("words"), "words");
     }
 
@@ -118,10 +156,20 @@ mod tests {
     fn limits_of_the_automaton_are_told_from_mistakes() {
         for (words, large) in [
             ("exceeded limit on number of bytes", true),
-            ("exceed the maximum number of nested parentheses/brackets (250)", true),
-            ("regex parse error:\n    (exceed\n    ^\nerror: unclosed group", false),
+            (
+                "exceed the maximum number of nested parentheses/brackets (250)",
+                true,
+            ),
+            (
+                "regex parse error:\n    (exceed\n    ^\nerror: unclosed group",
+                false,
+            ),
         ] {
-            assert_eq!(matches!(of_automaton(words.into()), EngineError::TooLarge { .. }), large, "{words}");
+            assert_eq!(
+                matches!(of_automaton(words.into()), EngineError::TooLarge { .. }),
+                large,
+                "{words}"
+            );
         }
     }
 }

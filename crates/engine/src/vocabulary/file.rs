@@ -1,4 +1,5 @@
-//! A vocabulary from a `tokenizer.json` of the tokenizers library. Knows neither engines nor the built-in vocabularies.
+//! A vocabulary from a `tokenizer.json` of the tokenizers library. Knows neither engines nor the
+//! built-in vocabularies.
 
 mod end;
 mod letters;
@@ -15,31 +16,51 @@ use sobench_core::tokenizer_files::{TOKENIZER_FILE, read_limited};
 /// The most ids of a vocabulary that are taken; the largest published ones have a quarter of it.
 pub const MAX_VOCABULARY_IDS: usize = 1 << 20;
 
-/// Loads `path`, a `tokenizer.json` or the folder of one; `eos` names the end token in place of the files beside it.
+/// Loads `path`, a `tokenizer.json` or the folder of one; `eos` names the end token in place of the
+/// files beside it.
 pub(super) fn load(path: &Path, eos: Option<&str>) -> Result<Vocabulary> {
-    let file = if path.is_dir() { path.join(TOKENIZER_FILE) } else { path.to_path_buf() };
+    let file = if path.is_dir() {
+        path.join(TOKENIZER_FILE)
+    } else {
+        path.to_path_buf()
+    };
     let hint = "a vocabulary is read from a tokenizer.json of the tokenizers library";
-    let fail = |what: String| Error::usage(format!("cannot read the vocabulary {}: {what}", file.display())).hint(hint);
-    let mut json: Value = serde_json::from_slice(&read_limited(&file)?).map_err(|error| fail(error.to_string()))?;
+    let fail = |what: String| {
+        Error::usage(format!(
+            "cannot read the vocabulary {}: {what}",
+            file.display()
+        ))
+        .hint(hint)
+    };
+    let mut json: Value =
+        serde_json::from_slice(&read_limited(&file)?).map_err(|error| fail(error.to_string()))?;
     let letters = Letters::of(&json).map_err(&fail)?;
     take_text_as_it_is(&mut json);
-    let mut tokenizer =
-        tokenizers::Tokenizer::from_bytes(json.to_string().as_bytes()).map_err(|error| fail(error.to_string()))?;
+    let mut tokenizer = tokenizers::Tokenizer::from_bytes(json.to_string().as_bytes())
+        .map_err(|error| fail(error.to_string()))?;
     tokenizer.set_encode_special_tokens(true);
 
     let vocabulary = tokenizer.get_vocab(true);
     let ids = vocabulary.values().max().map_or(0, |&id| id as usize + 1);
     if ids == 0 || ids > MAX_VOCABULARY_IDS {
-        return Err(fail(format!("from 1 to {MAX_VOCABULARY_IDS} ids are taken: {ids}")));
+        return Err(fail(format!(
+            "from 1 to {MAX_VOCABULARY_IDS} ids are taken: {ids}"
+        )));
     }
     let folder = file.parent().unwrap_or(Path::new(""));
-    let end = end::find(folder, eos, |name| tokenizer.token_to_id(name), |id| tokenizer.id_to_token(id))?;
+    let end = end::find(
+        folder,
+        eos,
+        |name| tokenizer.token_to_id(name),
+        |id| tokenizer.id_to_token(id),
+    )?;
     let tables = tables(&tokenizer, &letters, unknown_token(&json), ids, end);
     let name = format!("{}, {ids} ids", short_name(&file));
     Vocabulary::new(name, Encoder::HuggingFace(Box::new(tokenizer)), tables)
 }
 
-/// Switches off what would put a blank before the text or cut it: answers are encoded, and those begin where they begin.
+/// Switches off what would put a blank before the text or cut it: answers are encoded, and those
+/// begin where they begin.
 fn take_text_as_it_is(json: &mut Value) {
     for key in ["truncation", "padding"] {
         json[key] = Value::Null;
@@ -47,12 +68,20 @@ fn take_text_as_it_is(json: &mut Value) {
     let is_prefix = |normalizer: &Value| normalizer["type"] == "Prepend";
     if is_prefix(&json["normalizer"]) {
         json["normalizer"] = Value::Null;
-    } else if let Some(steps) = json.pointer_mut("/normalizer/normalizers").and_then(Value::as_array_mut) {
+    } else if let Some(steps) = json
+        .pointer_mut("/normalizer/normalizers")
+        .and_then(Value::as_array_mut)
+    {
         steps.retain(|step| !is_prefix(step));
     }
-    let part = json.pointer("/pre_tokenizer/pretokenizers").map_or("/pre_tokenizer", |_| "/pre_tokenizer/pretokenizers");
+    let part = json
+        .pointer("/pre_tokenizer/pretokenizers")
+        .map_or("/pre_tokenizer", |_| "/pre_tokenizer/pretokenizers");
     match json.pointer_mut(part) {
-        Some(Value::Array(steps)) => steps.iter_mut().filter_map(Value::as_object_mut).for_each(without_prefix_space),
+        Some(Value::Array(steps)) => steps
+            .iter_mut()
+            .filter_map(Value::as_object_mut)
+            .for_each(without_prefix_space),
         Some(Value::Object(step)) => without_prefix_space(step),
         _ => {}
     }
@@ -74,8 +103,16 @@ fn without_prefix_space(pre_tokenizer: &mut Map<String, Value>) {
 /// What stands for text that has no token, by name or by id: it spells nothing.
 fn unknown_token(json: &Value) -> Option<Unknown> {
     let model = &json["model"];
-    let by_id = || model["unk_id"].as_u64().and_then(|id| TokenId::try_from(id).ok()).map(Unknown::Id);
-    model["unk_token"].as_str().map(|name| Unknown::Name(name.to_owned())).or_else(by_id)
+    let by_id = || {
+        model["unk_id"]
+            .as_u64()
+            .and_then(|id| TokenId::try_from(id).ok())
+            .map(Unknown::Id)
+    };
+    model["unk_token"]
+        .as_str()
+        .map(|name| Unknown::Name(name.to_owned()))
+        .or_else(by_id)
 }
 
 enum Unknown {
@@ -93,8 +130,12 @@ fn tables(
     let added = tokenizer.get_added_tokens_decoder();
     let eos = end.0;
     let mut special = vec![end];
-    special
-        .extend(added.iter().filter(|(id, token)| token.special && **id != eos).map(|(&id, token)| (id, token.content.clone())));
+    special.extend(
+        added
+            .iter()
+            .filter(|(id, token)| token.special && **id != eos)
+            .map(|(&id, token)| (id, token.content.clone())),
+    );
     let unknown = unknown.and_then(|unknown| match unknown {
         Unknown::Name(name) => Some((tokenizer.token_to_id(&name)?, name)),
         Unknown::Id(id) => Some((id, tokenizer.id_to_token(id)?)),
@@ -107,16 +148,28 @@ fn tables(
         if special.binary_search_by_key(&id, |(id, _)| *id).is_err()
             && let Some(text) = tokenizer.id_to_token(id)
         {
-            *bytes = if added.contains_key(&id) { letters.added(&text) } else { letters.bytes(&text) };
+            *bytes = if added.contains_key(&id) {
+                letters.added(&text)
+            } else {
+                letters.bytes(&text)
+            };
         }
     }
-    Tables { tokens, special, eos }
+    Tables {
+        tokens,
+        special,
+        eos,
+    }
 }
 
 /// The file's name after its folder's, which says more: `Llama-3.1-8B/tokenizer.json`.
 fn short_name(file: &Path) -> String {
     let parts = [file.parent().and_then(Path::file_name), file.file_name()];
-    let parts: Vec<_> = parts.into_iter().flatten().map(|part| part.to_string_lossy()).collect();
+    let parts: Vec<_> = parts
+        .into_iter()
+        .flatten()
+        .map(|part| part.to_string_lossy())
+        .collect();
     parts.join("/")
 }
 

@@ -1,4 +1,5 @@
-//! The vocabulary that engines mask and the embedded server speaks: ids, their bytes, and the way from text to ids. Knows no engine.
+//! The vocabulary that engines mask and the embedded server speaks: ids, their bytes, and the way
+//! from text to ids. Knows no engine.
 
 mod file;
 mod source;
@@ -19,7 +20,8 @@ use speller::Speller;
 /// A token's number in its vocabulary.
 pub type TokenId = u32;
 
-/// Ids of `cl100k_base`, unused ones included: ordinary tokens, then special ones up to `<|endofprompt|>`.
+/// Ids of `cl100k_base`, unused ones included: ordinary tokens, then special ones up to
+/// `<|endofprompt|>`.
 const CL100K_IDS: u32 = 100_277;
 
 /// Ids of `o200k_base`, counted in the same way.
@@ -50,7 +52,8 @@ enum Encoder {
     Bytes,
 }
 
-/// Every id's bytes, and which ids stand for none because they are special; what a vocabulary is made of.
+/// Every id's bytes, and which ids stand for none because they are special; what a vocabulary is
+/// made of.
 struct Tables {
     tokens: Vec<Vec<u8>>,
     special: Vec<(TokenId, String)>,
@@ -74,12 +77,20 @@ impl Vocabulary {
         Self::tiktoken("o200k_base", o200k_base_singleton(), O200K_IDS, None)
     }
 
-    /// The 256 bytes, each a token of its own with its value as the id, and the end. What a constraint allows is the same over any vocabulary
-    /// that has all bytes, and over this one a library compiles in a fraction of the time.
+    /// The 256 bytes, each a token of its own with its value as the id, and the end. What a
+    /// constraint allows is the same over any vocabulary that has all bytes, and over this one a
+    /// library compiles in a fraction of the time.
     pub fn of_bytes() -> Self {
-        let tokens: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).chain([Vec::new()]).collect();
+        let tokens: Vec<Vec<u8>> = (0..=u8::MAX)
+            .map(|byte| vec![byte])
+            .chain([Vec::new()])
+            .collect();
         let eos = TokenId::from(u8::MAX) + 1;
-        let tables = Tables { tokens, special: vec![(eos, TIKTOKEN_END.to_owned())], eos };
+        let tables = Tables {
+            tokens,
+            special: vec![(eos, TIKTOKEN_END.to_owned())],
+            eos,
+        };
         Self::new("bytes".to_owned(), Encoder::Bytes, tables).expect("it is smaller than 4 GiB")
     }
 
@@ -87,20 +98,42 @@ impl Vocabulary {
         let mut special: Vec<(TokenId, String)> = bpe
             .special_tokens()
             .into_iter()
-            .filter_map(|name| Some((*bpe.encode_with_special_tokens(name).first()?, name.to_owned())))
+            .filter_map(|name| {
+                Some((
+                    *bpe.encode_with_special_tokens(name).first()?,
+                    name.to_owned(),
+                ))
+            })
             .collect();
         special.sort();
         let end = eos.unwrap_or(TIKTOKEN_END);
-        let eos = special.iter().find(|(_, name)| name == end).map(|(id, _)| *id).ok_or_else(|| {
-            let names: Vec<&str> = special.iter().map(|(_, name)| name.as_str()).collect();
-            Error::usage(format!("no special token of {name} has this name: {end}")).hint(format!("it has {}", names.join(", ")))
-        })?;
+        let eos = special
+            .iter()
+            .find(|(_, name)| name == end)
+            .map(|(id, _)| *id)
+            .ok_or_else(|| {
+                let names: Vec<&str> = special.iter().map(|(_, name)| name.as_str()).collect();
+                Error::usage(format!("no special token of {name} has this name: {end}"))
+                    .hint(format!("it has {}", names.join(", ")))
+            })?;
         let token = |id| {
             let is_special = special.binary_search_by_key(&id, |(id, _)| *id).is_ok();
-            if is_special { Vec::new() } else { bpe.decode_bytes(&[id]).unwrap_or_default() }
+            if is_special {
+                Vec::new()
+            } else {
+                bpe.decode_bytes(&[id]).unwrap_or_default()
+            }
         };
         let tokens = (0..ids).map(token).collect();
-        Self::new(name.to_owned(), Encoder::Tiktoken(bpe), Tables { tokens, special, eos })
+        Self::new(
+            name.to_owned(),
+            Encoder::Tiktoken(bpe),
+            Tables {
+                tokens,
+                special,
+                eos,
+            },
+        )
     }
 
     fn new(name: String, encoder: Encoder, tables: Tables) -> Result<Self> {
@@ -108,13 +141,27 @@ impl Vocabulary {
         let mut ends = Vec::with_capacity(tables.tokens.len());
         for token in &tables.tokens {
             bytes.extend_from_slice(token);
-            ends.push(u32::try_from(bytes.len()).map_err(|_| Error::usage(format!("vocabulary is larger than 4 GiB: {name}")))?);
+            ends.push(
+                u32::try_from(bytes.len()).map_err(|_| {
+                    Error::usage(format!("vocabulary is larger than 4 GiB: {name}"))
+                })?,
+            );
         }
         let Tables { special, eos, .. } = tables;
-        Ok(Self { name, encoder, bytes, ends, special, eos, speller: OnceLock::new(), respelled: AtomicU64::new(0) })
+        Ok(Self {
+            name,
+            encoder,
+            bytes,
+            ends,
+            special,
+            eos,
+            speller: OnceLock::new(),
+            respelled: AtomicU64::new(0),
+        })
     }
 
-    /// The name by which reports call it, e.g. `cl100k_base` or `Llama-3.1-8B/tokenizer.json, 128256 ids`.
+    /// The name by which reports call it, e.g. `cl100k_base` or `Llama-3.1-8B/tokenizer.json,
+    /// 128256 ids`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -139,17 +186,19 @@ impl Vocabulary {
     #[inline]
     pub fn bytes(&self, token: TokenId) -> &[u8] {
         let id = token as usize;
-        let Some(&end) = self.ends.get(id) else { return &[] };
+        let Some(&end) = self.ends.get(id) else {
+            return &[];
+        };
         let start = if id == 0 { 0 } else { self.ends[id - 1] };
         &self.bytes[start as usize..end as usize]
     }
 
-    /// Tokens whose bytes are the text's: the canonical ones, or, where those spell another text (a normaliser, a prefix), as few
-    /// as can be. Names of special tokens in it are ordinary text. What no tokens can spell is left out; see
-    /// [`Vocabulary::encode_exactly`].
+    /// Tokens whose bytes are the text's: the canonical ones, or, where those spell another text (a
+    /// normaliser, a prefix), as few as can be. Names of special tokens in it are ordinary text.
+    /// What no tokens can spell is left out; see [`Vocabulary::encode_exactly`].
     ///
-    /// A text that tiktoken's regex gives up on (megabytes of one kind of character) is encoded in halves, so that there are
-    /// always tokens, if not the canonical ones.
+    /// A text that tiktoken's regex gives up on (megabytes of one kind of character) is encoded in
+    /// halves, so that there are always tokens, if not the canonical ones.
     pub fn encode(&self, text: &str) -> Vec<TokenId> {
         self.encode_with_gaps(text).0
     }
@@ -167,7 +216,11 @@ impl Vocabulary {
 
     /// The bytes of a sequence; special tokens stand for none.
     pub fn decode(&self, tokens: &[TokenId]) -> Vec<u8> {
-        tokens.iter().flat_map(|&token| self.bytes(token)).copied().collect()
+        tokens
+            .iter()
+            .flat_map(|&token| self.bytes(token))
+            .copied()
+            .collect()
     }
 
     /// How many tokens [`Vocabulary::encode`] makes of a text.
@@ -188,14 +241,20 @@ impl Vocabulary {
             return (encoding.get_ids().to_vec(), true);
         }
         self.respelled.fetch_add(1, Ordering::Relaxed);
-        self.speller.get_or_init(|| Speller::new(self)).spell(self, text.as_bytes())
+        self.speller
+            .get_or_init(|| Speller::new(self))
+            .spell(self, text.as_bytes())
     }
 
     /// Whether these tokens' bytes in a row are `text`.
     fn spell_out(&self, tokens: &[TokenId], text: &[u8]) -> bool {
         let rest = tokens.iter().try_fold(text, |rest, &token| {
             let bytes = self.bytes(token);
-            if bytes.is_empty() { None } else { rest.strip_prefix(bytes) }
+            if bytes.is_empty() {
+                None
+            } else {
+                rest.strip_prefix(bytes)
+            }
         });
         rest.is_some_and(<[u8]>::is_empty)
     }
@@ -205,8 +264,11 @@ fn encode_tiktoken(bpe: &CoreBPE, text: &str) -> Vec<TokenId> {
     if let Ok((tokens, _)) = bpe.encode(text, &HashSet::new()) {
         return tokens;
     }
-    let middle = (text.len() / 2..text.len()).find(|&index| index > 0 && text.is_char_boundary(index));
-    let Some(middle) = middle else { return Vec::new() };
+    let middle =
+        (text.len() / 2..text.len()).find(|&index| index > 0 && text.is_char_boundary(index));
+    let Some(middle) = middle else {
+        return Vec::new();
+    };
     let (first, second) = text.split_at(middle);
     let mut tokens = encode_tiktoken(bpe, first);
     tokens.extend(encode_tiktoken(bpe, second));
@@ -218,7 +280,10 @@ fn encode_tiktoken(bpe: &CoreBPE, text: &str) -> Vec<TokenId> {
 pub fn shared() -> std::sync::Arc<Vocabulary> {
     use std::sync::Arc;
     static SHARED: OnceLock<Arc<Vocabulary>> = OnceLock::new();
-    Arc::clone(SHARED.get_or_init(|| Arc::new(Vocabulary::cl100k().expect("the vocabulary is compiled in"))))
+    Arc::clone(
+        SHARED
+            .get_or_init(|| Arc::new(Vocabulary::cl100k().expect("the vocabulary is compiled in"))),
+    )
 }
 
 #[cfg(test)]
@@ -230,7 +295,10 @@ mod tests {
         let bytes = Vocabulary::of_bytes();
         let tokens = bytes.encode_exactly("aé\0").unwrap();
         assert_eq!(tokens, [97, 0xc3, 0xa9, 0]);
-        assert_eq!((bytes.decode(&tokens), bytes.len(), bytes.eos()), ("aé\0".into(), 257, 256));
+        assert_eq!(
+            (bytes.decode(&tokens), bytes.len(), bytes.eos()),
+            ("aé\0".into(), 257, 256)
+        );
         assert!(bytes.bytes(256).is_empty());
     }
 
@@ -251,7 +319,10 @@ mod tests {
                 let tokens = vocabulary.encode(text);
                 assert_eq!(vocabulary.decode(&tokens), text.as_bytes());
                 assert_eq!(vocabulary.count(text), tokens.len());
-                assert!(!tokens.contains(&vocabulary.eos()), "text must not smuggle in special tokens");
+                assert!(
+                    !tokens.contains(&vocabulary.eos()),
+                    "text must not smuggle in special tokens"
+                );
             }
             assert_eq!(vocabulary.respelled(), 0);
         }
@@ -261,8 +332,21 @@ mod tests {
     fn special_and_unused_ids_stand_for_no_bytes() {
         let vocabulary = shared();
         assert_eq!((vocabulary.len(), vocabulary.eos()), (100_277, 100_257));
-        let names: Vec<&str> = vocabulary.special().iter().map(|(_, name)| name.as_str()).collect();
-        assert_eq!(names, ["<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|endofprompt|>"]);
+        let names: Vec<&str> = vocabulary
+            .special()
+            .iter()
+            .map(|(_, name)| name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "<|endoftext|>",
+                "<|fim_prefix|>",
+                "<|fim_middle|>",
+                "<|fim_suffix|>",
+                "<|endofprompt|>"
+            ]
+        );
         for id in [100_256, 100_257, 100_261, 100_276, 100_277, u32::MAX] {
             assert_eq!(vocabulary.bytes(id), b"", "{id}");
         }
@@ -273,8 +357,17 @@ mod tests {
     #[test]
     fn the_larger_embedded_one_has_its_published_ids() {
         let vocabulary = Vocabulary::o200k().unwrap();
-        assert_eq!((vocabulary.name(), vocabulary.len(), vocabulary.eos()), ("o200k_base", 200_019, 199_999));
-        assert_eq!(vocabulary.special(), [(199_999, "<|endoftext|>".to_owned()), (200_018, "<|endofprompt|>".to_owned())]);
+        assert_eq!(
+            (vocabulary.name(), vocabulary.len(), vocabulary.eos()),
+            ("o200k_base", 200_019, 199_999)
+        );
+        assert_eq!(
+            vocabulary.special(),
+            [
+                (199_999, "<|endoftext|>".to_owned()),
+                (200_018, "<|endofprompt|>".to_owned())
+            ]
+        );
         assert!((0..199_998).all(|id| !vocabulary.bytes(id).is_empty()));
         assert_eq!(vocabulary.bytes(199_999), b"");
     }

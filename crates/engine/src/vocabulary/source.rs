@@ -1,4 +1,5 @@
-//! Which vocabulary is meant: a name that is built in, or the path of a `tokenizer.json`. Knows what can be read, not how.
+//! Which vocabulary is meant: a name that is built in, or the path of a `tokenizer.json`. Knows
+//! what can be read, not how.
 
 use std::path::{Path, PathBuf};
 
@@ -37,19 +38,28 @@ impl VocabularySource {
     /// Loads it, with the end token that it names itself. The built-in ones take 100 to 300 ms.
     ///
     /// # Errors
-    /// A file that cannot be read, is too large, is no tokenizer whose tokens have bytes, or has no end token.
+    /// A file that cannot be read, is too large, is no tokenizer whose tokens have bytes, or has no
+    /// end token.
     pub fn load(&self) -> Result<Vocabulary> {
         self.load_with_eos(None)
     }
 
-    /// Loads it; `eos` names the token that ends an answer where the files do not say so, or say it wrongly.
+    /// Loads it; `eos` names the token that ends an answer where the files do not say so, or say it
+    /// wrongly.
     ///
     /// # Errors
     /// As [`VocabularySource::load`]; and where there is no token of that name.
     pub fn load_with_eos(&self, eos: Option<&str>) -> Result<Vocabulary> {
         match self {
-            Self::Cl100k => Vocabulary::tiktoken(self.embedded_name(), cl100k_base_singleton(), CL100K_IDS, eos),
-            Self::O200k => Vocabulary::tiktoken(self.embedded_name(), o200k_base_singleton(), O200K_IDS, eos),
+            Self::Cl100k => Vocabulary::tiktoken(
+                self.embedded_name(),
+                cl100k_base_singleton(),
+                CL100K_IDS,
+                eos,
+            ),
+            Self::O200k => {
+                Vocabulary::tiktoken(self.embedded_name(), o200k_base_singleton(), O200K_IDS, eos)
+            }
             Self::File(path) => file::load(path, eos),
         }
     }
@@ -104,17 +114,34 @@ mod tests {
             let source = VocabularySource::parse(text).unwrap();
             assert_eq!(source, expected);
             let written = serde_json::to_string(&source).unwrap();
-            assert_eq!(serde_json::from_str::<VocabularySource>(&written).unwrap(), source, "{written}");
+            assert_eq!(
+                serde_json::from_str::<VocabularySource>(&written).unwrap(),
+                source,
+                "{written}"
+            );
         }
         let error = VocabularySource::parse("p50k").unwrap_err();
-        assert!(error.what.ends_with("p50k") && error.hint.is_some_and(|hint| hint.contains("o200k_base")));
+        assert!(
+            error.what.ends_with("p50k")
+                && error.hint.is_some_and(|hint| hint.contains("o200k_base"))
+        );
     }
 
     #[test]
     fn the_end_token_can_be_named() {
-        let vocabulary = VocabularySource::Cl100k.load_with_eos(Some("<|endofprompt|>")).unwrap();
+        let vocabulary = VocabularySource::Cl100k
+            .load_with_eos(Some("<|endofprompt|>"))
+            .unwrap();
         assert_eq!(vocabulary.eos(), 100_276);
-        let error = VocabularySource::Cl100k.load_with_eos(Some("</s>")).err().unwrap();
-        assert!(error.what.ends_with("</s>") && error.hint.is_some_and(|hint| hint.contains("<|endoftext|>")));
+        let error = VocabularySource::Cl100k
+            .load_with_eos(Some("</s>"))
+            .err()
+            .unwrap();
+        assert!(
+            error.what.ends_with("</s>")
+                && error
+                    .hint
+                    .is_some_and(|hint| hint.contains("<|endoftext|>"))
+        );
     }
 }

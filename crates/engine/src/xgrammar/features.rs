@@ -1,8 +1,9 @@
 //! vLLM's list of JSON Schema features that it does not give to xgrammar. Knows no library.
 //!
-//! The rule is that of `has_xgrammar_unsupported_json_features` in vLLM 0.33. xgrammar itself takes most of these schemas and
-//! ignores the keyword; the list is what makes `auto` go to another engine. Checks that need a type need it spelt out: a schema
-//! without `type` passes with whatever else it says (vLLM issue 57550). That hole is part of the rule.
+//! The rule is that of `has_xgrammar_unsupported_json_features` in vLLM 0.33. xgrammar itself takes
+//! most of these schemas and ignores the keyword; the list is what makes `auto` go to another
+//! engine. Checks that need a type need it spelt out: a schema without `type` passes with whatever
+//! else it says (vLLM issue 57550). That hole is part of the rule.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +30,15 @@ type Members = Map<String, Value>;
 /// One check of one schema object: what it finds, and how.
 type Check = fn(&Members) -> Option<&'static str>;
 
-const CHECKS: [Check; 7] = [multiple_of, array_keyword, format, length_of_pattern, property_names, pattern_properties, all_of];
+const CHECKS: [Check; 7] = [
+    multiple_of,
+    array_keyword,
+    format,
+    length_of_pattern,
+    property_names,
+    pattern_properties,
+    all_of,
+];
 
 /// The first feature in a schema, or anywhere inside it, that vLLM does not give to xgrammar.
 pub(super) fn unsupported(schema: &Value) -> Option<&'static str> {
@@ -47,7 +56,10 @@ pub(super) fn unsupported(schema: &Value) -> Option<&'static str> {
 fn is(members: &Members, names: &[&str]) -> bool {
     match members.get("type") {
         Some(Value::String(name)) => names.contains(&name.as_str()),
-        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).any(|name| names.contains(&name)),
+        Some(Value::Array(list)) => list
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|name| names.contains(&name)),
         _ => false,
     }
 }
@@ -57,12 +69,15 @@ fn has_any(members: &Members, keys: &[&str]) -> bool {
 }
 
 fn multiple_of(members: &Members) -> Option<&'static str> {
-    (is(members, &["integer", "number"]) && members.contains_key("multipleOf")).then_some("multipleOf")
+    (is(members, &["integer", "number"]) && members.contains_key("multipleOf"))
+        .then_some("multipleOf")
 }
 
 fn array_keyword(members: &Members) -> Option<&'static str> {
     let keywords = ["uniqueItems", "contains", "minContains", "maxContains"];
-    keywords.into_iter().find(|keyword| is(members, &["array"]) && members.contains_key(*keyword))
+    keywords
+        .into_iter()
+        .find(|keyword| is(members, &["array"]) && members.contains_key(*keyword))
 }
 
 fn format(members: &Members) -> Option<&'static str> {
@@ -72,7 +87,8 @@ fn format(members: &Members) -> Option<&'static str> {
 }
 
 fn length_of_pattern(members: &Members) -> Option<&'static str> {
-    (is(members, &["string"]) && pattern_with_length(members)).then_some("pattern or format with a length")
+    (is(members, &["string"]) && pattern_with_length(members))
+        .then_some("pattern or format with a length")
 }
 
 fn pattern_with_length(members: &Members) -> bool {
@@ -80,14 +96,22 @@ fn pattern_with_length(members: &Members) -> bool {
 }
 
 fn property_names(members: &Members) -> Option<&'static str> {
-    let names = members.get("propertyNames").and_then(Value::as_object).filter(|_| is(members, &["object"]))?;
+    let names = members
+        .get("propertyNames")
+        .and_then(Value::as_object)
+        .filter(|_| is(members, &["object"]))?;
     let clashes = has_any(members, &["patternProperties", "properties"])
-        || members.get("unevaluatedProperties").is_some_and(|value| value != &Value::Bool(true));
+        || members
+            .get("unevaluatedProperties")
+            .is_some_and(|value| value != &Value::Bool(true));
     (clashes || pattern_with_length(names)).then_some("propertyNames")
 }
 
 fn pattern_properties(members: &Members) -> Option<&'static str> {
-    let patterns = members.get("patternProperties").and_then(Value::as_object).filter(|_| is(members, &["object"]))?;
+    let patterns = members
+        .get("patternProperties")
+        .and_then(Value::as_object)
+        .filter(|_| is(members, &["object"]))?;
     (patterns.len() > 1 || members.contains_key("properties")).then_some("patternProperties")
 }
 
@@ -104,27 +128,63 @@ mod tests {
     fn the_list_is_vllm_s_holes_included() {
         for (schema, feature) in [
             (r#"{"type":"integer","multipleOf":3}"#, Some("multipleOf")),
-            (r#"{"type":["null","number"],"multipleOf":3}"#, Some("multipleOf")),
+            (
+                r#"{"type":["null","number"],"multipleOf":3}"#,
+                Some("multipleOf"),
+            ),
             (r#"{"multipleOf":3}"#, None),
-            (r#"{"type":"array","uniqueItems":true}"#, Some("uniqueItems")),
+            (
+                r#"{"type":"array","uniqueItems":true}"#,
+                Some("uniqueItems"),
+            ),
             (r#"{"type":"array","maxContains":1}"#, Some("maxContains")),
             (r#"{"uniqueItems":true}"#, None),
             (r#"{"type":"string","format":"uuid"}"#, None),
             (r#"{"type":"string","format":"idn-email"}"#, Some("format")),
-            (r#"{"type":"string","pattern":"a","maxLength":3}"#, Some("pattern or format with a length")),
-            (r#"{"type":"string","format":"uuid","minLength":3}"#, Some("pattern or format with a length")),
+            (
+                r#"{"type":"string","pattern":"a","maxLength":3}"#,
+                Some("pattern or format with a length"),
+            ),
+            (
+                r#"{"type":"string","format":"uuid","minLength":3}"#,
+                Some("pattern or format with a length"),
+            ),
             (r#"{"pattern":"a","maxLength":3}"#, None),
             (r#"{"type":"object","propertyNames":{"pattern":"a"}}"#, None),
-            (r#"{"type":"object","propertyNames":{"pattern":"a","maxLength":1}}"#, Some("propertyNames")),
-            (r#"{"type":"object","propertyNames":{"pattern":"a"},"properties":{}}"#, Some("propertyNames")),
-            (r#"{"type":"object","propertyNames":{},"unevaluatedProperties":false}"#, Some("propertyNames")),
+            (
+                r#"{"type":"object","propertyNames":{"pattern":"a","maxLength":1}}"#,
+                Some("propertyNames"),
+            ),
+            (
+                r#"{"type":"object","propertyNames":{"pattern":"a"},"properties":{}}"#,
+                Some("propertyNames"),
+            ),
+            (
+                r#"{"type":"object","propertyNames":{},"unevaluatedProperties":false}"#,
+                Some("propertyNames"),
+            ),
             (r#"{"type":"object","patternProperties":{"a":{}}}"#, None),
-            (r#"{"type":"object","patternProperties":{"a":{},"b":{}}}"#, Some("patternProperties")),
-            (r#"{"type":"object","patternProperties":{"a":{}},"properties":{"b":{}}}"#, Some("patternProperties")),
+            (
+                r#"{"type":"object","patternProperties":{"a":{},"b":{}}}"#,
+                Some("patternProperties"),
+            ),
+            (
+                r#"{"type":"object","patternProperties":{"a":{}},"properties":{"b":{}}}"#,
+                Some("patternProperties"),
+            ),
             (r#"{"allOf":[{"type":"string"}]}"#, None),
-            (r#"{"allOf":[{"type":"string"},{"maxLength":2}]}"#, Some("allOf")),
-            (r#"{"properties":{"multipleOf":{"anyOf":[{"type":"number","multipleOf":2}]}}}"#, Some("multipleOf")),
-            (r#"{"not":{"type":"string"},"if":true,"minProperties":2}"#, None),
+            (
+                r#"{"allOf":[{"type":"string"},{"maxLength":2}]}"#,
+                Some("allOf"),
+            ),
+            (
+                r#"{"properties":{"multipleOf":{"anyOf":[{"type":"number","multipleOf":2}]}}}"#,
+                Some("multipleOf"),
+            ),
+            (
+                r#"{"not":{"type":"string"},"if":true,"minProperties":2}"#,
+                None,
+            ),
             ("true", None),
         ] {
             let value: Value = serde_json::from_str(schema).unwrap();

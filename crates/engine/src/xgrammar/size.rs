@@ -1,9 +1,11 @@
 //! Finds constraints that xgrammar would compile for minutes, by their repetitions.
 //!
-//! xgrammar unrolls a bounded repetition into states, up to [`UNROLLED`] of them at either end, and goes through the vocabulary
-//! for each. A state in which nearly any character may come costs some 22 ms with 100,000 tokens, one in which a digit may come
-//! next to nothing. What is counted here is the former. The count is a sieve, tuned to let through what takes less than about
-//! ten seconds; what it misjudges, the timeout catches. Why there is a sieve: docs/decisions/engine-size-limits.md.
+//! xgrammar unrolls a bounded repetition into states, up to [`UNROLLED`] of them at either end, and
+//! goes through the vocabulary for each. A state in which nearly any character may come costs some
+//! 22 ms with 100,000 tokens, one in which a digit may come next to nothing. What is counted here
+//! is the former. The count is a sieve, tuned to let through what takes less than about ten
+//! seconds; what it misjudges, the timeout catches. Why there is a sieve:
+//! docs/decisions/engine-size-limits.md.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -27,7 +29,8 @@ const TAIL: f64 = 75.0;
 /// The share of a wide state's cost that a state for letters has.
 const LETTERS: f64 = 0.2;
 
-/// Counted properties (the number of properties times the most that may be present) that cost as much as a wide state.
+/// Counted properties (the number of properties times the most that may be present) that cost as
+/// much as a wide state.
 const COUNTED_PROPERTIES: f64 = 40.0;
 
 /// Refuses a constraint that is unrolled to more than [`MAX_WIDE_STATES`].
@@ -44,7 +47,9 @@ pub(super) fn refuse_explosive(constraint: &Constraint) -> Result<(), EngineErro
         // Groups become rules, and a rule is unrolled once however often it is repeated.
         Constraint::Regex(text) => pattern_states(text, Groups::Shared),
         // Without its strings, a grammar reads like a pattern as far as repetitions go.
-        Constraint::Grammar { text, .. } => pattern_states(&STRINGS.replace_all(text, ""), Groups::Shared),
+        Constraint::Grammar { text, .. } => {
+            pattern_states(&STRINGS.replace_all(text, ""), Groups::Shared)
+        }
         Constraint::JsonObject(_) | Constraint::Choice(_) => 0.0,
     };
     if states <= MAX_WIDE_STATES {
@@ -87,27 +92,47 @@ impl<'a> Found<'a> {
         };
         let lengths = (number("minLength").unwrap_or(0), number("maxLength"));
         // Beside a pattern or a format, lengths are ignored.
-        if is_string && lengths != (0, None) && !members.contains_key("pattern") && !members.contains_key("format") {
+        if is_string
+            && lengths != (0, None)
+            && !members.contains_key("pattern")
+            && !members.contains_key("format")
+        {
             self.lengths.insert(lengths);
         }
-        self.patterns.extend(members.get("pattern").and_then(Value::as_str));
-        self.patterns.extend(object("patternProperties").into_iter().flat_map(|patterns| patterns.keys()).map(String::as_str));
+        self.patterns
+            .extend(members.get("pattern").and_then(Value::as_str));
+        self.patterns.extend(
+            object("patternProperties")
+                .into_iter()
+                .flat_map(|patterns| patterns.keys())
+                .map(String::as_str),
+        );
         let properties = object("properties").map_or(0, Map::len) as f64;
-        if let Some(most) =
-            number("maxProperties").or_else(|| number("minProperties").filter(|least| *least > 0).map(|_| u64::MAX))
-        {
+        if let Some(most) = number("maxProperties").or_else(|| {
+            number("minProperties")
+                .filter(|least| *least > 0)
+                .map(|_| u64::MAX)
+        }) {
             self.counted_properties += properties * properties.min(most as f64);
         }
     }
 
     fn states(&self) -> f64 {
-        let lengths: f64 = self.lengths.iter().map(|&(least, most)| unrolled(least, most)).sum();
-        let patterns = self.patterns.iter().map(|pattern| pattern_states(pattern, Groups::Copied));
+        let lengths: f64 = self
+            .lengths
+            .iter()
+            .map(|&(least, most)| unrolled(least, most))
+            .sum();
+        let patterns = self
+            .patterns
+            .iter()
+            .map(|pattern| pattern_states(pattern, Groups::Copied));
         lengths + patterns.sum::<f64>() + self.counted_properties / COUNTED_PROPERTIES
     }
 }
 
-/// What a repetition costs, in states of what is repeated. States that must come cost half of those that may.
+/// What a repetition costs, in states of what is repeated. States that must come cost half of those
+/// that may.
 fn unrolled(least: u64, most: Option<u64>) -> f64 {
     let short = |most: u64| most as f64 - least.min(most) as f64 / 2.0;
     match most {
@@ -126,12 +151,16 @@ enum Groups {
 }
 
 /// Strings of a grammar.
-static STRINGS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#""(?:[^"\\]|\\.)*""#).expect("the pattern is a constant, and a test uses it"));
+static STRINGS: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#""(?:[^"\\]|\\.)*""#).expect("the pattern is a constant, and a test uses it")
+});
 
-/// What the repetitions of a pattern cost. A text that is no pattern costs nothing: the library refuses it.
+/// What the repetitions of a pattern cost. A text that is no pattern costs nothing: the library
+/// refuses it.
 fn pattern_states(text: &str, groups: Groups) -> f64 {
-    let Ok(pattern) = Pattern::parse(text, Syntax::Ecma, usize::MAX) else { return 0.0 };
+    let Ok(pattern) = Pattern::parse(text, Syntax::Ecma, usize::MAX) else {
+        return 0.0;
+    };
     let mut outer: Vec<f64> = Vec::new();
     // What the current group costs so far; what its last part costs, and whether that is a group.
     let (mut sum, mut last, mut is_group) = (0.0, 0.0, false);
@@ -144,15 +173,28 @@ fn pattern_states(text: &str, groups: Groups) -> f64 {
             }
             Token::Repeat(repeat) => {
                 let is_shared = is_group && groups == Groups::Shared;
-                let copies = if is_shared { 1.0 } else { unrolled(repeat.least.into(), repeat.most.map(u64::from)) };
+                let copies = if is_shared {
+                    1.0
+                } else {
+                    unrolled(repeat.least.into(), repeat.most.map(u64::from))
+                };
                 sum += last * (copies - 1.0).max(0.0);
                 last *= copies.max(1.0);
             }
             Token::Class { negated, members } => {
-                (last, is_group) = (if *negated { 1.0 } else { members.iter().map(width).fold(0.0, f64::max) }, false);
+                (last, is_group) = (
+                    if *negated {
+                        1.0
+                    } else {
+                        members.iter().map(width).fold(0.0, f64::max)
+                    },
+                    false,
+                );
                 sum += last;
             }
-            Token::Character(_) | Token::Alternate | Token::Assertion(_) | Token::Reference(_) => (last, is_group) = (0.0, false),
+            Token::Character(_) | Token::Alternate | Token::Assertion(_) | Token::Reference(_) => {
+                (last, is_group) = (0.0, false)
+            }
         }
     }
     sum
@@ -161,7 +203,10 @@ fn pattern_states(text: &str, groups: Groups) -> f64 {
 /// The share of a wide state's cost that a member of a class brings.
 fn width(member: &Member) -> f64 {
     match member {
-        Member::Set { letter: 'W' | 'S' | 'D', .. } => 1.0,
+        Member::Set {
+            letter: 'W' | 'S' | 'D',
+            ..
+        } => 1.0,
         Member::Set { letter: 'w', .. } => LETTERS,
         Member::Range(first, _) if first.is_alphabetic() => LETTERS,
         _ => 0.0,
@@ -180,19 +225,30 @@ mod tests {
     #[track_caller]
     fn check(constraint: &Constraint, refused: bool) {
         let result = refuse_explosive(constraint);
-        assert_eq!(matches!(result, Err(EngineError::TooLarge { .. })), refused, "{constraint:?}: {result:?}");
+        assert_eq!(
+            matches!(result, Err(EngineError::TooLarge { .. })),
+            refused,
+            "{constraint:?}: {result:?}"
+        );
     }
 
     /// As many strings, each with a bound of its own.
     fn strings(count: u64) -> Value {
-        let properties: Map<String, Value> =
-            (0..count).map(|index| (format!("p{index}"), json!({ "type": "string", "maxLength": 200 + index }))).collect();
+        let properties: Map<String, Value> = (0..count)
+            .map(|index| {
+                (
+                    format!("p{index}"),
+                    json!({ "type": "string", "maxLength": 200 + index }),
+                )
+            })
+            .collect();
         json!({ "type": "object", "properties": properties })
     }
 
     fn integers(count: u64, bound: &str, value: u64) -> Value {
-        let properties: Map<String, Value> =
-            (0..count).map(|index| (format!("p{index}"), json!({ "type": "integer" }))).collect();
+        let properties: Map<String, Value> = (0..count)
+            .map(|index| (format!("p{index}"), json!({ "type": "integer" })))
+            .collect();
         json!({ "type": "object", "properties": properties, bound: value })
     }
 
@@ -201,11 +257,20 @@ mod tests {
         let pattern = |text: &str| json!({ "type": "string", "pattern": text });
         for (schema, refused) in [
             (json!({ "type": "string", "maxLength": 1_000_000 }), false),
-            (json!({ "type": "array", "items": { "type": "string", "maxLength": 1000 }, "maxItems": 100_000 }), false),
+            (
+                json!({ "type": "array", "items": { "type": "string", "maxLength": 1000 }, "maxItems": 100_000 }),
+                false,
+            ),
             (strings(2), false),
             (strings(20), true),
-            (json!({ "type": "array", "items": { "allOf": [strings(20)] } }), true),
-            (json!([{ "type": "string", "maxLength": 300 }, { "type": ["null", "string"], "maxLength": 300 }]), false),
+            (
+                json!({ "type": "array", "items": { "allOf": [strings(20)] } }),
+                true,
+            ),
+            (
+                json!([{ "type": "string", "maxLength": 300 }, { "type": ["null", "string"], "maxLength": 300 }]),
+                false,
+            ),
             (integers(100, "maxProperties", 50), false),
             (integers(1000, "maxProperties", 5), false),
             (integers(400, "minProperties", 1), true),
@@ -216,8 +281,14 @@ mod tests {
             (pattern("^(([0-9a-zA-Z]{1,100}x){1,100})$"), true),
             (pattern("^(.{1,30}x){1,30}$"), true),
             (pattern("^[0-9]{1,10000}(a{100}){100}$"), false),
-            (json!({ "patternProperties": { "^(.{1,99}x){1,99}$": true } }), true),
-            (json!({ "type": "structural_tag", "format": { "type": "regex", "pattern": "(.{1,99}x){1,99}" } }), true),
+            (
+                json!({ "patternProperties": { "^(.{1,99}x){1,99}$": true } }),
+                true,
+            ),
+            (
+                json!({ "type": "structural_tag", "format": { "type": "regex", "pattern": "(.{1,99}x){1,99}" } }),
+                true,
+            ),
         ] {
             check(&Constraint::JsonSchema(Arc::new(schema.clone())), refused);
             check(&Constraint::StructuralTag(Arc::new(schema)), refused);
@@ -226,14 +297,21 @@ mod tests {
 
     #[test]
     fn groups_outside_of_a_schema_are_shared_and_so_are_cheap() {
-        let wide = |count: u64| -> String { (0..count).map(|index| format!("[^a]{{1,{}}} \"a\" ", 300 + index)).collect() };
+        let wide = |count: u64| -> String {
+            (0..count)
+                .map(|index| format!("[^a]{{1,{}}} \"a\" ", 300 + index))
+                .collect()
+        };
         for (text, refused) in [
             ("(.{1,30}x){1,30}".to_owned(), false),
             ("(((a{1,200}){1,200}){1,200}){1,200}".to_owned(), false),
             ("\\w+@\\w+\\.com\\n".to_owned(), false),
             (wide(2), false),
             (wide(6), true),
-            ("([^\\]]{1,200}\\W{9,200})\\S{5,200}[\\D]{200,300}[^a-z]{200}{,}{x}".to_owned(), true),
+            (
+                "([^\\]]{1,200}\\W{9,200})\\S{5,200}[\\D]{200,300}[^a-z]{200}{,}{x}".to_owned(),
+                true,
+            ),
             (")]}{1,({(((.{1,200}".to_owned(), false),
             ("[".to_owned(), false),
             (String::new(), false),
@@ -243,9 +321,18 @@ mod tests {
         for (text, refused) in [
             (format!("root ::= {}", wide(6)), true),
             (format!("root ::= {}", wide(2)), false),
-            ("root ::= \"[^a]{1,300}.{1,300}\\\".{1,300}.{1,300}.{1,300}\"".to_owned(), false),
+            (
+                "root ::= \"[^a]{1,300}.{1,300}\\\".{1,300}.{1,300}.{1,300}\"".to_owned(),
+                false,
+            ),
         ] {
-            check(&Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: text.into() }, refused);
+            check(
+                &Constraint::Grammar {
+                    dialect: GrammarDialect::Ebnf,
+                    text: text.into(),
+                },
+                refused,
+            );
         }
         check(&Constraint::Choice([".{1,300}".repeat(9)].into()), false);
     }

@@ -1,4 +1,5 @@
-//! A constraint in the languages that xgrammar reads, the same for the port and for the original. Knows neither library.
+//! A constraint in the languages that xgrammar reads, the same for the port and for the original.
+//! Knows neither library.
 
 use std::borrow::Cow;
 
@@ -33,10 +34,18 @@ impl<'a> Source<'a> {
             Constraint::JsonSchema(schema) => Self::Schema(Cow::Owned(schema.to_string())),
             Constraint::JsonObject(_) => Self::Schema(Cow::Borrowed(ANY_OBJECT)),
             Constraint::Regex(regex) => Self::Regex(regex),
-            Constraint::Choice(choices) if choices.is_empty() => return Err(EngineError::empty_choice()),
+            Constraint::Choice(choices) if choices.is_empty() => {
+                return Err(EngineError::empty_choice());
+            }
             Constraint::Choice(choices) => Self::Ebnf(Cow::Owned(choice(choices))),
-            Constraint::Grammar { dialect: GrammarDialect::Ebnf, text } => Self::Ebnf(Cow::Borrowed(text)),
-            Constraint::Grammar { dialect: GrammarDialect::Lark, text } => Self::Lark(text),
+            Constraint::Grammar {
+                dialect: GrammarDialect::Ebnf,
+                text,
+            } => Self::Ebnf(Cow::Borrowed(text)),
+            Constraint::Grammar {
+                dialect: GrammarDialect::Lark,
+                text,
+            } => Self::Lark(text),
             Constraint::StructuralTag(tag) => Self::StructuralTag(structural_tag(tag)),
         })
     }
@@ -44,33 +53,40 @@ impl<'a> Source<'a> {
 
 /// `root ::= "a" | "b"`.
 fn choice(choices: &[String]) -> String {
-    let quoted: Vec<String> = choices.iter().map(|choice| format!("\"{}\"", escaped(choice))).collect();
+    let quoted: Vec<String> = choices
+        .iter()
+        .map(|choice| format!("\"{}\"", escaped(choice)))
+        .collect();
     format!("root ::= {}", quoted.join(" | "))
 }
 
 /// The inside of an EBNF string: quotes, backslashes and control characters escaped.
 fn escaped(text: &str) -> String {
     use std::fmt::Write as _;
-    text.chars().fold(String::with_capacity(text.len()), |mut out, char| {
-        match char {
-            '\\' => out.push_str("\\\\"),
-            '"' => out.push_str("\\\""),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            control if control < ' ' || control == '\u{7f}' => {
-                write!(out, "\\u{:04x}", u32::from(control)).expect("writing to a string does not fail");
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut out, char| {
+            match char {
+                '\\' => out.push_str("\\\\"),
+                '"' => out.push_str("\\\""),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                control if control < ' ' || control == '\u{7f}' => {
+                    write!(out, "\\u{:04x}", u32::from(control))
+                        .expect("writing to a string does not fail");
+                }
+                other => out.push(other),
             }
-            other => out.push(other),
-        }
-        out
-    })
+            out
+        })
 }
 
-/// The tag in today's form. The older form, `structures` and `triggers`, is rewritten as xgrammar's Python package rewrites it;
-/// anything else goes to the library as it is.
+/// The tag in today's form. The older form, `structures` and `triggers`, is rewritten as xgrammar's
+/// Python package rewrites it; anything else goes to the library as it is.
 fn structural_tag(tag: &Value) -> String {
-    let Some(structures) = tag.get("structures").and_then(Value::as_array) else { return tag.to_string() };
+    let Some(structures) = tag.get("structures").and_then(Value::as_array) else {
+        return tag.to_string();
+    };
     let tags: Vec<Value> = structures
         .iter()
         .map(|item| {
@@ -104,9 +120,11 @@ mod tests {
         let new = json!({ "type": "structural_tag", "format": { "type": "any_text" } });
         assert_eq!(structural_tag(&new), new.to_string());
         let old = json!({ "structures": [{ "begin": "<f>", "schema": {}, "end": "</f>" }], "triggers": ["<f"] });
-        let tag =
-            json!({ "type": "tag", "begin": "<f>", "content": { "type": "json_schema", "json_schema": {} }, "end": "</f>" });
+        let tag = json!({ "type": "tag", "begin": "<f>", "content": { "type": "json_schema", "json_schema": {} }, "end": "</f>" });
         let format = json!({ "type": "triggered_tags", "triggers": ["<f"], "tags": [tag] });
-        assert_eq!(structural_tag(&old), json!({ "type": "structural_tag", "format": format }).to_string());
+        assert_eq!(
+            structural_tag(&old),
+            json!({ "type": "structural_tag", "format": format }).to_string()
+        );
     }
 }

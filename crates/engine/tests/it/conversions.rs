@@ -1,5 +1,5 @@
-//! Promise: a converted grammar is read by the engines that it was converted for, and means to them what its source means: EBNF to
-//! xgrammar, Lark to llguidance.
+//! Promise: a converted grammar is read by the engines that it was converted for, and means to them
+//! what its source means: EBNF to xgrammar, Lark to llguidance.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,22 +22,39 @@ struct Sample {
     grammar: String,
     text: String,
     member: bool,
-    /// What llguidance says where it departs: before the first terminal it skips no ignored text (`allow_initial_skip`).
+    /// What llguidance says where it departs: before the first terminal it skips no ignored text
+    /// (`allow_initial_skip`).
     guidance: Option<bool>,
 }
 
 fn samples() -> BTreeMap<String, Vec<Sample>> {
     let text = fs::read_to_string(in_package("fixtures/grammars/texts.jsonl")).unwrap();
     let mut found: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
-    for sample in text.lines().map(|line| serde_json::from_str::<Sample>(line).unwrap()) {
-        found.entry(sample.grammar.clone()).or_default().push(sample);
+    for sample in text
+        .lines()
+        .map(|line| serde_json::from_str::<Sample>(line).unwrap())
+    {
+        found
+            .entry(sample.grammar.clone())
+            .or_default()
+            .push(sample);
     }
     found
 }
 
-fn compiled(name: EngineName, vocabulary: &Arc<Vocabulary>, dialect: GrammarDialect, text: &str) -> Arc<dyn Grammar> {
-    let constraint = Constraint::Grammar { dialect, text: text.into() };
-    open(name, vocabulary).compile(&constraint).unwrap_or_else(|error| panic!("{name:?} refuses: {error}\n{text}"))
+fn compiled(
+    name: EngineName,
+    vocabulary: &Arc<Vocabulary>,
+    dialect: GrammarDialect,
+    text: &str,
+) -> Arc<dyn Grammar> {
+    let constraint = Constraint::Grammar {
+        dialect,
+        text: text.into(),
+    };
+    open(name, vocabulary)
+        .compile(&constraint)
+        .unwrap_or_else(|error| panic!("{name:?} refuses: {error}\n{text}"))
 }
 
 /// Walks the text token by token, and asks whether it may end there.
@@ -59,22 +76,46 @@ fn engines_read_converted_grammars_as_their_sources() {
     let (mut walked, mut wrong) = (0, Vec::new());
     for (name, samples) in samples() {
         let text = fs::read_to_string(in_package("fixtures/grammars").join(&name)).unwrap();
-        let dialect = if name.ends_with(".lark") { GrammarDialect::Lark } else { GrammarDialect::Ebnf };
+        let dialect = if name.ends_with(".lark") {
+            GrammarDialect::Lark
+        } else {
+            GrammarDialect::Ebnf
+        };
         let converted = |wanted| convert(dialect, wanted, &text).unwrap().text;
         // EBNF goes in its portable spelling in any case: xgrammar reads no `.`, which is GBNF.
         let ebnf = converted(GrammarDialect::Ebnf);
-        let lark = if dialect == GrammarDialect::Lark { text.clone() } else { converted(GrammarDialect::Lark) };
+        let lark = if dialect == GrammarDialect::Lark {
+            text.clone()
+        } else {
+            converted(GrammarDialect::Lark)
+        };
         let source = compile(dialect, &text).unwrap();
         let guidance = compiled(EngineName::Guidance, cl100k(), GrammarDialect::Lark, &lark);
         let xgrammar = compiled(EngineName::Xgrammar, cl100k(), GrammarDialect::Ebnf, &ebnf);
-        for Sample { text, member, guidance: departure, .. } in &samples {
+        for Sample {
+            text,
+            member,
+            guidance: departure,
+            ..
+        } in &samples
+        {
             let said = [
-                ("sobench", source.recognise(text) == Membership::Member, *member),
-                ("guidance", accepts(&*guidance, cl100k(), text), departure.unwrap_or(*member)),
+                (
+                    "sobench",
+                    source.recognise(text) == Membership::Member,
+                    *member,
+                ),
+                (
+                    "guidance",
+                    accepts(&*guidance, cl100k(), text),
+                    departure.unwrap_or(*member),
+                ),
                 ("xgrammar", accepts(&*xgrammar, cl100k(), text), *member),
             ];
             wrong.extend(
-                said.iter().filter(|(_, found, right)| found != right).map(|(who, ..)| format!("{who}, {name}: {text:?}")),
+                said.iter()
+                    .filter(|(_, found, right)| found != right)
+                    .map(|(who, ..)| format!("{who}, {name}: {text:?}")),
             );
             walked += 1;
         }
@@ -83,13 +124,16 @@ fn engines_read_converted_grammars_as_their_sources() {
     assert!(walked >= 60, "{walked}");
 }
 
-/// A random expression over `a`, `b` and `c`, with strings that begin with each other and classes that share characters, in a
-/// spelling that both notations have.
+/// A random expression over `a`, `b` and `c`, with strings that begin with each other and classes
+/// that share characters, in a spelling that both notations have.
 fn expression(random: &mut Random, rules: u64, depth: u32) -> String {
     let kinds = if depth == 0 { 5 } else { 12 };
     let inner = |random: &mut Random| expression(random, rules, depth.saturating_sub(1));
     match random.below(kinds) {
-        0..2 => ["\"a\"", "\"b\"", "\"ab\"", "\"abc\"", "\"ba\"", "\"cb\"", "\"cc\""][random.below(7) as usize].to_owned(),
+        0..2 => [
+            "\"a\"", "\"b\"", "\"ab\"", "\"abc\"", "\"ba\"", "\"cb\"", "\"cc\"",
+        ][random.below(7) as usize]
+            .to_owned(),
         2 | 3 => format!("t{}", random.below(2)),
         4 => format!("r{}", random.below(rules)),
         5..7 => format!("{} {}", inner(random), inner(random)),
@@ -98,7 +142,11 @@ fn expression(random: &mut Random, rules: u64, depth: u32) -> String {
         10 => format!("({})?", inner(random)),
         _ => {
             let least = random.below(3);
-            format!("({}){{{least},{}}}", inner(random), least + 1 + random.below(2))
+            format!(
+                "({}){{{least},{}}}",
+                inner(random),
+                least + 1 + random.below(2)
+            )
         }
     }
 }
@@ -106,7 +154,9 @@ fn expression(random: &mut Random, rules: u64, depth: u32) -> String {
 /// Rules that `r0` stands at the head of, each behind its sign of definition.
 fn rules(random: &mut Random, sign: &str) -> String {
     let count = 1 + random.below(3);
-    (0..count).map(|number| format!("r{number} {sign} {}\n", expression(random, count, 3))).collect()
+    (0..count)
+        .map(|number| format!("r{number} {sign} {}\n", expression(random, count, 3)))
+        .collect()
 }
 
 /// Every text over three letters, up to a length.
@@ -126,18 +176,33 @@ fn no_sentence_of_converted_ebnf_is_lost_to_a_lexer() {
     let texts = short_texts(5);
     let (mut compared, mut members) = (0, 0);
     for _ in 0..200 {
-        let source = format!("root ::= r0\n{}t0 ::= [ab]\nt1 ::= [^ab]\n", rules(&mut random, "::="));
-        let Ok(converted) = convert(GrammarDialect::Ebnf, GrammarDialect::Lark, &source) else { continue };
+        let source = format!(
+            "root ::= r0\n{}t0 ::= [ab]\nt1 ::= [^ab]\n",
+            rules(&mut random, "::=")
+        );
+        let Ok(converted) = convert(GrammarDialect::Ebnf, GrammarDialect::Lark, &source) else {
+            continue;
+        };
         let ours = compile(GrammarDialect::Ebnf, &source).unwrap();
-        let matcher = engine.matcher(&converted.text).unwrap_or_else(|error| panic!("{error}\n{}", converted.text));
+        let matcher = engine
+            .matcher(&converted.text)
+            .unwrap_or_else(|error| panic!("{error}\n{}", converted.text));
         for text in &texts {
             let member = ours.recognise(text) == Membership::Member;
-            assert_eq!(engine_accepts(&matcher, text), member, "{text:?} of {source}\nas\n{}", converted.text);
+            assert_eq!(
+                engine_accepts(&matcher, text),
+                member,
+                "{text:?} of {source}\nas\n{}",
+                converted.text
+            );
             compared += 1;
             members += usize::from(member);
         }
     }
-    assert!(compared > 100 * texts.len() && members > 800, "{members} of {compared}");
+    assert!(
+        compared > 100 * texts.len() && members > 800,
+        "{members} of {compared}"
+    );
 }
 
 #[test]
@@ -146,16 +211,34 @@ fn xgrammar_reads_random_converted_lark_as_we_do() {
     let texts = short_texts(4);
     let (mut compared, mut members) = (0, 0);
     for _ in 0..200 {
-        let source = format!("start: r0\n{}t0: /[ab]/\nt1: /[^ab]/ | start t0\n", rules(&mut random, ":"));
-        let Ok(converted) = convert(GrammarDialect::Lark, GrammarDialect::Ebnf, &source) else { continue };
+        let source = format!(
+            "start: r0\n{}t0: /[ab]/\nt1: /[^ab]/ | start t0\n",
+            rules(&mut random, ":")
+        );
+        let Ok(converted) = convert(GrammarDialect::Lark, GrammarDialect::Ebnf, &source) else {
+            continue;
+        };
         let ours = compile(GrammarDialect::Lark, &source).unwrap();
-        let grammar = compiled(EngineName::Xgrammar, small(), GrammarDialect::Ebnf, &converted.text);
+        let grammar = compiled(
+            EngineName::Xgrammar,
+            small(),
+            GrammarDialect::Ebnf,
+            &converted.text,
+        );
         for text in &texts {
             let member = ours.recognise(text) == Membership::Member;
-            assert_eq!(accepts(&*grammar, small(), text), member, "{text:?} of {source}\nas\n{}", converted.text);
+            assert_eq!(
+                accepts(&*grammar, small(), text),
+                member,
+                "{text:?} of {source}\nas\n{}",
+                converted.text
+            );
             compared += 1;
             members += usize::from(member);
         }
     }
-    assert!(compared > 60 * texts.len() && members > 300, "{members} of {compared}");
+    assert!(
+        compared > 60 * texts.len() && members > 300,
+        "{members} of {compared}"
+    );
 }

@@ -1,7 +1,9 @@
-//! Writes EBNF/GBNF that llama.cpp and xgrammar read alike. Knows the notation, not where the grammar is from.
+//! Writes EBNF/GBNF that llama.cpp and xgrammar read alike. Knows the notation, not where the
+//! grammar is from.
 //!
-//! Read in llama.cpp's `src/llama-grammar.cpp`, in xgrammar's `cpp/grammar_parser.cc` (that of the crate xgrammar 0.6.0) and in its
-//! port to Rust (xgrammar-rs 0.2.8). What is written is the common subset:
+//! Read in llama.cpp's `src/llama-grammar.cpp`, in xgrammar's `cpp/grammar_parser.cc` (that of the
+//! crate xgrammar 0.6.0) and in its port to Rust (xgrammar-rs 0.2.8). What is written is the common
+//! subset:
 //!
 //! | construct | llama.cpp | xgrammar | written |
 //! |---|---|---|---|
@@ -32,18 +34,30 @@ use super::plain::PlainRule;
 use super::scalars::{listing, only, shows};
 use super::write::{Level, NameOf, Output};
 
-/// How many rules llama.cpp may make of a group that is repeated, before it is given a rule of its own: it multiplies the rules of
-/// the group by the count, and refuses from 2,000 on.
+/// How many rules llama.cpp may make of a group that is repeated, before it is given a rule of its
+/// own: it multiplies the rules of the group by the count, and refuses from 2,000 on.
 const MAX_GROUP_RULES: u64 = 100;
 
 /// Writes the rules in their order.
 ///
 /// # Errors
 /// What the notation cannot say, by name and line; more text than is read.
-pub(super) fn write(rules: &[PlainRule<'_>], name_of: &NameOf, names: &mut Names) -> Result<String, GrammarError> {
-    let mut writer = Writer { output: Output::default(), name_of, names, helpers: VecDeque::new() };
+pub(super) fn write(
+    rules: &[PlainRule<'_>],
+    name_of: &NameOf,
+    names: &mut Names,
+) -> Result<String, GrammarError> {
+    let mut writer = Writer {
+        output: Output::default(),
+        name_of,
+        names,
+        helpers: VecDeque::new(),
+    };
     for rule in rules {
-        let at = At { place: rule.place, source: &rule.name };
+        let at = At {
+            place: rule.place,
+            source: &rule.name,
+        };
         writer.rule(name_of.get(&rule.name)?, &rule.body, at)?;
         while let Some((name, body)) = writer.helpers.pop_front() {
             writer.rule(&name, &body, at)?;
@@ -75,7 +89,12 @@ impl Writer<'_> {
         self.output.push("\n")
     }
 
-    fn expression(&mut self, expression: &Expression, level: Level, at: At<'_>) -> Result<(), GrammarError> {
+    fn expression(
+        &mut self,
+        expression: &Expression,
+        level: Level,
+        at: At<'_>,
+    ) -> Result<(), GrammarError> {
         match expression {
             Expression::Text(text) => self.text(text, at),
             Expression::Class(set) => self.class(set, at),
@@ -89,34 +108,65 @@ impl Writer<'_> {
                 }
                 self.repeated(body, *least, *most, at)?;
                 self.output.push(quantifier(*least, *most, at)?.as_str())?;
-                if level == Level::Atom { self.output.push(")") } else { Ok(()) }
+                if level == Level::Atom {
+                    self.output.push(")")
+                } else {
+                    Ok(())
+                }
             }
             Expression::Terminal(body) => self.expression(body, level, at),
         }
     }
 
-    /// Parts one behind the other, in parentheses where they stand inside something that binds closer.
-    fn list(&mut self, parts: &[Expression], between: &str, own: Level, level: Level, at: At<'_>) -> Result<(), GrammarError> {
+    /// Parts one behind the other, in parentheses where they stand inside something that binds
+    /// closer.
+    fn list(
+        &mut self,
+        parts: &[Expression],
+        between: &str,
+        own: Level,
+        level: Level,
+        at: At<'_>,
+    ) -> Result<(), GrammarError> {
         let grouped = level > own;
         if grouped {
             self.output.push("(")?;
         }
-        let inner = if own == Level::Choice { Level::Sequence } else { Level::Element };
+        let inner = if own == Level::Choice {
+            Level::Sequence
+        } else {
+            Level::Element
+        };
         for (index, part) in parts.iter().enumerate() {
             if index > 0 {
                 self.output.push(between)?;
             }
             self.expression(part, inner, at)?;
         }
-        if grouped { self.output.push(")") } else { Ok(()) }
+        if grouped {
+            self.output.push(")")
+        } else {
+            Ok(())
+        }
     }
 
     /// What is repeated; a group that llama.cpp would count too often becomes a rule.
-    fn repeated(&mut self, body: &Expression, least: u32, most: Option<u32>, at: At<'_>) -> Result<(), GrammarError> {
-        let is_group = matches!(body, Expression::Sequence(_) | Expression::Choice(_) | Expression::Repeat { .. });
+    fn repeated(
+        &mut self,
+        body: &Expression,
+        least: u32,
+        most: Option<u32>,
+        at: At<'_>,
+    ) -> Result<(), GrammarError> {
+        let is_group = matches!(
+            body,
+            Expression::Sequence(_) | Expression::Choice(_) | Expression::Repeat { .. }
+        );
         let counted = least > 1 || most.is_some_and(|most| most > 1);
         if is_group && (counted || rules_of(body) > MAX_GROUP_RULES) {
-            let name = self.names.give(&format!("{} part", self.name_of.get(at.source)?));
+            let name = self
+                .names
+                .give(&format!("{} part", self.name_of.get(at.source)?));
             self.output.push(&name)?;
             self.helpers.push_back((name, body.clone()));
             return Ok(());
@@ -130,7 +180,11 @@ impl Writer<'_> {
         for scalar in text.chars() {
             match scalar {
                 '"' | '\\' => quoted.extend(['\\', scalar]),
-                '\0' => return Err(at.place.unsupported("NUL in a string, which no token of llama.cpp can match")),
+                '\0' => {
+                    return Err(at
+                        .place
+                        .unsupported("NUL in a string, which no token of llama.cpp can match"));
+                }
                 _ => escape(scalar, &mut quoted),
             }
         }
@@ -144,7 +198,10 @@ impl Writer<'_> {
             return self.text(scalar.encode_utf8(&mut [0; 4]), at);
         }
         let Some(found) = listing(set) else {
-            return Err(at.place.unsupported(format!("character class without a character, in {}", at.source)));
+            return Err(at.place.unsupported(format!(
+                "character class without a character, in {}",
+                at.source
+            )));
         };
         let mut class = String::from(if found.negated { "[^" } else { "[" });
         let mut dash = false;
@@ -180,21 +237,25 @@ fn quantifier(least: u32, most: Option<u32>, at: At<'_>) -> Result<String, Gramm
     };
     if most.unwrap_or(least) > limits::MAX_PORTABLE_REPETITIONS {
         let most = limits::MAX_PORTABLE_REPETITIONS;
-        return Err(at.place.unsupported(format!("repetition more than {most} times: {quantifier}, in {}", at.source)));
+        return Err(at.place.unsupported(format!(
+            "repetition more than {most} times: {quantifier}, in {}",
+            at.source
+        )));
     }
     Ok(quantifier)
 }
 
-/// The most rules that llama.cpp makes of a group: one for each group and for each time that may be left out, and one for each
-/// name that it has not seen yet.
+/// The most rules that llama.cpp makes of a group: one for each group and for each time that may be
+/// left out, and one for each name that it has not seen yet.
 fn rules_of(expression: &Expression) -> u64 {
     match expression {
         Expression::Text(_) | Expression::Class(_) => 0,
         Expression::Reference(_) => 1,
-        Expression::Sequence(parts) | Expression::Choice(parts) => 1 + parts.iter().map(rules_of).fold(0, u64::saturating_add),
-        Expression::Repeat { body, least, most } => {
-            rules_of(body).saturating_add(most.map_or(1, |most| u64::from(most.saturating_sub(*least))))
+        Expression::Sequence(parts) | Expression::Choice(parts) => {
+            1 + parts.iter().map(rules_of).fold(0, u64::saturating_add)
         }
+        Expression::Repeat { body, least, most } => rules_of(body)
+            .saturating_add(most.map_or(1, |most| u64::from(most.saturating_sub(*least)))),
         Expression::Terminal(body) => rules_of(body),
     }
 }
@@ -219,6 +280,10 @@ fn escape(scalar: char, text: &mut String) {
 
 fn by_number(scalar: char, text: &mut String) {
     let number = u32::from(scalar);
-    let written = if number > 0xFFFF { write!(text, "\\U{number:08X}") } else { write!(text, "\\u{number:04X}") };
+    let written = if number > 0xFFFF {
+        write!(text, "\\U{number:08X}")
+    } else {
+        write!(text, "\\u{number:04X}")
+    };
     written.expect("writing to a string does not fail");
 }

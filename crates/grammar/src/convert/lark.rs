@@ -1,10 +1,12 @@
-//! Writes Lark that llguidance reads as the context-free grammar that it is. Knows the notation, not where the grammar is from.
+//! Writes Lark that llguidance reads as the context-free grammar that it is. Knows the notation,
+//! not where the grammar is from.
 //!
-//! llguidance (1.9, `docs/syntax.md`, `src/lark/`) has a lexer: where two terminals could go on from a place, the longest match
-//! counts, and shorter ones are never tried. As long as no terminal matches the beginning of what another one matches, there is
-//! never a choice, and the lexer reads what the grammar says. So every terminal that is written is a string or a single
-//! character, and a string that begins with another terminal is written character by character. All rules are in lower case:
-//! `*`, `{m,n}` and groups belong to the parser, not to the lexer.
+//! llguidance (1.9, `docs/syntax.md`, `src/lark/`) has a lexer: where two terminals could go on
+//! from a place, the longest match counts, and shorter ones are never tried. As long as no terminal
+//! matches the beginning of what another one matches, there is never a choice, and the lexer reads
+//! what the grammar says. So every terminal that is written is a string or a single character, and
+//! a string that begins with another terminal is written character by character. All rules are in
+//! lower case: `*`, `{m,n}` and groups belong to the parser, not to the lexer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -21,9 +23,17 @@ use super::write::{Level, NameOf, Output};
 ///
 /// # Errors
 /// What the notation cannot say, by name and line; more text than is read.
-pub(super) fn write(rules: &[PlainRule<'_>], name_of: &NameOf, notes: &mut Vec<Note>) -> Result<String, GrammarError> {
+pub(super) fn write(
+    rules: &[PlainRule<'_>],
+    name_of: &NameOf,
+    notes: &mut Vec<Note>,
+) -> Result<String, GrammarError> {
     let split = overlapping(rules.iter().map(|rule| &rule.body));
-    let mut writer = Writer { output: Output::default(), name_of, split: &split };
+    let mut writer = Writer {
+        output: Output::default(),
+        name_of,
+        split: &split,
+    };
     for rule in rules {
         writer.output.push(name_of.get(&rule.name)?)?;
         writer.output.push(": ")?;
@@ -37,7 +47,8 @@ pub(super) fn write(rules: &[PlainRule<'_>], name_of: &NameOf, notes: &mut Vec<N
     Ok(text)
 }
 
-/// The strings of these expressions that begin with another terminal, their own characters included once they are split.
+/// The strings of these expressions that begin with another terminal, their own characters included
+/// once they are split.
 pub(super) fn overlapping<'e>(bodies: impl Iterator<Item = &'e Expression>) -> BTreeSet<String> {
     let (mut whole, mut singles) = (BTreeSet::new(), CharSet::default());
     let mut parts: Vec<&Expression> = bodies.collect();
@@ -59,8 +70,13 @@ pub(super) fn overlapping<'e>(bodies: impl Iterator<Item = &'e Expression>) -> B
     // Among sorted texts, all that stand between a text and its beginning begin with it too.
     let mut beginnings: Vec<&str> = Vec::new();
     for &text in &whole {
-        let Some(first) = text.chars().next() else { continue };
-        while beginnings.last().is_some_and(|beginning| !text.starts_with(beginning)) {
+        let Some(first) = text.chars().next() else {
+            continue;
+        };
+        while beginnings
+            .last()
+            .is_some_and(|beginning| !text.starts_with(beginning))
+        {
             beginnings.pop();
         }
         if !beginnings.is_empty() || singles.contains(first) {
@@ -93,17 +109,28 @@ struct Writer<'n> {
 }
 
 impl Writer<'_> {
-    fn expression(&mut self, expression: &Expression, level: Level, rule: &PlainRule<'_>) -> Result<(), GrammarError> {
+    fn expression(
+        &mut self,
+        expression: &Expression,
+        level: Level,
+        rule: &PlainRule<'_>,
+    ) -> Result<(), GrammarError> {
         match expression {
             Expression::Text(text) if self.split.contains(text) => {
-                let scalars: Vec<Expression> = text.chars().map(|scalar| Expression::Text(scalar.to_string())).collect();
+                let scalars: Vec<Expression> = text
+                    .chars()
+                    .map(|scalar| Expression::Text(scalar.to_string()))
+                    .collect();
                 self.list(&scalars, " ", Level::Element, level, rule)
             }
             Expression::Text(text) => self.output.push(&quoted(text)),
             Expression::Class(set) => match (only(set), class(set)) {
                 (Some(scalar), _) => self.output.push(&quoted(scalar.encode_utf8(&mut [0; 4]))),
                 (None, Some(class)) => self.output.push(&class),
-                (None, None) => Err(rule.place.unsupported(format!("character class without a character, in {}", rule.name))),
+                (None, None) => Err(rule.place.unsupported(format!(
+                    "character class without a character, in {}",
+                    rule.name
+                ))),
             },
             Expression::Reference(name) => self.output.push(self.name_of.get(name)?),
             Expression::Sequence(parts) if parts.is_empty() => self.output.push("\"\""),
@@ -115,13 +142,18 @@ impl Writer<'_> {
                 }
                 self.expression(body, Level::Atom, rule)?;
                 self.output.push(&quantifier(*least, *most))?;
-                if level == Level::Atom { self.output.push(")") } else { Ok(()) }
+                if level == Level::Atom {
+                    self.output.push(")")
+                } else {
+                    Ok(())
+                }
             }
             Expression::Terminal(body) => self.expression(body, level, rule),
         }
     }
 
-    /// Parts one behind the other, in parentheses where they stand inside something that binds closer.
+    /// Parts one behind the other, in parentheses where they stand inside something that binds
+    /// closer.
     fn list(
         &mut self,
         parts: &[Expression],
@@ -134,14 +166,22 @@ impl Writer<'_> {
         if grouped {
             self.output.push("(")?;
         }
-        let inner = if own == Level::Choice { Level::Sequence } else { Level::Element };
+        let inner = if own == Level::Choice {
+            Level::Sequence
+        } else {
+            Level::Element
+        };
         for (index, part) in parts.iter().enumerate() {
             if index > 0 {
                 self.output.push(between)?;
             }
             self.expression(part, inner, rule)?;
         }
-        if grouped { self.output.push(")") } else { Ok(()) }
+        if grouped {
+            self.output.push(")")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -202,6 +242,7 @@ fn in_class(scalar: char, class: &mut String) {
         '\t' => class.push_str("\\t"),
         '\\' | '[' | ']' | '^' | '-' | '&' | '~' => class.extend(['\\', scalar]),
         _ if shows(scalar) && scalar != '/' => class.push(scalar),
-        _ => write!(class, "\\x{{{:X}}}", u32::from(scalar)).expect("writing to a string does not fail"),
+        _ => write!(class, "\\x{{{:X}}}", u32::from(scalar))
+            .expect("writing to a string does not fail"),
     }
 }

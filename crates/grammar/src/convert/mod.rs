@@ -1,17 +1,19 @@
-//! Turns a grammar of one notation into one of the other, with the same sentences. Knows how notations are read and written, not
-//! who asks for which.
+//! Turns a grammar of one notation into one of the other, with the same sentences. Knows how
+//! notations are read and written, not who asks for which.
 //!
-//! A server reads EBNF/GBNF or Lark; where a grammar exists in the other one only, it is converted. What is kept is what
-//! [`super::compile`] decides by: the set of texts that are sentences. What shapes trees is left out and noted; what cannot be
-//! said in the other notation is refused by name and line, never guessed. The result is read again before it is handed out.
+//! A server reads EBNF/GBNF or Lark; where a grammar exists in the other one only, it is converted.
+//! What is kept is what [`super::compile`] decides by: the set of texts that are sentences. What
+//! shapes trees is left out and noted; what cannot be said in the other notation is refused by name
+//! and line, never guessed. The result is read again before it is handed out.
 //!
-//! Lark to EBNF: terminals become rules, regular expressions become classes, groups and repetition (look-around,
-//! back-references, lazy repetition, anchors and word boundaries are refused), `%ignore` becomes a rule after every terminal,
-//! strings that ignore case become classes, direct left recursion becomes repetition. Templates, special tokens, `%json`,
-//! terminal arithmetic and every other thing that [`super::compile`] refuses is refused here in the same words.
+//! Lark to EBNF: terminals become rules, regular expressions become classes, groups and repetition
+//! (look-around, back-references, lazy repetition, anchors and word boundaries are refused),
+//! `%ignore` becomes a rule after every terminal, strings that ignore case become classes, direct
+//! left recursion becomes repetition. Templates, special tokens, `%json`, terminal arithmetic and
+//! every other thing that [`super::compile`] refuses is refused here in the same words.
 //!
-//! EBNF to Lark: see [`lark`]. A notation can also be converted to itself, which gives its portable spelling: the EBNF that vLLM's
-//! script sends has `_` in names, which llama.cpp does not read.
+//! EBNF to Lark: see [`lark`]. A notation can also be converted to itself, which gives its portable
+//! spelling: the EBNF that vLLM's script sends has `_` in names, which llama.cpp does not read.
 
 mod ebnf;
 mod lark;
@@ -45,9 +47,14 @@ pub struct Converted {
 /// Converts a grammar from one notation to the other.
 ///
 /// # Errors
-/// See [`GrammarError`]: what keeps the text from being compiled, a construct that the other notation does not have, a limit
-/// ([`super::MAX_GRAMMAR_BYTES`] for either text, [`super::MAX_CONVERTED_PARTS`]).
-pub fn convert(from: GrammarDialect, to: GrammarDialect, text: &str) -> Result<Converted, GrammarError> {
+/// See [`GrammarError`]: what keeps the text from being compiled, a construct that the other
+/// notation does not have, a limit ([`super::MAX_GRAMMAR_BYTES`] for either text,
+/// [`super::MAX_CONVERTED_PARTS`]).
+pub fn convert(
+    from: GrammarDialect,
+    to: GrammarDialect,
+    text: &str,
+) -> Result<Converted, GrammarError> {
     let grammar = super::read(from, text)?;
     let mut notes = Vec::new();
     if from == GrammarDialect::Lark {
@@ -75,11 +82,20 @@ pub fn convert(from: GrammarDialect, to: GrammarDialect, text: &str) -> Result<C
 }
 
 /// Names the rules, the first one as the start of the notation.
-fn name(rules: &[PlainRule<'_>], from: GrammarDialect, names: &mut Names, notes: &mut Vec<Note>) -> NameOf {
+fn name(
+    rules: &[PlainRule<'_>],
+    from: GrammarDialect,
+    names: &mut Names,
+    notes: &mut Vec<Note>,
+) -> NameOf {
     let mut name_of = NameOf::default();
     let mut renamed = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
-        let name = if index == 0 { names.start().to_owned() } else { names.give(&rule.name) };
+        let name = if index == 0 {
+            names.start().to_owned()
+        } else {
+            names.give(&rule.name)
+        };
         let is_start = index == 0 && rule.name == Names::new(from).start();
         if name != rule.name && !is_start && !plain::is_made_up(&rule.name) {
             renamed.push((rule.name.clone(), name.clone()));
@@ -92,17 +108,28 @@ fn name(rules: &[PlainRule<'_>], from: GrammarDialect, names: &mut Names, notes:
     name_of
 }
 
-/// Whether a lexer would have a choice to make: some terminal is more than a string or a character, or begins with another one.
+/// Whether a lexer would have a choice to make: some terminal is more than a string or a character,
+/// or begins with another one.
 fn lexer_matters(grammar: &Grammar<'_>) -> bool {
-    let terminals = grammar.rules.iter().filter(|rule| rule.kind == RuleKind::Terminal).map(|rule| &rule.body);
-    let rules = grammar.rules.iter().filter(|rule| rule.kind == RuleKind::Rule).map(|rule| &rule.body);
+    let terminals = grammar
+        .rules
+        .iter()
+        .filter(|rule| rule.kind == RuleKind::Terminal)
+        .map(|rule| &rule.body);
+    let rules = grammar
+        .rules
+        .iter()
+        .filter(|rule| rule.kind == RuleKind::Rule)
+        .map(|rule| &rule.body);
     let mut lexemes: Vec<&Expression> = terminals.chain(&grammar.ignored).collect();
     let mut parts: Vec<&Expression> = rules.collect();
     while let Some(part) = parts.pop() {
         match part {
             Expression::Sequence(inner) | Expression::Choice(inner) => parts.extend(inner),
             Expression::Repeat { body, .. } => parts.push(body),
-            Expression::Terminal(_) | Expression::Text(_) | Expression::Class(_) => lexemes.push(part),
+            Expression::Terminal(_) | Expression::Text(_) | Expression::Class(_) => {
+                lexemes.push(part)
+            }
             Expression::Reference(_) => {}
         }
     }

@@ -1,4 +1,5 @@
-//! Names of rules that the other notation takes. Knows what a name may look like, not what the rules say.
+//! Names of rules that the other notation takes. Knows what a name may look like, not what the
+//! rules say.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,8 +27,17 @@ impl Names {
             GrammarDialect::Lark => ("start", '_'),
             GrammarDialect::Ebnf => ("root", '-'),
         };
-        let given = TAKEN.into_iter().chain([start]).map(str::to_owned).collect();
-        Self { start, joint, given, numbers: HashMap::new() }
+        let given = TAKEN
+            .into_iter()
+            .chain([start])
+            .map(str::to_owned)
+            .collect();
+        Self {
+            start,
+            joint,
+            given,
+            numbers: HashMap::new(),
+        }
     }
 
     /// The name of the rule that sentences are derived from.
@@ -35,11 +45,18 @@ impl Names {
         self.start
     }
 
-    /// A new name as near to `source` as the notation allows: lower case, beginning with a letter, with `-` between the parts
-    /// in EBNF (llama.cpp has no `_` in names) and `_` in Lark (stock Lark has no `-`).
+    /// A new name as near to `source` as the notation allows: lower case, beginning with a letter,
+    /// with `-` between the parts in EBNF (llama.cpp has no `_` in names) and `_` in Lark (stock
+    /// Lark has no `-`).
     pub(super) fn give(&mut self, source: &str) -> String {
         let joint = self.joint;
-        let letters = |scalar: char| if scalar.is_ascii_alphanumeric() { scalar.to_ascii_lowercase() } else { joint };
+        let letters = |scalar: char| {
+            if scalar.is_ascii_alphanumeric() {
+                scalar.to_ascii_lowercase()
+            } else {
+                joint
+            }
+        };
         let spelt: String = source.chars().map(letters).collect();
         let mut base = spelt.trim_matches(joint).to_owned();
         if !base.starts_with(|first: char| first.is_ascii_lowercase()) {

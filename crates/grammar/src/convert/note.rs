@@ -1,4 +1,5 @@
-//! What a conversion did beside spelling: each is said, so that nothing of a grammar is lost in silence. Knows no notation.
+//! What a conversion did beside spelling: each is said, so that nothing of a grammar is lost in
+//! silence. Knows no notation.
 
 use std::fmt;
 
@@ -7,9 +8,11 @@ use std::fmt;
 /// Comments and layout are not carried over, and are not noted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Rules whose names the other notation does not have: the name in the source, the name in the result.
+    /// Rules whose names the other notation does not have: the name in the source, the name in the
+    /// result.
     Renamed(Vec<(String, String)>),
-    /// What says nothing about the language is left out; by the lines of the source, counted from 1.
+    /// What says nothing about the language is left out; by the lines of the source, counted from
+    /// 1.
     Dropped { what: Dropped, lines: Vec<usize> },
     /// Rules that no sentence needs are left out.
     Unreached(Vec<String>),
@@ -17,12 +20,15 @@ pub enum Note {
     IgnoredWoven,
     /// Direct left recursion became repetition, in these rules of the source.
     LeftRecursion(Vec<String>),
-    /// Repetition of what may be empty became repetition of what is not, in these rules of the source.
+    /// Repetition of what may be empty became repetition of what is not, in these rules of the
+    /// source.
     EmptyRepetition(Vec<String>),
-    /// Terminals of the source overlap. A lexer takes the longest one and never gives it back; the result has every reading, and
-    /// so may have sentences that a reader of the source with a lexer refuses.
+    /// Terminals of the source overlap. A lexer takes the longest one and never gives it back; the
+    /// result has every reading, and so may have sentences that a reader of the source with a lexer
+    /// refuses.
     LexerLeftOut,
-    /// Strings that became single characters, one by one, so that a lexer that takes the longest terminal loses no sentence.
+    /// Strings that became single characters, one by one, so that a lexer that takes the longest
+    /// terminal loses no sentence.
     Split(Vec<String>),
 }
 
@@ -90,12 +96,20 @@ impl fmt::Display for Dropped {
 }
 
 fn listed(names: &[String]) -> String {
-    let first: Vec<String> = names.iter().take(MAX_LISTED).map(|name| shown(name)).collect();
+    let first: Vec<String> = names
+        .iter()
+        .take(MAX_LISTED)
+        .map(|name| shown(name))
+        .collect();
     first.join(", ") + &rest(names.len())
 }
 
 fn rest(count: usize) -> String {
-    if count > MAX_LISTED { format!(" and {} more", count - MAX_LISTED) } else { String::new() }
+    if count > MAX_LISTED {
+        format!(" and {} more", count - MAX_LISTED)
+    } else {
+        String::new()
+    }
 }
 
 fn shown(name: &str) -> String {
@@ -117,18 +131,36 @@ mod tests {
     fn notes_are_short_lines() {
         for (note, line) in [
             (
-                Note::Renamed(vec![("a_b".into(), "a-b".into()), ("root".into(), "root-2".into())]),
+                Note::Renamed(vec![
+                    ("a_b".into(), "a-b".into()),
+                    ("root".into(), "root-2".into()),
+                ]),
                 "renamed a_b to a-b, root to root-2",
             ),
-            (Note::Dropped { what: Dropped::Priority, lines: vec![3] }, "left out priorities (line 3)"),
             (
-                Note::Dropped { what: Dropped::Alias, lines: (1..=10).collect() },
+                Note::Dropped {
+                    what: Dropped::Priority,
+                    lines: vec![3],
+                },
+                "left out priorities (line 3)",
+            ),
+            (
+                Note::Dropped {
+                    what: Dropped::Alias,
+                    lines: (1..=10).collect(),
+                },
                 "left out aliases (lines 1, 2, 3, 4, 5, 6, 7, 8 and 2 more)",
             ),
-            (Note::Unreached(names(9)), "left out rules that no sentence needs: r0, r1, r2, r3, r4, r5, r6, r7 and 1 more"),
+            (
+                Note::Unreached(names(9)),
+                "left out rules that no sentence needs: r0, r1, r2, r3, r4, r5, r6, r7 and 1 more",
+            ),
             (
                 Note::Split(vec!["é".repeat(50)]),
-                &format!("strings became single characters, so that no lexer takes too much: \"{}...\"", "é".repeat(40)),
+                &format!(
+                    "strings became single characters, so that no lexer takes too much: \"{}...\"",
+                    "é".repeat(40)
+                ),
             ),
         ] {
             assert_eq!(note.to_string(), line);

@@ -1,4 +1,5 @@
-//! What a Lark text says beside its language: what may be left out, and what must not be. Knows Lark's notation.
+//! What a Lark text says beside its language: what may be left out, and what must not be. Knows
+//! Lark's notation.
 
 use pest::iterators::Pair;
 
@@ -10,10 +11,17 @@ use super::note::{Dropped, Note};
 /// Notes on what a conversion leaves out.
 ///
 /// # Errors
-/// A regular expression that is lazy or anchored. Membership does not tell such a pattern from one that is not, but its author
-/// meant something by it that a context-free grammar cannot say: a lazy `/\/\*.*?\*\//` ends at the first `*/`.
+/// A regular expression that is lazy or anchored. Membership does not tell such a pattern from one
+/// that is not, but its author meant something by it that a context-free grammar cannot say: a lazy
+/// `/\/\*.*?\*\//` ends at the first `*/`.
 pub(super) fn of(text: &str) -> Result<Vec<Note>, GrammarError> {
-    let mut found = [Dropped::Alias, Dropped::Modifier, Dropped::Priority, Dropped::Capture].map(|what| (what, Vec::new()));
+    let mut found = [
+        Dropped::Alias,
+        Dropped::Modifier,
+        Dropped::Priority,
+        Dropped::Capture,
+    ]
+    .map(|what| (what, Vec::new()));
     let (mut offset, mut line) = (0, 1);
     for pair in parse(text)?.flatten() {
         let start = pair.as_span().start();
@@ -35,16 +43,22 @@ pub(super) fn of(text: &str) -> Result<Vec<Note>, GrammarError> {
         }
     }
     let noted = found.into_iter().filter(|(_, lines)| !lines.is_empty());
-    Ok(noted.map(|(what, lines)| Note::Dropped { what, lines }).collect())
+    Ok(noted
+        .map(|(what, lines)| Note::Dropped { what, lines })
+        .collect())
 }
 
 fn refuse_odd(pattern: &Pair<'_, Rule>) -> Result<(), GrammarError> {
     let place = Place::of(pattern);
-    let (inner, flags) = pattern.as_str()[1..].rsplit_once('/').expect("a pattern ends with a slash");
+    let (inner, flags) = pattern.as_str()[1..]
+        .rsplit_once('/')
+        .expect("a pattern ends with a slash");
     match regex::oddity(inner, flags, place)? {
         None => Ok(()),
         Some(Oddity::Lazy) => Err(place.unsupported("lazy repetition in a regular expression")),
-        Some(Oddity::Anchor) => Err(place.unsupported("anchor or word boundary in a regular expression")),
+        Some(Oddity::Anchor) => {
+            Err(place.unsupported("anchor or word boundary in a regular expression"))
+        }
     }
 }
 
@@ -55,7 +69,12 @@ mod tests {
     #[test]
     fn what_shapes_trees_is_noted_with_its_lines() {
         let text = "?start: a -> one\n  | B -> two\n!a[capture]: \"x\"\nB.2: \"y\"";
-        let lines = of(text).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let lines = of(text)
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
         assert_eq!(
             lines,
             "left out aliases (lines 1, 2); left out the prefixes ? and ! (lines 1, 3); left out priorities (line 4); left out captures (line 3)"
@@ -73,8 +92,13 @@ mod tests {
             ("(a|b$)", "anchor or word boundary"),
             (r"\bword", "anchor or word boundary"),
         ] {
-            let said = of(&format!("start: X\nX: /{pattern}/")).unwrap_err().to_string();
-            assert_eq!(said, format!("unsupported in a grammar: {construct} in a regular expression (line 2)"));
+            let said = of(&format!("start: X\nX: /{pattern}/"))
+                .unwrap_err()
+                .to_string();
+            assert_eq!(
+                said,
+                format!("unsupported in a grammar: {construct} in a regular expression (line 2)")
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Tests that a converted grammar has the sentences of its source: members and near-members by the thousand, judged by the
-//! recogniser on both texts.
+//! Tests that a converted grammar has the sentences of its source: members and near-members by the
+//! thousand, judged by the recogniser on both texts.
 
 use std::collections::BTreeSet;
 
@@ -25,15 +25,27 @@ impl Random {
 
     fn scalar(&mut self, set: &CharSet) -> Option<char> {
         let ranges = set.ranges();
-        let (first, last) = ranges[self.below(ranges.len().max(1)).min(ranges.len().checked_sub(1)?)];
+        let (first, last) = ranges[self
+            .below(ranges.len().max(1))
+            .min(ranges.len().checked_sub(1)?)];
         let offset = self.below((last - first) as usize + 1) as u32;
-        char::from_u32(if self.below(3) == 0 { first } else { first + offset })
+        char::from_u32(if self.below(3) == 0 {
+            first
+        } else {
+            first + offset
+        })
     }
 }
 
-/// A sentence of an expression, ignored text included; `None` where it got too deep. Follows the source, not what conversion
-/// makes of it.
-fn derive(grammar: &Grammar<'_>, part: &Expression, kind: RuleKind, depth: u32, random: &mut Random) -> Option<String> {
+/// A sentence of an expression, ignored text included; `None` where it got too deep. Follows the
+/// source, not what conversion makes of it.
+fn derive(
+    grammar: &Grammar<'_>,
+    part: &Expression,
+    kind: RuleKind,
+    depth: u32,
+    random: &mut Random,
+) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     let mut text = match part {
         Expression::Text(text) => text.clone(),
@@ -45,7 +57,13 @@ fn derive(grammar: &Grammar<'_>, part: &Expression, kind: RuleKind, depth: u32, 
             }
             text
         }
-        Expression::Choice(parts) => derive(grammar, &parts[random.below(parts.len())], kind, depth, random)?,
+        Expression::Choice(parts) => derive(
+            grammar,
+            &parts[random.below(parts.len())],
+            kind,
+            depth,
+            random,
+        )?,
         Expression::Repeat { body, least, most } => {
             let most = most.unwrap_or(least + 2).min(least + 3);
             let mut text = String::new();
@@ -56,13 +74,20 @@ fn derive(grammar: &Grammar<'_>, part: &Expression, kind: RuleKind, depth: u32, 
         }
         Expression::Terminal(body) => derive(grammar, body, RuleKind::Terminal, depth, random)?,
         Expression::Reference(name) => {
-            let rule = grammar.rules.iter().find(|rule| rule.name == *name).unwrap();
+            let rule = grammar
+                .rules
+                .iter()
+                .find(|rule| rule.name == *name)
+                .unwrap();
             derive(grammar, &rule.body, rule.kind, depth, random)?
         }
     };
     let is_terminal = match part {
         Expression::Terminal(_) => true,
-        Expression::Reference(name) => grammar.rules.iter().any(|rule| rule.name == *name && rule.kind == RuleKind::Terminal),
+        Expression::Reference(name) => grammar
+            .rules
+            .iter()
+            .any(|rule| rule.name == *name && rule.kind == RuleKind::Terminal),
         _ => false,
     };
     if is_terminal && kind == RuleKind::Rule {
@@ -75,7 +100,13 @@ fn ignored(grammar: &Grammar<'_>, depth: u32, random: &mut Random) -> Option<Str
     if grammar.ignored.is_empty() || random.below(3) > 0 {
         return Some(String::new());
     }
-    derive(grammar, &grammar.ignored[random.below(grammar.ignored.len())], RuleKind::Terminal, depth, random)
+    derive(
+        grammar,
+        &grammar.ignored[random.below(grammar.ignored.len())],
+        RuleKind::Terminal,
+        depth,
+        random,
+    )
 }
 
 /// Sentences, and texts one character away from one.
@@ -83,8 +114,12 @@ fn texts(grammar: &Grammar<'_>, random: &mut Random) -> BTreeSet<String> {
     let start = Expression::Reference(grammar.start.to_owned());
     let mut found = BTreeSet::from([String::new()]);
     for _ in 0..80 {
-        let Some(before) = ignored(grammar, MAX_DEPTH, random) else { continue };
-        let Some(sentence) = derive(grammar, &start, RuleKind::Rule, MAX_DEPTH, random) else { continue };
+        let Some(before) = ignored(grammar, MAX_DEPTH, random) else {
+            continue;
+        };
+        let Some(sentence) = derive(grammar, &start, RuleKind::Rule, MAX_DEPTH, random) else {
+            continue;
+        };
         let sentence: Vec<char> = (before + &sentence).chars().take(200).collect();
         for _ in 0..4 {
             let mut near = sentence.clone();
@@ -120,7 +155,9 @@ fn check(from: GrammarDialect, text: &str, random: &mut Random, tally: &mut Tall
     let there = convert(from, other, text).ok()?.text;
     let source = compile(from, text).unwrap();
     let own = convert(from, from, text).ok()?.text;
-    let back = convert(other, from, &there).unwrap_or_else(|error| panic!("{error}\n{there}")).text;
+    let back = convert(other, from, &there)
+        .unwrap_or_else(|error| panic!("{error}\n{there}"))
+        .text;
     let others: Vec<_> = [(other, &there), (from, &own), (from, &back)]
         .map(|(dialect, text)| (compile(dialect, text).unwrap(), text))
         .into_iter()
@@ -128,9 +165,17 @@ fn check(from: GrammarDialect, text: &str, random: &mut Random, tally: &mut Tall
     for sample in texts(&read(from, text).unwrap(), random) {
         let expected = source.recognise(&sample);
         for (recogniser, converted) in &others {
-            assert_eq!(recogniser.recognise(&sample), expected, "{sample:?}\nof {text}\nis not of\n{converted}");
+            assert_eq!(
+                recogniser.recognise(&sample),
+                expected,
+                "{sample:?}\nof {text}\nis not of\n{converted}"
+            );
         }
-        if expected == crate::Membership::Member { tally.members += 1 } else { tally.others += 1 }
+        if expected == crate::Membership::Member {
+            tally.members += 1
+        } else {
+            tally.others += 1
+        }
     }
     Some(())
 }
@@ -141,25 +186,67 @@ fn grammars_of_every_kind_keep_their_sentences() {
     for (from, text) in [
         (Ebnf, include_str!("../../../../grammars/sql.ebnf")),
         (Lark, include_str!("../../../../grammars/sql.lark")),
-        (Lark, include_str!("../../../../fixtures/grammars/arithmetic.lark")),
-        (Lark, include_str!("../../../../fixtures/grammars/json.lark")),
-        (Lark, include_str!("../../../../fixtures/grammars/settings.lark")),
-        (Ebnf, include_str!("../../../../fixtures/grammars/json.ebnf")),
-        (Ebnf, include_str!("../../../../fixtures/grammars/overlap.ebnf")),
+        (
+            Lark,
+            include_str!("../../../../fixtures/grammars/arithmetic.lark"),
+        ),
+        (
+            Lark,
+            include_str!("../../../../fixtures/grammars/json.lark"),
+        ),
+        (
+            Lark,
+            include_str!("../../../../fixtures/grammars/settings.lark"),
+        ),
+        (
+            Ebnf,
+            include_str!("../../../../fixtures/grammars/json.ebnf"),
+        ),
+        (
+            Ebnf,
+            include_str!("../../../../fixtures/grammars/overlap.ebnf"),
+        ),
         // Everything may be empty, everything is repeated.
-        (Lark, "start: (a b? c*)* \"!\"\na: \"x\"* | b b\nb: [\"y\"] c\nc: (\"z\"? \"w\"?)~0..2 |\n%ignore \" \"*"),
-        (Lark, "start: start start | \"a\" | [\"b\"] | start \"c\"~1..2"),
+        (
+            Lark,
+            "start: (a b? c*)* \"!\"\na: \"x\"* | b b\nb: [\"y\"] c\nc: (\"z\"? \"w\"?)~0..2 |\n%ignore \" \"*",
+        ),
+        (
+            Lark,
+            "start: start start | \"a\" | [\"b\"] | start \"c\"~1..2",
+        ),
         (Lark, "start: (start | \"a\") \"b\" | [start] \"c\" | \"\""),
         (Lark, "start: x+\nx: (x (\"a\" | \"b\"?) | \"c\"*)"),
-        (Lark, "start: \"straße\"i /k{2,3}/i /[\\w&&[^a-z]]/ /\\d?\\s/ /[^\\x00-\\x{10FFFE}]?/"),
-        (Lark, "start: \"<\" /[\\]\\[\\^\\-\\\\\\/\"#|&~-]+/ \">\"\n%ignore /\\/\\*([^*]|\\*+[^*\\/])*\\*+\\//"),
-        (Ebnf, "root ::= ((\"a\"?)* | ((\"b\" | \"\")+ \"c\"?){2,3})* (\"\")* [\\x00-\\x02]? .{0,2}"),
-        (Ebnf, "root ::= \"\\U0001F600\\u00e9\\x7f\\\\\\\"\" [\\]\\[\\\\^a-c-]* [^-a]? [+--] \"\"?"),
-        (Ebnf, "root ::= \"if\" \" \"+ name \" \"* (\"=\" | \"==\") [^=] | \"i\" root\nname ::= [a-z]+ name? | \"if\" \"f\""),
+        (
+            Lark,
+            "start: \"straße\"i /k{2,3}/i /[\\w&&[^a-z]]/ /\\d?\\s/ /[^\\x00-\\x{10FFFE}]?/",
+        ),
+        (
+            Lark,
+            "start: \"<\" /[\\]\\[\\^\\-\\\\\\/\"#|&~-]+/ \">\"\n%ignore /\\/\\*([^*]|\\*+[^*\\/])*\\*+\\//",
+        ),
+        (
+            Ebnf,
+            "root ::= ((\"a\"?)* | ((\"b\" | \"\")+ \"c\"?){2,3})* (\"\")* [\\x00-\\x02]? .{0,2}",
+        ),
+        (
+            Ebnf,
+            "root ::= \"\\U0001F600\\u00e9\\x7f\\\\\\\"\" [\\]\\[\\\\^a-c-]* [^-a]? [+--] \"\"?",
+        ),
+        (
+            Ebnf,
+            "root ::= \"if\" \" \"+ name \" \"* (\"=\" | \"==\") [^=] | \"i\" root\nname ::= [a-z]+ name? | \"if\" \"f\"",
+        ),
     ] {
         let mut tally = Tally::default();
-        check(from, text, &mut random, &mut tally).unwrap_or_else(|| panic!("refused: {:?}\n{text}", convert(from, Ebnf, text)));
-        assert!(tally.members >= 16 && tally.others >= 16, "{} of {} for {text}", tally.members, tally.others);
+        check(from, text, &mut random, &mut tally)
+            .unwrap_or_else(|| panic!("refused: {:?}\n{text}", convert(from, Ebnf, text)));
+        assert!(
+            tally.members >= 16 && tally.others >= 16,
+            "{} of {} for {text}",
+            tally.members,
+            tally.others
+        );
     }
 }
 
@@ -190,11 +277,23 @@ fn random_grammars_keep_their_sentences() {
     for _ in 0..300 {
         let rules = 1 + random.below(3);
         let bodies: Vec<String> = (0..rules).map(|_| random.expression(rules, 3)).collect();
-        let (from, start, is) = if random.below(2) == 0 { (Lark, "start", ":") } else { (Ebnf, "root", "::=") };
-        let named = bodies.iter().enumerate().map(|(number, body)| format!("r{number} {is} {body}\n"));
+        let (from, start, is) = if random.below(2) == 0 {
+            (Lark, "start", ":")
+        } else {
+            (Ebnf, "root", "::=")
+        };
+        let named = bodies
+            .iter()
+            .enumerate()
+            .map(|(number, body)| format!("r{number} {is} {body}\n"));
         let text = format!("{start} {is} r0\n{}", named.collect::<String>());
         converted += usize::from(check(from, &text, &mut random, &mut tally).is_some());
     }
     assert!(converted > 100, "{converted}");
-    assert!(tally.members > 1_000 && tally.others > 1_000, "{} and {}", tally.members, tally.others);
+    assert!(
+        tally.members > 1_000 && tally.others > 1_000,
+        "{} and {}",
+        tally.members,
+        tally.others
+    );
 }

@@ -1,8 +1,10 @@
-//! The same expression with fewer wrappers: what is written from it has no parentheses that say nothing. Knows no notation.
+//! The same expression with fewer wrappers: what is written from it has no parentheses that say
+//! nothing. Knows no notation.
 
 use super::super::syntax::Expression;
 
-/// Flattens sequences and choices, joins neighbouring texts, and leaves out what is empty where it says nothing.
+/// Flattens sequences and choices, joins neighbouring texts, and leaves out what is empty where it
+/// says nothing.
 ///
 /// The empty text is left as an empty sequence: alone, or as an alternative. It is never repeated.
 pub(super) fn simple(expression: Expression) -> Expression {
@@ -67,9 +69,20 @@ mod tests {
         let text = |text: &str| Expression::Text(text.to_owned());
         let (empty, a, ab) = (Expression::empty, || text("a"), || text("ab"));
         for (long, short) in [
-            (Expression::Sequence(vec![a(), empty(), Expression::Sequence(vec![text("b"), empty()])]), ab()),
             (
-                Expression::Choice(vec![a(), Expression::Choice(vec![empty(), text("b")]), empty()]),
+                Expression::Sequence(vec![
+                    a(),
+                    empty(),
+                    Expression::Sequence(vec![text("b"), empty()]),
+                ]),
+                ab(),
+            ),
+            (
+                Expression::Choice(vec![
+                    a(),
+                    Expression::Choice(vec![empty(), text("b")]),
+                    empty(),
+                ]),
                 Expression::Choice(vec![a(), empty(), text("b")]),
             ),
             (Expression::Terminal(Box::new(a())).repeat(1, Some(1)), a()),

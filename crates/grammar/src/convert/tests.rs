@@ -1,4 +1,5 @@
-//! Tests of conversion as a whole: what is written, what is noted, what is refused, and that hostile text is bounded.
+//! Tests of conversion as a whole: what is written, what is noted, what is refused, and that
+//! hostile text is bounded.
 
 use super::*;
 use crate::{MAX_GRAMMAR_BYTES, Membership, compile};
@@ -26,7 +27,11 @@ fn lark_becomes_ebnf() {
         (
             "?start: a_b -> x\n | [\"c\"] (\"d\" \"e\")~2..3 \"f\"{4} \"g\"{2,}\na_b: \"A\"i \"x\"..\"z\" \"\\\"\\\\\\n\\u00e9\\u0007\"\n",
             "root ::= a-b | \"c\"? \"de\"{2,3} \"f\"{4} \"g\"{2,}\na-b ::= [Aa] [x-z] \"\\\"\\\\\\né\\u0007\"\n",
-            &["left out aliases (line 1)", "left out the prefixes ? and ! (line 1)", "renamed a_b to a-b"],
+            &[
+                "left out aliases (line 1)",
+                "left out the prefixes ? and ! (line 1)",
+                "renamed a_b to a-b",
+            ],
         ),
         (
             "start: \"let\" NAME (\"=\" NUMBER)?\nNAME: /[a-z_][a-z_0-9]*/\n%import common.INT -> NUMBER\n%ignore \" \"\n",
@@ -40,7 +45,10 @@ fn lark_becomes_ebnf() {
         (
             "start: sum\nsum: sum \"+\" product | sum \"-\" product | product\nproduct: [product \"*\"] \"1\"\nunused: \"u\"\n",
             "root ::= sum\nsum ::= product (\"+\" product | \"-\" product)*\nproduct ::= \"1\" \"*1\"*\n",
-            &["left out rules that no sentence needs: unused", "left recursion became repetition: sum, product"],
+            &[
+                "left out rules that no sentence needs: unused",
+                "left recursion became repetition: sum, product",
+            ],
         ),
         (
             "start: (a b)* \"!\"\na: \"x\"*\nb: \"y\"?\n",
@@ -50,9 +58,15 @@ fn lark_becomes_ebnf() {
         (
             "start: /[^\"\\\\\\n]*/ /[+-]?[\\]^]/ /./ /x-y/\n",
             "root ::= [^\\n\"\\\\]* [+-]? [\\]\\u005E] [^\\n] \"x-y\"\n",
-            &["terminals overlap, and every reading of them counts: a lexer that takes the longest one may accept fewer texts"],
+            &[
+                "terminals overlap, and every reading of them counts: a lexer that takes the longest one may accept fewer texts",
+            ],
         ),
-        ("start: start \"a\" |\n", "root ::= \"a\"*\n", &["left recursion became repetition: start"]),
+        (
+            "start: start \"a\" |\n",
+            "root ::= \"a\"*\n",
+            &["left recursion became repetition: start"],
+        ),
         (
             "start: root true\nroot: \"a\"\ntrue: \"b\"\n",
             "root ::= root-2 true-2\nroot-2 ::= \"a\"\ntrue-2 ::= \"b\"\n",
@@ -70,7 +84,10 @@ fn ebnf_becomes_lark() {
         (
             "root ::= \"ab\" | c-d # comment\nc-d ::= [0-9]{2,3} [^\"\\n/]* \"\"\n",
             "start: \"a\" \"b\" | c_d\nc_d: /[0-9]/{2,3} /[^\\n\"\\x{2F}]/*\n",
-            vec!["renamed c-d to c_d".to_owned(), format!("{overlap}: \"ab\"")],
+            vec![
+                "renamed c-d to c_d".to_owned(),
+                format!("{overlap}: \"ab\""),
+            ],
         ),
         (
             "root ::= (\"\\\"x\\\"\" | \"🦀\\x07\")? [x] .",
@@ -110,20 +127,60 @@ fn what_cannot_be_said_is_refused_by_name_and_line() {
             "start: (start \"x\")+ \"y\" | \"z\"",
             "unsupported in a grammar: left recursion that is not at the head of an alternative: start -> start (line 1)",
         ),
-        (Lark, Ebnf, "start: \"a\" b | \"c\"\nb: b \"x\"", "unsupported in a grammar: rule that no text satisfies: b (line 2)"),
+        (
+            Lark,
+            Ebnf,
+            "start: \"a\" b | \"c\"\nb: b \"x\"",
+            "unsupported in a grammar: rule that no text satisfies: b (line 2)",
+        ),
         (
             Lark,
             Ebnf,
             "start: \"a\" | /[^\\s\\S]/",
             "unsupported in a grammar: character class without a character, in start (line 1)",
         ),
-        (Lark, Ebnf, "start: A\nA: /a*?/", "unsupported in a grammar: lazy repetition in a regular expression (line 2)"),
-        (Lark, Ebnf, "start: A\nA: /^a/", "unsupported in a grammar: anchor or word boundary in a regular expression (line 2)"),
-        (Lark, Ebnf, "start: A\nA: /a(?=b)/", "unsupported in a grammar: look-around in a regular expression (line 2)"),
-        (Lark, Ebnf, "start: A\nA: /(a)\\1/", "unsupported in a grammar: back-reference in a regular expression (line 2)"),
-        (Lark, Ebnf, "start: sep{\"a\", \",\"}", "unsupported in a grammar: template {...} (line 1)"),
-        (Lark, Ebnf, "start: \"a\"\nb: %json {}", "unsupported in a grammar: %json (line 2)"),
-        (Lark, Ebnf, "start: \"a\"\n%import common.NOPE", "unsupported in a grammar: %import common.NOPE (line 2)"),
+        (
+            Lark,
+            Ebnf,
+            "start: A\nA: /a*?/",
+            "unsupported in a grammar: lazy repetition in a regular expression (line 2)",
+        ),
+        (
+            Lark,
+            Ebnf,
+            "start: A\nA: /^a/",
+            "unsupported in a grammar: anchor or word boundary in a regular expression (line 2)",
+        ),
+        (
+            Lark,
+            Ebnf,
+            "start: A\nA: /a(?=b)/",
+            "unsupported in a grammar: look-around in a regular expression (line 2)",
+        ),
+        (
+            Lark,
+            Ebnf,
+            "start: A\nA: /(a)\\1/",
+            "unsupported in a grammar: back-reference in a regular expression (line 2)",
+        ),
+        (
+            Lark,
+            Ebnf,
+            "start: sep{\"a\", \",\"}",
+            "unsupported in a grammar: template {...} (line 1)",
+        ),
+        (
+            Lark,
+            Ebnf,
+            "start: \"a\"\nb: %json {}",
+            "unsupported in a grammar: %json (line 2)",
+        ),
+        (
+            Lark,
+            Ebnf,
+            "start: \"a\"\n%import common.NOPE",
+            "unsupported in a grammar: %import common.NOPE (line 2)",
+        ),
         (
             Lark,
             Ebnf,
@@ -136,7 +193,12 @@ fn what_cannot_be_said_is_refused_by_name_and_line() {
             "start: \"a\\u0000\"",
             "unsupported in a grammar: NUL in a string, which no token of llama.cpp can match (line 1)",
         ),
-        (Lark, Ebnf, "start: missing", "undefined rule in the grammar: missing"),
+        (
+            Lark,
+            Ebnf,
+            "start: missing",
+            "undefined rule in the grammar: missing",
+        ),
         (Lark, Ebnf, "begin: \"a\"", "no start rule in the grammar"),
         (
             Lark,
@@ -144,9 +206,24 @@ fn what_cannot_be_said_is_refused_by_name_and_line() {
             "start: (\"a\"",
             "grammar syntax at line 1, column 12: expected repetition operator or braces or or or number",
         ),
-        (Ebnf, Lark, "root ::= \"a\" <tool>", "unsupported in a grammar: token <tool> (line 1)"),
-        (Ebnf, Lark, "root ::= \"a\" (=\"b\")", "unsupported in a grammar: look-ahead (=...) (line 1)"),
-        (Ebnf, Lark, "root ::= root \"a\"", "unsupported in a grammar: rule that no text satisfies: root (line 1)"),
+        (
+            Ebnf,
+            Lark,
+            "root ::= \"a\" <tool>",
+            "unsupported in a grammar: token <tool> (line 1)",
+        ),
+        (
+            Ebnf,
+            Lark,
+            "root ::= \"a\" (=\"b\")",
+            "unsupported in a grammar: look-ahead (=...) (line 1)",
+        ),
+        (
+            Ebnf,
+            Lark,
+            "root ::= root \"a\"",
+            "unsupported in a grammar: rule that no text satisfies: root (line 1)",
+        ),
         (
             Ebnf,
             Ebnf,
@@ -154,7 +231,10 @@ fn what_cannot_be_said_is_refused_by_name_and_line() {
             "unsupported in a grammar: repetition of nothing but the empty text: a (line 2)",
         ),
     ] {
-        let said = convert(from, to, text).map(|converted| converted.text).unwrap_err().to_string();
+        let said = convert(from, to, text)
+            .map(|converted| converted.text)
+            .unwrap_err()
+            .to_string();
         let (place, _) = message.split_once(": expected").unwrap_or((message, ""));
         assert!(said.starts_with(place), "{text}: {said}");
     }
@@ -191,29 +271,73 @@ fn a_notation_to_itself_is_its_portable_spelling() {
 
 #[test]
 fn hostile_text_is_bounded() {
-    let wide: String = (0..8_000).map(|number| format!("r{number}: r{} \"x\" | \"y\"\n", (number + 1) % 8_000)).collect();
+    let wide: String = (0..8_000)
+        .map(|number| format!("r{number}: r{} \"x\" | \"y\"\n", (number + 1) % 8_000))
+        .collect();
     let nullable: Vec<String> = (0..2_000).map(|number| format!("\"{number}\"?")).collect();
-    let nested = (0..12).fold("\"a\"?".to_owned(), |inner, _| format!("({inner} {inner})*"));
+    let nested = (0..12).fold("\"a\"?".to_owned(), |inner, _| {
+        format!("({inner} {inner})*")
+    });
     let deep = |depth: usize| {
-        format!("start: {}/{}a{}/{}", "(".repeat(depth), "(?:b|".repeat(depth), ")*".repeat(depth), ")+".repeat(depth))
+        format!(
+            "start: {}/{}a{}/{}",
+            "(".repeat(depth),
+            "(?:b|".repeat(depth),
+            ")*".repeat(depth),
+            ")+".repeat(depth)
+        )
     };
-    let names: String = (0..1_000).map(|number| format!("start{}: \"a\"\n", "_".repeat(number % 400))).collect();
+    let names: String = (0..1_000)
+        .map(|number| format!("start{}: \"a\"\n", "_".repeat(number % 400)))
+        .collect();
     for (text, words) in [
-        (format!("start: r0\n{wide}"), "left recursion through other rules: r0 -> r1 -> "),
-        (format!("start: ({})*", nullable.join(" ")), "parts of the converted grammar: 200000"),
-        (format!("start: {nested}"), "parts of the converted grammar: 200000"),
+        (
+            format!("start: r0\n{wide}"),
+            "left recursion through other rules: r0 -> r1 -> ",
+        ),
+        (
+            format!("start: ({})*", nullable.join(" ")),
+            "parts of the converted grammar: 200000",
+        ),
+        (
+            format!("start: {nested}"),
+            "parts of the converted grammar: 200000",
+        ),
         (deep(120), "nested groups: 128"),
         (deep(5_000), "nested groups: 128"),
-        (format!("start: {}", "/\\w/ ".repeat(60)), "bytes of the converted grammar: 262144"),
+        (
+            format!("start: {}", "/\\w/ ".repeat(60)),
+            "bytes of the converted grammar: 262144",
+        ),
         (format!("start: \"a\"\n{names}"), "defined twice"),
-        (" ".repeat(MAX_GRAMMAR_BYTES + 1), "bytes of the grammar: 262144"),
-        ("start: \"".to_owned() + &"é\\".repeat(100), "grammar syntax"),
+        (
+            " ".repeat(MAX_GRAMMAR_BYTES + 1),
+            "bytes of the grammar: 262144",
+        ),
+        (
+            "start: \"".to_owned() + &"é\\".repeat(100),
+            "grammar syntax",
+        ),
     ] {
         let said = convert(Lark, Ebnf, &text).map(|converted| converted.text.len().to_string());
-        let said = said.map_or_else(|error| error.to_string(), |length| format!("converted to {length} bytes"));
-        assert!(said.contains(words) && said.len() < 300, "{}: {said}", &text[..40.min(text.len())]);
+        let said = said.map_or_else(
+            |error| error.to_string(),
+            |length| format!("converted to {length} bytes"),
+        );
+        assert!(
+            said.contains(words) && said.len() < 300,
+            "{}: {said}",
+            &text[..40.min(text.len())]
+        );
     }
-    let prefixes: Vec<String> = (1..150).map(|length| format!("\"{}\"", "ab".repeat(length))).collect();
+    let prefixes: Vec<String> = (1..150)
+        .map(|length| format!("\"{}\"", "ab".repeat(length)))
+        .collect();
     let chain = convert(Ebnf, Lark, &format!("root ::= {}", prefixes.join(" | "))).unwrap();
-    assert_eq!(compile(Lark, &chain.text).unwrap().recognise(&"ab".repeat(149)), Membership::Member);
+    assert_eq!(
+        compile(Lark, &chain.text)
+            .unwrap()
+            .recognise(&"ab".repeat(149)),
+        Membership::Member
+    );
 }

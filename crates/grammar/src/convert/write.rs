@@ -31,7 +31,12 @@ impl Output {
     /// More text than is read from a grammar of the user's own.
     pub(super) fn push(&mut self, text: &str) -> Result<(), GrammarError> {
         if self.text.len() + text.len() > limits::MAX_GRAMMAR_BYTES {
-            return Err(GrammarError::Limit { what: format!("bytes of the converted grammar: {}", limits::MAX_GRAMMAR_BYTES) });
+            return Err(GrammarError::Limit {
+                what: format!(
+                    "bytes of the converted grammar: {}",
+                    limits::MAX_GRAMMAR_BYTES
+                ),
+            });
         }
         self.text.push_str(text);
         Ok(())
@@ -48,6 +53,11 @@ impl NameOf {
     /// # Errors
     /// A name that no rule has, which [`super::plain`] finds before.
     pub(super) fn get(&self, source: &str) -> Result<&str, GrammarError> {
-        self.0.get(source).map(String::as_str).ok_or_else(|| GrammarError::UndefinedRule { name: source.to_owned() })
+        self.0
+            .get(source)
+            .map(String::as_str)
+            .ok_or_else(|| GrammarError::UndefinedRule {
+                name: source.to_owned(),
+            })
     }
 }

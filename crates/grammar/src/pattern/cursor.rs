@@ -30,7 +30,13 @@ impl<'t> Cursor<'t> {
 
     /// Takes characters as long as they are `wanted`, `most` at most.
     pub(super) fn take_while(&mut self, most: usize, wanted: impl Fn(char) -> bool) -> &'t str {
-        let taken = self.rest.chars().take(most).take_while(|character| wanted(*character)).map(char::len_utf8).sum();
+        let taken = self
+            .rest
+            .chars()
+            .take(most)
+            .take_while(|character| wanted(*character))
+            .map(char::len_utf8)
+            .sum();
         let (text, rest) = self.rest.split_at(taken);
         self.rest = rest;
         text
@@ -38,12 +44,16 @@ impl<'t> Cursor<'t> {
 
     /// Takes everything up to `end`, and `end`.
     pub(super) fn until(&mut self, end: char) -> Result<&'t str, String> {
-        let (text, rest) = self.rest.split_once(end).ok_or_else(|| format!("missing {end}"))?;
+        let (text, rest) = self
+            .rest
+            .split_once(end)
+            .ok_or_else(|| format!("missing {end}"))?;
         self.rest = rest;
         Ok(text)
     }
 
-    /// What a backslash and `letter` stand for, other than assertions and references; the cursor is after `letter`.
+    /// What a backslash and `letter` stand for, other than assertions and references; the cursor is
+    /// after `letter`.
     pub(super) fn escape(&mut self, letter: char, ascii: bool) -> Result<Member, String> {
         match letter {
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => Ok(Member::Set { letter, ascii }),
@@ -58,7 +68,10 @@ impl<'t> Cursor<'t> {
     /// `\p{..}` or `\pL`.
     fn property(&mut self, letter: char) -> Result<Member, String> {
         if self.take("{") {
-            return Ok(Member::Property(format!("\\{letter}{{{}}}", self.until('}')?)));
+            return Ok(Member::Property(format!(
+                "\\{letter}{{{}}}",
+                self.until('}')?
+            )));
         }
         match self.next() {
             Some(category) if category.is_ascii_alphabetic() && self.is_python() => {
@@ -81,11 +94,18 @@ impl<'t> Cursor<'t> {
                 Some(letter) if letter.is_ascii_alphabetic() => Ok(char::from(letter as u8 % 32)),
                 _ => Err("bad escape \\c".to_owned()),
             },
-            '0' if !python && !self.rest.starts_with(|digit: char| digit.is_ascii_digit()) => Ok('\0'),
+            '0' if !python && !self.rest.starts_with(|digit: char| digit.is_ascii_digit()) => {
+                Ok('\0')
+            }
             '0'..='7' if python => {
-                let digits = format!("{letter}{}", self.take_while(2, |digit| ('0'..='7').contains(&digit)));
+                let digits = format!(
+                    "{letter}{}",
+                    self.take_while(2, |digit| ('0'..='7').contains(&digit))
+                );
                 let number = u8::from_str_radix(&digits, 8);
-                number.map(char::from).map_err(|_| format!("bad escape \\{digits}"))
+                number
+                    .map(char::from)
+                    .map_err(|_| format!("bad escape \\{digits}"))
             }
             'x' => self.hex_number(2).and_then(|number| self.scalar(number)),
             'u' if python => self.hex_number(4).and_then(|number| self.scalar(number)),
@@ -100,7 +120,8 @@ impl<'t> Cursor<'t> {
     fn unicode_escape(&mut self) -> Result<char, String> {
         if self.take("{") {
             let digits = self.until('}')?;
-            let number = u32::from_str_radix(digits, 16).map_err(|_| format!("bad escape \\u{{{digits}}}"));
+            let number =
+                u32::from_str_radix(digits, 16).map_err(|_| format!("bad escape \\u{{{digits}}}"));
             return number.and_then(|number| self.scalar(number));
         }
         let unit = self.hex_number(4)?;
@@ -125,7 +146,9 @@ impl<'t> Cursor<'t> {
         match char::from_u32(number) {
             Some(character) => Ok(character),
             // Python's texts may have surrogates, ours do not.
-            None if self.syntax == Syntax::Python && number <= u32::from(char::MAX) => Ok(char::REPLACEMENT_CHARACTER),
+            None if self.syntax == Syntax::Python && number <= u32::from(char::MAX) => {
+                Ok(char::REPLACEMENT_CHARACTER)
+            }
             None => Err(format!("no text has a character of the number {number:x}")),
         }
     }

@@ -1,10 +1,13 @@
-//! The syntax of regular expressions as Python and ECMAScript write them: one parser, and the tokens that it reads a pattern into.
+//! The syntax of regular expressions as Python and ECMAScript write them: one parser, and the
+//! tokens that it reads a pattern into.
 //!
-//! Sources: "Regular Expression Syntax" in the documentation of CPython's `re`, with its parser `Lib/re/_parser.py`; ECMA-262, "RegExp
-//! (Regular Expression) Objects", read as with the flag `u` and leniently where that refuses what Annex B allows.
+//! Sources: "Regular Expression Syntax" in the documentation of CPython's `re`, with its parser
+//! `Lib/re/_parser.py`; ECMA-262, "RegExp (Regular Expression) Objects", read as with the flag `u`
+//! and leniently where that refuses what Annex B allows.
 //!
-//! Refused, although Python takes it: a condition on a group that comes later. Refused of ECMA-262: references to groups that come later,
-//! one name for two groups. Taken beyond ECMA-262: flags at the start.
+//! Refused, although Python takes it: a condition on a group that comes later. Refused of ECMA-262:
+//! references to groups that come later, one name for two groups. Taken beyond ECMA-262: flags at
+//! the start.
 
 mod class;
 mod cursor;
@@ -17,7 +20,8 @@ use std::fmt;
 pub enum Syntax {
     /// CPython's `re`. An escaped surrogate is read as U+FFFD.
     Python,
-    /// CPython's `re` without `\N{..}` and surrogates, and with what decoding engines take beside it: `\p{..}`, `\z`, `(?<name>..)`.
+    /// CPython's `re` without `\N{..}` and surrogates, and with what decoding engines take beside
+    /// it: `\p{..}`, `\z`, `(?<name>..)`.
     Engines,
     /// ECMA-262, as JSON Schema asks for.
     Ecma,
@@ -70,7 +74,8 @@ pub enum Group {
 }
 
 impl Group {
-    /// Whether the group only groups: the match goes on where the group ended, and can come back to try another way through it.
+    /// Whether the group only groups: the match goes on where the group ended, and can come back to
+    /// try another way through it.
     pub fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Capture(_) | Self::Flags(_))
     }
@@ -86,7 +91,8 @@ pub enum Member {
         letter: char,
         ascii: bool,
     },
-    /// `\p{..}` or `\P{..}` as it is spelled; with [`Syntax::Python`] a character by its name, `\N{..}`.
+    /// `\p{..}` or `\P{..}` as it is spelled; with [`Syntax::Python`] a character by its name,
+    /// `\N{..}`.
     Property(String),
 }
 
@@ -156,14 +162,18 @@ impl Pattern {
         parser::parse(text, syntax, max_nesting)
     }
 
-    /// For every `Open` the index of its `Close` and the other way round; for every other token its own index.
+    /// For every `Open` the index of its `Close` and the other way round; for every other token its
+    /// own index.
     pub fn partners(&self) -> Vec<usize> {
         let mut partners: Vec<usize> = (0..self.tokens.len()).collect();
         let mut open = Vec::new();
         for (index, token) in self.tokens.iter().enumerate() {
             match token {
                 Token::Open(_) => open.push(index),
-                Token::Close => partners.swap(open.pop().expect("the parser closes only what it opened"), index),
+                Token::Close => partners.swap(
+                    open.pop().expect("the parser closes only what it opened"),
+                    index,
+                ),
                 _ => {}
             }
         }
@@ -201,17 +211,23 @@ mod tests {
             ("(?i-i:a)", false, false, false),
             ("(?L)a", false, false, false),
         ] {
-            let taken = [Syntax::Python, Syntax::Engines, Syntax::Ecma].map(|syntax| parse(text, syntax).is_ok());
+            let taken = [Syntax::Python, Syntax::Engines, Syntax::Ecma]
+                .map(|syntax| parse(text, syntax).is_ok());
             assert_eq!(taken, [python, engines, ecma], "{text}");
         }
     }
 
     #[test]
     fn different_spellings_become_the_same_tokens() {
-        for (text, same) in
-            [("(?x) a # b", "a"), ("a*+", "(?>a*)"), ("a{,}b{1,}c{,1}", "a*b+c?"), (r"AAA", "AAA"), ("(?#note)a", "a")]
-        {
-            let [found, expected] = [text, same].map(|text| format!("{:?}", parse(text, Syntax::Python).unwrap().tokens));
+        for (text, same) in [
+            ("(?x) a # b", "a"),
+            ("a*+", "(?>a*)"),
+            ("a{,}b{1,}c{,1}", "a*b+c?"),
+            (r"AAA", "AAA"),
+            ("(?#note)a", "a"),
+        ] {
+            let [found, expected] = [text, same]
+                .map(|text| format!("{:?}", parse(text, Syntax::Python).unwrap().tokens));
             assert_eq!(found, expected, "{text}");
         }
     }
@@ -221,7 +237,13 @@ mod tests {
         let pattern = parse("(a(?:b)|c)d", Syntax::Python).unwrap();
         assert_eq!(pattern.partners(), [7, 1, 4, 3, 2, 5, 6, 0, 8]);
         assert!(parse("(((a)))", Syntax::Python).is_ok());
-        assert_eq!(parse("((((a))))", Syntax::Python).unwrap_err(), PatternError::Nesting(3));
-        assert_eq!(parse("(((a", Syntax::Python).unwrap_err().to_string(), "a group is not closed");
+        assert_eq!(
+            parse("((((a))))", Syntax::Python).unwrap_err(),
+            PatternError::Nesting(3)
+        );
+        assert_eq!(
+            parse("(((a", Syntax::Python).unwrap_err().to_string(),
+            "a group is not closed"
+        );
     }
 }

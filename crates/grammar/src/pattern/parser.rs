@@ -3,7 +3,11 @@
 use super::cursor::Cursor;
 use super::{Assertion, Group, Member, Pattern, PatternError, Repeat, Syntax, Token, class};
 
-pub(super) fn parse(text: &str, syntax: Syntax, max_nesting: usize) -> Result<Pattern, PatternError> {
+pub(super) fn parse(
+    text: &str,
+    syntax: Syntax,
+    max_nesting: usize,
+) -> Result<Pattern, PatternError> {
     let mut parser = Parser {
         cursor: Cursor { rest: text, syntax },
         flags: Flags::default(),
@@ -15,7 +19,10 @@ pub(super) fn parse(text: &str, syntax: Syntax, max_nesting: usize) -> Result<Pa
     };
     let ignores_case = parser.leading_flags()?;
     parser.run(max_nesting)?;
-    Ok(Pattern { ignores_case, tokens: parser.tokens })
+    Ok(Pattern {
+        ignores_case,
+        tokens: parser.tokens,
+    })
 }
 
 /// Flags that change how the pattern is read.
@@ -56,7 +63,11 @@ struct Parser<'t> {
 
 impl<'t> Parser<'t> {
     fn run(&mut self, max_nesting: usize) -> Result<(), PatternError> {
-        let repeat = |least, most| Repeat { least, most, lazy: false };
+        let repeat = |least, most| Repeat {
+            least,
+            most,
+            lazy: false,
+        };
         while let Some(character) = self.cursor.next() {
             match character {
                 '\\' => self.escape()?,
@@ -64,7 +75,9 @@ impl<'t> Parser<'t> {
                     let class = class::class(&mut self.cursor, self.flags.ascii)?;
                     self.atom(class);
                 }
-                '(' if self.open.len() >= max_nesting => return Err(PatternError::Nesting(max_nesting)),
+                '(' if self.open.len() >= max_nesting => {
+                    return Err(PatternError::Nesting(max_nesting));
+                }
                 '(' => self.group()?,
                 ')' => self.close()?,
                 '|' => {
@@ -86,7 +99,8 @@ impl<'t> Parser<'t> {
                 },
                 ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' if self.flags.verbose => {}
                 '#' if self.flags.verbose => {
-                    self.cursor.take_while(usize::MAX, |character| character != '\n');
+                    self.cursor
+                        .take_while(usize::MAX, |character| character != '\n');
                 }
                 character => self.atom(Token::Character(character)),
             }
@@ -114,7 +128,13 @@ impl<'t> Parser<'t> {
             (false, false) => &['\n', '\r', '\u{2028}', '\u{2029}'],
         };
         // As ranges, since vLLM tells `.` from `[^\n]`.
-        self.atom(Token::Class { negated: true, members: line_ends.iter().map(|end| Member::Range(*end, *end)).collect() });
+        self.atom(Token::Class {
+            negated: true,
+            members: line_ends
+                .iter()
+                .map(|end| Member::Range(*end, *end))
+                .collect(),
+        });
     }
 
     /// Reads what may follow a repetition (`?` lazy, Python's `+` possessive) and applies it.
@@ -146,11 +166,21 @@ impl<'t> Parser<'t> {
             self.cursor.rest = start;
             return Ok(None);
         }
-        let bound = |digits: &str| digits.parse::<u32>().map_err(|_| format!("the repetition count is too large: {digits}"));
+        let bound = |digits: &str| {
+            digits
+                .parse::<u32>()
+                .map_err(|_| format!("the repetition count is too large: {digits}"))
+        };
         let least = if low.is_empty() { 0 } else { bound(low)? };
-        let most = if high.is_empty() { None } else { Some(bound(high)?) };
+        let most = if high.is_empty() {
+            None
+        } else {
+            Some(bound(high)?)
+        };
         match most {
-            Some(most) if least > most => Err(format!("the least repetition is over the most: {{{least},{most}}}")),
+            Some(most) if least > most => Err(format!(
+                "the least repetition is over the most: {{{least},{most}}}"
+            )),
             _ => Ok(Some((least, most))),
         }
     }
@@ -161,26 +191,41 @@ impl<'t> Parser<'t> {
 
     fn escape(&mut self) -> Result<(), String> {
         let python = self.cursor.is_python();
-        let Some(letter) = self.cursor.next() else { return Err("a backslash at the end".to_owned()) };
+        let Some(letter) = self.cursor.next() else {
+            return Err("a backslash at the end".to_owned());
+        };
         match letter {
             'A' if python => self.assertion(Assertion::Start),
             'Z' if python => self.assertion(Assertion::End),
             'z' if self.cursor.syntax == Syntax::Engines => self.assertion(Assertion::End),
             'b' | 'B' => {
-                self.assertion(Assertion::Boundary { negated: letter == 'B', ascii: self.flags.ascii || !python });
+                self.assertion(Assertion::Boundary {
+                    negated: letter == 'B',
+                    ascii: self.flags.ascii || !python,
+                });
             }
             'k' if !python && self.cursor.take("<") => {
                 let number = self.cursor.until('>').and_then(|name| self.named(name))?;
                 self.reference(number)?;
             }
             '1'..='9' if !self.is_octal(letter) => {
-                let digits = format!("{letter}{}", self.digits(if python { 1 } else { usize::MAX }));
-                self.reference(digits.parse().map_err(|_| format!("there is no group {digits}"))?)?;
+                let digits = format!(
+                    "{letter}{}",
+                    self.digits(if python { 1 } else { usize::MAX })
+                );
+                self.reference(
+                    digits
+                        .parse()
+                        .map_err(|_| format!("there is no group {digits}"))?,
+                )?;
             }
             _ => {
                 let token = match self.cursor.escape(letter, self.flags.ascii)? {
                     Member::Character(character) => Token::Character(character),
-                    member => Token::Class { negated: false, members: vec![member] },
+                    member => Token::Class {
+                        negated: false,
+                        members: vec![member],
+                    },
                 };
                 self.atom(token);
             }
@@ -188,11 +233,15 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Whether Python takes `\` and `first` for the start of an octal escape (three digits), not of a reference.
+    /// Whether Python takes `\` and `first` for the start of an octal escape (three digits), not of
+    /// a reference.
     fn is_octal(&self, first: char) -> bool {
         let octal = |digit: u8| (b'0'..=b'7').contains(&digit);
         let next = self.cursor.rest.as_bytes();
-        self.cursor.is_python() && first < '8' && next.len() >= 2 && next[..2].iter().all(|digit| octal(*digit))
+        self.cursor.is_python()
+            && first < '8'
+            && next.len() >= 2
+            && next[..2].iter().all(|digit| octal(*digit))
     }
 
     fn reference(&mut self, number: usize) -> Result<(), String> {
@@ -202,7 +251,11 @@ impl<'t> Parser<'t> {
         }
         match (still_open, self.cursor.is_python()) {
             (false, _) => self.atom(Token::Reference(number)),
-            (true, true) => return Err(format!("a reference to group {number}, which is still open")),
+            (true, true) => {
+                return Err(format!(
+                    "a reference to group {number}, which is still open"
+                ));
+            }
             // In ECMAScript a reference to a group that has not matched matches the empty text.
             (true, false) => {
                 self.atom(Token::Open(Group::Plain));
@@ -220,16 +273,25 @@ impl<'t> Parser<'t> {
             self.enter(Group::Plain, None);
             return Ok(());
         }
-        if let Some(look) = ["=", "!", "<=", "<!"].into_iter().find(|look| self.cursor.take(look)) {
+        if let Some(look) = ["=", "!", "<=", "<!"]
+            .into_iter()
+            .find(|look| self.cursor.take(look))
+        {
             self.enter(Group::Look(look), None);
             return Ok(());
         }
         let python = self.cursor.is_python();
-        if self.cursor.syntax != Syntax::Python && self.cursor.take("<") || python && self.cursor.take("P<") {
+        if self.cursor.syntax != Syntax::Python && self.cursor.take("<")
+            || python && self.cursor.take("P<")
+        {
             let name = self.cursor.until('>')?;
             return self.capture(Some(name));
         }
-        if python { self.python_group() } else { self.flag_group() }
+        if python {
+            self.python_group()
+        } else {
+            self.flag_group()
+        }
     }
 
     /// The kinds of groups that only Python has; the cursor is after the question mark.
@@ -261,9 +323,12 @@ impl<'t> Parser<'t> {
             if self.named(name).is_ok() {
                 return Err(format!("two groups of the name {name}"));
             }
-            let sign = |character: char| character == '_' || character == '$' && !self.cursor.is_python();
+            let sign =
+                |character: char| character == '_' || character == '$' && !self.cursor.is_python();
             let is_name = name.starts_with(|first: char| first.is_alphabetic() || sign(first))
-                && name.chars().all(|character| character.is_alphanumeric() || sign(character));
+                && name
+                    .chars()
+                    .all(|character| character.is_alphanumeric() || sign(character));
             if !is_name {
                 return Err(format!("not a group name: {name}"));
             }
@@ -275,24 +340,33 @@ impl<'t> Parser<'t> {
 
     fn named(&self, name: &str) -> Result<usize, String> {
         let known = self.names.iter().find(|(known, _)| *known == name);
-        known.map(|(_, number)| *number).ok_or_else(|| format!("there is no group {name}"))
+        known
+            .map(|(_, number)| *number)
+            .ok_or_else(|| format!("there is no group {name}"))
     }
 
     fn enter(&mut self, group: Group, number: Option<usize>) {
-        self.open.push(OpenGroup { token: self.tokens.len(), outer_flags: self.flags, number });
+        self.open.push(OpenGroup {
+            token: self.tokens.len(),
+            outer_flags: self.flags,
+            number,
+        });
         self.tokens.push(Token::Open(group));
         self.last = Last::Nothing;
     }
 
     fn close(&mut self) -> Result<(), String> {
-        let Some(group) = self.open.pop() else { return Err("a parenthesis closes nothing".to_owned()) };
+        let Some(group) = self.open.pop() else {
+            return Err("a parenthesis closes nothing".to_owned());
+        };
         self.tokens.push(Token::Close);
         self.flags = group.outer_flags;
         self.last = Last::Atom(group.token);
         Ok(())
     }
 
-    /// `(?i)` and the like, where they are allowed: before everything else. Whether case is ignored.
+    /// `(?i)` and the like, where they are allowed: before everything else. Whether case is
+    /// ignored.
     fn leading_flags(&mut self) -> Result<bool, String> {
         let mut ignores_case = false;
         loop {
@@ -301,7 +375,11 @@ impl<'t> Parser<'t> {
                 continue;
             }
             let start = self.cursor.rest;
-            let letters = if self.cursor.take("(?") { self.letters() } else { "" };
+            let letters = if self.cursor.take("(?") {
+                self.letters()
+            } else {
+                ""
+            };
             if letters.is_empty() || !self.cursor.take(")") {
                 self.cursor.rest = start;
                 return Ok(ignores_case);
@@ -314,7 +392,11 @@ impl<'t> Parser<'t> {
     fn flag_group(&mut self) -> Result<(), String> {
         let outer = self.flags;
         let on = self.letters();
-        let off = if self.cursor.take("-") { self.letters() } else { "" };
+        let off = if self.cursor.take("-") {
+            self.letters()
+        } else {
+            ""
+        };
         if !on.is_empty() && self.cursor.take(")") {
             return Err("flags that are not at the start".to_owned());
         }
@@ -337,7 +419,8 @@ impl<'t> Parser<'t> {
     }
 
     fn letters(&mut self) -> &'t str {
-        self.cursor.take_while(usize::MAX, |letter| letter.is_ascii_alphabetic())
+        self.cursor
+            .take_while(usize::MAX, |letter| letter.is_ascii_alphabetic())
     }
 
     /// Notes the flags, and gives back whether `i` is among them.

@@ -1,6 +1,6 @@
-//! Grammars mean what engines take them to mean: the shipped ones agree with each other, with a PEG oracle and with llguidance,
-//! and where a PEG or a lexer reads less than a grammar says, our recogniser reads what it says. Knows the public API of the
-//! module.
+//! Grammars mean what engines take them to mean: the shipped ones agree with each other, with a PEG
+//! oracle and with llguidance, and where a PEG or a lexer reads less than a grammar says, our
+//! recogniser reads what it says. Knows the public API of the module.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,9 @@ fn sql_sentences() -> BTreeSet<String> {
         for table in ["table_1 ", "table_2 "] {
             for compared in ["col_1 ", "col_2 "] {
                 for number in ["1 ", "2 "] {
-                    sentences.insert(format!("SELECT {column} from {table} where {compared}= {number}"));
+                    sentences.insert(format!(
+                        "SELECT {column} from {table} where {compared}= {number}"
+                    ));
                 }
             }
         }
@@ -48,7 +50,10 @@ fn mutations(text: &str) -> BTreeSet<String> {
         found.insert(head.to_owned());
         for letter in [" ", "1", "2", "_", "l", "\n"] {
             found.insert(format!("{head}{letter}{tail}"));
-            found.insert(format!("{head}{letter}{}", tail.get(1..).unwrap_or_default()));
+            found.insert(format!(
+                "{head}{letter}{}",
+                tail.get(1..).unwrap_or_default()
+            ));
         }
         found.insert(format!("{head}{}", tail.get(1..).unwrap_or_default()));
     }
@@ -58,7 +63,10 @@ fn mutations(text: &str) -> BTreeSet<String> {
 #[test]
 fn the_sql_grammar_is_the_one_that_vllm_sends() {
     let text = shipped("grammars/sql.ebnf");
-    assert_eq!(sha256_hex(text.as_bytes()), "bb363e37dd3d311bf22f99db8ba3e5d1f588a4b5b0a58b6b577c765d65ff9cc6");
+    assert_eq!(
+        sha256_hex(text.as_bytes()),
+        "bb363e37dd3d311bf22f99db8ba3e5d1f588a4b5b0a58b6b577c765d65ff9cc6"
+    );
 }
 
 #[test]
@@ -76,13 +84,23 @@ fn the_sql_grammars_are_one_language() {
             let (by_ebnf, by_lark) = (ebnf.recognise(&text), lark.recognise(&text));
             assert_eq!(by_ebnf == Membership::Member, member, "{text:?}");
             assert_eq!(by_ebnf, by_lark, "{text:?}");
-            assert_eq!(pest.recognise(&text) == Membership::Member, member, "pest on {text:?}");
+            assert_eq!(
+                pest.recognise(&text) == Membership::Member,
+                member,
+                "pest on {text:?}"
+            );
             let is_prefix = sentences.iter().any(|sentence| sentence.starts_with(&text));
             assert_eq!(ebnf.is_prefix(&text), is_prefix, "{text:?}");
             compared += 1;
         }
-        assert!(engine_accepts(&matcher, sentence), "llguidance loses {sentence:?}");
-        assert!(!engine_accepts(&matcher, sentence.trim_end()), "llguidance stops early in {sentence:?}");
+        assert!(
+            engine_accepts(&matcher, sentence),
+            "llguidance loses {sentence:?}"
+        );
+        assert!(
+            !engine_accepts(&matcher, sentence.trim_end()),
+            "llguidance stops early in {sentence:?}"
+        );
     }
     assert!(compared > 5_000, "{compared}");
 }
@@ -94,18 +112,29 @@ fn triples_of_grammar_text_and_verdict_hold() {
         let row: Value = serde_json::from_str(line).unwrap();
         let id = row["id"].as_str().unwrap();
         let constraint: Constraint = serde_json::from_value(row["constraint"].clone()).unwrap();
-        let Constraint::Grammar { dialect, text: grammar } = constraint else {
+        let Constraint::Grammar {
+            dialect,
+            text: grammar,
+        } = constraint
+        else {
             panic!("{id} is not about a grammar");
         };
         let text = row["text"].as_str().unwrap();
-        let expected = match (row["verdict"].as_str().unwrap(), row["reason"].as_str(), row["why"].as_str()) {
+        let expected = match (
+            row["verdict"].as_str().unwrap(),
+            row["reason"].as_str(),
+            row["why"].as_str(),
+        ) {
             ("valid", None, None) => Membership::Member,
-            ("invalid", Some("grammar"), None) => {
-                Membership::NotMember { byte: usize::try_from(row["byte"].as_u64().unwrap()).unwrap() }
-            }
+            ("invalid", Some("grammar"), None) => Membership::NotMember {
+                byte: usize::try_from(row["byte"].as_u64().unwrap()).unwrap(),
+            },
             ("not_scored", None, Some("unsupported")) => {
                 let refused = compile(dialect, &grammar);
-                assert!(matches!(refused, Err(GrammarError::Unsupported { .. })), "{id}: {refused:?}");
+                assert!(
+                    matches!(refused, Err(GrammarError::Unsupported { .. })),
+                    "{id}: {refused:?}"
+                );
                 unsupported += 1;
                 continue;
             }
@@ -115,42 +144,99 @@ fn triples_of_grammar_text_and_verdict_hold() {
         assert_eq!(recogniser.recognise(text), expected, "{id}");
         if let Some(oracle) = row["oracle"].as_str() {
             let found = PestOracle::compile(oracle).unwrap().recognise(text);
-            assert_eq!(found == Membership::Member, expected == Membership::Member, "oracle of {id}");
+            assert_eq!(
+                found == Membership::Member,
+                expected == Membership::Member,
+                "oracle of {id}"
+            );
         }
-        if expected == Membership::Member { valid += 1 } else { invalid += 1 }
+        if expected == Membership::Member {
+            valid += 1
+        } else {
+            invalid += 1
+        }
     }
-    assert!(valid >= 40 && invalid >= 40 && unsupported >= 10, "{valid} {invalid} {unsupported}");
+    assert!(
+        valid >= 40 && invalid >= 40 && unsupported >= 10,
+        "{valid} {invalid} {unsupported}"
+    );
 }
 
 #[test]
 fn a_peg_rejects_what_the_same_grammar_says() {
     for (pest, grammar, text) in [
-        (r#"start = { ("col_1" | "col_10") ~ " from" }"#, r#"root ::= ("col_1" | "col_10") " from""#, "col_10 from"),
-        (r#"start = { ("C" | "Cl")+ }"#, r#"root ::= ("C" | "Cl")+"#, "CCl"),
+        (
+            r#"start = { ("col_1" | "col_10") ~ " from" }"#,
+            r#"root ::= ("col_1" | "col_10") " from""#,
+            "col_10 from",
+        ),
+        (
+            r#"start = { ("C" | "Cl")+ }"#,
+            r#"root ::= ("C" | "Cl")+"#,
+            "CCl",
+        ),
         (r#"start = { "a"* ~ "a" }"#, r#"root ::= "a"* "a""#, "aaa"),
-        (r#"start = { ANY* ~ "</think>" ~ ASCII_DIGIT+ }"#, r#"root ::= .* "</think>" [0-9]+"#, "hm</think>42"),
-        (r#"start = { "x" ~ " "* ~ " y" }"#, r#"root ::= "x" " "* " y""#, "x   y"),
-        (r#"start = { "a" ~ start ~ "a" | "a" }"#, r#"root ::= "a" root "a" | "a""#, "aaaaa"),
-        (r#"start = { "-"? ~ "-1" | "2" }"#, r#"root ::= "-"? "-1" | "2""#, "-1"),
-        (r#"start = { ident+ ~ "END" } ident = { ASCII_ALPHA }"#, "root ::= ident+ \"END\"\nident ::= [a-zA-Z]", "fooEND"),
+        (
+            r#"start = { ANY* ~ "</think>" ~ ASCII_DIGIT+ }"#,
+            r#"root ::= .* "</think>" [0-9]+"#,
+            "hm</think>42",
+        ),
+        (
+            r#"start = { "x" ~ " "* ~ " y" }"#,
+            r#"root ::= "x" " "* " y""#,
+            "x   y",
+        ),
+        (
+            r#"start = { "a" ~ start ~ "a" | "a" }"#,
+            r#"root ::= "a" root "a" | "a""#,
+            "aaaaa",
+        ),
+        (
+            r#"start = { "-"? ~ "-1" | "2" }"#,
+            r#"root ::= "-"? "-1" | "2""#,
+            "-1",
+        ),
+        (
+            r#"start = { ident+ ~ "END" } ident = { ASCII_ALPHA }"#,
+            "root ::= ident+ \"END\"\nident ::= [a-zA-Z]",
+            "fooEND",
+        ),
     ] {
         let by_peg = PestOracle::compile(pest).unwrap().recognise(text);
-        assert!(matches!(by_peg, Membership::NotMember { .. }), "{pest} on {text:?}: {by_peg:?}");
-        assert_eq!(ebnf(grammar).recognise(text), Membership::Member, "{grammar} on {text:?}");
+        assert!(
+            matches!(by_peg, Membership::NotMember { .. }),
+            "{pest} on {text:?}: {by_peg:?}"
+        );
+        assert_eq!(
+            ebnf(grammar).recognise(text),
+            Membership::Member,
+            "{grammar} on {text:?}"
+        );
     }
     let refused = PestOracle::compile(r#"start = { start ~ "+" ~ "1" | "1" }"#).unwrap_err();
     assert!(refused.to_string().contains("left-recursive"), "{refused}");
-    assert_eq!(ebnf(r#"root ::= root "+" "1" | "1""#).recognise("1+1+1"), Membership::Member);
+    assert_eq!(
+        ebnf(r#"root ::= root "+" "1" | "1""#).recognise("1+1+1"),
+        Membership::Member
+    );
 }
 
 #[test]
 fn a_greedy_lexer_rejects_what_the_same_grammar_says() {
     let engine = Engine::new();
-    for (grammar, text) in
-        [("start: ID \"END\"\nID: /[a-zA-Z]+/", "fooEND"), ("start: /(.|\\n)*/ \"</think>\" /[0-9]+/", "hm</think>42")]
-    {
-        assert!(!engine_accepts(&engine.matcher(grammar).unwrap(), text), "{grammar} on {text:?}");
-        assert_eq!(lark(grammar).recognise(text), Membership::Member, "{grammar} on {text:?}");
+    for (grammar, text) in [
+        ("start: ID \"END\"\nID: /[a-zA-Z]+/", "fooEND"),
+        ("start: /(.|\\n)*/ \"</think>\" /[0-9]+/", "hm</think>42"),
+    ] {
+        assert!(
+            !engine_accepts(&engine.matcher(grammar).unwrap(), text),
+            "{grammar} on {text:?}"
+        );
+        assert_eq!(
+            lark(grammar).recognise(text),
+            Membership::Member,
+            "{grammar} on {text:?}"
+        );
     }
 }
 
@@ -243,7 +329,11 @@ fn common_terminals_are_those_of_the_engine() {
         let grammar = format!("start: {name}\n%import common.{name}");
         let (matcher, ours) = (engine.matcher(&grammar).unwrap(), lark(&grammar));
         for text in TERMINAL_TEXTS {
-            assert_eq!(ours.recognise(text) == Membership::Member, engine_accepts(&matcher, text), "{name} on {text:?}");
+            assert_eq!(
+                ours.recognise(text) == Membership::Member,
+                engine_accepts(&matcher, text),
+                "{name} on {text:?}"
+            );
         }
     }
 }
@@ -260,13 +350,25 @@ fn expression(random: &mut Random, rules: u64, depth: u32) -> String {
         0..2 => "\"a\"".to_owned(),
         2..4 => "\"b\"".to_owned(),
         4 => format!("r{}", random.below(rules)),
-        5 | 6 => format!("{} {}", expression(random, rules, depth - 1), expression(random, rules, depth - 1)),
-        7 | 8 => format!("({} | {})", expression(random, rules, depth - 1), expression(random, rules, depth - 1)),
+        5 | 6 => format!(
+            "{} {}",
+            expression(random, rules, depth - 1),
+            expression(random, rules, depth - 1)
+        ),
+        7 | 8 => format!(
+            "({} | {})",
+            expression(random, rules, depth - 1),
+            expression(random, rules, depth - 1)
+        ),
         9 => format!("({})*", expression(random, rules, depth - 1)),
         10 => format!("({})?", expression(random, rules, depth - 1)),
         _ => {
             let least = random.below(3);
-            format!("({}){{{least},{}}}", expression(random, rules, depth - 1), least + 1 + random.below(3))
+            format!(
+                "({}){{{least},{}}}",
+                expression(random, rules, depth - 1),
+                least + 1 + random.below(3)
+            )
         }
     }
 }
@@ -282,8 +384,8 @@ fn grammar(random: &mut Random) -> Written {
     Written { ebnf, lark }
 }
 
-/// With every terminal a single character, llguidance's lexer has no choices to make, and its parser is an independent Earley
-/// parser.
+/// With every terminal a single character, llguidance's lexer has no choices to make, and its
+/// parser is an independent Earley parser.
 #[test]
 fn random_grammars_mean_the_same_in_both_dialects_and_to_the_engine() {
     let engine = Engine::new();
@@ -299,19 +401,33 @@ fn random_grammars_mean_the_same_in_both_dialects_and_to_the_engine() {
         let matcher = engine.matcher(&written.lark);
         for text in &texts {
             let found = by_ebnf.recognise(text);
-            assert_eq!(found, by_lark.recognise(text), "{} on {text:?}", written.ebnf);
+            assert_eq!(
+                found,
+                by_lark.recognise(text),
+                "{} on {text:?}",
+                written.ebnf
+            );
             if let Ok(matcher) = &matcher {
-                assert_eq!(found == Membership::Member, engine_accepts(matcher, text), "{} on {text:?}", written.lark);
+                assert_eq!(
+                    found == Membership::Member,
+                    engine_accepts(matcher, text),
+                    "{} on {text:?}",
+                    written.lark
+                );
                 compared += 1;
                 sentences += usize::from(found == Membership::Member);
             }
         }
     }
     assert!(compared > 100 * texts.len(), "{compared}");
-    assert!(sentences > 500 && sentences < compared - 500, "{sentences} of {compared}");
+    assert!(
+        sentences > 500 && sentences < compared - 500,
+        "{sentences} of {compared}"
+    );
 }
 
-/// What an engine lets through with ignored text in it is never called wrong: its lexer reads less than the language, not more.
+/// What an engine lets through with ignored text in it is never called wrong: its lexer reads less
+/// than the language, not more.
 #[test]
 fn what_the_engine_accepts_around_ignored_text_is_a_sentence() {
     let engine = Engine::new();
@@ -324,9 +440,15 @@ fn what_the_engine_accepts_around_ignored_text_is_a_sentence() {
     for _ in 0..60 {
         let grammar = grammar(&mut random).lark + "%ignore \" \"\n";
         let ours = lark(&grammar);
-        let Ok(matcher) = engine.matcher(&grammar) else { continue };
+        let Ok(matcher) = engine.matcher(&grammar) else {
+            continue;
+        };
         for text in texts.iter().filter(|text| engine_accepts(&matcher, text)) {
-            assert_eq!(ours.recognise(text), Membership::Member, "{grammar} on {text:?}");
+            assert_eq!(
+                ours.recognise(text),
+                Membership::Member,
+                "{grammar} on {text:?}"
+            );
             blank_sentences += usize::from(text.contains(' '));
         }
     }
@@ -411,7 +533,11 @@ fn a_terminal_matches_what_its_regular_expression_matches() {
     let mut read_by_engine = 0;
     for pattern in PATTERNS {
         // A comment in a verbose pattern goes on to the end of the line.
-        let end = if pattern.starts_with("(?x)") { "\n" } else { "" };
+        let end = if pattern.starts_with("(?x)") {
+            "\n"
+        } else {
+            ""
+        };
         let whole = regex::Regex::new(&format!("\\A(?:{pattern}{end})\\z")).unwrap();
         let grammar = format!("start: T\nT: /{pattern}/");
         let ours = lark(&grammar);
@@ -421,7 +547,11 @@ fn a_terminal_matches_what_its_regular_expression_matches() {
             let member = ours.recognise(text) == Membership::Member;
             assert_eq!(member, whole.is_match(text), "{pattern} on {text:?}");
             if let Ok(matcher) = &matcher {
-                assert_eq!(member, engine_accepts(matcher, text), "{pattern} on {text:?} by the engine");
+                assert_eq!(
+                    member,
+                    engine_accepts(matcher, text),
+                    "{pattern} on {text:?} by the engine"
+                );
             }
         }
     }

@@ -4,12 +4,17 @@ use super::Dialect;
 use sobench_grammar::pattern::Member;
 
 /// `WhiteSpace` and `LineTerminator` of ECMA-262.
-const ECMA_WHITE_SPACE: &str =
-    concat!("\\x{9}-\\x{d}\\x{20}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}", "\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}");
+const ECMA_WHITE_SPACE: &str = concat!(
+    "\\x{9}-\\x{d}\\x{20}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}",
+    "\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}"
+);
 
 /// One character of a class.
 pub(super) fn class(negated: bool, members: &[Member], dialect: Dialect) -> String {
-    let spelled: String = members.iter().map(|member| spell(member, dialect)).collect();
+    let spelled: String = members
+        .iter()
+        .map(|member| spell(member, dialect))
+        .collect();
     match (negated, members) {
         (false, []) => "[^\\x{0}-\\x{10ffff}]".to_owned(),
         (true, []) => "(?s:.)".to_owned(),
@@ -23,21 +28,29 @@ fn spell(member: &Member, dialect: Dialect) -> String {
     match member {
         Member::Character(character) => literal(*character),
         Member::Range(low, high) => format!("{}-{}", literal(*low), literal(*high)),
-        Member::Set { letter, ascii } if letter.is_ascii_uppercase() => format!("[^{}]", set(*letter, *ascii, dialect)),
+        Member::Set { letter, ascii } if letter.is_ascii_uppercase() => {
+            format!("[^{}]", set(*letter, *ascii, dialect))
+        }
         Member::Set { letter, ascii } => set(*letter, *ascii, dialect).to_owned(),
         Member::Property(property) => property.clone(),
     }
 }
 
-/// `character` as itself, in a spelling that means the same in and out of brackets and to every engine.
+/// `character` as itself, in a spelling that means the same in and out of brackets and to every
+/// engine.
 pub(super) fn literal(character: char) -> String {
-    if character.is_ascii_alphanumeric() { character.to_string() } else { format!("\\x{{{:x}}}", u32::from(character)) }
+    if character.is_ascii_alphanumeric() {
+        character.to_string()
+    } else {
+        format!("\\x{{{:x}}}", u32::from(character))
+    }
 }
 
 /// What `\d`, `\s` or `\w` contains (in either case of the letter), for use inside brackets.
 ///
-/// CPython: `\w` is `str.isalnum()` or `_`, which are exactly the categories L and N; `\s` is `str.isspace()`, which is Unicode's
-/// white space and U+001C to U+001F. ECMA-262: ASCII, save for white space, which is `WhiteSpace` and `LineTerminator`.
+/// CPython: `\w` is `str.isalnum()` or `_`, which are exactly the categories L and N; `\s` is
+/// `str.isspace()`, which is Unicode's white space and U+001C to U+001F. ECMA-262: ASCII, save for
+/// white space, which is `WhiteSpace` and `LineTerminator`.
 fn set(letter: char, ascii: bool, dialect: Dialect) -> &'static str {
     let ascii = ascii || dialect == Dialect::Ecma;
     match (letter.to_ascii_lowercase(), dialect) {
@@ -53,9 +66,14 @@ fn set(letter: char, ascii: bool, dialect: Dialect) -> &'static str {
     }
 }
 
-/// `\b`, or `\B` if `negated`, by what `re` takes for a word: for engines whose own idea of it is another one.
+/// `\b`, or `\B` if `negated`, by what `re` takes for a word: for engines whose own idea of it is
+/// another one.
 pub(super) fn boundary(negated: bool, ascii: bool) -> String {
     let word = format!("[{}]", set('w', ascii, Dialect::Re));
-    let (start, end) = if negated { ("(?=", "(?!") } else { ("(?!", "(?=") };
+    let (start, end) = if negated {
+        ("(?=", "(?!")
+    } else {
+        ("(?!", "(?=")
+    };
     format!("(?:(?<={word}){start}{word})|(?<!{word}){end}{word}))")
 }

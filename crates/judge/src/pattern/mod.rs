@@ -1,11 +1,13 @@
 //! Writes the regular expressions of Python and ECMAScript in Rust's notation, and runs them.
 //!
-//! Everything is parsed (`grammar::pattern`) and written anew, because many spellings mean something else in Rust: Python's `{,3}`, `[[a]`,
-//! `&&` in a class, `$` before a last newline, `\Z`, `\s`; ECMAScript's `.`, `\d`, `\w`, `\b`, `[^]`.
+//! Everything is parsed (`grammar::pattern`) and written anew, because many spellings mean
+//! something else in Rust: Python's `{,3}`, `[[a]`, `&&` in a class, `$` before a last newline,
+//! `\Z`, `\s`; ECMAScript's `.`, `\d`, `\w`, `\b`, `[^]`.
 //!
-//! Taken beyond Python's `re`, because decoding engines take it: what [`Syntax::Engines`] lists, and look-behind of any width.
-//! Differing: `(?i)` goes by Unicode's simple case folding, and `\B` matches in an empty text, as in CPython from 3.14 on.
-//! Refused of ECMA-262: references that `rounds.rs` finds.
+//! Taken beyond Python's `re`, because decoding engines take it: what [`Syntax::Engines`] lists,
+//! and look-behind of any width. Differing: `(?i)` goes by Unicode's simple case folding, and `\B`
+//! matches in an empty text, as in CPython from 3.14 on. Refused of ECMA-262: references that
+//! `rounds.rs` finds.
 
 mod class;
 mod matcher;
@@ -17,8 +19,8 @@ use matcher::Cost;
 pub(super) use matcher::{Matcher, read};
 use sobench_grammar::pattern::{Assertion, Group, Pattern, Syntax, Token};
 
-/// Matches anywhere and takes nothing. In a group it is something to repeat: the backtracking engine refuses to repeat a group that is
-/// empty or only looks around, which both notations allow.
+/// Matches anywhere and takes nothing. In a group it is something to repeat: the backtracking
+/// engine refuses to repeat a group that is empty or only looks around, which both notations allow.
 const NOTHING: &str = "(?:^|)";
 
 /// Whose notation a pattern is in.
@@ -26,7 +28,8 @@ const NOTHING: &str = "(?:^|)";
 pub(super) enum Dialect {
     /// CPython's `re`: `\w` is `str.isalnum()` or `_`, `\s` is `str.isspace()`.
     Re,
-    /// The Python package `regex`, as far as it is `re` with Unicode's `\w` (UTS 18) and white space.
+    /// The Python package `regex`, as far as it is `re` with Unicode's `\w` (UTS 18) and white
+    /// space.
     RegexPackage,
     /// ECMA-262, as JSON Schema asks for.
     Ecma,
@@ -59,12 +62,19 @@ struct Written {
 impl Translated {
     /// Reads `pattern`; the error says what is wrong with it, without a full stop.
     fn read(pattern: &str, dialect: Dialect) -> Result<Self, String> {
-        let syntax = if dialect == Dialect::Ecma { Syntax::Ecma } else { Syntax::Engines };
-        let pattern = Pattern::parse(pattern, syntax, usize::MAX).map_err(|error| error.to_string())?;
+        let syntax = if dialect == Dialect::Ecma {
+            Syntax::Ecma
+        } else {
+            Syntax::Engines
+        };
+        let pattern =
+            Pattern::parse(pattern, syntax, usize::MAX).map_err(|error| error.to_string())?;
         if dialect == Dialect::Ecma
             && let Some(group) = rounds::forgotten(&pattern)
         {
-            return Err(format!("a reference to group {group} that may go back to an earlier round of a repetition"));
+            return Err(format!(
+                "a reference to group {group} that may go back to an earlier round of a repetition"
+            ));
         }
         Ok(Self { pattern, dialect })
     }
@@ -72,7 +82,11 @@ impl Translated {
     /// The pattern in Rust's spelling, anchored as `extent` says.
     fn write(&self, extent: Extent) -> Written {
         let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
-        let ends: Vec<bool> = self.is_last(&partners).into_iter().map(|is_last| extent == Extent::Full && is_last).collect();
+        let ends: Vec<bool> = self
+            .is_last(&partners)
+            .into_iter()
+            .map(|is_last| extent == Extent::Full && is_last)
+            .collect();
         let looks_ahead = |(token, ends): (&Token, &bool)| is_dollar(token) && !ends;
         let backtracking = self.backtracks() || tokens.iter().zip(&ends).any(looks_ahead);
         let mut body = String::new();
@@ -83,8 +97,9 @@ impl Translated {
                         Some(Token::Repeat(repeat)) => Some(repeat),
                         _ => None,
                     };
-                    // Look-around takes nothing, so that once is as good as often; and where none will do, it is one of two
-                    // alternatives. The backtracking engine refuses the repetition itself.
+                    // Look-around takes nothing, so that once is as good as often; and where none
+                    // will do, it is one of two alternatives. The backtracking engine refuses the
+                    // repetition itself.
                     let is_look = matches!(group, Group::Look(_));
                     if is_look && repeat.is_some_and(|repeat| repeat.least == 0) {
                         body.push_str("(?:");
@@ -97,15 +112,21 @@ impl Translated {
                 Token::Close => body.push(')'),
                 Token::Alternate => body.push('|'),
                 Token::Character(character) => body.push_str(&class::literal(*character)),
-                Token::Class { negated, members } => body.push_str(&class::class(*negated, members, self.dialect)),
-                Token::Assertion(assertion) => body.push_str(&self.assertion(*assertion, ends[index], backtracking)),
+                Token::Class { negated, members } => {
+                    body.push_str(&class::class(*negated, members, self.dialect))
+                }
+                Token::Assertion(assertion) => {
+                    body.push_str(&self.assertion(*assertion, ends[index], backtracking))
+                }
                 // In ECMAScript a reference to a group that has not matched matches the empty text.
                 Token::Reference(number) if self.dialect == Dialect::Ecma => {
                     body.push_str(&format!("(?({number})\\{number}|)"));
                 }
                 Token::Reference(number) => body.push_str(&format!("(?:\\{number})")),
                 Token::Repeat(repeat) => match &tokens[partners[index - 1]] {
-                    Token::Open(Group::Look(_)) => body.push_str(if repeat.least == 0 { "|)" } else { "" }),
+                    Token::Open(Group::Look(_)) => {
+                        body.push_str(if repeat.least == 0 { "|)" } else { "" })
+                    }
                     _ => body.push_str(&repeat.to_string()),
                 },
             }
@@ -115,8 +136,15 @@ impl Translated {
             Extent::Prefix => ("\\A", ""),
             Extent::Search => ("", ""),
         };
-        let flags = if self.pattern.ignores_case { "(?i)" } else { "" };
-        Written { pattern: format!("{start}(?:{flags}{body}){end}"), backtracking }
+        let flags = if self.pattern.ignores_case {
+            "(?i)"
+        } else {
+            ""
+        };
+        Written {
+            pattern: format!("{start}(?:{flags}{body}){end}"),
+            backtracking,
+        }
     }
 
     /// `ends`: the match has to end here.
@@ -129,10 +157,22 @@ impl Translated {
             Assertion::LineStart => "(?m:^)",
             Assertion::LineEnd => "(?m:$)",
             // The backtracking engine cannot leave Unicode.
-            Assertion::Boundary { negated: false, ascii: true } if !backtracking => "(?-u:\\b)",
-            Assertion::Boundary { negated: true, ascii: true } if !backtracking => "(?-u:\\B)",
-            Assertion::Boundary { negated: false, ascii: false } if self.dialect == Dialect::RegexPackage => "\\b",
-            Assertion::Boundary { negated: true, ascii: false } if self.dialect == Dialect::RegexPackage => "\\B",
+            Assertion::Boundary {
+                negated: false,
+                ascii: true,
+            } if !backtracking => "(?-u:\\b)",
+            Assertion::Boundary {
+                negated: true,
+                ascii: true,
+            } if !backtracking => "(?-u:\\B)",
+            Assertion::Boundary {
+                negated: false,
+                ascii: false,
+            } if self.dialect == Dialect::RegexPackage => "\\b",
+            Assertion::Boundary {
+                negated: true,
+                ascii: false,
+            } if self.dialect == Dialect::RegexPackage => "\\B",
             Assertion::Boundary { negated, ascii } => return class::boundary(negated, ascii),
         };
         spelled.to_owned()
@@ -154,7 +194,8 @@ impl Translated {
         true
     }
 
-    /// For every token, whether nothing can be consumed after it, so that a full match has to end right there.
+    /// For every token, whether nothing can be consumed after it, so that a full match has to end
+    /// right there.
     fn is_last(&self, partners: &[usize]) -> Vec<bool> {
         let tokens = &self.pattern.tokens;
         let mut last = vec![false; tokens.len()];
@@ -165,7 +206,8 @@ impl Translated {
             after = match token {
                 Token::Assertion(_) => after,
                 Token::Close => {
-                    let ends = after && matches!(&tokens[partners[index]], Token::Open(group) if group.is_plain());
+                    let ends = after
+                        && matches!(&tokens[partners[index]], Token::Open(group) if group.is_plain());
                     after_group.push(ends);
                     ends
                 }
@@ -175,7 +217,10 @@ impl Translated {
                     after_group.pop();
                     false
                 }
-                Token::Repeat(_) | Token::Reference(_) | Token::Character(_) | Token::Class { .. } => false,
+                Token::Repeat(_)
+                | Token::Reference(_)
+                | Token::Character(_)
+                | Token::Class { .. } => false,
             };
         }
         last
@@ -183,7 +228,10 @@ impl Translated {
 
     /// How many groups look around (or are atomic, or conditions), and how deep in one another.
     pub(super) fn cost(&self) -> Cost {
-        let mut cost = Cost { groups: 0, nesting: 0 };
+        let mut cost = Cost {
+            groups: 0,
+            nesting: 0,
+        };
         let (mut open, mut inside) = (Vec::new(), 0);
         for token in &self.pattern.tokens {
             match token {
@@ -201,20 +249,26 @@ impl Translated {
         cost
     }
 
-    /// Whether a match may take more steps than there are in the text: look-around, references, atomic groups and conditions need a
-    /// backtracking engine, and so do word boundaries, since no other engine has a way to say what `re` takes for a word.
+    /// Whether a match may take more steps than there are in the text: look-around, references,
+    /// atomic groups and conditions need a backtracking engine, and so do word boundaries, since no
+    /// other engine has a way to say what `re` takes for a word.
     pub(super) fn backtracks(&self) -> bool {
         self.pattern.tokens.iter().any(|token| match token {
             Token::Open(group) => !group.is_plain(),
             Token::Reference(_) => true,
-            Token::Assertion(Assertion::Boundary { ascii: false, .. }) => self.dialect == Dialect::Re,
+            Token::Assertion(Assertion::Boundary { ascii: false, .. }) => {
+                self.dialect == Dialect::Re
+            }
             _ => false,
         })
     }
 
-    /// Places that look around once this is written for the backtracking engine: groups, word boundaries and Python's `$`.
+    /// Places that look around once this is written for the backtracking engine: groups, word
+    /// boundaries and Python's `$`.
     fn looks(&self) -> usize {
-        let looks = |token: &&Token| is_dollar(token) || matches!(token, Token::Assertion(Assertion::Boundary { .. }));
+        let looks = |token: &&Token| {
+            is_dollar(token) || matches!(token, Token::Assertion(Assertion::Boundary { .. }))
+        };
         self.cost().groups + self.pattern.tokens.iter().filter(looks).count()
     }
 }

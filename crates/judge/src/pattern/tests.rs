@@ -164,7 +164,10 @@ const PYTHON_SAID: &[(&str, &str, bool, bool)] = &[
 fn re_as_python_says() {
     let mut wrong = Vec::new();
     for (pattern, text, full, prefix) in PYTHON_SAID {
-        let ours = (matches(pattern, text, Dialect::Re, Extent::Full), matches(pattern, text, Dialect::Re, Extent::Prefix));
+        let ours = (
+            matches(pattern, text, Dialect::Re, Extent::Full),
+            matches(pattern, text, Dialect::Re, Extent::Prefix),
+        );
         if ours != (Ok(*full), Ok(*prefix)) {
             wrong.push(format!("{pattern:?} on {text:?}: {ours:?}"));
         }
@@ -217,20 +220,33 @@ fn re_refuses_what_python_refuses() {
         "(?-:a)",
     ] {
         let refused = matches(pattern, "", Dialect::Re, Extent::Full);
-        assert!(matches!(refused, Err(NotScored::Unsupported { .. })), "{pattern:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(NotScored::Unsupported { .. })),
+            "{pattern:?}: {refused:?}"
+        );
     }
 }
 
 /// What engines take, and `re` does not.
 #[test]
 fn re_is_widened_by_what_engines_take() {
-    for (pattern, text) in [("\\p{Lu}\\P{Lu}", "Éé"), ("\\pL", "é"), ("a\\z", "a"), ("(?<n>a)(?P=n)", "aa"), ("a(?<=x*a)", "a")]
-    {
-        assert_eq!(matches(pattern, text, Dialect::Re, Extent::Full), Ok(true), "{pattern:?}");
+    for (pattern, text) in [
+        ("\\p{Lu}\\P{Lu}", "Éé"),
+        ("\\pL", "é"),
+        ("a\\z", "a"),
+        ("(?<n>a)(?P=n)", "aa"),
+        ("a(?<=x*a)", "a"),
+    ] {
+        assert_eq!(
+            matches(pattern, text, Dialect::Re, Extent::Full),
+            Ok(true),
+            "{pattern:?}"
+        );
     }
 }
 
-/// Where ECMAScript forgets a capture that the engine keeps, there is no verdict; where both keep or set it, there is.
+/// Where ECMAScript forgets a capture that the engine keeps, there is no verdict; where both keep
+/// or set it, there is.
 #[test]
 fn captures_of_earlier_rounds_are_not_judged_by() {
     for (pattern, text, expected) in [
@@ -244,7 +260,11 @@ fn captures_of_earlier_rounds_are_not_judged_by() {
         ("^(?:(a)|b)\\1$", "b", Some(true)),
     ] {
         let found = matches(pattern, text, Dialect::Ecma, Extent::Search);
-        assert_eq!(found.as_ref().ok().copied(), expected, "{pattern:?} on {text:?}: {found:?}");
+        assert_eq!(
+            found.as_ref().ok().copied(),
+            expected,
+            "{pattern:?} on {text:?}: {found:?}"
+        );
     }
 }
 
@@ -295,13 +315,21 @@ fn ecma_as_the_standard_says() {
         ("^\\/\\-\\_$", "/-_", true),
         ("(?i)^YES$", "yes", true),
     ] {
-        assert_eq!(matches(pattern, text, Dialect::Ecma, Extent::Search), Ok(expected), "{pattern:?} on {text:?}");
+        assert_eq!(
+            matches(pattern, text, Dialect::Ecma, Extent::Search),
+            Ok(expected),
+            "{pattern:?} on {text:?}"
+        );
     }
-    for pattern in
-        ["a\\Z", "\\A", "a++", "(?>a)", "(?#x)", "(?P<n>a)", "(?(1)a)", "\\a", "\\2", "\\k<n>", "[z-a]", "(?m)a", "a**"]
-    {
+    for pattern in [
+        "a\\Z", "\\A", "a++", "(?>a)", "(?#x)", "(?P<n>a)", "(?(1)a)", "\\a", "\\2", "\\k<n>",
+        "[z-a]", "(?m)a", "a**",
+    ] {
         let refused = matches(pattern, "", Dialect::Ecma, Extent::Search);
-        assert!(matches!(refused, Err(NotScored::Unsupported { .. })), "{pattern:?}: {refused:?}");
+        assert!(
+            matches!(refused, Err(NotScored::Unsupported { .. })),
+            "{pattern:?}: {refused:?}"
+        );
     }
 }
 

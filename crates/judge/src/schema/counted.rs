@@ -1,8 +1,9 @@
-//! Step budget of a validation: the validator reads the document through [`Counted`], each look at a value is a step, and the
-//! validation stops where its steps are used up.
+//! Step budget of a validation: the validator reads the document through [`Counted`], each look at
+//! a value is a step, and the validation stops where its steps are used up.
 //!
-//! The validator itself has no bound: a schema of forty lines can ask for 2^40 looks. Stopping it from inside takes an unwinding. That
-//! is not a panic (no hook runs, nothing is printed), and it ends in [`Budget::spend`].
+//! The validator itself has no bound: a schema of forty lines can ask for 2^40 looks. Stopping it
+//! from inside takes an unwinding. That is not a panic (no hook runs, nothing is printed), and it
+//! ends in [`Budget::spend`].
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -42,7 +43,8 @@ pub(super) struct Budget {
     pub each: u64,
     /// Steps more for each member of an object, and for as many bytes of its name as cost a step.
     pub member: u64,
-    /// Whether names are matched by backtracking, which can take twice as long for every second byte.
+    /// Whether names are matched by backtracking, which can take twice as long for every second
+    /// byte.
     pub backtracks: bool,
     /// The longest name that a member may have.
     pub name_bytes: usize,
@@ -83,7 +85,10 @@ impl Budget {
 #[inline]
 pub(super) fn step(more: usize) {
     let left = LEFT.get();
-    match left.steps.checked_sub(left.each.saturating_add(more as u64)) {
+    match left
+        .steps
+        .checked_sub(left.each.saturating_add(more as u64))
+    {
         Some(steps) => LEFT.set(Budget { steps, ..left }),
         None => panic::resume_unwind(Box::new(Ended::Steps)),
     }
@@ -116,7 +121,11 @@ impl Json for Counted {
         key.to_owned()
     }
 
-    fn with_string_node<T>(buffer: &mut Value, string: &str, look: impl FnOnce(Node<'_>) -> T) -> T {
+    fn with_string_node<T>(
+        buffer: &mut Value,
+        string: &str,
+        look: impl FnOnce(Node<'_>) -> T,
+    ) -> T {
         *buffer = Value::String(string.to_owned());
         look(Node(buffer))
     }
@@ -145,7 +154,9 @@ impl<'a> json::Node<'a, Counted> for Node<'a> {
 
     fn as_number(&self) -> Option<&'a Number> {
         let number = self.0.as_number();
-        step(number.map_or(0, |number| STEPS_PER_NUMBER + number.as_str().len() / DIGITS_PER_STEP));
+        step(number.map_or(0, |number| {
+            STEPS_PER_NUMBER + number.as_str().len() / DIGITS_PER_STEP
+        }));
         number
     }
 
@@ -220,8 +231,9 @@ impl<'a> json::Array<'a, Counted> for Items<'a> {
         Walk(self.0.iter())
     }
 
-    /// By a form that equal values share, so that it takes linear time whatever the items are. The library's own way compares all
-    /// items with each other where their hashes agree, and large numbers all do.
+    /// By a form that equal values share, so that it takes linear time whatever the items are. The
+    /// library's own way compares all items with each other where their hashes agree, and large
+    /// numbers all do.
     fn is_unique(&self) -> bool {
         let mut seen = HashSet::with_capacity(self.0.len());
         self.0.iter().all(|item| seen.insert(normal(item)))
@@ -236,13 +248,26 @@ impl<'a> Iterator for Walk<serde_json::map::Iter<'a>> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, value) = self.0.next()?;
-        let Budget { member, backtracks, name_bytes, .. } = LEFT.get();
+        let Budget {
+            member,
+            backtracks,
+            name_bytes,
+            ..
+        } = LEFT.get();
         if key.len() > name_bytes {
             panic::resume_unwind(Box::new(Ended::Name));
         }
         let bytes = key.len() / BYTES_PER_STEP;
-        let matching = if backtracks { 1 << (key.len() / 2).min(MOST_DOUBLINGS) } else { 1 };
-        step((member as usize).saturating_mul(matching + bytes).saturating_add(bytes));
+        let matching = if backtracks {
+            1 << (key.len() / 2).min(MOST_DOUBLINGS)
+        } else {
+            1
+        };
+        step(
+            (member as usize)
+                .saturating_mul(matching + bytes)
+                .saturating_add(bytes),
+        );
         Some((key, Node(value)))
     }
 }
@@ -260,12 +285,16 @@ impl<'a> Iterator for Walk<std::slice::Iter<'a, Value>> {
 /// Equality as JSON Schema has it: numbers by value, members in any order.
 fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
-        (Value::Array(_), Value::Array(_)) | (Value::Object(_), Value::Object(_)) | (Value::Number(_), Value::Number(_)) => {
-            normal(left) == normal(right)
-        }
+        (Value::Array(_), Value::Array(_))
+        | (Value::Object(_), Value::Object(_))
+        | (Value::Number(_), Value::Number(_)) => normal(left) == normal(right),
         (Value::String(left), Value::String(right)) => {
             let same_length = left.len() == right.len();
-            step(if same_length { left.len() / BYTES_PER_STEP } else { 0 });
+            step(if same_length {
+                left.len() / BYTES_PER_STEP
+            } else {
+                0
+            });
             same_length && left == right
         }
         (left, right) => {
@@ -275,7 +304,8 @@ fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// The value with each number in the one spelling that equal numbers share. Recursion is bounded by the nesting of the document.
+/// The value with each number in the one spelling that equal numbers share. Recursion is bounded by
+/// the nesting of the document.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Array(items) => {
@@ -283,12 +313,23 @@ fn normal(value: &Value) -> Value {
             items.iter().map(normal).collect()
         }
         Value::Object(members) => {
-            step(members.len() + members.keys().map(|key| key.len() / BYTES_PER_STEP).sum::<usize>());
-            members.iter().map(|(key, value)| (key.clone(), normal(value))).collect()
+            step(
+                members.len()
+                    + members
+                        .keys()
+                        .map(|key| key.len() / BYTES_PER_STEP)
+                        .sum::<usize>(),
+            );
+            members
+                .iter()
+                .map(|(key, value)| (key.clone(), normal(value)))
+                .collect()
         }
         Value::Number(number) => {
             step(STEPS_PER_NUMBER + number.as_str().len() / DIGITS_PER_STEP);
-            Value::Number(Number::from_string_unchecked(Decimal::spelling(number.as_str())))
+            Value::Number(Number::from_string_unchecked(Decimal::spelling(
+                number.as_str(),
+            )))
         }
         scalar => {
             step(scalar.as_str().map_or(0, str::len) / BYTES_PER_STEP);
@@ -304,8 +345,17 @@ mod tests {
 
     use super::*;
 
-    const TIGHT: Budget = Budget { steps: 3, each: 1, member: 0, backtracks: false, name_bytes: 8 };
-    const AMPLE: Budget = Budget { steps: 1 << 40, ..TIGHT };
+    const TIGHT: Budget = Budget {
+        steps: 3,
+        each: 1,
+        member: 0,
+        backtracks: false,
+        name_bytes: 8,
+    };
+    const AMPLE: Budget = Budget {
+        steps: 1 << 40,
+        ..TIGHT
+    };
 
     fn value(text: &str) -> Value {
         serde_json::from_str(text).unwrap()
@@ -330,12 +380,27 @@ mod tests {
             ("null", "null", true),
         ] {
             let (left, right) = (value(left), value(right));
-            assert_eq!(AMPLE.spend(|| Node(&left).equals_value(&right)), Ok(expected), "{left} {right}");
+            assert_eq!(
+                AMPLE.spend(|| Node(&left).equals_value(&right)),
+                Ok(expected),
+                "{left} {right}"
+            );
             let both = [left, right];
-            assert_eq!(AMPLE.spend(|| Items(&both).is_unique()), Ok(!expected), "{both:?}");
+            assert_eq!(
+                AMPLE.spend(|| Items(&both).is_unique()),
+                Ok(!expected),
+                "{both:?}"
+            );
         }
-        let tricky =
-            [json!("1:a"), json!(["1:a"]), json!({"a": "b"}), json!({"a:b": 1}), json!("n"), json!(null), json!([[], []])];
+        let tricky = [
+            json!("1:a"),
+            json!(["1:a"]),
+            json!({"a": "b"}),
+            json!({"a:b": 1}),
+            json!("n"),
+            json!(null),
+            json!([[], []]),
+        ];
         assert_eq!(AMPLE.spend(|| Items(&tricky).is_unique()), Ok(true));
     }
 
@@ -343,19 +408,57 @@ mod tests {
     fn a_budget_ends_the_work_and_the_one_around_it_goes_on() {
         let items = value(&format!("[{}0]", "1,".repeat(1000)));
         let walk = || Node(&items).as_array().unwrap().elements().count();
-        assert_eq!(Budget { steps: 1100, ..TIGHT }.spend(walk), Ok(1001));
-        assert_eq!(Budget { steps: 900, ..TIGHT }.spend(walk), Err(Ended::Steps));
-        assert_eq!(Budget { steps: 1100, each: 2, ..TIGHT }.spend(walk), Err(Ended::Steps));
-        assert_eq!(Budget { each: u64::MAX, ..AMPLE }.spend(|| 1), Err(Ended::Steps), "before anything was done");
-        assert_eq!(AMPLE.spend(|| (TIGHT.spend(walk), walk())), Ok((Err(Ended::Steps), 1001)));
+        assert_eq!(
+            Budget {
+                steps: 1100,
+                ..TIGHT
+            }
+            .spend(walk),
+            Ok(1001)
+        );
+        assert_eq!(
+            Budget {
+                steps: 900,
+                ..TIGHT
+            }
+            .spend(walk),
+            Err(Ended::Steps)
+        );
+        assert_eq!(
+            Budget {
+                steps: 1100,
+                each: 2,
+                ..TIGHT
+            }
+            .spend(walk),
+            Err(Ended::Steps)
+        );
+        assert_eq!(
+            Budget {
+                each: u64::MAX,
+                ..AMPLE
+            }
+            .spend(|| 1),
+            Err(Ended::Steps),
+            "before anything was done"
+        );
+        assert_eq!(
+            AMPLE.spend(|| (TIGHT.spend(walk), walk())),
+            Ok((Err(Ended::Steps), 1001))
+        );
         let named = json!({ "a name of 20 letters": 1 });
-        assert_eq!(AMPLE.spend(|| Node(&named).as_object().unwrap().members().count()), Err(Ended::Name));
+        assert_eq!(
+            AMPLE.spend(|| Node(&named).as_object().unwrap().members().count()),
+            Err(Ended::Name)
+        );
         assert_eq!(AMPLE.spend(|| -> () { give_up() }), Err(Ended::GivenUp));
     }
 
     #[test]
     fn other_panics_go_on() {
-        let caught = panic::catch_unwind(|| AMPLE.spend(|| -> () { panic::resume_unwind(Box::new("another")) }));
+        let caught = panic::catch_unwind(|| {
+            AMPLE.spend(|| -> () { panic::resume_unwind(Box::new("another")) })
+        });
         assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"another"));
     }
 }

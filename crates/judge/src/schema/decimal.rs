@@ -12,22 +12,37 @@ pub(super) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads the text of a JSON number. Exponents beyond 64 bits stop there, where every such number is as good as another.
+    /// Reads the text of a JSON number. Exponents beyond 64 bits stop there, where every such
+    /// number is as good as another.
     pub(super) fn read(number: &str) -> Self {
         let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
         let tiny = exponent.starts_with('-');
-        let mut exponent = exponent.parse().unwrap_or(if tiny { i64::MIN / 2 } else { i64::MAX / 2 });
+        let mut exponent =
+            exponent
+                .parse()
+                .unwrap_or(if tiny { i64::MIN / 2 } else { i64::MAX / 2 });
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         exponent = i64::saturating_sub(exponent, fraction.len() as i64);
-        let all = whole.bytes().chain(fraction.bytes()).filter(u8::is_ascii_digit).map(|digit| digit - b'0');
+        let all = whole
+            .bytes()
+            .chain(fraction.bytes())
+            .filter(u8::is_ascii_digit)
+            .map(|digit| digit - b'0');
         let mut digits: Vec<u8> = all.skip_while(|digit| *digit == 0).collect();
-        let significant = digits.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
+        let significant = digits
+            .iter()
+            .rposition(|digit| *digit != 0)
+            .map_or(0, |last| last + 1);
         exponent = exponent.saturating_add((digits.len() - significant) as i64);
         digits.truncate(significant);
         if digits.is_empty() {
             exponent = 0;
         }
-        Self { negative: number.starts_with('-') && !digits.is_empty(), digits, exponent }
+        Self {
+            negative: number.starts_with('-') && !digits.is_empty(),
+            digits,
+            exponent,
+        }
     }
 
     /// Which one is larger.
@@ -44,8 +59,11 @@ impl Decimal {
     fn compare_sizes(&self, other: &Self) -> Ordering {
         match (self.digits.is_empty(), other.digits.is_empty()) {
             (false, false) => {
-                let place = |number: &Self| number.exponent.saturating_add(number.digits.len() as i64);
-                place(self).cmp(&place(other)).then_with(|| self.digits.cmp(&other.digits))
+                let place =
+                    |number: &Self| number.exponent.saturating_add(number.digits.len() as i64);
+                place(self)
+                    .cmp(&place(other))
+                    .then_with(|| self.digits.cmp(&other.digits))
             }
             (is_zero, other_is_zero) => other_is_zero.cmp(&is_zero),
         }
@@ -55,9 +73,16 @@ impl Decimal {
     ///
     /// Exponents beyond 64 bits are all taken for one; no reader of JSON tells them apart either.
     pub(super) fn spelling(number: &str) -> String {
-        let Self { negative, digits, exponent } = Self::read(number);
+        let Self {
+            negative,
+            digits,
+            exponent,
+        } = Self::read(number);
         let sign = if negative { "-" } else { "" };
-        let digits: String = digits.iter().map(|digit| char::from(b'0' + digit)).collect();
+        let digits: String = digits
+            .iter()
+            .map(|digit| char::from(b'0' + digit))
+            .collect();
         format!("{sign}{digits}e{exponent}")
     }
 
@@ -69,15 +94,20 @@ impl Decimal {
 
     /// Whether this number is an integer times `mantissa * 10^exponent`, where `mantissa` is not 0.
     ///
-    /// With `digits` not ending in zero, a missing power of ten cannot come from them, so only the case of enough powers of ten
-    /// is left: `digits * 10^shift` divided by the mantissa, by long division.
+    /// With `digits` not ending in zero, a missing power of ten cannot come from them, so only the
+    /// case of enough powers of ten is left: `digits * 10^shift` divided by the mantissa, by long
+    /// division.
     pub(super) fn is_multiple_of(&self, mantissa: u64, exponent: i64) -> bool {
         if self.digits.is_empty() {
             return true;
         }
-        let Ok(shift) = u64::try_from(self.exponent.saturating_sub(exponent)) else { return false };
+        let Ok(shift) = u64::try_from(self.exponent.saturating_sub(exponent)) else {
+            return false;
+        };
         let modulus = u128::from(mantissa);
-        let digits = self.digits.iter().fold(0, |remainder, digit| (remainder * 10 + u128::from(*digit)) % modulus);
+        let digits = self.digits.iter().fold(0, |remainder, digit| {
+            (remainder * 10 + u128::from(*digit)) % modulus
+        });
         (digits * power_of_ten(shift, modulus)).is_multiple_of(modulus)
     }
 
@@ -106,7 +136,11 @@ mod tests {
     fn check(number: &str, divisor: &str, expected: bool) {
         let divisor = Decimal::read(divisor);
         let mantissa = divisor.mantissa().unwrap();
-        assert_eq!(Decimal::read(number).is_multiple_of(mantissa, divisor.exponent()), expected, "{number} by {divisor:?}");
+        assert_eq!(
+            Decimal::read(number).is_multiple_of(mantissa, divisor.exponent()),
+            expected,
+            "{number} by {divisor:?}"
+        );
     }
 
     #[test]
@@ -134,11 +168,25 @@ mod tests {
         ];
         for (index, one) in ordered.iter().enumerate() {
             for (place, other) in ordered.iter().enumerate() {
-                assert_eq!(Decimal::read(one).compare(&Decimal::read(other)), index.cmp(&place), "{one} {other}");
+                assert_eq!(
+                    Decimal::read(one).compare(&Decimal::read(other)),
+                    index.cmp(&place),
+                    "{one} {other}"
+                );
             }
         }
-        for (one, other) in [("0", "-0.00"), ("1", "1.0"), ("10", "1e1"), ("-25", "-0.25E+2"), ("0e5", "0")] {
-            assert_eq!(Decimal::read(one).compare(&Decimal::read(other)), Ordering::Equal, "{one} {other}");
+        for (one, other) in [
+            ("0", "-0.00"),
+            ("1", "1.0"),
+            ("10", "1e1"),
+            ("-25", "-0.25E+2"),
+            ("0e5", "0"),
+        ] {
+            assert_eq!(
+                Decimal::read(one).compare(&Decimal::read(other)),
+                Ordering::Equal,
+                "{one} {other}"
+            );
         }
     }
 
@@ -176,8 +224,22 @@ mod tests {
 
     #[test]
     fn normalises() {
-        assert_eq!(Decimal::read("0.0250e3"), Decimal { negative: false, digits: vec![2, 5], exponent: 0 });
-        assert_eq!(Decimal::read("-1200"), Decimal { negative: true, digits: vec![1, 2], exponent: 2 });
+        assert_eq!(
+            Decimal::read("0.0250e3"),
+            Decimal {
+                negative: false,
+                digits: vec![2, 5],
+                exponent: 0
+            }
+        );
+        assert_eq!(
+            Decimal::read("-1200"),
+            Decimal {
+                negative: true,
+                digits: vec![1, 2],
+                exponent: 2
+            }
+        );
         assert_eq!(Decimal::read("99999999999999999999").mantissa(), None);
     }
 }

@@ -1,7 +1,8 @@
-//! Formats by one reading in every draft: a name that a later draft defined is asserted in the earlier ones, too.
+//! Formats by one reading in every draft: a name that a later draft defined is asserted in the
+//! earlier ones, too.
 //!
-//! The drafts leave formats that they do not define to the implementation. Decoding engines do not look at the draft when they
-//! force a `uuid`, so neither do we when we check one.
+//! The drafts leave formats that they do not define to the implementation. Decoding engines do not
+//! look at the draft when they force a `uuid`, so neither do we when we check one.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,8 +19,15 @@ static LATER_FORMATS: LazyLock<Vec<(&'static str, Validator)>> = LazyLock::new(|
     let names = "date time duration uuid regex json-pointer relative-json-pointer uri-reference uri-template iri iri-reference \
                  idn-email idn-hostname";
     let options = jsonschema::options().should_validate_formats(true);
-    let validator = |name| options.build(&json!({ "format": name })).expect("a schema of one known format compiles");
-    names.split_whitespace().map(|name| (name, validator(name))).collect()
+    let validator = |name| {
+        options
+            .build(&json!({ "format": name }))
+            .expect("a schema of one known format compiles")
+    };
+    names
+        .split_whitespace()
+        .map(|name| (name, validator(name)))
+        .collect()
 });
 
 /// Adds what the draft of `schema` lacks.
@@ -27,7 +35,8 @@ pub(super) fn add_later<'i>(mut options: Options<'i>, schema: &Value) -> Options
     let draft = Draft::default().detect(schema);
     for (name, validator) in &*LATER_FORMATS {
         if !options.is_known_format(draft, name) {
-            options = options.with_format(*name, |text: &str| validator.is_valid(&Value::from(text)));
+            options =
+                options.with_format(*name, |text: &str| validator.is_valid(&Value::from(text)));
         }
     }
     options

@@ -30,11 +30,16 @@ impl Size {
                 break;
             }
             match value {
-                Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1, path_bytes))),
+                Value::Array(items) => {
+                    pending.extend(items.iter().map(|item| (item, depth + 1, path_bytes)))
+                }
                 Value::Object(members) => {
                     for (name, member) in members {
                         size.bytes += name.len();
-                        size.references += usize::from(matches!(name.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef"));
+                        size.references += usize::from(matches!(
+                            name.as_str(),
+                            "$ref" | "$dynamicRef" | "$recursiveRef"
+                        ));
                         pending.push((member, depth + 1, path_bytes + name.len()));
                     }
                 }
@@ -56,7 +61,16 @@ mod tests {
     #[test]
     fn everything_is_counted_until_there_is_too_much() {
         let size = Size::of(&json!({ "ab": [1, "cde", { "$ref": null }] }), 100);
-        assert_eq!((size.nesting, size.values, size.bytes, size.path_bytes, size.references), (3, 6, 10, 6, 1));
+        assert_eq!(
+            (
+                size.nesting,
+                size.values,
+                size.bytes,
+                size.path_bytes,
+                size.references
+            ),
+            (3, 6, 10, 6, 1)
+        );
         assert_eq!(Size::of(&json!([1, 2, 3, 4]), 2).values, 3);
     }
 }

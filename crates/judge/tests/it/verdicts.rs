@@ -1,4 +1,5 @@
-//! Promise: the evaluator says what the (constraint, text, verdict) triples of `fixtures/verdicts` say.
+//! Promise: the evaluator says what the (constraint, text, verdict) triples of `fixtures/verdicts`
+//! say.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,7 +11,8 @@ use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_testkit::in_package;
 
-/// Triples that there must be at least, so that a file that is not found or not read cannot pass for a success.
+/// Triples that there must be at least, so that a file that is not found or not read cannot pass
+/// for a success.
 const LEAST_TRIPLES: usize = 150;
 
 struct Triple {
@@ -19,9 +21,15 @@ struct Triple {
 }
 
 fn triples() -> Vec<Triple> {
-    let folder = fs::read_dir(in_package("fixtures/verdicts")).expect("the fixtures are part of the package");
-    let mut files: Vec<PathBuf> = folder.map(|entry| entry.expect("the folder can be listed").path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+    let folder = fs::read_dir(in_package("fixtures/verdicts"))
+        .expect("the fixtures are part of the package");
+    let mut files: Vec<PathBuf> = folder
+        .map(|entry| entry.expect("the folder can be listed").path())
+        .collect();
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "jsonl")
+    });
     files.sort();
     let mut triples = Vec::new();
     for file in files {
@@ -39,9 +47,9 @@ fn triples() -> Vec<Triple> {
 fn agrees(row: &Value, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Valid => row["verdict"] == "valid",
-        Verdict::NotScored { why: why @ (NotScored::Unsupported { .. } | NotScored::Limit { .. }) } => {
-            row["verdict"] == "not_scored" && row["why"] == why.name()
-        }
+        Verdict::NotScored {
+            why: why @ (NotScored::Unsupported { .. } | NotScored::Limit { .. }),
+        } => row["verdict"] == "not_scored" && row["why"] == why.name(),
         Verdict::NotScored { .. } => false,
         Verdict::Invalid { reason } => {
             let keyword_agrees = match (row.get("keyword"), reason) {
@@ -52,7 +60,10 @@ fn agrees(row: &Value, verdict: &Verdict) -> bool {
             // A pest oracle knows only in which rule it failed, not where the language was left.
             let exact = row.get("byte").filter(|_| row.get("oracle").is_none());
             let byte_agrees = exact.is_none_or(|expected| expected.as_u64() == byte_of(reason));
-            row["verdict"] == "invalid" && row["reason"] == reason.name() && keyword_agrees && byte_agrees
+            row["verdict"] == "invalid"
+                && row["reason"] == reason.name()
+                && keyword_agrees
+                && byte_agrees
         }
     }
 }
@@ -60,9 +71,10 @@ fn agrees(row: &Value, verdict: &Verdict) -> bool {
 /// The place that a reason names, if it names one.
 fn byte_of(reason: &Reason) -> Option<u64> {
     match reason {
-        Reason::Grammar { byte } | Reason::NotJson { byte, .. } | Reason::ExtraText { byte } | Reason::LoneSurrogate { byte } => {
-            Some(*byte as u64)
-        }
+        Reason::Grammar { byte }
+        | Reason::NotJson { byte, .. }
+        | Reason::ExtraText { byte }
+        | Reason::LoneSurrogate { byte } => Some(*byte as u64),
         _ => None,
     }
 }
@@ -70,30 +82,50 @@ fn byte_of(reason: &Reason) -> Option<u64> {
 #[test]
 fn every_triple_is_judged_as_it_says() {
     let triples = triples();
-    assert!(triples.len() >= LEAST_TRIPLES, "only {} triples", triples.len());
+    assert!(
+        triples.len() >= LEAST_TRIPLES,
+        "only {} triples",
+        triples.len()
+    );
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut wrong = Vec::new();
     for Triple { place, row } in &triples {
-        let constraint: Constraint =
-            serde_json::from_value(row["constraint"].clone()).unwrap_or_else(|error| panic!("{place}: {error}"));
-        let verdict = evaluator.judge_text(&constraint, row["oracle"].as_str(), row["text"].as_str().unwrap());
+        let constraint: Constraint = serde_json::from_value(row["constraint"].clone())
+            .unwrap_or_else(|error| panic!("{place}: {error}"));
+        let verdict = evaluator.judge_text(
+            &constraint,
+            row["oracle"].as_str(),
+            row["text"].as_str().unwrap(),
+        );
         if !agrees(row, &verdict) {
             wrong.push(format!("{place} {}: {verdict:?}", row["id"]));
         }
     }
-    assert!(wrong.is_empty(), "{} of {} are judged differently:\n{}", wrong.len(), triples.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} are judged differently:\n{}",
+        wrong.len(),
+        triples.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn every_triple_keeps_the_contract_and_has_a_name_of_its_own() {
-    let contract: Value =
-        serde_json::from_str(&fs::read_to_string(in_package("schemas/contracts/verdict-triple.schema.json")).unwrap()).unwrap();
+    let contract: Value = serde_json::from_str(
+        &fs::read_to_string(in_package("schemas/contracts/verdict-triple.schema.json")).unwrap(),
+    )
+    .unwrap();
     let contract = jsonschema::validator_for(&contract).unwrap();
     let mut ids = HashSet::new();
     for Triple { place, row } in triples() {
         if let Err(error) = contract.validate(&row) {
             panic!("{place}: {} at {}", error, error.instance_path());
         }
-        assert!(ids.insert(row["id"].as_str().unwrap().to_owned()), "{place}: the id {} is taken", row["id"]);
+        assert!(
+            ids.insert(row["id"].as_str().unwrap().to_owned()),
+            "{place}: the id {} is taken",
+            row["id"]
+        );
     }
 }

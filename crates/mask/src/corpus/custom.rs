@@ -1,8 +1,10 @@
-//! The user's own corpus: JSON Lines, a constraint with instances a line; and the shipped one, which is written the same way.
+//! The user's own corpus: JSON Lines, a constraint with instances a line; and the shipped one,
+//! which is written the same way.
 //!
-//! `{"name"?, "tags"?, "constraint": {...}, "instances"?: [{"data": any} or {"text": text}, each with "valid"?: bool]}`. The
-//! constraint may also stand in the line itself, as in the dataset `custom`, whose other members are passed over; its `completion`
-//! is an instance without a label. A member that neither knows is an error: it may be a slip of the pen.
+//! `{"name"?, "tags"?, "constraint": {...}, "instances"?: [{"data": any} or {"text": text}, each
+//! with "valid"?: bool]}`. The constraint may also stand in the line itself, as in the dataset
+//! `custom`, whose other members are passed over; its `completion` is an instance without a label.
+//! A member that neither knows is an error: it may be a slip of the pen.
 
 use std::path::Path;
 
@@ -44,24 +46,37 @@ pub(super) fn shipped(sink: &mut Sink) {
 }
 
 fn take(line: &str, number: usize, file: &str, sink: &mut Sink) {
-    sink.repeated.look(line, |_| format!("{file}, line {number}"));
+    sink.repeated
+        .look(line, |_| format!("{file}, line {number}"));
     let entry = entry(line, || format!("{file}#{number}"));
     sink.entry_or_reason(entry.map_err(|words| format!("{file}, line {number}: {words}")));
 }
 
 fn entry(line: &str, default_name: impl Fn() -> String) -> std::result::Result<Entry, String> {
-    let value: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {}", json::in_line(&error)))?;
+    let value: Value = serde_json::from_str(line)
+        .map_err(|error| format!("not JSON: {}", json::in_line(&error)))?;
     let members = value.as_object().ok_or("a line has to be an object")?;
     let known = |name: &str| OWN_FIELDS.contains(&name) || custom::FIELDS.contains(&name);
     if let Some(unknown) = members.keys().find(|name| !known(name)) {
-        return Err(format!("unknown member {unknown}; a line has {}, or what the dataset custom has", OWN_FIELDS.join(", ")));
+        return Err(format!(
+            "unknown member {unknown}; a line has {}, or what the dataset custom has",
+            OWN_FIELDS.join(", ")
+        ));
     }
     let beside = custom::constraint(members)?;
     let constraint = match (members.get("constraint"), beside) {
         (Some(Value::Object(inner)), None) => inner_constraint(inner)?,
-        (Some(Value::Object(_)), Some(beside)) => return Err(format!("constraint, and {} beside it", beside.kind())),
-        (Some(_), _) => return Err(format!("constraint has to be an object with one of {}", custom::CONSTRAINTS.join(", "))),
-        (None, beside) => beside.ok_or_else(|| format!("no constraint: none of {}", custom::CONSTRAINTS.join(", ")))?,
+        (Some(Value::Object(_)), Some(beside)) => {
+            return Err(format!("constraint, and {} beside it", beside.kind()));
+        }
+        (Some(_), _) => {
+            return Err(format!(
+                "constraint has to be an object with one of {}",
+                custom::CONSTRAINTS.join(", ")
+            ));
+        }
+        (None, beside) => beside
+            .ok_or_else(|| format!("no constraint: none of {}", custom::CONSTRAINTS.join(", ")))?,
     };
     let name = match members.get("name") {
         Some(Value::String(name)) if !name.is_empty() => name.clone(),
@@ -74,7 +89,12 @@ fn entry(line: &str, default_name: impl Fn() -> String) -> std::result::Result<E
         (None, other) => vec![other.kind().to_owned()],
     };
     let instances = instances(line, members, &constraint)?;
-    Ok(Entry { name, tags, constraint, instances })
+    Ok(Entry {
+        name,
+        tags,
+        constraint,
+        instances,
+    })
 }
 
 /// What a line of one's own may have beside the members of the dataset `custom`.
@@ -82,13 +102,21 @@ const OWN_FIELDS: [&str; 4] = ["name", "tags", "constraint", "instances"];
 
 fn inner_constraint(members: &Map<String, Value>) -> std::result::Result<Constraint, String> {
     let kinds = || custom::CONSTRAINTS.join(", ");
-    if let Some(unknown) = members.keys().find(|name| !custom::CONSTRAINTS.contains(&name.as_str())) {
-        return Err(format!("unknown member {unknown} of constraint; it has one of {}", kinds()));
+    if let Some(unknown) = members
+        .keys()
+        .find(|name| !custom::CONSTRAINTS.contains(&name.as_str()))
+    {
+        return Err(format!(
+            "unknown member {unknown} of constraint; it has one of {}",
+            kinds()
+        ));
     }
-    custom::constraint(members)?.ok_or_else(|| format!("constraint is empty; it has one of {}", kinds()))
+    custom::constraint(members)?
+        .ok_or_else(|| format!("constraint is empty; it has one of {}", kinds()))
 }
 
-/// What of a line is kept as it is written: a number in a tree of values may have lost its spelling.
+/// What of a line is kept as it is written: a number in a tree of values may have lost its
+/// spelling.
 #[derive(Deserialize)]
 struct Written<'a> {
     #[serde(borrow)]
@@ -102,35 +130,54 @@ struct WrittenInstance<'a> {
 }
 
 /// A `null` is a value like any other.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<&'de RawValue>, D::Error> {
+fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-fn instances(line: &str, members: &Map<String, Value>, constraint: &Constraint) -> std::result::Result<Vec<Instance>, String> {
+fn instances(
+    line: &str,
+    members: &Map<String, Value>,
+    constraint: &Constraint,
+) -> std::result::Result<Vec<Instance>, String> {
     let mut found = Vec::new();
     match members.get("instances") {
         Some(Value::Array(list)) => {
             if let Some(place) = list.iter().position(|item| !item.is_object()) {
                 return Err(format!("instance {place}: an instance has to be an object"));
             }
-            let written: Written<'_> =
-                serde_json::from_str(line).map_err(|error| format!("instances: {}", json::in_line(&error)))?;
+            let written: Written<'_> = serde_json::from_str(line)
+                .map_err(|error| format!("instances: {}", json::in_line(&error)))?;
             for (number, (item, written)) in list.iter().zip(written.instances).enumerate() {
-                found.push(instance(item, written.data, constraint).map_err(|words| format!("instance {number}: {words}"))?);
+                found.push(
+                    instance(item, written.data, constraint)
+                        .map_err(|words| format!("instance {number}: {words}"))?,
+                );
             }
         }
         Some(_) => return Err("instances has to be a list".to_owned()),
         None => {}
     }
     if let Some(Value::String(completion)) = members.get("completion") {
-        found.push(Instance { content: Content::Text(completion.clone()), label: None });
+        found.push(Instance {
+            content: Content::Text(completion.clone()),
+            label: None,
+        });
     }
     Ok(found)
 }
 
-fn instance(item: &Value, data: Option<&RawValue>, constraint: &Constraint) -> std::result::Result<Instance, String> {
+fn instance(
+    item: &Value,
+    data: Option<&RawValue>,
+    constraint: &Constraint,
+) -> std::result::Result<Instance, String> {
     let members = item.as_object().ok_or("an instance has to be an object")?;
-    if let Some(unknown) = members.keys().find(|name| !matches!(name.as_str(), "data" | "text" | "valid" | "description")) {
+    if let Some(unknown) = members
+        .keys()
+        .find(|name| !matches!(name.as_str(), "data" | "text" | "valid" | "description"))
+    {
         return Err(format!("no such field: {unknown}"));
     }
     let label = match members.get("valid") {

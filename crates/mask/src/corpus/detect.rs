@@ -1,4 +1,5 @@
-//! Tells the layout of a corpus from its files. Knows what sets the layouts apart, not how they are read.
+//! Tells the layout of a corpus from its files. Knows what sets the layouts apart, not how they are
+//! read.
 
 use std::path::Path;
 
@@ -21,10 +22,13 @@ const FILES_LOOKED_INTO: usize = 50;
 /// # Errors
 /// A usage error where there is nothing, or nothing that is known.
 pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
-    let unknown =
-        || Error::usage(format!("unknown layout of corpus: {}", path.display())).hint(format!("a corpus can be {KINDS}"));
+    let unknown = || {
+        Error::usage(format!("unknown layout of corpus: {}", path.display()))
+            .hint(format!("a corpus can be {KINDS}"))
+    };
     if !path.exists() {
-        return Err(Error::usage(format!("no such corpus: {}", path.display())).hint("give a file or folder, or shipped"));
+        return Err(Error::usage(format!("no such corpus: {}", path.display()))
+            .hint("give a file or folder, or shipped"));
     }
     if !path.is_dir() {
         return of_file(path)?.ok_or_else(unknown);
@@ -32,33 +36,50 @@ pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
     let names = list(path)?;
     if names.is_empty() {
         return Err(
-            Error::usage(format!("corpus is an empty folder: {}", path.display())).hint(format!("a corpus can be {KINDS}"))
+            Error::usage(format!("corpus is an empty folder: {}", path.display()))
+                .hint(format!("a corpus can be {KINDS}")),
         );
     }
     if names.iter().any(|name| name.ends_with(".parquet")) {
         return Ok(CorpusKind::JsonSchemaBench);
     }
-    let json = names.iter().filter(|name| name.ends_with(".json")).take(FILES_LOOKED_INTO);
+    let json = names
+        .iter()
+        .filter(|name| name.ends_with(".json"))
+        .take(FILES_LOOKED_INTO);
     let mut found = json.filter_map(|name| of_file(&path.join(name)).ok().flatten());
-    found.next().or_else(|| names.iter().any(|name| is_lines(name)).then_some(CorpusKind::Custom)).ok_or_else(unknown)
+    found
+        .next()
+        .or_else(|| {
+            names
+                .iter()
+                .any(|name| is_lines(name))
+                .then_some(CorpusKind::Custom)
+        })
+        .ok_or_else(unknown)
 }
 
 /// The layout of a file; `None` where it is JSON and none that is known.
 fn of_file(path: &Path) -> Result<Option<CorpusKind>> {
-    let Some(name) = path.to_str() else { return Ok(None) };
+    let Some(name) = path.to_str() else {
+        return Ok(None);
+    };
     if name.ends_with(".parquet") {
         return Ok(Some(CorpusKind::JsonSchemaBench));
     }
     if is_lines(name) {
         return Ok(Some(CorpusKind::Custom));
     }
-    let value = serde_json::from_str(&read_document(path)?)
-        .map_err(|error| Error::usage(format!("{name}: not JSON: {error}")).hint(format!("a corpus can be {KINDS}")))?;
+    let value = serde_json::from_str(&read_document(path)?).map_err(|error| {
+        Error::usage(format!("{name}: not JSON: {error}")).hint(format!("a corpus can be {KINDS}"))
+    })?;
     Ok(match value {
-        Value::Array(groups) => groups.first().and_then(|group| group.get("tests")).map(|_| CorpusKind::Jsts),
-        Value::Object(members) => {
-            (members.contains_key("schema") && members.contains_key("tests")).then_some(CorpusKind::Maskbench)
-        }
+        Value::Array(groups) => groups
+            .first()
+            .and_then(|group| group.get("tests"))
+            .map(|_| CorpusKind::Jsts),
+        Value::Object(members) => (members.contains_key("schema") && members.contains_key("tests"))
+            .then_some(CorpusKind::Maskbench),
         _ => None,
     })
 }

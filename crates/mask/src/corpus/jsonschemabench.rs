@@ -1,4 +1,5 @@
-//! JSONSchemaBench (epfl-dlab/JSONSchemaBench on the Hub): Parquet files of schemas without instances. Knows no other layout.
+//! JSONSchemaBench (epfl-dlab/JSONSchemaBench on the Hub): Parquet files of schemas without
+//! instances. Knows no other layout.
 //!
 //! Columns `json_schema` and `unique_id`, both text. The tags are the keywords that a schema uses.
 
@@ -28,15 +29,33 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
             continue;
         }
         for (number, row) in rows.into_iter().enumerate() {
-            sink.entry_or_reason(entry(&name, number, &row).map_err(|words| format!("{name}#{number}: {words}")));
+            sink.entry_or_reason(
+                entry(&name, number, &row).map_err(|words| format!("{name}#{number}: {words}")),
+            );
         }
     }
     Ok(())
 }
 
-fn entry(file: &str, number: usize, row: &Map<String, Value>) -> std::result::Result<Entry, String> {
-    let text = row.get("json_schema").and_then(Value::as_str).ok_or("no text in the column json_schema")?;
-    let schema: Value = serde_json::from_str(text).map_err(|error| format!("json_schema is not JSON: {error}"))?;
-    let name = row.get("unique_id").and_then(Value::as_str).map_or_else(|| format!("{file}#{number}"), str::to_owned);
-    Ok(Entry { name, tags: tags::of_schema(&schema), constraint: Constraint::JsonSchema(schema.into()), instances: Vec::new() })
+fn entry(
+    file: &str,
+    number: usize,
+    row: &Map<String, Value>,
+) -> std::result::Result<Entry, String> {
+    let text = row
+        .get("json_schema")
+        .and_then(Value::as_str)
+        .ok_or("no text in the column json_schema")?;
+    let schema: Value =
+        serde_json::from_str(text).map_err(|error| format!("json_schema is not JSON: {error}"))?;
+    let name = row
+        .get("unique_id")
+        .and_then(Value::as_str)
+        .map_or_else(|| format!("{file}#{number}"), str::to_owned);
+    Ok(Entry {
+        name,
+        tags: tags::of_schema(&schema),
+        constraint: Constraint::JsonSchema(schema.into()),
+        instances: Vec::new(),
+    })
 }

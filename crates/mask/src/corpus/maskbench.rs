@@ -1,6 +1,8 @@
-//! MaskBench (guidance-ai/jsonschemabench, `maskbench/data`): a file is a schema with tests. Knows no other layout.
+//! MaskBench (guidance-ai/jsonschemabench, `maskbench/data`): a file is a schema with tests. Knows
+//! no other layout.
 //!
-//! `{"meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool, "data": any}]}`; the features are the tags.
+//! `{"meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool, "data": any}]}`; the
+//! features are the tags.
 
 use std::path::Path;
 
@@ -28,17 +30,29 @@ struct Meta {
 
 pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
     for (name, path) in files(path, &[".json"])? {
-        let read = read_document(&path).map_err(|error| error.what).and_then(|text| {
-            sink.repeated.look(&text, |line| format!("{name}, line {line}"));
-            json::object_from_text::<File>(&text).map_err(|error| format!("{name} is no MaskBench file: {error}"))
-        });
+        let read = read_document(&path)
+            .map_err(|error| error.what)
+            .and_then(|text| {
+                sink.repeated
+                    .look(&text, |line| format!("{name}, line {line}"));
+                json::object_from_text::<File>(&text)
+                    .map_err(|error| format!("{name} is no MaskBench file: {error}"))
+            });
         sink.entry_or_reason(read.map(|file| entry(name, file)));
     }
     Ok(())
 }
 
 fn entry(name: String, file: File) -> Entry {
-    let tags = file.meta.features.unwrap_or_else(|| tags::of_schema(&file.schema));
+    let tags = file
+        .meta
+        .features
+        .unwrap_or_else(|| tags::of_schema(&file.schema));
     let instances = file.tests.into_iter().map(Instance::from).collect();
-    Entry { name, tags, instances, constraint: Constraint::JsonSchema(file.schema.into()) }
+    Entry {
+        name,
+        tags,
+        instances,
+        constraint: Constraint::JsonSchema(file.schema.into()),
+    }
 }

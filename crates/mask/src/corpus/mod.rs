@@ -1,8 +1,9 @@
 //! Corpora: constraints with instances, from files of several layouts. Knows no engine.
 //!
-//! A file, group or line that cannot be read, or that a child process could not read, costs itself alone: it is counted, and the
-//! first ones are named in notices. A corpus of which nothing can be read is an error. Entries are kept as the text that a child
-//! process is sent, since a tree of values of a whole corpus takes gigabytes.
+//! A file, group or line that cannot be read, or that a child process could not read, costs itself
+//! alone: it is counted, and the first ones are named in notices. A corpus of which nothing can be
+//! read is an error. Entries are kept as the text that a child process is sent, since a tree of
+//! values of a whole corpus takes gigabytes.
 
 mod custom;
 mod detect;
@@ -61,7 +62,10 @@ struct Test {
 
 impl From<Test> for Instance {
     fn from(test: Test) -> Self {
-        Self { content: Content::json(&test.data), label: Some(test.valid) }
+        Self {
+            content: Content::json(&test.data),
+            label: Some(test.valid),
+        }
     }
 }
 
@@ -97,7 +101,10 @@ pub(super) struct Corpora {
 impl Corpora {
     /// The entry of this place, which is none where it was not selected.
     pub(super) fn selected(&self, index: usize) -> Option<&Selected> {
-        let place = self.selected.binary_search_by_key(&index, |entry| entry.index).ok()?;
+        let place = self
+            .selected
+            .binary_search_by_key(&index, |entry| entry.index)
+            .ok()?;
         self.selected.get(place)
     }
 }
@@ -105,8 +112,8 @@ impl Corpora {
 /// Reads the corpora of a plan, and selects from them.
 ///
 /// # Errors
-/// A usage error for a filter that is no regular expression, a corpus of unknown layout or one without a readable entry, and
-/// where nothing is selected.
+/// A usage error for a filter that is no regular expression, a corpus of unknown layout or one
+/// without a readable entry, and where nothing is selected.
 pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
     let filter = plan.filter.as_deref().map(compile_filter).transpose()?;
     let mut sink = Sink {
@@ -124,7 +131,13 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
         notices.extend(corpus.notices);
         if corpus.more_notices > 0 {
             let corpus_name = source.path.display().to_string();
-            notices.push(CorpusNotice::MoreLikeThese { corpus: corpus_name, notices: corpus.more_notices }.into());
+            notices.push(
+                CorpusNotice::MoreLikeThese {
+                    corpus: corpus_name,
+                    notices: corpus.more_notices,
+                }
+                .into(),
+            );
         }
     }
     if let Some((objects, first)) = std::mem::take(&mut sink.repeated).found() {
@@ -133,8 +146,11 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
     if sink.selected.is_empty() {
         // Every corpus has an entry, and a limit is one at least.
         let filter = plan.filter.as_deref().unwrap_or_default();
-        return Err(Error::usage(format!("no entry is left to measure, of {} with filter: {filter}", sink.next))
-            .hint("the filter is a regular expression on names and tags"));
+        return Err(Error::usage(format!(
+            "no entry is left to measure, of {} with filter: {filter}",
+            sink.next
+        ))
+        .hint("the filter is a regular expression on names and tags"));
     }
     let mut selected = sink.selected;
     if let Some(sample) = plan.sample {
@@ -143,16 +159,26 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
     if let Some(shard) = plan.shard {
         selected = part(selected, shard)?;
     }
-    Ok(Corpora { about, selected, notices })
+    Ok(Corpora {
+        about,
+        selected,
+        notices,
+    })
 }
 
 /// Those of a shard: each so many-th of what all shards would select.
 fn part(selected: Vec<Selected>, shard: Shard) -> Result<Vec<Selected>> {
     let whole = selected.len();
-    let own = selected.into_iter().enumerate().filter(|(place, _)| shard.takes(*place)).map(|(_, entry)| entry);
+    let own = selected
+        .into_iter()
+        .enumerate()
+        .filter(|(place, _)| shard.takes(*place))
+        .map(|(_, entry)| entry);
     match own.collect::<Vec<_>>() {
-        own if own.is_empty() => Err(Error::usage(format!("{whole} entries are selected, none for --shard {shard}"))
-            .hint("take fewer shards, so that each has an entry at least")),
+        own if own.is_empty() => Err(Error::usage(format!(
+            "{whole} entries are selected, none for --shard {shard}"
+        ))
+        .hint("take fewer shards, so that each has an entry at least")),
         own => Ok(own),
     }
 }
@@ -160,13 +186,22 @@ fn part(selected: Vec<Selected>, shard: Shard) -> Result<Vec<Selected>> {
 /// Those of a sample, in their order.
 fn drawn(selected: Vec<Selected>, sample: Sample) -> Vec<Selected> {
     let count = sample.entries.min(selected.len());
-    let places: HashSet<usize> = PythonRandom::new(sample.seed).sample(selected.len(), count).into_iter().collect();
-    selected.into_iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, entry)| entry).collect()
+    let places: HashSet<usize> = PythonRandom::new(sample.seed)
+        .sample(selected.len(), count)
+        .into_iter()
+        .collect();
+    selected
+        .into_iter()
+        .enumerate()
+        .filter(|(place, _)| places.contains(place))
+        .map(|(_, entry)| entry)
+        .collect()
 }
 
 fn compile_filter(filter: &str) -> Result<Regex> {
     Regex::new(filter).map_err(|_| {
-        Error::usage(format!("filter is no regular expression: {filter}")).hint("escape brackets and dots with a backslash")
+        Error::usage(format!("filter is no regular expression: {filter}"))
+            .hint("escape brackets and dots with a backslash")
     })
 }
 
@@ -184,12 +219,21 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
     if corpus.entries == 0 {
         if corpus.notices.is_empty() && path.metadata().is_ok_and(|it| it.is_file()) {
             return Err(
-                Error::usage(format!("there is no entry in the file: {}", path.display())).hint("give a file that has some")
+                Error::usage(format!("there is no entry in the file: {}", path.display()))
+                    .hint("give a file that has some"),
             );
         }
-        let hint =
-            corpus.notices.first().map(ToString::to_string).unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
-        return Err(Error::usage(format!("nothing to measure in the {} corpus {}", kind.name(), path.display())).hint(hint));
+        let hint = corpus
+            .notices
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
+        return Err(Error::usage(format!(
+            "nothing to measure in the {} corpus {}",
+            kind.name(),
+            path.display()
+        ))
+        .hint(hint));
     }
     Ok(CorpusRecord {
         source: path.display().to_string(),
@@ -201,17 +245,27 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
     })
 }
 
-/// The files below a folder whose names end in one of `endings`, as (name in the corpus, path); a single file is its own corpus.
+/// The files below a folder whose names end in one of `endings`, as (name in the corpus, path); a
+/// single file is its own corpus.
 fn files(path: &Path, endings: &[&str]) -> Result<Vec<(String, std::path::PathBuf)>> {
     if !path.is_dir() {
-        let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        let name = path.file_name().map_or_else(
+            || path.display().to_string(),
+            |name| name.to_string_lossy().into_owned(),
+        );
         return Ok(vec![(name, path.to_path_buf())]);
     }
-    let names = sobench_core::input::list(path)?.into_iter().filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
+    let names = sobench_core::input::list(path)?
+        .into_iter()
+        .filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
     let files: Vec<_> = names.map(|name| (name.clone(), path.join(name))).collect();
     if files.is_empty() {
-        return Err(Error::usage(format!("no file ending in {} below {}", endings.join(" or "), path.display()))
-            .hint(format!("a corpus can be {}", detect::KINDS)));
+        return Err(Error::usage(format!(
+            "no file ending in {} below {}",
+            endings.join(" or "),
+            path.display()
+        ))
+        .hint(format!("a corpus can be {}", detect::KINDS)));
     }
     Ok(files)
 }
@@ -242,12 +296,19 @@ impl Sink {
     fn entry(&mut self, mut entry: Entry) {
         let name = entry.name.clone();
         let before = entry.instances.len();
-        entry.instances.retain(|instance| instance.bytes() <= MAX_INSTANCE_BYTES);
+        entry
+            .instances
+            .retain(|instance| instance.bytes() <= MAX_INSTANCE_BYTES);
         let instances = before - entry.instances.len();
         if instances > 0 {
-            self.notice(CorpusNotice::LongInstances { entry: name.clone(), max_bytes: MAX_INSTANCE_BYTES, instances });
+            self.notice(CorpusNotice::LongInstances {
+                entry: name.clone(),
+                max_bytes: MAX_INSTANCE_BYTES,
+                instances,
+            });
         }
-        let json = serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
+        let json =
+            serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
         if let Err(words) = protocol::check_entry(&json) {
             return self.unreadable(&format!("{name}: {words}"));
         }
@@ -260,9 +321,17 @@ impl Sink {
         self.corpus.hash.update(b"\n");
         let index = self.next;
         self.next += 1;
-        let wanted = |filter: &Regex| filter.is_match(&entry.name) || entry.tags.iter().any(|tag| filter.is_match(tag));
+        let wanted = |filter: &Regex| {
+            filter.is_match(&entry.name) || entry.tags.iter().any(|tag| filter.is_match(tag))
+        };
         if self.selected.len() < self.limit && self.filter.as_ref().is_none_or(wanted) {
-            self.selected.push(Selected { index, name, tags: entry.tags, kind: entry.constraint.kind(), json });
+            self.selected.push(Selected {
+                index,
+                name,
+                tags: entry.tags,
+                kind: entry.constraint.kind(),
+                json,
+            });
         }
     }
 
@@ -277,7 +346,9 @@ impl Sink {
     /// Counts something that cannot be read, and says why.
     fn unreadable(&mut self, words: &str) {
         self.corpus.unreadable += 1;
-        self.notice(CorpusNotice::Unreadable { why: words.to_owned() });
+        self.notice(CorpusNotice::Unreadable {
+            why: words.to_owned(),
+        });
     }
 
     fn notice(&mut self, notice: CorpusNotice) {
@@ -299,7 +370,9 @@ impl Instance {
     fn bytes(&self) -> usize {
         match &self.content {
             Content::Text(text) => text.len(),
-            Content::Json(_) => spelling::spell(&self.content, Spelling::Pretty).map_or(0, |text| text.len()),
+            Content::Json(_) => {
+                spelling::spell(&self.content, Spelling::Pretty).map_or(0, |text| text.len())
+            }
         }
     }
 }

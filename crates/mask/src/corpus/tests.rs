@@ -11,7 +11,10 @@ use ::parquet::schema::parser::parse_message_type;
 use super::*;
 
 fn plan(source: &str) -> MaskPlan {
-    MaskPlan { corpora: vec![CorpusSource::parse(source)], ..MaskPlan::default() }
+    MaskPlan {
+        corpora: vec![CorpusSource::parse(source)],
+        ..MaskPlan::default()
+    }
 }
 
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -26,7 +29,11 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
 
 fn read(source: &str) -> (Corpora, Vec<Entry>) {
     let corpora = load(&plan(source)).unwrap();
-    let entries = corpora.selected.iter().map(|selected| serde_json::from_str(&selected.json).unwrap()).collect();
+    let entries = corpora
+        .selected
+        .iter()
+        .map(|selected| serde_json::from_str(&selected.json).unwrap())
+        .collect();
     (corpora, entries)
 }
 
@@ -50,16 +57,42 @@ fn maskbench_files_are_read_by_name_and_bad_ones_are_counted() {
     let (corpora, entries) = read(folder.path().to_str().unwrap());
     assert_eq!(names(&corpora), ["b.json", "sub/a.json"]);
     let about = &corpora.about[0];
-    assert_eq!((about.kind, about.entries, about.instances, about.unreadable), (CorpusKind::Maskbench, 2, 2, 2));
-    assert!(corpora.notices.iter().any(|notice| notice.to_string().contains("broken.json")), "{:?}", corpora.notices);
+    assert_eq!(
+        (about.kind, about.entries, about.instances, about.unreadable),
+        (CorpusKind::Maskbench, 2, 2, 2)
+    );
+    assert!(
+        corpora
+            .notices
+            .iter()
+            .any(|notice| notice.to_string().contains("broken.json")),
+        "{:?}",
+        corpora.notices
+    );
     assert_eq!(entries[0].tags, ["$ref", "enum"]);
-    assert_eq!(serde_json::to_string(&entries[0].constraint).unwrap(), r#"{"json":{"type":"number","multipleOf":0.10}}"#);
-    assert_eq!(serde_json::to_string(&entries[0].instances[0]).unwrap(), r#"{"content":{"json":1.50},"label":true}"#);
+    assert_eq!(
+        serde_json::to_string(&entries[0].constraint).unwrap(),
+        r#"{"json":{"type":"number","multipleOf":0.10}}"#
+    );
+    assert_eq!(
+        serde_json::to_string(&entries[0].instances[0]).unwrap(),
+        r#"{"content":{"json":1.50},"label":true}"#
+    );
     let (single, _) = read(folder.path().join("b.json").to_str().unwrap());
     assert_eq!(names(&single), ["b.json"]);
-    assert!(corpora.selected.iter().all(|entry| !entry.json.contains('\n')), "an entry is a line to a child");
+    assert!(
+        corpora
+            .selected
+            .iter()
+            .all(|entry| !entry.json.contains('\n')),
+        "an entry is a line to a child"
+    );
     assert_ne!(single.about[0].sha256, about.sha256);
-    assert_eq!(read(folder.path().to_str().unwrap()).0.about, corpora.about, "reading again is reading the same");
+    assert_eq!(
+        read(folder.path().to_str().unwrap()).0.about,
+        corpora.about,
+        "reading again is reading the same"
+    );
 }
 
 #[test]
@@ -76,34 +109,68 @@ fn the_test_suite_s_schemas_are_told_their_draft() {
     ]);
     let (corpora, entries) = read(folder.path().to_str().unwrap());
     assert_eq!(corpora.about[0].kind, CorpusKind::Jsts);
-    let expected =
-        ["draft2020-12/ref.json#0", "draft2020-12/ref.json#1", "draft2020-12/ref.json#2", "draft7/optional/format/date.json#0"];
+    let expected = [
+        "draft2020-12/ref.json#0",
+        "draft2020-12/ref.json#1",
+        "draft2020-12/ref.json#2",
+        "draft7/optional/format/date.json#0",
+    ];
     assert_eq!(names(&corpora)[..4], expected);
     assert_eq!(entries.len(), 9);
-    assert!(corpora.notices[0].to_string().ends_with("are left out: 3"), "{:?}", corpora.notices);
-    let schemas: Vec<String> = entries[..3].iter().map(|entry| serde_json::to_string(&entry.constraint).unwrap()).collect();
-    let declared = r#"{"json":{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"integer"}}"#;
-    assert_eq!(schemas, [declared, r#"{"json":false}"#, r#"{"json":{"$schema":"mine"}}"#]);
+    assert!(
+        corpora.notices[0].to_string().ends_with("are left out: 3"),
+        "{:?}",
+        corpora.notices
+    );
+    let schemas: Vec<String> = entries[..3]
+        .iter()
+        .map(|entry| serde_json::to_string(&entry.constraint).unwrap())
+        .collect();
+    let declared =
+        r#"{"json":{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"integer"}}"#;
+    assert_eq!(
+        schemas,
+        [
+            declared,
+            r#"{"json":false}"#,
+            r#"{"json":{"$schema":"mine"}}"#
+        ]
+    );
     assert_eq!(entries[3].tags, ["format:date", "optional", "draft7"]);
     // A folder of one draft, and a file of it, know their draft too.
     for part in ["tests/draft7", "tests/draft7/type.json"] {
         let (corpora, entries) = read(folder.path().join(part).to_str().unwrap());
         let entry = entries.last().unwrap();
-        assert_eq!((&*entry.name, &entry.tags[..]), ("draft7/type.json#2", &["type".to_owned(), "draft7".to_owned()][..]));
+        assert_eq!(
+            (&*entry.name, &entry.tags[..]),
+            (
+                "draft7/type.json#2",
+                &["type".to_owned(), "draft7".to_owned()][..]
+            )
+        );
         assert_eq!(corpora.about[0].kind, CorpusKind::Jsts);
     }
 }
 
 fn parquet_file(path: &Path, rows: &[(&str, &str)]) {
-    let schema = "message m { required binary json_schema (UTF8); required binary unique_id (UTF8); }";
+    let schema =
+        "message m { required binary json_schema (UTF8); required binary unique_id (UTF8); }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let file = fs::File::create(path).unwrap();
-    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::builder().build())).unwrap();
+    let mut writer =
+        SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::builder().build()))
+            .unwrap();
     let mut group = writer.next_row_group().unwrap();
-    for pick in [|row: &(&str, &str)| row.0.to_owned(), |row: &(&str, &str)| row.1.to_owned()] {
+    for pick in [
+        |row: &(&str, &str)| row.0.to_owned(),
+        |row: &(&str, &str)| row.1.to_owned(),
+    ] {
         let values: Vec<ByteArray> = rows.iter().map(|row| pick(row).as_str().into()).collect();
         let mut column = group.next_column().unwrap().unwrap();
-        column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&values, None, None)
+            .unwrap();
         column.close().unwrap();
     }
     group.close().unwrap();
@@ -114,14 +181,33 @@ fn parquet_file(path: &Path, rows: &[(&str, &str)]) {
 fn schemas_without_instances_come_from_parquet() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test-00000-of-00001.parquet");
-    parquet_file(&path, &[(r#"{"enum":[1.0]}"#, "one"), ("{", "two"), ("true", "three")]);
+    parquet_file(
+        &path,
+        &[
+            (r#"{"enum":[1.0]}"#, "one"),
+            ("{", "two"),
+            ("true", "three"),
+        ],
+    );
     for source in [folder.path(), path.as_path()] {
         let (corpora, entries) = read(source.to_str().unwrap());
         assert_eq!(names(&corpora), ["one", "three"]);
         let about = &corpora.about[0];
-        assert_eq!((about.kind, about.instances, about.unreadable), (CorpusKind::JsonSchemaBench, 0, 1));
-        assert!(corpora.notices[0].to_string().contains("#1: json_schema is not JSON"), "{:?}", corpora.notices);
-        assert_eq!((&entries[0].tags[..], entries[0].instances.len()), (&["enum".to_owned()][..], 0));
+        assert_eq!(
+            (about.kind, about.instances, about.unreadable),
+            (CorpusKind::JsonSchemaBench, 0, 1)
+        );
+        assert!(
+            corpora.notices[0]
+                .to_string()
+                .contains("#1: json_schema is not JSON"),
+            "{:?}",
+            corpora.notices
+        );
+        assert_eq!(
+            (&entries[0].tags[..], entries[0].instances.len()),
+            (&["enum".to_owned()][..], 0)
+        );
     }
 }
 
@@ -143,7 +229,10 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
     let folder = folder(&[("own.jsonl", &lines.join("\n"))]);
     let (corpora, entries) = read(folder.path().join("own.jsonl").to_str().unwrap());
     assert_eq!(names(&corpora), ["n", "own.jsonl#2", "n"]);
-    assert_eq!((corpora.about[0].kind, corpora.about[0].unreadable), (CorpusKind::Custom, 8));
+    assert_eq!(
+        (corpora.about[0].kind, corpora.about[0].unreadable),
+        (CorpusKind::Custom, 8)
+    );
     for words in [
         "data is for json",
         "vaild",
@@ -155,13 +244,27 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
         "unknown member instance; a line has name, tags, constraint, instances",
         "two entries have this name: n",
     ] {
-        assert!(corpora.notices.iter().any(|notice| notice.to_string().contains(words)), "{words}: {:?}", corpora.notices);
+        assert!(
+            corpora
+                .notices
+                .iter()
+                .any(|notice| notice.to_string().contains(words)),
+            "{words}: {:?}",
+            corpora.notices
+        );
     }
     assert_eq!(
-        (entries[0].constraint.kind(), corpora.selected[0].kind, &entries[0].tags[..]),
+        (
+            entries[0].constraint.kind(),
+            corpora.selected[0].kind,
+            &entries[0].tags[..]
+        ),
         ("regex", "regex", &["t".to_owned()][..])
     );
-    let labels: Vec<_> = entries.iter().flat_map(|entry| entry.instances.iter().map(|instance| instance.label)).collect();
+    let labels: Vec<_> = entries
+        .iter()
+        .flat_map(|entry| entry.instances.iter().map(|instance| instance.label))
+        .collect();
     assert_eq!(labels, [Some(true), None, Some(false), None, None]);
     assert!(matches!(&entries[1].instances[0].content, Content::Json(json) if json.get() == "1e0"));
 }
@@ -169,21 +272,41 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
 #[test]
 fn what_a_child_could_not_read_is_counted_and_the_rest_is_measured() {
     let line = |depth: usize| {
-        let schema = (0..depth).fold("true".to_owned(), |schema, _| format!(r#"{{"not":{schema}}}"#));
+        let schema = (0..depth).fold("true".to_owned(), |schema, _| {
+            format!(r#"{{"not":{schema}}}"#)
+        });
         format!(r#"{{"name":"d{depth}","json":{schema}}}"#)
     };
     let own = folder(&[("own.jsonl", &[line(100), line(125), line(10)].join("\n"))]);
     let (corpora, entries) = read(own.path().join("own.jsonl").to_str().unwrap());
     assert_eq!((names(&corpora), entries.len()), (vec!["d100", "d10"], 2));
-    assert_eq!((corpora.about[0].entries, corpora.about[0].unreadable), (2, 1));
-    assert!(corpora.notices[0].to_string().starts_with("d125: is too deep"), "{:?}", corpora.notices);
+    assert_eq!(
+        (corpora.about[0].entries, corpora.about[0].unreadable),
+        (2, 1)
+    );
+    assert!(
+        corpora.notices[0]
+            .to_string()
+            .starts_with("d125: is too deep"),
+        "{:?}",
+        corpora.notices
+    );
     let long = "x".repeat(usize::try_from(protocol::MAX_LINE_BYTES).unwrap());
-    assert!(protocol::check_entry(&long).unwrap_err().starts_with("is too large"));
+    assert!(
+        protocol::check_entry(&long)
+            .unwrap_err()
+            .starts_with("is too large")
+    );
 }
 
 #[test]
 fn filter_and_limit_select_and_places_stay() {
-    let lines = (0..6).map(|number| format!(r#"{{"name":"n{number}","tags":["t{}"],"regex":"a"}}"#, number % 2));
+    let lines = (0..6).map(|number| {
+        format!(
+            r#"{{"name":"n{number}","tags":["t{}"],"regex":"a"}}"#,
+            number % 2
+        )
+    });
     let folder = folder(&[("own.jsonl", &lines.collect::<Vec<_>>().join("\n"))]);
     let source = CorpusSource::parse(folder.path().join("own.jsonl").to_str().unwrap());
     for (filter, limit, expected) in [
@@ -193,15 +316,37 @@ fn filter_and_limit_select_and_places_stay() {
         (None, None, vec![0, 1, 2, 3, 4, 5]),
     ] {
         let corpora = vec![source.clone()];
-        let plan = MaskPlan { corpora, filter: filter.map(str::to_owned), limit, ..MaskPlan::default() };
+        let plan = MaskPlan {
+            corpora,
+            filter: filter.map(str::to_owned),
+            limit,
+            ..MaskPlan::default()
+        };
         let corpora = load(&plan).unwrap();
-        assert_eq!(corpora.selected.iter().map(|entry| entry.index).collect::<Vec<_>>(), expected);
+        assert_eq!(
+            corpora
+                .selected
+                .iter()
+                .map(|entry| entry.index)
+                .collect::<Vec<_>>(),
+            expected
+        );
         assert_eq!(corpora.about[0].entries, 6, "the corpus is what it is");
     }
     let drawn = |entries, seed, filter: Option<&str>| {
         let (filter, sample) = (filter.map(str::to_owned), Some(Sample { entries, seed }));
-        let plan = MaskPlan { corpora: vec![source.clone()], filter, sample, ..MaskPlan::default() };
-        load(&plan).unwrap().selected.iter().map(|entry| entry.index).collect::<Vec<_>>()
+        let plan = MaskPlan {
+            corpora: vec![source.clone()],
+            filter,
+            sample,
+            ..MaskPlan::default()
+        };
+        load(&plan)
+            .unwrap()
+            .selected
+            .iter()
+            .map(|entry| entry.index)
+            .collect::<Vec<_>>()
     };
     // CPython 3: sorted(random.Random(1).sample(range(6), 3)).
     assert_eq!(drawn(3, 1, None), [0, 1, 4]);
@@ -215,53 +360,116 @@ fn filter_and_limit_select_and_places_stay() {
 
 #[test]
 fn corpora_follow_each_other_and_long_instances_are_left_out() {
-    let long = format!(r#"{{"regex":"a","instances":[{{"text":"{}"}},{{"text":"a"}}]}}"#, "a".repeat(MAX_INSTANCE_BYTES + 1));
+    let long = format!(
+        r#"{{"regex":"a","instances":[{{"text":"{}"}},{{"text":"a"}}]}}"#,
+        "a".repeat(MAX_INSTANCE_BYTES + 1)
+    );
     let folder = folder(&[("own.ndjson", &long)]);
     let own = CorpusSource::parse(folder.path().join("own.ndjson").to_str().unwrap());
-    let corpora = load(&MaskPlan { corpora: vec![CorpusSource::parse("shipped"), own], ..MaskPlan::default() }).unwrap();
+    let corpora = load(&MaskPlan {
+        corpora: vec![CorpusSource::parse("shipped"), own],
+        ..MaskPlan::default()
+    })
+    .unwrap();
     let shipped = corpora.about[0].entries;
     assert!(shipped > 0);
-    assert_eq!(corpora.selected.last().map(|entry| entry.index), Some(shipped));
-    assert_eq!((corpora.about[1].instances, corpora.about[0].unreadable), (1, 0));
-    assert!(corpora.notices[0].to_string().contains("are left out: 1"), "{:?}", corpora.notices);
+    assert_eq!(
+        corpora.selected.last().map(|entry| entry.index),
+        Some(shipped)
+    );
+    assert_eq!(
+        (corpora.about[1].instances, corpora.about[0].unreadable),
+        (1, 0)
+    );
+    assert!(
+        corpora.notices[0].to_string().contains("are left out: 1"),
+        "{:?}",
+        corpora.notices
+    );
 }
 
 #[test]
 fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
-    let bad: Vec<(String, &str)> = (0..30).map(|number| (format!("{number}.json"), "{")).collect();
+    let bad: Vec<(String, &str)> = (0..30)
+        .map(|number| (format!("{number}.json"), "{"))
+        .collect();
     let mut files: Vec<(&str, &str)> = bad.iter().map(|(name, text)| (&**name, *text)).collect();
     let all_bad = folder(&files);
     let path = all_bad.path().to_str().unwrap();
     files.push(("good.json", FILE));
     let mostly_bad = folder(&files);
     let (corpora, _) = read(mostly_bad.path().to_str().unwrap());
-    assert_eq!((corpora.about[0].unreadable, corpora.notices.len()), (30, MAX_NOTICES + 1));
-    assert!(corpora.notices[MAX_NOTICES].to_string().ends_with("10 more notices like these"));
+    assert_eq!(
+        (corpora.about[0].unreadable, corpora.notices.len()),
+        (30, MAX_NOTICES + 1)
+    );
+    assert!(
+        corpora.notices[MAX_NOTICES]
+            .to_string()
+            .ends_with("10 more notices like these")
+    );
     let empty = tempfile::tempdir().unwrap();
     let (nothing, other) = (folder(&[("own.jsonl", "\n")]), tempfile::tempdir().unwrap());
     fs::copy(
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets/json_mode_eval.parquet"),
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fixtures/datasets/json_mode_eval.parquet"
+        ),
         other.path().join("b.parquet"),
     )
     .unwrap();
     for (source, words) in [
         (path.to_owned(), "unknown layout"),
-        (format!("maskbench:{path}"), "nothing to measure in the maskbench corpus"),
-        (format!("jsonschemabench:{path}"), "no file ending in .parquet"),
+        (
+            format!("maskbench:{path}"),
+            "nothing to measure in the maskbench corpus",
+        ),
+        (
+            format!("jsonschemabench:{path}"),
+            "no file ending in .parquet",
+        ),
         (empty.path().to_str().unwrap().to_owned(), "empty folder"),
-        (nothing.path().join("own.jsonl").to_str().unwrap().to_owned(), "no entry in the file"),
-        (other.path().join("b.parquet").to_str().unwrap().to_owned(), "nothing to measure"),
-        ("no/such/corpus".to_owned(), "no such corpus: no/such/corpus"),
+        (
+            nothing
+                .path()
+                .join("own.jsonl")
+                .to_str()
+                .unwrap()
+                .to_owned(),
+            "no entry in the file",
+        ),
+        (
+            other.path().join("b.parquet").to_str().unwrap().to_owned(),
+            "nothing to measure",
+        ),
+        (
+            "no/such/corpus".to_owned(),
+            "no such corpus: no/such/corpus",
+        ),
         ("jsts:no/such/corpus".to_owned(), "cannot read"),
         ("custom:no/such/corpus".to_owned(), "nothing to measure"),
     ] {
         let error = load(&plan(&source)).map(|_| ()).unwrap_err();
-        assert!(error.what.contains(words) && error.hint.is_some(), "{source}: {error}");
-        let column = error.hint.unwrap().contains("b.parquet: no column json_schema; it has prompt, ");
+        assert!(
+            error.what.contains(words) && error.hint.is_some(),
+            "{source}: {error}"
+        );
+        let column = error
+            .hint
+            .unwrap()
+            .contains("b.parquet: no column json_schema; it has prompt, ");
         assert_eq!(column, source.ends_with("b.parquet"), "{source}");
     }
-    for (filter, words) in [("(", "no regular expression: ("), ("nothing", "no entry is left")] {
-        let error = load(&MaskPlan { filter: Some(filter.into()), ..plan("shipped") }).map(|_| ()).unwrap_err();
+    for (filter, words) in [
+        ("(", "no regular expression: ("),
+        ("nothing", "no entry is left"),
+    ] {
+        let error = load(&MaskPlan {
+            filter: Some(filter.into()),
+            ..plan("shipped")
+        })
+        .map(|_| ())
+        .unwrap_err();
         assert!(error.what.contains(words), "{error}");
     }
 }

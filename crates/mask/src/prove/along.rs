@@ -1,7 +1,8 @@
-//! Walks a matcher along a text and proves what its masks get wrong on the way: P1 to P4 and P6. Knows no corpus, no process and no clock.
+//! Walks a matcher along a text and proves what its masks get wrong on the way: P1 to P4 and P6.
+//! Knows no corpus, no process and no clock.
 //!
-//! Every mask is held against what is known without the engine: the text goes on with these tokens (P1), it may end here or not (P2, P3), and no
-//! text of the syntax goes on with those (P4).
+//! Every mask is held against what is known without the engine: the text goes on with these tokens
+//! (P1), it may end here or not (P2, P3), and no text of the syntax goes on with those (P4).
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ const MAX_KEPT: usize = 2;
 /// Tokens of a mask that syntax rules out which are kept, of those that differ in their first byte.
 const MAX_KEPT_TOKENS: usize = 4;
 
-/// Tokens of a mask of which a grammar is asked, one after the other, whether a sentence goes on with them.
+/// Tokens of a mask of which a grammar is asked, one after the other, whether a sentence goes on
+/// with them.
 const MAX_ASKED: usize = 32;
 
 /// What does not change from one text of a constraint to the next.
@@ -33,8 +35,17 @@ pub(super) struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    pub(super) fn new(vocabulary: &'a Vocabulary, sorted: &'a Sorted, constraint: &Arc<Constraint>) -> Self {
-        Self { vocabulary, sorted, judges: Judges::new(Arc::clone(constraint)), syntax: Syntax::of(constraint) }
+    pub(super) fn new(
+        vocabulary: &'a Vocabulary,
+        sorted: &'a Sorted,
+        constraint: &Arc<Constraint>,
+    ) -> Self {
+        Self {
+            vocabulary,
+            sorted,
+            judges: Judges::new(Arc::clone(constraint)),
+            syntax: Syntax::of(constraint),
+        }
     }
 }
 
@@ -61,7 +72,8 @@ pub(super) struct Walked {
     pub(super) open: u64,
 }
 
-/// A token that was refused at a place where the text went on with another one, and the byte of the text that it ends at.
+/// A token that was refused at a place where the text went on with another one, and the byte of the
+/// text that it ends at.
 type Pending = (Finding, usize);
 
 impl Walked {
@@ -104,7 +116,12 @@ pub(super) fn along(
     let mut walked = Walked::default();
     let mut matcher = grammar.matcher()?;
     let mut mask = TokenMask::new(ground.vocabulary.len());
-    let mut unforced = Unforced { explainer, is_lost: false, matcher: None, committed: 0 };
+    let mut unforced = Unforced {
+        explainer,
+        is_lost: false,
+        matcher: None,
+        committed: 0,
+    };
     let mut pending = Vec::new();
     let mut at = 0;
     for place in 0..=text.tokens.len() {
@@ -115,15 +132,25 @@ pub(super) fn along(
         matcher.mask(&mut mask)?;
         walked.masks += 1;
         let next = text.tokens.get(place).copied();
-        let here = Here { text, at, committed: &text.tokens[..place], next, mask: &mask };
-        let stopped = here.refuses_token(ground, explainer, &mut unforced, &mut pending, &mut walked)?;
+        let here = Here {
+            text,
+            at,
+            committed: &text.tokens[..place],
+            next,
+            mask: &mask,
+        };
+        let stopped =
+            here.refuses_token(ground, explainer, &mut unforced, &mut pending, &mut walked)?;
         here.end(ground, explainer, &mut walked)?;
         here.allows_token(ground, &mut walked);
         here.dead_end(&mut walked);
         let Some(token) = next.filter(|token| mask.allows(*token)) else {
             walked.accepted = next.is_none() && mask.allows(ground.vocabulary.eos());
-            // What reaches beyond the place where the text is refused is refused for the same reason.
-            walked.settle(pending, |end| stopped.clone().filter(|_| end > at).unwrap_or_default());
+            // What reaches beyond the place where the text is refused is refused for the same
+            // reason.
+            walked.settle(pending, |end| {
+                stopped.clone().filter(|_| end > at).unwrap_or_default()
+            });
             return Ok(walked);
         };
         matcher.commit(token)?;
@@ -148,7 +175,9 @@ impl Unforced<'_> {
             return Ok(None);
         }
         if self.matcher.is_none() {
-            let Some(grammar) = self.explainer.unforced() else { return Ok(None) };
+            let Some(grammar) = self.explainer.unforced() else {
+                return Ok(None);
+            };
             self.matcher = Some(grammar.matcher()?);
         }
         let matcher = self.matcher.as_mut().expect("it was made just now");
@@ -181,8 +210,9 @@ impl Here<'_> {
         Finding::new(proof, self.committed, token, self.text.origin)
     }
 
-    /// P1: whatever the rest of a text that matches begins with has to be allowed. Returns why the text is refused, where it is; a token that is
-    /// refused while the text goes on is pending until that is known.
+    /// P1: whatever the rest of a text that matches begins with has to be allowed. Returns why the
+    /// text is refused, where it is; a token that is refused while the text goes on is pending
+    /// until that is known.
     fn refuses_token(
         &self,
         ground: &Ground<'_>,
@@ -191,20 +221,49 @@ impl Here<'_> {
         pending: &mut Vec<Pending>,
         walked: &mut Walked,
     ) -> EngineResult<Option<Why>> {
-        let Some(text) = self.text.matching else { return Ok(None) };
-        let due: Vec<TokenId> = ground.sorted.beginning(&self.text.bytes[self.at..]).collect();
+        let Some(text) = self.text.matching else {
+            return Ok(None);
+        };
+        let due: Vec<TokenId> = ground
+            .sorted
+            .beginning(&self.text.bytes[self.at..])
+            .collect();
         walked.counts.decided(Proof::RefusesToken, due.len() as u64);
-        let refused: Vec<TokenId> = due.into_iter().filter(|token| !self.mask.allows(*token)).collect();
-        let Some(longest) = refused.iter().map(|token| ground.vocabulary.bytes(*token).len()).max() else { return Ok(None) };
+        let refused: Vec<TokenId> = due
+            .into_iter()
+            .filter(|token| !self.mask.allows(*token))
+            .collect();
+        let Some(longest) = refused
+            .iter()
+            .map(|token| ground.vocabulary.bytes(*token).len())
+            .max()
+        else {
+            return Ok(None);
+        };
         let goes_on = self.next.is_some_and(|token| self.mask.allows(token));
         let free = unforced.mask(self.committed, ground.vocabulary.len())?;
-        let refusal = Refusal { text, committed: self.committed, before: self.at, reach: self.at + longest };
-        let why = if goes_on { None } else { Some(explainer.strict(&refusal, ground)?) };
+        let refusal = Refusal {
+            text,
+            committed: self.committed,
+            before: self.at,
+            reach: self.at + longest,
+        };
+        let why = if goes_on {
+            None
+        } else {
+            Some(explainer.strict(&refusal, ground)?)
+        };
         for token in refused {
-            let finding = Finding { text: Some(text.to_owned()), ..self.finding(Proof::RefusesToken, Some(token)) };
+            let finding = Finding {
+                text: Some(text.to_owned()),
+                ..self.finding(Proof::RefusesToken, Some(token))
+            };
             let is_forced = free.as_ref().is_some_and(|free| free.allows(token));
             match &why {
-                _ if is_forced => walked.found(finding.taken(Reading::Declared(vec![Departure::CanonicalTokens]).into()), 1),
+                _ if is_forced => walked.found(
+                    finding.taken(Reading::Declared(vec![Departure::CanonicalTokens]).into()),
+                    1,
+                ),
                 Some(why) => walked.found(finding.taken(why.clone()), 1),
                 None => pending.push((finding, self.at + ground.vocabulary.bytes(token).len())),
             }
@@ -213,7 +272,12 @@ impl Here<'_> {
     }
 
     /// P2 and P3: the end is allowed exactly after what matches.
-    fn end(&self, ground: &mut Ground<'_>, explainer: &Explainer<'_>, walked: &mut Walked) -> EngineResult<()> {
+    fn end(
+        &self,
+        ground: &mut Ground<'_>,
+        explainer: &Explainer<'_>,
+        walked: &mut Walked,
+    ) -> EngineResult<()> {
         let before = &self.text.bytes[..self.at];
         let is_allowed = self.mask.allows(ground.vocabulary.eos());
         if !is_allowed && !ground.syntax.is_whole(before) {
@@ -225,9 +289,17 @@ impl Here<'_> {
             Judged::Matches => {
                 walked.counts.decided(Proof::RefusesEnd, 1);
                 if let Some(text) = text.filter(|_| !is_allowed) {
-                    let refusal = Refusal { text, committed: self.committed, before: self.at, reach: self.at };
+                    let refusal = Refusal {
+                        text,
+                        committed: self.committed,
+                        before: self.at,
+                        reach: self.at,
+                    };
                     let why = explainer.strict(&refusal, ground)?;
-                    let finding = Finding { text: Some(text.to_owned()), ..self.finding(Proof::RefusesEnd, None) };
+                    let finding = Finding {
+                        text: Some(text.to_owned()),
+                        ..self.finding(Proof::RefusesEnd, None)
+                    };
                     walked.found(finding.taken(why), 1);
                 }
             }
@@ -236,7 +308,15 @@ impl Here<'_> {
                 if is_allowed {
                     let reading = explainer.loose(&how);
                     let text = text.map(str::to_owned);
-                    walked.found(Finding { text, reading, breaks: Some(how), ..self.finding(Proof::AllowsEnd, None) }, 1);
+                    walked.found(
+                        Finding {
+                            text,
+                            reading,
+                            breaks: Some(how),
+                            ..self.finding(Proof::AllowsEnd, None)
+                        },
+                        1,
+                    );
                 }
             }
             Judged::Open => walked.open += 1,
@@ -257,7 +337,9 @@ impl Here<'_> {
             let allowed = self.mask.count() - usize::from(self.mask.allows(eos));
             walked.counts.decided(Proof::AllowsToken, allowed as u64);
             let beyond = self.mask.without(&possible);
-            let is_sure = |token: &TokenId| *token != eos && ground.syntax.is_sure_of(ground.vocabulary.bytes(*token));
+            let is_sure = |token: &TokenId| {
+                *token != eos && ground.syntax.is_sure_of(ground.vocabulary.bytes(*token))
+            };
             ruled_out.extend(beyond.iter().filter(is_sure));
         } else {
             let step = self.mask.count().div_ceil(MAX_ASKED).max(1);

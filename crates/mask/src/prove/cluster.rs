@@ -1,4 +1,5 @@
-//! Findings that are alike, gathered: one witness stands for all of them. Knows no engine and no file.
+//! Findings that are alike, gathered: one witness stands for all of them. Knows no engine and no
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +12,16 @@ use crate::corpus::tags;
 use sobench_core::constraint::{Constraint, is_json_kind};
 use sobench_engine::{EngineName, Vocabulary};
 
-/// What is alike in findings, told before they are made small: where it happened and with what. That one engine's text showed it, or the
-/// corpus', is no difference.
+/// What is alike in findings, told before they are made small: where it happened and with what.
+/// That one engine's text showed it, or the corpus', is no difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) engine: EngineName,
     proof: Proof,
     /// [`Constraint::kind`].
     kind: String,
-    /// What it is about, where the prefix stands, what the text breaks, or how the engine contradicts itself.
+    /// What it is about, where the prefix stands, what the text breaks, or how the engine
+    /// contradicts itself.
     place: String,
     /// The kind of the token's first character, where it is not known what it is about.
     token: Option<&'static str>,
@@ -40,7 +42,8 @@ pub(crate) struct Gathered {
 pub(crate) struct Gathering(BTreeMap<Key, Gathered>);
 
 impl Gathering {
-    /// Takes in a finding of the entry at `index`, whose constraint is of this kind and takes so many bytes. One that is declared is none.
+    /// Takes in a finding of the entry at `index`, whose constraint is of this kind and takes so
+    /// many bytes. One that is declared is none.
     pub(crate) fn add(
         &mut self,
         engine: EngineName,
@@ -54,7 +57,12 @@ impl Gathering {
         }
         let key = Key::of(engine, kind, &finding, vocabulary);
         let size = bytes + finding.text.as_ref().map_or(0, String::len) + finding.prefix.len();
-        let first = || Gathered { key: key.clone(), schemas: BTreeSet::new(), best: (index, finding.clone()), size };
+        let first = || Gathered {
+            key: key.clone(),
+            schemas: BTreeSet::new(),
+            best: (index, finding.clone()),
+            size,
+        };
         let gathered = self.0.entry(key.clone()).or_insert_with(first);
         gathered.schemas.insert(index);
         if size < gathered.size {
@@ -72,23 +80,35 @@ impl Gathering {
 
 impl Key {
     fn of(engine: EngineName, kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> Self {
-        let first = finding.token.map(|token| vocabulary.bytes(token).first().copied());
+        let first = finding
+            .token
+            .map(|token| vocabulary.bytes(token).first().copied());
         let token = match (finding.cause, first) {
             (Some(_), _) => None,
             (None, None) => Some("the end"),
             (None, Some(None)) => Some("a special token"),
             (None, Some(Some(byte))) => Some(class(byte)),
         };
-        Self { engine, proof: alike(finding.proof), kind: kind.to_owned(), place: place_of(kind, finding, vocabulary), token }
+        Self {
+            engine,
+            proof: alike(finding.proof),
+            kind: kind.to_owned(),
+            place: place_of(kind, finding, vocabulary),
+            token,
+        }
     }
 
     /// Where the finding that was made small stands; else where all of them do.
     pub(crate) fn place(&self, finding: Option<&Finding>, vocabulary: &Vocabulary) -> String {
-        finding.map_or_else(|| self.place.clone(), |finding| place_of(&self.kind, finding, vocabulary))
+        finding.map_or_else(
+            || self.place.clone(),
+            |finding| place_of(&self.kind, finding, vocabulary),
+        )
     }
 }
 
-/// One proof for all that show an engine too strict, and one for all that show it to let whole texts through.
+/// One proof for all that show an engine too strict, and one for all that show it to let whole
+/// texts through.
 fn alike(proof: Proof) -> Proof {
     match proof {
         Proof::DiffersStrict | Proof::RefusesEnd => Proof::RefusesToken,
@@ -97,10 +117,13 @@ fn alike(proof: Proof) -> Proof {
     }
 }
 
-/// What it is about, what the text breaks, how the engine contradicts itself, or where the prefix of a text of this kind stands.
+/// What it is about, what the text breaks, how the engine contradicts itself, or where the prefix
+/// of a text of this kind stands.
 fn place_of(kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> String {
     let said = [
-        finding.cause.map(|it| format!("{}, which is not declared", it.name())),
+        finding
+            .cause
+            .map(|it| format!("{}, which is not declared", it.name())),
         finding.breaks.clone(),
         finding.contradiction.map(|it| it.says().to_owned()),
     ];
@@ -136,20 +159,23 @@ fn class(byte: u8) -> &'static str {
 pub struct Cluster {
     pub engine: EngineName,
     pub proof: Proof,
-    /// Schemas with such a finding; findings are kept in small number, so that it is at least so many.
+    /// Schemas with such a finding; findings are kept in small number, so that it is at least so
+    /// many.
     pub schemas: u64,
     /// Keywords of the witness' constraint, or its kind.
     pub keywords: Vec<String>,
     /// Where it happens, or what is broken.
     pub place: String,
-    /// Made small and checked again; absent where it did not stand, or there were too many to make small.
+    /// Made small and checked again; absent where it did not stand, or there were too many to make
+    /// small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witness: Option<Witness>,
     /// The first entries with such a finding.
     pub entries: Vec<String>,
 }
 
-/// Clusters whose witnesses came to the same: those of one engine and proof, with the same keywords, at the same kind of place.
+/// Clusters whose witnesses came to the same: those of one engine and proof, with the same
+/// keywords, at the same kind of place.
 pub(crate) fn merged(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Cluster> {
     let mut merged: Vec<(Cluster, BTreeSet<usize>)> = Vec::new();
     for (cluster, schemas) in all {
@@ -194,7 +220,11 @@ mod tests {
         let bytes = Vocabulary::of_bytes();
         let place = |kind: &str, prefix: &str| {
             let tokens: Vec<u32> = prefix.bytes().map(u32::from).collect();
-            place_of(kind, &Finding::new(Proof::AllowsToken, &tokens, None, Origin::Other), &bytes)
+            place_of(
+                kind,
+                &Finding::new(Proof::AllowsToken, &tokens, None, Origin::Other),
+                &bytes,
+            )
         };
         for (kind, prefix, expected) in [
             ("json", "", "at a value"),
@@ -211,7 +241,10 @@ mod tests {
     fn keywords_are_those_of_a_corpus_or_the_kind() {
         let schema = json!({"type": "object", "properties": {"type": {"enum": [{"x": 1}]}}, "description": "d", "items": [{"format": "date"}]});
         let found = keywords(&Constraint::JsonSchema(Arc::new(schema)));
-        assert_eq!(found, ["enum", "format:date", "items", "properties", "type:object"]);
+        assert_eq!(
+            found,
+            ["enum", "format:date", "items", "properties", "type:object"]
+        );
         assert_eq!(keywords(&Constraint::Regex("a".into())), ["regex"]);
     }
 }

@@ -16,7 +16,8 @@ pub(super) type Found = (Contradiction, Option<TokenId>);
 /// A matcher where it stands, and its mask there.
 pub(super) type Stood = (Box<dyn Matcher>, TokenMask);
 
-/// A matcher after these tokens, and its mask there, which is counted; `None` where one of them is not taken.
+/// A matcher after these tokens, and its mask there, which is counted; `None` where one of them is
+/// not taken.
 ///
 /// # Errors
 /// The library's own.
@@ -27,7 +28,9 @@ pub(super) fn stand(
     masks: &mut u64,
 ) -> EngineResult<Option<Stood>> {
     let mut matcher = grammar.matcher()?;
-    let Some(mask) = led_to(&mut *matcher, vocabulary, tokens)? else { return Ok(None) };
+    let Some(mask) = led_to(&mut *matcher, vocabulary, tokens)? else {
+        return Ok(None);
+    };
     *masks += 1;
     Ok(Some((matcher, mask)))
 }
@@ -45,7 +48,8 @@ pub(super) fn takes(matcher: &mut dyn Matcher, tokens: &[TokenId]) -> EngineResu
     Ok(true)
 }
 
-/// Tries everything that a matcher promises where it stands; it is left as it was. Returns contradictions, and how many promises were tried.
+/// Tries everything that a matcher promises where it stands; it is left as it was. Returns
+/// contradictions, and how many promises were tried.
 ///
 /// # Errors
 /// The library's own: it crashed, or one of its limits was hit.
@@ -68,9 +72,16 @@ pub(super) fn here(
         let mut fork = matcher.fork();
         if taken(fork.commit(token))? {
             match fork.rollback(1) {
-                Ok(()) if masked(&mut *fork, vocabulary)? != before => found.push((Contradiction::Rollback, Some(token))),
+                Ok(()) if masked(&mut *fork, vocabulary)? != before => {
+                    found.push((Contradiction::Rollback, Some(token)))
+                }
                 // What cannot be rolled back says so; that is no contradiction.
-                Ok(()) | Err(EngineError::Invalid { .. } | EngineError::Unsupported { .. } | EngineError::TooLarge { .. }) => {}
+                Ok(())
+                | Err(
+                    EngineError::Invalid { .. }
+                    | EngineError::Unsupported { .. }
+                    | EngineError::TooLarge { .. },
+                ) => {}
                 Err(error) => return Err(error),
             }
         } else {
@@ -89,8 +100,9 @@ pub(super) fn here(
     Ok((found, tried))
 }
 
-/// Whether the same tokens lead to the same mask on a new matcher, and with other matchers of the same
-/// grammar masked in between; with `compiles`, on the constraint compiled once more, too. `expected` is the mask where they led before.
+/// Whether the same tokens lead to the same mask on a new matcher, and with other matchers of the
+/// same grammar masked in between; with `compiles`, on the constraint compiled once more, too.
+/// `expected` is the mask where they led before.
 ///
 /// # Errors
 /// As [`here`].
@@ -108,21 +120,46 @@ pub(super) fn again(
             found.push((contradiction, None));
         }
     };
-    check(Contradiction::Cached, led_to(&mut *grammar.matcher()?, vocabulary, tokens)?);
+    check(
+        Contradiction::Cached,
+        led_to(&mut *grammar.matcher()?, vocabulary, tokens)?,
+    );
     if compiles {
-        check(Contradiction::Compiled, led_to(&mut *engine.compile(constraint)?.matcher()?, vocabulary, tokens)?);
+        check(
+            Contradiction::Compiled,
+            led_to(
+                &mut *engine.compile(constraint)?.matcher()?,
+                vocabulary,
+                tokens,
+            )?,
+        );
     }
-    check(Contradiction::Batch, led_to_between(grammar, vocabulary, tokens)?);
+    check(
+        Contradiction::Batch,
+        led_to_between(grammar, vocabulary, tokens)?,
+    );
     Ok((found, 2 + u64::from(compiles)))
 }
 
 /// The mask after the tokens; `None` where one of them is not taken.
-fn led_to(matcher: &mut dyn Matcher, vocabulary: &Vocabulary, tokens: &[TokenId]) -> EngineResult<Option<TokenMask>> {
-    if takes(matcher, tokens)? { masked(matcher, vocabulary).map(Some) } else { Ok(None) }
+fn led_to(
+    matcher: &mut dyn Matcher,
+    vocabulary: &Vocabulary,
+    tokens: &[TokenId],
+) -> EngineResult<Option<TokenMask>> {
+    if takes(matcher, tokens)? {
+        masked(matcher, vocabulary).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 /// As [`led_to`], while a second matcher, one token behind, is masked before each step.
-fn led_to_between(grammar: &dyn Grammar, vocabulary: &Vocabulary, tokens: &[TokenId]) -> EngineResult<Option<TokenMask>> {
+fn led_to_between(
+    grammar: &dyn Grammar,
+    vocabulary: &Vocabulary,
+    tokens: &[TokenId],
+) -> EngineResult<Option<TokenMask>> {
     let (mut matcher, mut behind) = (grammar.matcher()?, grammar.matcher()?);
     let mut before = None;
     for token in tokens {
@@ -155,10 +192,21 @@ fn taken(committed: EngineResult<()>) -> EngineResult<bool> {
 }
 
 /// Some tokens that are allowed, or that are not, the end left out.
-fn sampled(mask: &TokenMask, vocabulary: &Vocabulary, allowed: bool, random: &mut PythonRandom) -> Vec<TokenId> {
-    let is_meant =
-        |token: &TokenId| *token != vocabulary.eos() && mask.allows(*token) == allowed && !vocabulary.bytes(*token).is_empty();
-    let all: Vec<TokenId> = (0..vocabulary.len()).filter_map(|id| TokenId::try_from(id).ok()).filter(is_meant).collect();
+fn sampled(
+    mask: &TokenMask,
+    vocabulary: &Vocabulary,
+    allowed: bool,
+    random: &mut PythonRandom,
+) -> Vec<TokenId> {
+    let is_meant = |token: &TokenId| {
+        *token != vocabulary.eos()
+            && mask.allows(*token) == allowed
+            && !vocabulary.bytes(*token).is_empty()
+    };
+    let all: Vec<TokenId> = (0..vocabulary.len())
+        .filter_map(|id| TokenId::try_from(id).ok())
+        .filter(is_meant)
+        .collect();
     let places = random.sample(all.len(), TOKENS_TRIED.min(all.len()));
     places.into_iter().map(|place| all[place]).collect()
 }

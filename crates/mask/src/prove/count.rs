@@ -13,7 +13,8 @@ pub struct Count {
     pub decided: u64,
     /// That were, and nothing declared explains it.
     pub wrong: u64,
-    /// That a declared departure explains, by its name, and those of which that could not be told, as `unclear`.
+    /// That a declared departure explains, by its name, and those of which that could not be told,
+    /// as `unclear`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub declared: BTreeMap<String, u64>,
 }
@@ -64,7 +65,9 @@ impl Counts {
 
     /// All that was decided, and all of it that was wrong.
     pub fn totals(&self) -> (u64, u64) {
-        self.0.values().fold((0, 0), |(decided, wrong), count| (decided + count.decided, wrong + count.wrong))
+        self.0.values().fold((0, 0), |(decided, wrong), count| {
+            (decided + count.decided, wrong + count.wrong)
+        })
     }
 }
 
@@ -78,11 +81,21 @@ mod tests {
         let mut counts = Counts::default();
         counts.decided(Proof::RefusesToken, 10);
         counts.wrong(Proof::RefusesToken, &Reading::Error, 2);
-        counts.wrong(Proof::RefusesToken, &Reading::Declared(vec![Departure::Escapes]), 3);
+        counts.wrong(
+            Proof::RefusesToken,
+            &Reading::Declared(vec![Departure::Escapes]),
+            3,
+        );
         let mut sum = counts.clone();
         sum.add(&counts);
         let count = sum.of(Proof::RefusesToken);
-        assert_eq!((count.decided, count.wrong, count.declared["escapes"]), (20, 4, 6));
-        assert_eq!((sum.totals(), sum.of(Proof::DeadEnd)), ((20, 4), Count::default()));
+        assert_eq!(
+            (count.decided, count.wrong, count.declared["escapes"]),
+            (20, 4, 6)
+        );
+        assert_eq!(
+            (sum.totals(), sum.of(Proof::DeadEnd)),
+            ((20, 4), Count::default())
+        );
     }
 }

@@ -9,12 +9,16 @@ const MAX_MASKS: u64 = 256;
 /// Tokens at one place that are all tried; where there are more, it is not known.
 const MAX_BRANCHES: usize = 16;
 
-/// The length of the shortest beginning of `tokens`, after which nothing is allowed, from which no end can be reached, as far as that can be
-/// searched; and the masks that it took to know.
+/// The length of the shortest beginning of `tokens`, after which nothing is allowed, from which no
+/// end can be reached, as far as that can be searched; and the masks that it took to know.
 ///
 /// # Errors
 /// The library's own.
-pub(super) fn earliest(grammar: &dyn Grammar, vocabulary: &Vocabulary, tokens: &[TokenId]) -> EngineResult<(usize, u64)> {
+pub(super) fn earliest(
+    grammar: &dyn Grammar,
+    vocabulary: &Vocabulary,
+    tokens: &[TokenId],
+) -> EngineResult<(usize, u64)> {
     let mut masks = 0;
     let mut length = tokens.len();
     while length > 0 {
@@ -40,7 +44,12 @@ pub(super) fn is_dead(matcher: &mut dyn Matcher, vocabulary: &Vocabulary) -> Eng
 }
 
 /// Whether every way from here was tried, and none leads to an end.
-fn is_doomed(matcher: &mut dyn Matcher, vocabulary: &Vocabulary, masks: &mut u64, most: u64) -> EngineResult<bool> {
+fn is_doomed(
+    matcher: &mut dyn Matcher,
+    vocabulary: &Vocabulary,
+    masks: &mut u64,
+    most: u64,
+) -> EngineResult<bool> {
     // Each level of the search takes a mask, so that the limit on masks is one on its depth.
     if *masks >= most {
         return Ok(false);

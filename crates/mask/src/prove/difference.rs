@@ -1,4 +1,5 @@
-//! P5: a token that one engine allows and another does not, closed by a text that the first lets through. Knows no corpus.
+//! P5: a token that one engine allows and another does not, closed by a text that the first lets
+//! through. Knows no corpus.
 
 use std::collections::HashSet;
 
@@ -29,12 +30,19 @@ pub(super) struct Standing<'a> {
     pub(super) mask: &'a TokenMask,
 }
 
-/// What was closed of an entry before: both engines, the kind of place, the token's first byte, and how often.
+/// What was closed of an entry before: both engines, the kind of place, the token's first byte, and
+/// how often.
 #[derive(Debug, Default)]
 pub(super) struct Tried(HashSet<(EngineName, EngineName, &'static str, Option<u8>, usize)>);
 
 impl Tried {
-    fn is_enough(&mut self, one: EngineName, other: EngineName, place: &'static str, first: Option<u8>) -> bool {
+    fn is_enough(
+        &mut self,
+        one: EngineName,
+        other: EngineName,
+        place: &'static str,
+        first: Option<u8>,
+    ) -> bool {
         !(0..MAX_ALIKE).any(|time| self.0.insert((one, other, place, first, time)))
     }
 }
@@ -50,7 +58,8 @@ pub(super) struct Closed {
     pub(super) masks: u64,
 }
 
-/// Closes what `loose` allows and `strict` does not after `prefix`. Whichever of the two is wrong is said; they are only called so.
+/// Closes what `loose` allows and `strict` does not after `prefix`. Whichever of the two is wrong
+/// is said; they are only called so.
 ///
 /// # Errors
 /// The first engine's own.
@@ -65,10 +74,21 @@ pub(super) fn close(
     let mut closed = Closed::default();
     let place = JsonPrefix::after(&vocabulary.decode(prefix)).map_or("", |state| state.place());
     for token in chosen(loose.mask, strict_mask, vocabulary) {
-        if tried.is_enough(loose.engine, strict, place, vocabulary.bytes(token).first().copied()) {
+        if tried.is_enough(
+            loose.engine,
+            strict,
+            place,
+            vocabulary.bytes(token).first().copied(),
+        ) {
             continue;
         }
-        let ends = close_one(loose, (prefix, token), (vocabulary, guide, &mut *judges), random, &mut closed.masks)?;
+        let ends = close_one(
+            loose,
+            (prefix, token),
+            (vocabulary, guide, &mut *judges),
+            random,
+            &mut closed.masks,
+        )?;
         let Some((bytes, tail, judged)) = ends else {
             closed.unresolved += 1;
             continue;
@@ -79,17 +99,30 @@ pub(super) fn close(
         };
         let other = Some(if is_about_other { loose.engine } else { strict });
         let text = String::from_utf8(bytes).ok();
-        let finding = Finding { text, tail, other, breaks, ..Finding::new(proof, prefix, Some(token), origin) };
+        let finding = Finding {
+            text,
+            tail,
+            other,
+            breaks,
+            ..Finding::new(proof, prefix, Some(token), origin)
+        };
         closed.findings.push((is_about_other, finding));
     }
     Ok(closed)
 }
 
-/// Tokens in one mask and not in the other, one for each first byte, in an order that their ids decide.
+/// Tokens in one mask and not in the other, one for each first byte, in an order that their ids
+/// decide.
 fn chosen(loose: &TokenMask, strict: &TokenMask, vocabulary: &Vocabulary) -> Vec<TokenId> {
     let (mut chosen, mut first_bytes) = (Vec::new(), Vec::new());
-    for token in loose.without(strict).iter().filter(|token| *token != vocabulary.eos()) {
-        let Some(first) = vocabulary.bytes(token).first() else { continue };
+    for token in loose
+        .without(strict)
+        .iter()
+        .filter(|token| *token != vocabulary.eos())
+    {
+        let Some(first) = vocabulary.bytes(token).first() else {
+            continue;
+        };
         if !first_bytes.contains(first) {
             first_bytes.push(*first);
             chosen.push(token);
@@ -101,8 +134,8 @@ fn chosen(loose: &TokenMask, strict: &TokenMask, vocabulary: &Vocabulary) -> Vec
     chosen
 }
 
-/// A whole text that goes on with the token, the tokens after it, and what the oracles say; `None` where no way leads to one that they
-/// agree on.
+/// A whole text that goes on with the token, the tokens after it, and what the oracles say; `None`
+/// where no way leads to one that they agree on.
 type Ends = Option<(Vec<u8>, Vec<TokenId>, Judged)>;
 
 fn close_one(
@@ -120,13 +153,22 @@ fn close_one(
             Err(EngineError::Invalid { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let manner = if way == 0 { Manner::Shortest } else { Manner::Random };
+        let manner = if way == 0 {
+            Manner::Shortest
+        } else {
+            Manner::Random
+        };
         let walk = guide.walk(&mut *matcher, vocabulary, manner, random, MAX_STEPS)?;
         *masks += walk.tokens.len() as u64 + 1;
         if walk.end != End::Whole {
             continue;
         }
-        let tokens: Vec<TokenId> = prefix.iter().copied().chain([token]).chain(walk.tokens.iter().copied()).collect();
+        let tokens: Vec<TokenId> = prefix
+            .iter()
+            .copied()
+            .chain([token])
+            .chain(walk.tokens.iter().copied())
+            .collect();
         let bytes = vocabulary.decode(&tokens);
         let judged = judges.judge_bytes(&bytes);
         if judged != Judged::Open {

@@ -1,4 +1,5 @@
-//! What was proved against an engine, and what a proof consists of: plain data. Knows no engine and no corpus.
+//! What was proved against an engine, and what a proof consists of: plain data. Knows no engine and
+//! no corpus.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,11 +20,12 @@ pub enum Proof {
     /// Too loose: a token is allowed with which no text of the syntax goes on.
     #[serde(rename = "P4")]
     AllowsToken,
-    /// A token that one engine allows and another does not, closed by a text that the first engine let through to its end: if the text
-    /// matches, the other engine is too strict.
+    /// A token that one engine allows and another does not, closed by a text that the first engine
+    /// let through to its end: if the text matches, the other engine is too strict.
     #[serde(rename = "P5-strict")]
     DiffersStrict,
-    /// As [`Proof::DiffersStrict`]; if the text does not match, the engine that let it through is too loose.
+    /// As [`Proof::DiffersStrict`]; if the text does not match, the engine that let it through is
+    /// too loose.
     #[serde(rename = "P5-loose")]
     DiffersLoose,
     /// Nothing is allowed, not even the end, or only what leads there.
@@ -63,8 +65,14 @@ impl Proof {
             Self::RefusesEnd => ("P2", "too strict: refuses the end of a valid text"),
             Self::AllowsEnd => ("P3", "too loose: allows the end of an invalid text"),
             Self::AllowsToken => ("P4", "too loose: allows a token that no text goes on with"),
-            Self::DiffersStrict => ("P5-strict", "too strict: refuses a valid text of another engine"),
-            Self::DiffersLoose => ("P5-loose", "too loose: lets an invalid text through that another engine refuses"),
+            Self::DiffersStrict => (
+                "P5-strict",
+                "too strict: refuses a valid text of another engine",
+            ),
+            Self::DiffersLoose => (
+                "P5-loose",
+                "too loose: lets an invalid text through that another engine refuses",
+            ),
             Self::DeadEnd => ("P6", "dead end: no end can be reached"),
             Self::Contradicts => ("P7", "contradicts itself"),
         }
@@ -80,7 +88,8 @@ pub struct Finding {
     /// The token that is wrongly allowed or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenId>,
-    /// The whole text that the proof rests on: one that matches and begins with prefix and token, or one that was let through.
+    /// The whole text that the proof rests on: one that matches and begins with prefix and token,
+    /// or one that was let through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The tokens by which the rest of the text was let through after prefix and token.
@@ -97,7 +106,8 @@ pub struct Finding {
     pub breaks: Option<String>,
     pub origin: Origin,
     pub reading: Reading,
-    /// What an error is about that is gone with this undone, which the engine's documentation declares nowhere.
+    /// What an error is about that is gone with this undone, which the engine's documentation
+    /// declares nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Departure>,
 }
@@ -112,19 +122,30 @@ pub(super) struct Why {
 
 impl From<Reading> for Why {
     fn from(reading: Reading) -> Self {
-        Self { reading, cause: None }
+        Self {
+            reading,
+            cause: None,
+        }
     }
 }
 
 impl Finding {
     /// The finding, as it has to be taken.
     pub(super) fn taken(self, why: Why) -> Self {
-        Self { reading: why.reading, cause: why.cause, ..self }
+        Self {
+            reading: why.reading,
+            cause: why.cause,
+            ..self
+        }
     }
 
     /// What is wrong, in a sentence without its end.
     pub fn why(&self) -> String {
-        let breaks = self.breaks.as_deref().map(|how| format!(" ({how})")).unwrap_or_default();
+        let breaks = self
+            .breaks
+            .as_deref()
+            .map(|how| format!(" ({how})"))
+            .unwrap_or_default();
         match self.proof {
             Proof::RefusesToken | Proof::DiffersStrict => {
                 "the token is not allowed, and the text, which matches, goes on with it".to_owned()
@@ -132,9 +153,14 @@ impl Finding {
             Proof::RefusesEnd => "the text may not end, and it matches".to_owned(),
             Proof::AllowsEnd => format!("the text may end, and it does not match{breaks}"),
             Proof::AllowsToken => "the token is allowed, and no text goes on with it".to_owned(),
-            Proof::DiffersLoose => format!("the text is let through to its end, and it does not match{breaks}"),
+            Proof::DiffersLoose => {
+                format!("the text is let through to its end, and it does not match{breaks}")
+            }
             Proof::DeadEnd => "from here no end can be reached".to_owned(),
-            Proof::Contradicts => self.contradiction.map_or("the engine contradicts itself", Contradiction::says).to_owned(),
+            Proof::Contradicts => self
+                .contradiction
+                .map_or("the engine contradicts itself", Contradiction::says)
+                .to_owned(),
         }
     }
 
@@ -174,7 +200,13 @@ impl Reading {
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Error => None,
-            Self::Declared(departures) => Some(departures.iter().map(|it| it.name()).collect::<Vec<_>>().join(" + ")),
+            Self::Declared(departures) => Some(
+                departures
+                    .iter()
+                    .map(|it| it.name())
+                    .collect::<Vec<_>>()
+                    .join(" + "),
+            ),
             Self::Unclear => Some("unclear".to_owned()),
         }
     }
@@ -210,13 +242,21 @@ impl Contradiction {
         match self {
             Self::AllowedNotTaken => "a token that the mask allows is not taken",
             Self::TakenNotAllowed => "a token that the mask does not allow is taken",
-            Self::EndAndAccepting => "the mask and the matcher do not agree on whether the text may end",
+            Self::EndAndAccepting => {
+                "the mask and the matcher do not agree on whether the text may end"
+            }
             Self::Rollback => "the mask is another one after a token was taken and taken back",
             Self::Fork => "a fork has another mask",
             Self::RefusedTokenMoves => "a token that was refused left another mask behind",
-            Self::Cached => "the same tokens on a new matcher of the same compiled constraint lead to another mask",
-            Self::Compiled => "the same tokens on the constraint compiled once more lead to another mask",
-            Self::Batch => "the same tokens lead to another mask while a second matcher is masked in between",
+            Self::Cached => {
+                "the same tokens on a new matcher of the same compiled constraint lead to another mask"
+            }
+            Self::Compiled => {
+                "the same tokens on the constraint compiled once more lead to another mask"
+            }
+            Self::Batch => {
+                "the same tokens lead to another mask while a second matcher is masked in between"
+            }
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Which bytes begin a JSON text (RFC 8259, in UTF-8): a machine that takes one byte at a time. Knows no schema, no token and no engine.
+//! Which bytes begin a JSON text (RFC 8259, in UTF-8): a machine that takes one byte at a time.
+//! Knows no schema, no token and no engine.
 //!
-//! By the letter of the grammar: half a surrogate pair in an escape is allowed, as are two members of one name and numbers of any size;
-//! raw control characters, overlong UTF-8 and a byte order mark are not. Every state that is reached can still become a whole text, so that
-//! a byte is refused exactly where no JSON text goes on with it.
+//! By the letter of the grammar: half a surrogate pair in an escape is allowed, as are two members
+//! of one name and numbers of any size; raw control characters, overlong UTF-8 and a byte order
+//! mark are not. Every state that is reached can still become a whole text, so that a byte is
+//! refused exactly where no JSON text goes on with it.
 
 /// Where a text stands that began well.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +71,10 @@ enum Digits {
 
 impl Default for JsonPrefix {
     fn default() -> Self {
-        Self { open: Vec::new(), at: At::Value }
+        Self {
+            open: Vec::new(),
+            at: At::Value,
+        }
     }
 }
 
@@ -77,35 +82,45 @@ impl JsonPrefix {
     /// Where `bytes` lead; `None` where no JSON text begins so.
     pub(super) fn after(bytes: &[u8]) -> Option<Self> {
         let mut prefix = Self::default();
-        bytes.iter().all(|byte| prefix.push(*byte)).then_some(prefix)
+        bytes
+            .iter()
+            .all(|byte| prefix.push(*byte))
+            .then_some(prefix)
     }
 
-    /// Takes a byte; `false` where no JSON text goes on so, and what is left of the state means nothing.
+    /// Takes a byte; `false` where no JSON text goes on so, and what is left of the state means
+    /// nothing.
     #[must_use]
     pub(super) fn push(&mut self, byte: u8) -> bool {
-        let next = match self.at {
-            At::Text { is_name, within } => in_text(byte, is_name, within),
-            At::Number(digits) => match in_number(byte, digits) {
-                Some(digits) => Some(At::Number(digits)),
-                None if digits.is_whole() => {
-                    self.at = At::AfterValue;
-                    return self.push(byte);
-                }
-                None => None,
-            },
-            At::Word(rest) => rest.split_first().filter(|(due, _)| **due == byte).map(|(_, rest)| match rest {
-                [] => At::AfterValue,
-                rest => At::Word(rest),
-            }),
-            at if is_space(byte) => Some(at),
-            At::Value => self.value(byte),
-            At::ValueOrEnd if byte == b']' => self.close(Open::Array),
-            At::ValueOrEnd => self.value(byte),
-            At::NameOrEnd if byte == b'}' => self.close(Open::Object),
-            At::NameOrEnd | At::Name => (byte == b'"').then_some(At::Text { is_name: true, within: Within::Plain }),
-            At::Colon => (byte == b':').then_some(At::Value),
-            At::AfterValue => self.after_value(byte),
-        };
+        let next =
+            match self.at {
+                At::Text { is_name, within } => in_text(byte, is_name, within),
+                At::Number(digits) => match in_number(byte, digits) {
+                    Some(digits) => Some(At::Number(digits)),
+                    None if digits.is_whole() => {
+                        self.at = At::AfterValue;
+                        return self.push(byte);
+                    }
+                    None => None,
+                },
+                At::Word(rest) => rest.split_first().filter(|(due, _)| **due == byte).map(
+                    |(_, rest)| match rest {
+                        [] => At::AfterValue,
+                        rest => At::Word(rest),
+                    },
+                ),
+                at if is_space(byte) => Some(at),
+                At::Value => self.value(byte),
+                At::ValueOrEnd if byte == b']' => self.close(Open::Array),
+                At::ValueOrEnd => self.value(byte),
+                At::NameOrEnd if byte == b'}' => self.close(Open::Object),
+                At::NameOrEnd | At::Name => (byte == b'"').then_some(At::Text {
+                    is_name: true,
+                    within: Within::Plain,
+                }),
+                At::Colon => (byte == b':').then_some(At::Value),
+                At::AfterValue => self.after_value(byte),
+            };
         next.inspect(|at| self.at = *at).is_some()
     }
 
@@ -122,13 +137,22 @@ impl JsonPrefix {
     /// Whether a member's name comes next, is under way, or may come after a comma.
     pub(super) fn is_at_name(&self) -> bool {
         // A number has no end of its own: what comes after it may be the comma before a name.
-        let is_after_member = matches!(self.at, At::AfterValue | At::Number(_)) && self.open.last() == Some(&Open::Object);
-        is_after_member || matches!(self.at, At::NameOrEnd | At::Name | At::Text { is_name: true, .. })
+        let is_after_member = matches!(self.at, At::AfterValue | At::Number(_))
+            && self.open.last() == Some(&Open::Object);
+        is_after_member
+            || matches!(
+                self.at,
+                At::NameOrEnd | At::Name | At::Text { is_name: true, .. }
+            )
     }
 
     /// Whether an array's item comes next, or may come after a comma, or the array ends.
     pub(super) fn is_at_item(&self) -> bool {
-        self.open.last() == Some(&Open::Array) && matches!(self.at, At::Value | At::ValueOrEnd | At::AfterValue | At::Number(_))
+        self.open.last() == Some(&Open::Array)
+            && matches!(
+                self.at,
+                At::Value | At::ValueOrEnd | At::AfterValue | At::Number(_)
+            )
     }
 
     /// Where it stands, in a word.
@@ -140,22 +164,32 @@ impl JsonPrefix {
             At::AfterValue if self.open.is_empty() => "after the text",
             At::AfterValue => "after a value",
             At::Text { is_name: true, .. } => "in a name",
-            At::Text { within: Within::Plain, .. } => "in a string",
+            At::Text {
+                within: Within::Plain,
+                ..
+            } => "in a string",
             At::Text { .. } => "in a character or escape of a string",
             At::Number(_) => "in a number",
             At::Word(_) => "in a literal",
         }
     }
 
-    /// What decides about the next `bytes` bytes: the state but for what is open further out than they can close.
+    /// What decides about the next `bytes` bytes: the state but for what is open further out than
+    /// they can close.
     pub(super) fn key(&self, bytes: usize) -> Self {
         let start = self.open.len().saturating_sub(bytes + 1);
-        Self { open: self.open[start..].to_vec(), at: self.at }
+        Self {
+            open: self.open[start..].to_vec(),
+            at: self.at,
+        }
     }
 
     fn value(&mut self, byte: u8) -> Option<At> {
         Some(match byte {
-            b'"' => At::Text { is_name: false, within: Within::Plain },
+            b'"' => At::Text {
+                is_name: false,
+                within: Within::Plain,
+            },
             b'{' => {
                 self.open.push(Open::Object);
                 At::NameOrEnd
@@ -192,7 +226,10 @@ impl JsonPrefix {
 impl Digits {
     /// Whether the number may end here.
     fn is_whole(self) -> bool {
-        matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::Power)
+        matches!(
+            self,
+            Self::Zero | Self::Integer | Self::Fraction | Self::Power
+        )
     }
 }
 
@@ -210,10 +247,16 @@ fn in_text(byte: u8, is_name: bool, within: Within) -> Option<At> {
         (Within::Escape, b'u') => Within::Hex(4),
         (Within::Hex(1), byte) if byte.is_ascii_hexdigit() => Within::Plain,
         (Within::Hex(due), byte) if byte.is_ascii_hexdigit() => Within::Hex(due - 1),
-        (Within::Character { due, least, most }, byte) if (least..=most).contains(&byte) => match due {
-            1 => Within::Plain,
-            _ => Within::Character { due: due - 1, least: 0x80, most: 0xbf },
-        },
+        (Within::Character { due, least, most }, byte) if (least..=most).contains(&byte) => {
+            match due {
+                1 => Within::Plain,
+                _ => Within::Character {
+                    due: due - 1,
+                    least: 0x80,
+                    most: 0xbf,
+                },
+            }
+        }
         _ => return None,
     };
     Some(At::Text { is_name, within })
@@ -270,9 +313,15 @@ mod tests {
             "\"\\u00e9\\ud800\\/\\\"é日😀\u{7f}\"",
         ] {
             for end in 0..=text.len() {
-                assert!(JsonPrefix::after(&text.as_bytes()[..end]).is_some(), "{text:?} up to {end}");
+                assert!(
+                    JsonPrefix::after(&text.as_bytes()[..end]).is_some(),
+                    "{text:?} up to {end}"
+                );
             }
-            assert!(JsonPrefix::after(text.as_bytes()).unwrap().is_whole(), "{text:?}");
+            assert!(
+                JsonPrefix::after(text.as_bytes()).unwrap().is_whole(),
+                "{text:?}"
+            );
         }
     }
 
@@ -297,7 +346,10 @@ mod tests {
             "\"\\",
             "\"\\u12",
         ] {
-            assert!(!JsonPrefix::after(text.as_bytes()).unwrap().is_whole(), "{text:?}");
+            assert!(
+                !JsonPrefix::after(text.as_bytes()).unwrap().is_whole(),
+                "{text:?}"
+            );
         }
     }
 
@@ -331,7 +383,10 @@ mod tests {
             b"\"\xed\xa0",
         ];
         for text in dead {
-            assert!(JsonPrefix::after(&text[..text.len() - 1]).is_some(), "{text:?}");
+            assert!(
+                JsonPrefix::after(&text[..text.len() - 1]).is_some(),
+                "{text:?}"
+            );
             assert!(JsonPrefix::after(text).is_none(), "{text:?}");
         }
     }

@@ -1,7 +1,9 @@
-//! Whether a text matches its constraint, by every oracle there is: our evaluator, and for JSON Schema the validator `boon`. Knows no engine.
+//! Whether a text matches its constraint, by every oracle there is: our evaluator, and for JSON
+//! Schema the validator `boon`. Knows no engine.
 //!
-//! A proof needs all of them. Where they disagree, where one has no verdict, and where only the reading of `format` decides (asserted, or an
-//! annotation, as JSON Schema leaves open), nothing is proved.
+//! A proof needs all of them. Where they disagree, where one has no verdict, and where only the
+//! reading of `format` decides (asserted, or an annotation, as JSON Schema leaves open), nothing is
+//! proved.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use sobench_judge::{EvaluateOptions, Evaluator};
 pub(super) enum Judged {
     /// It matches, whichever way `format` is read.
     Matches,
-    /// It breaks the constraint, whichever way `format` is read: by this keyword of its schema, or for this reason.
+    /// It breaks the constraint, whichever way `format` is read: by this keyword of its schema, or
+    /// for this reason.
     Breaks { how: String },
     /// They do not agree, or do not say.
     Open,
@@ -39,34 +42,58 @@ impl Judges {
     pub(super) fn new(constraint: Arc<Constraint>) -> Self {
         let evaluator = |assert_formats| Evaluator::new(EvaluateOptions { assert_formats });
         let second = match &*constraint {
-            Constraint::JsonSchema(schema) => Second::new(schema, true).zip(Second::new(schema, false)),
+            Constraint::JsonSchema(schema) => {
+                Second::new(schema, true).zip(Second::new(schema, false))
+            }
             _ => None,
         };
-        Self { constraint, strict: evaluator(true), lenient: evaluator(false), second }
+        Self {
+            constraint,
+            strict: evaluator(true),
+            lenient: evaluator(false),
+            second,
+        }
     }
 
     /// As [`Judges::judge`]; what ends inside a character is no text, and matches nothing.
     pub(super) fn judge_bytes(&mut self, bytes: &[u8]) -> Judged {
-        std::str::from_utf8(bytes).map_or(Judged::Breaks { how: "not_text".to_owned() }, |text| self.judge(text))
+        std::str::from_utf8(bytes).map_or(
+            Judged::Breaks {
+                how: "not_text".to_owned(),
+            },
+            |text| self.judge(text),
+        )
     }
 
     /// Judges a whole text.
     pub(super) fn judge(&mut self, text: &str) -> Judged {
-        let value = self.second.as_ref().and_then(|_| serde_json::from_str::<Value>(text).ok());
+        let value = self
+            .second
+            .as_ref()
+            .and_then(|_| serde_json::from_str::<Value>(text).ok());
         let second = |strict: bool| match (&self.second, &value) {
-            (Some((asserting, annotating)), Some(value)) => if strict { asserting } else { annotating }.takes(value),
+            (Some((asserting, annotating)), Some(value)) => {
+                if strict { asserting } else { annotating }.takes(value)
+            }
             // What is no JSON is nothing to it; what it cannot say, it does not gainsay.
             _ => None,
         };
         match self.strict.judge_text(&self.constraint, None, text) {
             Verdict::Valid if second(true) != Some(false) => Judged::Matches,
-            Verdict::Invalid { .. } => match self.lenient.judge_text(&self.constraint, None, text) {
-                // Of two members of one name the second oracle sees the last alone, and says what it says of another text. Half a surrogate
-                // pair is spelt as RFC 8259 has it, which leaves open what it stands for (8.2).
-                Verdict::Invalid { reason: Reason::DuplicateKey { .. } | Reason::LoneSurrogate { .. } } => Judged::Open,
-                Verdict::Invalid { reason } if second(false) != Some(true) => Judged::Breaks { how: how(&reason) },
-                _ => Judged::Open,
-            },
+            Verdict::Invalid { .. } => {
+                match self.lenient.judge_text(&self.constraint, None, text) {
+                    // Of two members of one name the second oracle sees the last alone, and says
+                    // what it says of another text. Half a surrogate pair is spelt as RFC 8259 has
+                    // it, which leaves open what it stands for (8.2).
+                    Verdict::Invalid {
+                        reason: Reason::DuplicateKey { .. } | Reason::LoneSurrogate { .. },
+                    } => Judged::Open,
+                    Verdict::Invalid { reason } if second(false) != Some(true) => {
+                        Judged::Breaks { how: how(&reason) }
+                    }
+                    _ => Judged::Open,
+                }
+            }
             _ => Judged::Open,
         }
     }
@@ -95,7 +122,8 @@ impl UrlLoader for NothingOutside {
 }
 
 impl Second {
-    /// `None` where it cannot read the schema. It recurses as deep as the schema does, on a stack that the worker made large enough.
+    /// `None` where it cannot read the schema. It recurses as deep as the schema does, on a stack
+    /// that the worker made large enough.
     fn new(schema: &Value, assert_formats: bool) -> Option<Self> {
         const PLACE: &str = "https://example.invalid/schema.json";
         let compile = || {
@@ -114,7 +142,10 @@ impl Second {
 
     /// `None` where it gives out.
     fn takes(&self, value: &Value) -> Option<bool> {
-        catch_unwind(AssertUnwindSafe(|| self.schemas.validate(value, self.index).is_ok())).ok()
+        catch_unwind(AssertUnwindSafe(|| {
+            self.schemas.validate(value, self.index).is_ok()
+        }))
+        .ok()
     }
 }
 
@@ -132,7 +163,12 @@ mod tests {
         for (text, expected) in [
             (r#"{"when": "2026-01-01", "n": 1.0}"#, Judged::Matches),
             (r#"{"n": 1.5}"#, Judged::Breaks { how: "type".into() }),
-            (r#"{"n": 1"#, Judged::Breaks { how: "not_json".into() }),
+            (
+                r#"{"n": 1"#,
+                Judged::Breaks {
+                    how: "not_json".into(),
+                },
+            ),
             (r#"{"when": "yesterday"}"#, Judged::Open),
             (r#"{"n": "x", "n": 1}"#, Judged::Open),
             (r#"{"n": 1, "m": "\ud800"}"#, Judged::Open),
@@ -146,6 +182,11 @@ mod tests {
         let mut judges = Judges::new(Arc::new(Constraint::Regex("a+".into())));
         assert!(judges.second.is_none());
         assert_eq!(judges.judge("aa"), Judged::Matches);
-        assert_eq!(judges.judge(""), Judged::Breaks { how: "empty".into() });
+        assert_eq!(
+            judges.judge(""),
+            Judged::Breaks {
+                how: "empty".into()
+            }
+        );
     }
 }

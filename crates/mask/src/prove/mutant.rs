@@ -1,5 +1,6 @@
-//! Rewrites a JSON text so that it may mean the same: other white space, order, escapes, digits, a member less or more. Whether a mutant still
-//! matches its constraint is for the oracles to say. Knows no schema and no engine.
+//! Rewrites a JSON text so that it may mean the same: other white space, order, escapes, digits, a
+//! member less or more. Whether a mutant still matches its constraint is for the oracles to say.
+//! Knows no schema and no engine.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,8 @@ use serde_json::{Map, Number, Value};
 
 use super::finding::Mutation;
 
-/// Mutants of one kind that an instance has at most: of members to drop or add there may be thousands.
+/// Mutants of one kind that an instance has at most: of members to drop or add there may be
+/// thousands.
 const MAX_OF_A_KIND: usize = 6;
 
 /// A member that no schema names.
@@ -20,37 +22,88 @@ pub(super) struct Mutant {
     pub(super) text: String,
 }
 
-/// Every mutant of a value that is spelt otherwise than the value's compact text; the same ones every time.
+/// Every mutant of a value that is spelt otherwise than the value's compact text; the same ones
+/// every time.
 pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
     let compact = written(value, &Style::default());
     let mut mutants = Vec::new();
     let mut add = |mutation: Mutation, text: String| {
-        let of_its_kind = mutants.iter().filter(|it: &&Mutant| it.mutation == mutation).count();
-        if text != compact && of_its_kind < MAX_OF_A_KIND && !mutants.iter().any(|it: &Mutant| it.text == text) {
+        let of_its_kind = mutants
+            .iter()
+            .filter(|it: &&Mutant| it.mutation == mutation)
+            .count();
+        if text != compact
+            && of_its_kind < MAX_OF_A_KIND
+            && !mutants.iter().any(|it: &Mutant| it.text == text)
+        {
             mutants.push(Mutant { mutation, text });
         }
     };
-    for gaps in [["", "", " ", " "], ["\n  ", "\n", " ", " "], ["\t", "\r\n", "  ", "\t"], [" ", " ", "", " "]] {
-        add(Mutation::WhiteSpace, written(value, &Style { gaps, ..Style::default() }));
+    for gaps in [
+        ["", "", " ", " "],
+        ["\n  ", "\n", " ", " "],
+        ["\t", "\r\n", "  ", "\t"],
+        [" ", " ", "", " "],
+    ] {
+        add(
+            Mutation::WhiteSpace,
+            written(
+                value,
+                &Style {
+                    gaps,
+                    ..Style::default()
+                },
+            ),
+        );
     }
     for around in [" ", "\n"] {
         add(Mutation::WhiteSpace, format!("{compact}{around}"));
         add(Mutation::WhiteSpace, format!("{around}{compact}"));
     }
     for escape in [Escape::First, Escape::Solidus, Escape::All] {
-        add(Mutation::Escapes, written(value, &Style { escape, ..Style::default() }));
+        add(
+            Mutation::Escapes,
+            written(
+                value,
+                &Style {
+                    escape,
+                    ..Style::default()
+                },
+            ),
+        );
     }
-    for digits in [Digits::Followed(".0"), Digits::Followed("e0"), Digits::Followed("E+0"), Digits::MinusZero] {
-        add(Mutation::Numbers, written(value, &Style { digits, ..Style::default() }));
+    for digits in [
+        Digits::Followed(".0"),
+        Digits::Followed("e0"),
+        Digits::Followed("E+0"),
+        Digits::MinusZero,
+    ] {
+        add(
+            Mutation::Numbers,
+            written(
+                value,
+                &Style {
+                    digits,
+                    ..Style::default()
+                },
+            ),
+        );
     }
     for turn in [1, usize::MAX] {
-        add(Mutation::Order, written(&turned(value, turn), &Style::default()));
+        add(
+            Mutation::Order,
+            written(&turned(value, turn), &Style::default()),
+        );
     }
-    for (mutation, change) in
-        [(Mutation::Fewer, drop_member as Change), (Mutation::Extra, add_member), (Mutation::Duplicate, repeat_member)]
-    {
+    for (mutation, change) in [
+        (Mutation::Fewer, drop_member as Change),
+        (Mutation::Extra, add_member),
+        (Mutation::Duplicate, repeat_member),
+    ] {
         for place in 0..MAX_OF_A_KIND {
-            let Some(text) = changed(value, place, change) else { break };
+            let Some(text) = changed(value, place, change) else {
+                break;
+            };
             add(mutation, text);
         }
     }
@@ -73,7 +126,11 @@ struct Style {
 
 impl Default for Style {
     fn default() -> Self {
-        Self { gaps: [""; 4], escape: Escape::Least, digits: Digits::AsTheyAre }
+        Self {
+            gaps: [""; 4],
+            escape: Escape::Least,
+            digits: Digits::AsTheyAre,
+        }
     }
 }
 
@@ -197,20 +254,26 @@ fn drop_member(members: &mut Map<String, Value>, place: usize) -> bool {
 }
 
 fn add_member(members: &mut Map<String, Value>, place: usize) -> bool {
-    let value = [Value::from(1), Value::from("x"), Value::Null].into_iter().nth(place);
+    let value = [Value::from(1), Value::from("x"), Value::Null]
+        .into_iter()
+        .nth(place);
     value.is_some_and(|value| members.insert(EXTRA_NAME.to_owned(), value).is_none())
 }
 
 /// Stands for a second member of one name, which a map does not hold; see [`changed`].
 fn repeat_member(members: &mut Map<String, Value>, place: usize) -> bool {
-    let member = members.iter().nth(place).map(|(name, member)| (format!("{REPEATED}{name}"), member.clone()));
+    let member = members
+        .iter()
+        .nth(place)
+        .map(|(name, member)| (format!("{REPEATED}{name}"), member.clone()));
     member.is_some_and(|(name, member)| members.insert(name, member).is_none())
 }
 
 /// Marks a name that is written without the mark.
 const REPEATED: &str = "\u{10fffd}repeated:";
 
-/// The text with the first object changed that has a member of this number; objects are counted from the outermost.
+/// The text with the first object changed that has a member of this number; objects are counted
+/// from the outermost.
 fn changed(value: &Value, place: usize, change: Change) -> Option<String> {
     let mut value = value.clone();
     change_nth(&mut value, place, change).then(|| {
@@ -249,15 +312,25 @@ mod tests {
         let value: Value = serde_json::from_str(r#"{"a":{"b":0,"c":[1.5,7]},"d":"x/y"}"#).unwrap();
         let all = mutants(&value);
         for mutant in &all {
-            let read: Value = serde_json::from_str(&mutant.text).unwrap_or_else(|error| panic!("{error}: {}", mutant.text));
+            let read: Value = serde_json::from_str(&mutant.text)
+                .unwrap_or_else(|error| panic!("{error}: {}", mutant.text));
             match mutant.mutation {
-                Mutation::WhiteSpace | Mutation::Escapes | Mutation::Duplicate => assert_eq!(read, value, "{mutant:?}"),
+                Mutation::WhiteSpace | Mutation::Escapes | Mutation::Duplicate => {
+                    assert_eq!(read, value, "{mutant:?}")
+                }
                 Mutation::Order => assert_eq!(read["a"]["c"], value["a"]["c"]),
-                Mutation::Numbers => assert_eq!(read["a"]["c"][0].as_f64(), Some(1.5), "{mutant:?}"),
+                Mutation::Numbers => {
+                    assert_eq!(read["a"]["c"][0].as_f64(), Some(1.5), "{mutant:?}")
+                }
                 Mutation::Fewer | Mutation::Extra => assert_ne!(read, value, "{mutant:?}"),
             }
         }
-        let texts = |mutation| all.iter().filter(|it| it.mutation == mutation).map(|it| it.text.as_str()).collect::<Vec<_>>();
+        let texts = |mutation| {
+            all.iter()
+                .filter(|it| it.mutation == mutation)
+                .map(|it| it.text.as_str())
+                .collect::<Vec<_>>()
+        };
         assert!(texts(Mutation::Order).contains(&r#"{"d":"x/y","a":{"c":[1.5,7],"b":0}}"#));
         assert!(texts(Mutation::Numbers).contains(&r#"{"a":{"b":0.0,"c":[1.5,7.0]},"d":"x/y"}"#));
         assert!(texts(Mutation::Numbers).contains(&r#"{"a":{"b":-0,"c":[1.5,7]},"d":"x/y"}"#));
@@ -266,13 +339,25 @@ mod tests {
             texts(Mutation::Fewer).contains(&r#"{"d":"x/y"}"#)
                 && texts(Mutation::Fewer).contains(&r#"{"a":{"c":[1.5,7]},"d":"x/y"}"#)
         );
-        assert!(texts(Mutation::Duplicate).contains(&r#"{"a":{"b":0,"c":[1.5,7]},"d":"x/y","d":"x/y"}"#), "{all:?}");
+        assert!(
+            texts(Mutation::Duplicate)
+                .contains(&r#"{"a":{"b":0,"c":[1.5,7]},"d":"x/y","d":"x/y"}"#),
+            "{all:?}"
+        );
         assert_eq!(mutants(&value), all);
     }
 
     #[test]
     fn a_value_without_members_has_few() {
-        let kinds: Vec<_> = mutants(&Value::from("a")).into_iter().map(|it| it.mutation).collect();
-        assert!(kinds.iter().all(|kind| matches!(kind, Mutation::WhiteSpace | Mutation::Escapes)), "{kinds:?}");
+        let kinds: Vec<_> = mutants(&Value::from("a"))
+            .into_iter()
+            .map(|it| it.mutation)
+            .collect();
+        assert!(
+            kinds
+                .iter()
+                .all(|kind| matches!(kind, Mutation::WhiteSpace | Mutation::Escapes)),
+            "{kinds:?}"
+        );
     }
 }

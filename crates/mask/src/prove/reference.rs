@@ -1,5 +1,6 @@
-//! An engine for tests that is slow and right: it tries every token of a small vocabulary, character by character, against a grammar that was
-//! written by hand for the constraint. And the same engine with one mask bug. Knows no library.
+//! An engine for tests that is slow and right: it tries every token of a small vocabulary,
+//! character by character, against a grammar that was written by hand for the constraint. And the
+//! same engine with one mask bug. Knows no library.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,26 +22,34 @@ impl Language {
     pub(super) fn new(grammar: &str, vocabulary: &Arc<Vocabulary>) -> Self {
         let recogniser = grammar::compile(GrammarDialect::Ebnf, grammar).unwrap();
         let vocabulary = Arc::clone(vocabulary);
-        Self { recogniser, vocabulary, viable: Mutex::default(), masks: Mutex::default() }
+        Self {
+            recogniser,
+            vocabulary,
+            viable: Mutex::default(),
+            masks: Mutex::default(),
+        }
     }
 
     fn is_viable(&self, bytes: &[u8]) -> bool {
         let known = self.viable.lock().unwrap().get(bytes).copied();
         known.unwrap_or_else(|| {
             // The grammars of tests are of ASCII: half a character begins nothing.
-            let viable = std::str::from_utf8(bytes).is_ok_and(|text| self.recogniser.is_prefix(text));
+            let viable =
+                std::str::from_utf8(bytes).is_ok_and(|text| self.recogniser.is_prefix(text));
             self.viable.lock().unwrap().insert(bytes.to_vec(), viable);
             viable
         })
     }
 
     fn is_whole(&self, bytes: &[u8]) -> bool {
-        std::str::from_utf8(bytes).is_ok_and(|text| self.recogniser.recognise(text) == Membership::Member)
+        std::str::from_utf8(bytes)
+            .is_ok_and(|text| self.recogniser.recognise(text) == Membership::Member)
     }
 
     fn takes(&self, before: &[u8], token: TokenId) -> bool {
         let bytes = self.vocabulary.bytes(token);
-        !bytes.is_empty() && (1..=bytes.len()).all(|end| self.is_viable(&[before, &bytes[..end]].concat()))
+        !bytes.is_empty()
+            && (1..=bytes.len()).all(|end| self.is_viable(&[before, &bytes[..end]].concat()))
     }
 
     pub(super) fn mask(&self, before: &[u8]) -> TokenMask {
@@ -48,11 +57,16 @@ impl Language {
             return mask.clone();
         }
         let mut mask = TokenMask::new(self.vocabulary.len());
-        (0..self.vocabulary.len() as TokenId).filter(|token| self.takes(before, *token)).for_each(|token| mask.allow(token));
+        (0..self.vocabulary.len() as TokenId)
+            .filter(|token| self.takes(before, *token))
+            .for_each(|token| mask.allow(token));
         if self.is_whole(before) {
             mask.allow(self.vocabulary.eos());
         }
-        self.masks.lock().unwrap().insert(before.to_vec(), mask.clone());
+        self.masks
+            .lock()
+            .unwrap()
+            .insert(before.to_vec(), mask.clone());
         mask
     }
 }
@@ -91,7 +105,10 @@ impl Engine for Reference {
 
 impl Grammar for Reference {
     fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
-        Ok(Box::new(ReferenceMatcher { engine: self.clone(), tokens: Vec::new() }))
+        Ok(Box::new(ReferenceMatcher {
+            engine: self.clone(),
+            tokens: Vec::new(),
+        }))
     }
 }
 
@@ -107,21 +124,31 @@ impl ReferenceMatcher {
         let vocabulary = &self.engine.language.vocabulary;
         let (mut bytes, mut written) = (Vec::new(), Vec::new());
         for token in &self.tokens {
-            let is_added = self.engine.bug.as_ref().is_some_and(|bug| bug.before == written && bug.token == *token)
+            let is_added = self
+                .engine
+                .bug
+                .as_ref()
+                .is_some_and(|bug| bug.before == written && bug.token == *token)
                 && !self.engine.language.mask(&bytes).allows(*token);
             if !is_added {
                 bytes.extend_from_slice(vocabulary.bytes(*token));
             }
             written.extend_from_slice(vocabulary.bytes(*token));
         }
-        let is_there = self.engine.bug.as_ref().is_some_and(|bug| bug.before == written);
+        let is_there = self
+            .engine
+            .bug
+            .as_ref()
+            .is_some_and(|bug| bug.before == written);
         (bytes, is_there)
     }
 
     fn masked(&self) -> TokenMask {
         let (bytes, is_there) = self.read();
         let mask = self.engine.language.mask(&bytes);
-        let Some(bug) = self.engine.bug.as_ref().filter(|_| is_there) else { return mask };
+        let Some(bug) = self.engine.bug.as_ref().filter(|_| is_there) else {
+            return mask;
+        };
         let mut only = TokenMask::new(self.engine.language.vocabulary.len());
         only.allow(bug.token);
         if mask.allows(bug.token) {
@@ -140,7 +167,9 @@ impl Matcher for ReferenceMatcher {
     }
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
         if token == self.engine.language.vocabulary.eos() || !self.masked().allows(token) {
-            return Err(EngineError::Invalid { words: format!("not {token}") });
+            return Err(EngineError::Invalid {
+                words: format!("not {token}"),
+            });
         }
         self.tokens.push(token);
         Ok(())
@@ -152,7 +181,8 @@ impl Matcher for ReferenceMatcher {
         Vec::new()
     }
     fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
-        self.tokens.truncate(self.tokens.len().saturating_sub(tokens));
+        self.tokens
+            .truncate(self.tokens.len().saturating_sub(tokens));
         Ok(())
     }
     fn fork(&self) -> Box<dyn Matcher> {

@@ -1,5 +1,5 @@
-//! Takes one liberty of JSON's spelling at a time back from a text, and leaves every other byte as it was; and puts members in order. Knows no
-//! engine.
+//! Takes one liberty of JSON's spelling at a time back from a text, and leaves every other byte as
+//! it was; and puts members in order. Knows no engine.
 
 use std::ops::Range;
 
@@ -26,12 +26,19 @@ pub(super) fn with_least_escapes(text: &str) -> String {
     with_strings(text, |text| Some(text.to_owned()))
 }
 
-/// The text with every string escaped as little as can be, and with a letter for each character that has only a `\u` escape and for each
-/// from U+007F to U+009F: another text, which is as long.
+/// The text with every string escaped as little as can be, and with a letter for each character
+/// that has only a `\u` escape and for each from U+007F to U+009F: another text, which is as long.
 pub(super) fn with_plain_characters(text: &str) -> String {
-    let is_plain = |it: &char| !it.is_control() || matches!(it, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t');
-    let letters = |text: &str| text.chars().map(|it| if is_plain(&it) { it } else { 'a' }).collect::<String>();
-    with_least_escapes(&with_strings(text, |text| Some(letters(text)).filter(|it| it != text)))
+    let is_plain =
+        |it: &char| !it.is_control() || matches!(it, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t');
+    let letters = |text: &str| {
+        text.chars()
+            .map(|it| if is_plain(&it) { it } else { 'a' })
+            .collect::<String>()
+    };
+    with_least_escapes(&with_strings(text, |text| {
+        Some(letters(text)).filter(|it| it != text)
+    }))
 }
 
 /// The text with whole numbers written as their digits alone, and exponents with a sign.
@@ -39,8 +46,9 @@ pub(super) fn with_plain_numbers(text: &str) -> String {
     rewritten(text, Kind::Number, plain)
 }
 
-/// The text, written compactly, with members in the order in which `like` has them, where it has an object there; else in the order of the
-/// map of `properties` in `schema` that names most of them. `None` for what is no JSON.
+/// The text, written compactly, with members in the order in which `like` has them, where it has an
+/// object there; else in the order of the map of `properties` in `schema` that names most of them.
+/// `None` for what is no JSON.
 pub(super) fn in_order(text: &str, like: Option<&Value>, schema: Option<&Value>) -> Option<String> {
     rearranged(text, like, schema, false)
 }
@@ -50,13 +58,19 @@ pub(super) fn named_alone(text: &str, schema: &Value) -> Option<String> {
     rearranged(text, None, Some(schema), true)
 }
 
-fn rearranged(text: &str, like: Option<&Value>, schema: Option<&Value>, named_alone: bool) -> Option<String> {
+fn rearranged(
+    text: &str,
+    like: Option<&Value>,
+    schema: Option<&Value>,
+    named_alone: bool,
+) -> Option<String> {
     let maps = schema.map(property_maps).unwrap_or_default();
     let value: Value = serde_json::from_str(text).ok()?;
     Some(mutant::compact(&ordered(&value, like, &maps, named_alone)))
 }
 
-/// The white space, the string, the number or the one character of all else that the byte at `at` is of.
+/// The white space, the string, the number or the one character of all else that the byte at `at`
+/// is of.
 pub(super) fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
     let mut end = 0;
     pieces(text).find_map(|(_, piece)| {
@@ -69,12 +83,15 @@ pub(super) fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
 /// The text with every string rewritten for which there is another one.
 pub(super) fn with_strings(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
     rewritten(text, Kind::Text, |text| {
-        let other = serde_json::from_str::<String>(text).ok().and_then(|it| other(&it));
+        let other = serde_json::from_str::<String>(text)
+            .ok()
+            .and_then(|it| other(&it));
         other.map_or_else(|| text.to_owned(), |it| Value::from(it).to_string())
     })
 }
 
-/// Members by name, or items, of the object or array that a text or the beginning of one is, each with the place of its value.
+/// Members by name, or items, of the object or array that a text or the beginning of one is, each
+/// with the place of its value.
 pub(super) fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
     let mut children = Vec::new();
     let (mut depth, mut at) = (0_usize, 0);
@@ -86,7 +103,11 @@ pub(super) fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
         depth -= usize::from(closes).min(depth);
         match piece {
             _ if depth == 0 || kind == Kind::Space => {}
-            ":" if depth == 1 => name = value.take().and_then(|range| serde_json::from_str(&text[range]).ok()),
+            ":" if depth == 1 => {
+                name = value
+                    .take()
+                    .and_then(|range| serde_json::from_str(&text[range]).ok())
+            }
             "," if depth == 1 => children.extend(value.take().map(|value| (name.take(), value))),
             _ => value = Some(value.map_or(start, |it| it.start)..at),
         }
@@ -110,7 +131,8 @@ fn pieces(text: &str) -> impl Iterator<Item = (Kind, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.bytes().next()?;
-        let length = piece_length(rest.as_bytes()).unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8));
+        let length = piece_length(rest.as_bytes())
+            .unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8));
         let (piece, after) = rest.split_at(length);
         rest = after;
         let kind = match first {
@@ -123,7 +145,8 @@ fn pieces(text: &str) -> impl Iterator<Item = (Kind, &str)> {
     })
 }
 
-/// The bytes of the string, white space or number that a JSON text goes on with; `None` where it goes on with something else.
+/// The bytes of the string, white space or number that a JSON text goes on with; `None` where it
+/// goes on with something else.
 pub(super) fn piece_length(rest: &[u8]) -> Option<usize> {
     let all_of = |bytes: &[u8]| rest.iter().take_while(|byte| bytes.contains(byte)).count();
     match rest.first()? {
@@ -136,22 +159,45 @@ pub(super) fn piece_length(rest: &[u8]) -> Option<usize> {
 
 /// The text with every piece of one kind rewritten.
 fn rewritten(text: &str, kind: Kind, other: impl Fn(&str) -> String) -> String {
-    pieces(text).map(|(of, piece)| if of == kind { other(piece) } else { piece.to_owned() }).collect()
+    pieces(text)
+        .map(|(of, piece)| {
+            if of == kind {
+                other(piece)
+            } else {
+                piece.to_owned()
+            }
+        })
+        .collect()
 }
 
 /// A whole number as its digits alone; another one with a sign at its exponent.
 fn plain(number: &str) -> String {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, ""));
-    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |mantissa| ("-", mantissa));
+    let (sign, mantissa) = mantissa
+        .strip_prefix('-')
+        .map_or(("", mantissa), |mantissa| ("-", mantissa));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let Ok(power) = (if exponent.is_empty() { Ok(0) } else { exponent.parse::<i64>() }) else { return number.to_owned() };
+    let Ok(power) = (if exponent.is_empty() {
+        Ok(0)
+    } else {
+        exponent.parse::<i64>()
+    }) else {
+        return number.to_owned();
+    };
     let digits = format!("{whole}{fraction}");
-    let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(power);
+    let point = i64::try_from(whole.len())
+        .unwrap_or(i64::MAX)
+        .saturating_add(power);
     let signed = || match number.split_once(['e', 'E']) {
         Some((mantissa, power)) if !power.starts_with(['+', '-']) => format!("{mantissa}e+{power}"),
         _ => number.to_owned(),
     };
-    let Some(point) = usize::try_from(point).ok().filter(|point| *point <= MAX_DIGITS) else { return signed() };
+    let Some(point) = usize::try_from(point)
+        .ok()
+        .filter(|point| *point <= MAX_DIGITS)
+    else {
+        return signed();
+    };
     let (before, after) = digits.split_at(point.min(digits.len()));
     if after.bytes().any(|digit| digit != b'0') {
         return signed();
@@ -166,8 +212,16 @@ fn plain(number: &str) -> String {
 /// The names of every map of `properties`, and of every list of `required`, each in its order.
 fn property_maps(schema: &Value) -> Vec<Vec<String>> {
     let map = |schema: &Value| {
-        let names = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|it| it.keys().cloned());
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let names = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flat_map(|it| it.keys().cloned());
+        let required = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let mut all: Vec<String> = names.collect();
         for name in required.filter_map(Value::as_str) {
             if !all.iter().any(|known| known == name) {
@@ -176,23 +230,39 @@ fn property_maps(schema: &Value) -> Vec<Vec<String>> {
         }
         all
     };
-    simpler::all_within(schema).map(map).filter(|names| !names.is_empty()).collect()
+    simpler::all_within(schema)
+        .map(map)
+        .filter(|names| !names.is_empty())
+        .collect()
 }
 
 fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>], named_alone: bool) -> Value {
     match value {
         Value::Array(items) => {
             let like = |place| like.and_then(|like: &Value| like.get::<usize>(place));
-            items.iter().enumerate().map(|(place, item)| ordered(item, like(place), maps, named_alone)).collect()
+            items
+                .iter()
+                .enumerate()
+                .map(|(place, item)| ordered(item, like(place), maps, named_alone))
+                .collect()
         }
         Value::Object(members) => {
             let like_of = |name: &String| like.and_then(|like| like.get(name.as_str()));
-            let member = |(name, member): (&String, &Value)| (name.clone(), ordered(member, like_of(name), maps, named_alone));
+            let member = |(name, member): (&String, &Value)| {
+                (
+                    name.clone(),
+                    ordered(member, like_of(name), maps, named_alone),
+                )
+            };
             let mut members: Vec<(String, Value)> = members.iter().map(member).collect();
             match like.and_then(Value::as_object) {
                 Some(like) => sort_like(&mut members, like.keys()),
                 None => {
-                    let known = |map: &&Vec<String>| map.iter().filter(|name| members.iter().any(|(it, _)| it == *name)).count();
+                    let known = |map: &&Vec<String>| {
+                        map.iter()
+                            .filter(|name| members.iter().any(|(it, _)| it == *name))
+                            .count()
+                    };
                     if let Some(map) = maps.iter().max_by_key(known) {
                         sort_like(&mut members, map.iter());
                         members.retain(|(name, _)| !named_alone || map.contains(name));
@@ -207,7 +277,10 @@ fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>], named_alon
 
 /// What is not named comes last, in the order that it had.
 fn sort_like<'a>(members: &mut [(String, Value)], names: impl Iterator<Item = &'a String>) {
-    let places: std::collections::HashMap<&String, usize> = names.enumerate().map(|(place, name)| (name, place)).collect();
+    let places: std::collections::HashMap<&String, usize> = names
+        .enumerate()
+        .map(|(place, name)| (name, place))
+        .collect();
     members.sort_by_key(|(name, _)| places.get(name).copied().unwrap_or(usize::MAX));
 }
 
@@ -219,16 +292,32 @@ mod tests {
 
     #[test]
     fn one_liberty_at_a_time_is_taken_back() {
-        let text = " {\"a\\u0062\": [1.0, 2e1 ,-0, 1.5e3, 1.25, 1e-2, 2.5E0],\t\"c\\\"\" :\"x\\/ y\"}\n";
+        let text =
+            " {\"a\\u0062\": [1.0, 2e1 ,-0, 1.5e3, 1.25, 1e-2, 2.5E0],\t\"c\\\"\" :\"x\\/ y\"}\n";
         for (respelt, expected) in [
             (trimmed(text), text.trim()),
-            (without_spaces(text), r#"{"a\u0062":[1.0,2e1,-0,1.5e3,1.25,1e-2,2.5E0],"c\"":"x\/ y"}"#),
-            (with_least_escapes(text), " {\"ab\": [1.0, 2e1 ,-0, 1.5e3, 1.25, 1e-2, 2.5E0],\t\"c\\\"\" :\"x/ y\"}\n"),
-            (with_plain_numbers(text), " {\"a\\u0062\": [1, 20 ,0, 1500, 1.25, 1e-2, 2.5e+0],\t\"c\\\"\" :\"x\\/ y\"}\n"),
-            (with_plain_numbers("1e99999999999999999999"), "1e99999999999999999999"),
+            (
+                without_spaces(text),
+                r#"{"a\u0062":[1.0,2e1,-0,1.5e3,1.25,1e-2,2.5E0],"c\"":"x\/ y"}"#,
+            ),
+            (
+                with_least_escapes(text),
+                " {\"ab\": [1.0, 2e1 ,-0, 1.5e3, 1.25, 1e-2, 2.5E0],\t\"c\\\"\" :\"x/ y\"}\n",
+            ),
+            (
+                with_plain_numbers(text),
+                " {\"a\\u0062\": [1, 20 ,0, 1500, 1.25, 1e-2, 2.5e+0],\t\"c\\\"\" :\"x\\/ y\"}\n",
+            ),
+            (
+                with_plain_numbers("1e99999999999999999999"),
+                "1e99999999999999999999",
+            ),
             (with_plain_numbers("1e400"), "1e+400"),
             (with_least_escapes("\"open"), "\"open"),
-            (with_plain_characters("\"\\u0000\\u0061\\n\u{7f}\u{9f}é\""), "\"aa\\naaé\""),
+            (
+                with_plain_characters("\"\\u0000\\u0061\\n\u{7f}\u{9f}é\""),
+                "\"aa\\naaé\"",
+            ),
         ] {
             assert_eq!(respelt, expected);
         }
@@ -238,7 +327,15 @@ mod tests {
     fn a_byte_is_of_one_piece() {
         let text = "{ \r\n\"a\\\"b\":-1.5e3}";
         let around = |at| piece_around(text, at).map(|range| &text[range]);
-        for (at, expected) in [(0, "{"), (1, " \r\n"), (3, " \r\n"), (4, "\"a\\\"b\""), (10, ":"), (15, "-1.5e3"), (17, "}")] {
+        for (at, expected) in [
+            (0, "{"),
+            (1, " \r\n"),
+            (3, " \r\n"),
+            (4, "\"a\\\"b\""),
+            (10, ":"),
+            (15, "-1.5e3"),
+            (17, "}"),
+        ] {
             assert_eq!(around(at), Some(expected), "{at}");
         }
         assert_eq!(around(text.len()), None);
@@ -249,9 +346,14 @@ mod tests {
     fn children_are_found_in_what_is_whole_and_in_what_is_begun() {
         let shown = |text: &str| -> Vec<String> {
             let children = children(text).into_iter();
-            children.map(|(name, place)| format!("{}={}", name.unwrap_or_default(), &text[place])).collect()
+            children
+                .map(|(name, place)| format!("{}={}", name.unwrap_or_default(), &text[place]))
+                .collect()
         };
-        assert_eq!(shown(r#" {"a" : [1, {"b":2}] ,"c":"x,y" } "#), [r#"a=[1, {"b":2}]"#, r#"c="x,y""#]);
+        assert_eq!(
+            shown(r#" {"a" : [1, {"b":2}] ,"c":"x,y" } "#),
+            [r#"a=[1, {"b":2}]"#, r#"c="x,y""#]
+        );
         assert_eq!(shown(r#"[1, [2,3],"x"#), ["=1", "=[2,3]", "=\"x"]);
         assert_eq!(shown(r#"{"a":{"b":[1,"#), [r#"a={"b":[1,"#]);
         assert!(shown("12").is_empty() && shown("{}").is_empty() && shown("]]").is_empty());
@@ -262,9 +364,18 @@ mod tests {
         let like = json!({"b": {"d": 1, "c": 2}, "a": 0});
         let schema = json!({"properties": {"b": {"properties": {"d": true, "c": true}}, "a": true}, "required": ["z"]});
         let text = r#"{"z":1,"a":0,"x":3,"b":{"c":2,"d":1}}"#;
-        assert_eq!(in_order(text, Some(&like), None).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#);
-        assert_eq!(in_order(text, None, Some(&schema)).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#);
+        assert_eq!(
+            in_order(text, Some(&like), None).unwrap(),
+            r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#
+        );
+        assert_eq!(
+            in_order(text, None, Some(&schema)).unwrap(),
+            r#"{"b":{"d":1,"c":2},"a":0,"z":1,"x":3}"#
+        );
         assert_eq!(in_order("{", None, None), None);
-        assert_eq!(named_alone(text, &schema).unwrap(), r#"{"b":{"d":1,"c":2},"a":0,"z":1}"#);
+        assert_eq!(
+            named_alone(text, &schema).unwrap(),
+            r#"{"b":{"d":1,"c":2},"a":0,"z":1}"#
+        );
     }
 }

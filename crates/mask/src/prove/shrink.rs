@@ -1,7 +1,8 @@
-//! Makes a finding as small as it stays one: keywords and members of the schema are taken away, and pieces of the text, as long as an error of
-//! the same kind is left. Knows no corpus and no file.
+//! Makes a finding as small as it stays one: keywords and members of the schema are taken away, and
+//! pieces of the text, as long as an error of the same kind is left. Knows no corpus and no file.
 //!
-//! Every try compiles the constraint anew and walks along the text, so that what is left was seen, and not concluded.
+//! Every try compiles the constraint anew and walks along the text, so that what is left was seen,
+//! and not concluded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +24,14 @@ use sobench_pycompat::random::PythonRandom;
 /// Masks of one try.
 const MAX_MASKS: u64 = 4096;
 
-/// What making one finding small may take, once over bytes and, where that comes to nothing, once over the engine's own tokens.
+/// What making one finding small may take, once over bytes and, where that comes to nothing, once
+/// over the engine's own tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Compiles.
     pub(crate) tries: usize,
-    /// For what the machine cannot do in tries: it decides how small a finding gets, and never whether it stands.
+    /// For what the machine cannot do in tries: it decides how small a finding gets, and never
+    /// whether it stands.
     pub(crate) time: Duration,
 }
 
@@ -45,24 +48,52 @@ pub(crate) struct Case {
 /// A constraint, and the text that an engine is walked along.
 type Along = (Constraint, Vec<u8>);
 
-/// The case made smaller within the limits; `None` where the finding cannot be found again, or does not stand when it is checked.
-pub(crate) fn shrink(engine: &Bench, tools: &Tools<'_>, case: Case, limits: Limits, watch: &mut dyn Watch) -> Option<Case> {
+/// The case made smaller within the limits; `None` where the finding cannot be found again, or does
+/// not stand when it is checked.
+pub(crate) fn shrink(
+    engine: &Bench,
+    tools: &Tools<'_>,
+    case: Case,
+    limits: Limits,
+    watch: &mut dyn Watch,
+) -> Option<Case> {
     let by_bytes = smaller_by_bytes(engine, tools, &case, limits, watch);
     let mut shrinker = Shrinker::new(engine, tools, &case.finding, limits, watch);
-    let smallest = by_bytes.and_then(|smaller| shrinker.case(smaller)).or_else(|| {
-        let text = shrinker.text(&case.finding);
-        let smallest = shrinker.smallest(case.constraint.clone(), text)?;
-        shrinker.case(smallest)
-    });
-    [smallest, Some(case)].into_iter().flatten().find(|case| stands(engine, tools, case) == Standing::Holds)
+    let smallest = by_bytes
+        .and_then(|smaller| shrinker.case(smaller))
+        .or_else(|| {
+            let text = shrinker.text(&case.finding);
+            let smallest = shrinker.smallest(case.constraint.clone(), text)?;
+            shrinker.case(smallest)
+        });
+    [smallest, Some(case)]
+        .into_iter()
+        .flatten()
+        .find(|case| stands(engine, tools, case) == Standing::Holds)
 }
 
-/// Constraint and text made small over the vocabulary of bytes, where compiling is quick; what that comes to has to be seen over the
-/// engine's own.
-fn smaller_by_bytes(engine: &Bench, tools: &Tools<'_>, case: &Case, limits: Limits, watch: &mut dyn Watch) -> Option<Along> {
+/// Constraint and text made small over the vocabulary of bytes, where compiling is quick; what that
+/// comes to has to be seen over the engine's own.
+fn smaller_by_bytes(
+    engine: &Bench,
+    tools: &Tools<'_>,
+    case: &Case,
+    limits: Limits,
+    watch: &mut dyn Watch,
+) -> Option<Along> {
     let (engine, by_bytes) = (engine.by_bytes.as_deref()?, tools.by_bytes?);
-    let ids = |tokens: &[TokenId]| tools.vocabulary.decode(tokens).into_iter().map(TokenId::from).collect();
-    let finding = Finding { prefix: ids(&case.finding.prefix), ..case.finding.clone() };
+    let ids = |tokens: &[TokenId]| {
+        tools
+            .vocabulary
+            .decode(tokens)
+            .into_iter()
+            .map(TokenId::from)
+            .collect()
+    };
+    let finding = Finding {
+        prefix: ids(&case.finding.prefix),
+        ..case.finding.clone()
+    };
     let mut shrinker = Shrinker::new(engine, by_bytes, &finding, limits, watch);
     let text = shrinker.text(&finding);
     shrinker.smallest(case.constraint.clone(), text)
@@ -71,22 +102,34 @@ fn smaller_by_bytes(engine: &Bench, tools: &Tools<'_>, case: &Case, limits: Limi
 /// Checks a case against an engine anew.
 pub(crate) fn stands(engine: &Bench, tools: &Tools<'_>, case: &Case) -> Standing {
     let constraint = Arc::new(case.constraint.clone());
-    witness::check(&*engine.engine, &constraint, &case.finding, tools.vocabulary, tools.sorted)
+    witness::check(
+        &*engine.engine,
+        &constraint,
+        &case.finding,
+        tools.vocabulary,
+        tools.sorted,
+    )
 }
 
 /// Whether a finding shows the engine too strict.
 fn is_strict(finding: &Finding) -> bool {
-    matches!(finding.proof, Proof::RefusesToken | Proof::RefusesEnd | Proof::DiffersStrict)
+    matches!(
+        finding.proof,
+        Proof::RefusesToken | Proof::RefusesEnd | Proof::DiffersStrict
+    )
 }
 
-/// Whether a smaller finding is of the kind of the first one. What two engines differ in is found by the engine alone once the text is known.
+/// Whether a smaller finding is of the kind of the first one. What two engines differ in is found
+/// by the engine alone once the text is known.
 fn is_alike(first: &Finding, smaller: &Finding) -> bool {
     let is_proof = match first.proof {
         Proof::DiffersStrict => matches!(smaller.proof, Proof::RefusesToken | Proof::RefusesEnd),
         Proof::DiffersLoose => smaller.proof == Proof::AllowsEnd,
         proof => smaller.proof == proof,
     };
-    is_proof && (&smaller.reading, &smaller.breaks, smaller.cause) == (&first.reading, &first.breaks, first.cause)
+    is_proof
+        && (&smaller.reading, &smaller.breaks, smaller.cause)
+            == (&first.reading, &first.breaks, first.cause)
 }
 
 struct Shrinker<'a> {
@@ -101,23 +144,43 @@ struct Shrinker<'a> {
 }
 
 impl<'a> Shrinker<'a> {
-    fn new(engine: &'a Bench, tools: &'a Tools<'a>, finding: &Finding, limits: Limits, watch: &'a mut dyn Watch) -> Self {
-        Self { engine, tools, first: finding.clone(), left: limits.tries, time: limits.time, watched: Stopwatch::start(), watch }
+    fn new(
+        engine: &'a Bench,
+        tools: &'a Tools<'a>,
+        finding: &Finding,
+        limits: Limits,
+        watch: &'a mut dyn Watch,
+    ) -> Self {
+        Self {
+            engine,
+            tools,
+            first: finding.clone(),
+            left: limits.tries,
+            time: limits.time,
+            watched: Stopwatch::start(),
+            watch,
+        }
     }
 
-    /// The smallest constraint and text that were found to show the error, from these on; `None` where not even they do.
+    /// The smallest constraint and text that were found to show the error, from these on; `None`
+    /// where not even they do.
     fn smallest(&mut self, mut constraint: Constraint, mut text: Vec<u8>) -> Option<Along> {
         self.found(&constraint, &text)?;
         for _ in 0..MAX_ROUNDS {
             let before = self.left;
             let deeper = self.within(&mut constraint, &mut text);
             let smaller_schema = self.simpler(&mut constraint, &text, |it, number| match it {
-                Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(simpler::without_piece(schema, number)?.into())),
+                Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(
+                    simpler::without_piece(schema, number)?.into(),
+                )),
                 _ => None,
             });
             let is_plainer = self.simpler(&mut constraint, &text, plainer::plainer);
             let smaller_text = self.shorter(&constraint, &mut text);
-            if !(deeper || smaller_schema || is_plainer || smaller_text) || !self.is_on() || self.left == before {
+            if !(deeper || smaller_schema || is_plainer || smaller_text)
+                || !self.is_on()
+                || self.left == before
+            {
                 break;
             }
         }
@@ -127,7 +190,10 @@ impl<'a> Shrinker<'a> {
 
     fn case(&mut self, (constraint, text): Along) -> Option<Case> {
         let finding = self.found(&constraint, &text)?;
-        Some(Case { constraint, finding })
+        Some(Case {
+            constraint,
+            finding,
+        })
     }
 
     /// Whether there are tries left, and time.
@@ -147,15 +213,23 @@ impl<'a> Shrinker<'a> {
         let constraint = Arc::new(constraint.clone());
         let vocabulary = self.tools.vocabulary;
         let text = std::str::from_utf8(bytes).ok();
-        // What was committed is kept as it was where it is the very same text: other tokens may lead elsewhere.
+        // What was committed is kept as it was where it is the very same text: other tokens may
+        // lead elsewhere.
         let same = vocabulary.decode(&self.first.prefix) == bytes;
-        let tokens: Vec<TokenId> = if same { self.first.prefix.clone() } else { vocabulary.encode_exactly(text?)? };
+        let tokens: Vec<TokenId> = if same {
+            self.first.prefix.clone()
+        } else {
+            vocabulary.encode_exactly(text?)?
+        };
         let mut ground = Ground::new(vocabulary, self.tools.sorted, &constraint);
-        let matching = text.filter(|text| is_strict(&self.first) && ground.judges.judge(text) == Judged::Matches);
+        let matching = text
+            .filter(|text| is_strict(&self.first) && ground.judges.judge(text) == Judged::Matches);
         // Judging is cheap beside compiling.
         let is_hopeless = match self.first.proof {
             _ if is_strict(&self.first) => matching.is_none(),
-            Proof::AllowsEnd | Proof::DiffersLoose => !matches!(ground.judges.judge_bytes(bytes), Judged::Breaks { .. }),
+            Proof::AllowsEnd | Proof::DiffersLoose => {
+                !matches!(ground.judges.judge_bytes(bytes), Judged::Breaks { .. })
+            }
             _ => false,
         };
         if is_hopeless {
@@ -168,19 +242,57 @@ impl<'a> Shrinker<'a> {
         if self.first.proof == Proof::Contradicts {
             return self.contradiction(&contender, &constraint, &tokens);
         }
-        let text = Text { bytes, tokens: &tokens, matching, origin: Origin::Other };
-        let walked = along(&*grammar, &mut ground, &contender.explainer(None).ok()?, &text, MAX_MASKS).ok()?;
-        walked.findings.into_iter().find(|finding| is_alike(&self.first, finding))
+        let text = Text {
+            bytes,
+            tokens: &tokens,
+            matching,
+            origin: Origin::Other,
+        };
+        let walked = along(
+            &*grammar,
+            &mut ground,
+            &contender.explainer(None).ok()?,
+            &text,
+            MAX_MASKS,
+        )
+        .ok()?;
+        walked
+            .findings
+            .into_iter()
+            .find(|finding| is_alike(&self.first, finding))
     }
 
-    fn contradiction(&self, contender: &Contender, constraint: &Constraint, tokens: &[TokenId]) -> Option<Finding> {
+    fn contradiction(
+        &self,
+        contender: &Contender,
+        constraint: &Constraint,
+        tokens: &[TokenId],
+    ) -> Option<Finding> {
         let (vocabulary, grammar) = (self.tools.vocabulary, contender.grammar().ok()?);
-        let (mut matcher, mask) = consistency::stand(&*grammar, vocabulary, tokens, &mut 0).ok()??;
-        let (mut all, _) = consistency::here(&mut *matcher, vocabulary, &mut PythonRandom::new(0)).ok()?;
-        all.extend(consistency::again(&*contender.engine, constraint, &*grammar, vocabulary, (tokens, &mask), true).ok()?.0);
-        let (contradiction, token) = all.into_iter().find(|(it, _)| Some(*it) == self.first.contradiction)?;
+        let (mut matcher, mask) =
+            consistency::stand(&*grammar, vocabulary, tokens, &mut 0).ok()??;
+        let (mut all, _) =
+            consistency::here(&mut *matcher, vocabulary, &mut PythonRandom::new(0)).ok()?;
+        all.extend(
+            consistency::again(
+                &*contender.engine,
+                constraint,
+                &*grammar,
+                vocabulary,
+                (tokens, &mask),
+                true,
+            )
+            .ok()?
+            .0,
+        );
+        let (contradiction, token) = all
+            .into_iter()
+            .find(|(it, _)| Some(*it) == self.first.contradiction)?;
         let finding = Finding::new(Proof::Contradicts, tokens, token, Origin::Other);
-        Some(Finding { contradiction: Some(contradiction), ..finding })
+        Some(Finding {
+            contradiction: Some(contradiction),
+            ..finding
+        })
     }
 
     /// Goes on with a member or an item alone, as long as the error is in there; whether it could.
@@ -189,9 +301,14 @@ impl<'a> Shrinker<'a> {
         while let Constraint::JsonSchema(schema) = &*constraint
             && self.is_on()
         {
-            let mut parts =
-                simpler::parts(schema, text).into_iter().map(|(schema, text)| (Constraint::JsonSchema(Arc::new(schema)), text));
-            let Some((part, part_text)) = parts.find(|(part, text)| self.found(part, text).is_some()) else { break };
+            let mut parts = simpler::parts(schema, text)
+                .into_iter()
+                .map(|(schema, text)| (Constraint::JsonSchema(Arc::new(schema)), text));
+            let Some((part, part_text)) =
+                parts.find(|(part, text)| self.found(part, text).is_some())
+            else {
+                break;
+            };
             (*constraint, *text, is_smaller) = (part, part_text, true);
         }
         is_smaller
@@ -199,15 +316,20 @@ impl<'a> Shrinker<'a> {
 
     /// Gives names and values of one or two letters to all that has long ones.
     fn with_short_names(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) {
-        let Constraint::JsonSchema(schema) = &*constraint else { return };
-        let Some((schema, renamed)) = simpler::with_short_names(schema, text) else { return };
+        let Constraint::JsonSchema(schema) = &*constraint else {
+            return;
+        };
+        let Some((schema, renamed)) = simpler::with_short_names(schema, text) else {
+            return;
+        };
         let short = Constraint::JsonSchema(Arc::new(schema));
         if self.found(&short, &renamed).is_some() {
             (*constraint, *text) = (short, renamed);
         }
     }
 
-    /// Goes on with one candidate after the other that shows the error, each made from the last one; whether there was any.
+    /// Goes on with one candidate after the other that shows the error, each made from the last
+    /// one; whether there was any.
     fn simpler(
         &mut self,
         constraint: &mut Constraint,
@@ -217,7 +339,9 @@ impl<'a> Shrinker<'a> {
         let mut is_smaller = false;
         let mut next = 0;
         while self.is_on() {
-            let Some(tried) = candidate(constraint, next) else { break };
+            let Some(tried) = candidate(constraint, next) else {
+                break;
+            };
             if self.found(&tried, text).is_some() {
                 (*constraint, is_smaller) = (tried, true);
             } else {
@@ -233,8 +357,11 @@ impl<'a> Shrinker<'a> {
         let mut next = 0;
         let is_json = constraint.is_json();
         while self.is_on() {
-            let piece =
-                if is_json { pieces(text).into_iter().nth(next) } else { simpler::chunks(text.len()).into_iter().nth(next) };
+            let piece = if is_json {
+                pieces(text).into_iter().nth(next)
+            } else {
+                simpler::chunks(text.len()).into_iter().nth(next)
+            };
             let Some(piece) = piece else { break };
             let candidate = simpler::without(text, piece);
             if self.found(constraint, &candidate).is_some() {
@@ -250,8 +377,9 @@ impl<'a> Shrinker<'a> {
 /// Pieces of one string or number that are tried: down to the 32nd part of it.
 const MAX_PIECES: usize = 62;
 
-/// Pieces of a JSON text that can be taken away, the longest first: members and items with the comma beside them, what strings hold, white
-/// space, and of these and of numbers halves, quarters and so on.
+/// Pieces of a JSON text that can be taken away, the longest first: members and items with the
+/// comma beside them, what strings hold, white space, and of these and of numbers halves, quarters
+/// and so on.
 fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut pieces = Vec::new();
     // Where the member or item at hand began, for every bracket that is open.
@@ -295,7 +423,10 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
 /// Halves, quarters and so on of what stands there.
 fn parts(all: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
     let (start, length) = (all.start, all.len());
-    let parts = simpler::chunks(length).into_iter().filter(move |it| it.len() < length).take(MAX_PIECES);
+    let parts = simpler::chunks(length)
+        .into_iter()
+        .filter(move |it| it.len() < length)
+        .take(MAX_PIECES);
     parts.map(move |it| start + it.start..start + it.end)
 }
 
@@ -306,8 +437,9 @@ mod tests {
     #[test]
     fn a_text_loses_members_items_and_parts_of_strings() {
         let text = br#"{"a":[1,2],"b":"x\"yz"}"#;
-        let left =
-            |piece: std::ops::Range<usize>| String::from_utf8([&text[..piece.start], &text[piece.end..]].concat()).unwrap();
+        let left = |piece: std::ops::Range<usize>| {
+            String::from_utf8([&text[..piece.start], &text[piece.end..]].concat()).unwrap()
+        };
         let all: Vec<String> = pieces(text).into_iter().map(left).collect();
         for expected in [
             r#"{"b":"x\"yz"}"#,
@@ -317,12 +449,23 @@ mod tests {
             r#"{"a":[1,2],"b":""}"#,
             r#"{"a":[1,2],"b":"x\"y"}"#,
         ] {
-            assert!(all.iter().any(|text| text == expected), "{expected} of {all:#?}");
+            assert!(
+                all.iter().any(|text| text == expected),
+                "{expected} of {all:#?}"
+            );
         }
         assert_eq!(simpler::chunks(3), [0..2, 2..3, 0..1, 1..2, 2..3]);
         assert!(simpler::chunks(0).is_empty());
         assert!(pieces(b"{\"a").iter().all(|piece| piece.end <= 3));
-        let shown = |text: &'static str| -> Vec<&str> { pieces(text.as_bytes()).into_iter().map(|piece| &text[piece]).collect() };
-        assert_eq!(shown("[ \n, 2.5"), [" \n,", " \n", "2.", " ", "\n", " ", "5", "2", ".", "5"]);
+        let shown = |text: &'static str| -> Vec<&str> {
+            pieces(text.as_bytes())
+                .into_iter()
+                .map(|piece| &text[piece])
+                .collect()
+        };
+        assert_eq!(
+            shown("[ \n, 2.5"),
+            [" \n,", " \n", "2.", " ", "\n", " ", "5", "2", ".", "5"]
+        );
     }
 }

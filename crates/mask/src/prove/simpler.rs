@@ -1,5 +1,6 @@
-//! Schemas that are simpler than another one: without a piece, one part of it alone, with short names. Whether what was proved of the first is
-//! true of them, too, is for others to find out. Knows no engine.
+//! Schemas that are simpler than another one: without a piece, one part of it alone, with short
+//! names. Whether what was proved of the first is true of them, too, is for others to find out.
+//! Knows no engine.
 
 use std::collections::HashMap;
 
@@ -11,8 +12,9 @@ use crate::corpus::tags::{ANNOTATIONS, BY_NAME};
 /// Keywords under which references find what they name.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// The schema without its piece of this number: first without all that says nothing of an instance; then, from the outside in, without
-/// halves, quarters and so on of what an object or array holds, down to one member or item.
+/// The schema without its piece of this number: first without all that says nothing of an instance;
+/// then, from the outside in, without halves, quarters and so on of what an object or array holds,
+/// down to one member or item.
 pub(super) fn without_piece(schema: &Value, number: usize) -> Option<Value> {
     let mut changed = schema.clone();
     let silenced = drop_silent(&mut changed);
@@ -53,8 +55,17 @@ fn size(value: &Value) -> usize {
 
 /// Halves, quarters and so on of so many things, down to each alone.
 pub(super) fn chunks(all: usize) -> Vec<std::ops::Range<usize>> {
-    let sizes = std::iter::successors(Some(all.div_ceil(2)), |size| (*size > 1).then(|| size.div_ceil(2))).filter(|_| all > 0);
-    sizes.flat_map(|size| (0..all).step_by(size).map(move |start| start..(start + size).min(all))).collect()
+    let sizes = std::iter::successors(Some(all.div_ceil(2)), |size| {
+        (*size > 1).then(|| size.div_ceil(2))
+    })
+    .filter(|_| all > 0);
+    sizes
+        .flat_map(|size| {
+            (0..all)
+                .step_by(size)
+                .map(move |start| start..(start + size).min(all))
+        })
+        .collect()
 }
 
 /// All but those in the range.
@@ -66,14 +77,19 @@ fn drop_range(value: &mut Value, range: std::ops::Range<usize>) {
     match value {
         Value::Object(members) => {
             let mut places = 0..;
-            members.retain(|_, _| places.next().is_some_and(|place: usize| !range.contains(&place)));
+            members.retain(|_, _| {
+                places
+                    .next()
+                    .is_some_and(|place: usize| !range.contains(&place))
+            });
         }
         Value::Array(items) => drop(items.drain(range)),
         _ => {}
     }
 }
 
-/// Takes away what says nothing of an instance; whether there was any. A member of that name under `properties` is no keyword.
+/// Takes away what says nothing of an instance; whether there was any. A member of that name under
+/// `properties` is no keyword.
 fn drop_silent(schema: &mut Value) -> bool {
     let mut dropped = false;
     let mut open: Vec<(&mut Value, bool)> = vec![(schema, false)];
@@ -83,8 +99,12 @@ fn drop_silent(schema: &mut Value) -> bool {
                 let before = members.len();
                 members.retain(|name, _| is_map || !is_silent(name));
                 dropped |= members.len() < before;
-                let inner = members.iter_mut().filter(|(name, _)| is_map || !matches!(name.as_str(), "enum" | "const"));
-                open.extend(inner.map(|(name, value)| (value, !is_map && BY_NAME.contains(&name.as_str()))));
+                let inner = members
+                    .iter_mut()
+                    .filter(|(name, _)| is_map || !matches!(name.as_str(), "enum" | "const"));
+                open.extend(
+                    inner.map(|(name, value)| (value, !is_map && BY_NAME.contains(&name.as_str()))),
+                );
             }
             Value::Array(items) => open.extend(items.iter_mut().map(|item| (item, false))),
             _ => {}
@@ -98,29 +118,52 @@ fn is_silent(keyword: &str) -> bool {
     ANNOTATIONS.contains(&keyword) || matches!(keyword, "default" | "examples")
 }
 
-/// The schema of a member, of items, or of one alternative, each with the part of the text that it is about: what may hold the error alone.
-/// The text may be the beginning of one.
+/// The schema of a member, of items, or of one alternative, each with the part of the text that it
+/// is about: what may hold the error alone. The text may be the beginning of one.
 pub(super) fn parts(schema: &Value, text: &[u8]) -> Vec<(Value, Vec<u8>)> {
-    let (Value::Object(keywords), Ok(text)) = (schema, std::str::from_utf8(text)) else { return Vec::new() };
-    let branches = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| keywords.get(name)?.as_array()).flatten();
-    let reference = keywords.get("$ref").and_then(Value::as_str).and_then(|path| schema.pointer(path.strip_prefix('#')?));
+    let (Value::Object(keywords), Ok(text)) = (schema, std::str::from_utf8(text)) else {
+        return Vec::new();
+    };
+    let branches = ["allOf", "anyOf", "oneOf"]
+        .into_iter()
+        .filter_map(|name| keywords.get(name)?.as_array())
+        .flatten();
+    let reference = keywords
+        .get("$ref")
+        .and_then(Value::as_str)
+        .and_then(|path| schema.pointer(path.strip_prefix('#')?));
     // What refers to itself is no part of itself.
     let reference = reference.filter(|part| *part != schema);
-    let mut parts: Vec<(&Value, &str)> = branches.chain(reference).map(|part| (part, text)).collect();
+    let mut parts: Vec<(&Value, &str)> =
+        branches.chain(reference).map(|part| (part, text)).collect();
     // What comes last is what a text that was refused ends in.
     for (name, member) in respell::children(text).into_iter().rev() {
         let named = |keyword: &str| keywords.get(keyword).and_then(Value::as_object);
         let about = match &name {
-            Some(name) => named("properties").and_then(|it| it.get(name)).into_iter().collect(),
+            Some(name) => named("properties")
+                .and_then(|it| it.get(name))
+                .into_iter()
+                .collect(),
             None => keywords.get("items").into_iter().collect::<Vec<_>>(),
         };
-        let others = named("patternProperties").into_iter().flat_map(Map::values).chain(keywords.get("additionalProperties"));
+        let others = named("patternProperties")
+            .into_iter()
+            .flat_map(Map::values)
+            .chain(keywords.get("additionalProperties"));
         let others = others.filter(|_| name.is_some() && about.is_empty());
-        parts.extend(about.iter().copied().chain(others).map(|part| (part, &text[member.clone()])));
+        parts.extend(
+            about
+                .iter()
+                .copied()
+                .chain(others)
+                .map(|part| (part, &text[member.clone()])),
+        );
     }
     let is_schema = |part: &Value| part.is_object() || part.is_boolean();
     let parts = parts.into_iter().filter(|(part, _)| is_schema(part));
-    parts.map(|(part, text)| (with_definitions(part, keywords), text.as_bytes().to_vec())).collect()
+    parts
+        .map(|(part, text)| (with_definitions(part, keywords), text.as_bytes().to_vec()))
+        .collect()
 }
 
 /// A part that stands alone, with what references in it may name.
@@ -138,7 +181,8 @@ fn with_definitions(part: &Value, root: &Map<String, Value>) -> Value {
     part
 }
 
-/// Schema and text with one letter for every name and every value of a list that has more, in both; `None` where there is none.
+/// Schema and text with one letter for every name and every value of a list that has more, in both;
+/// `None` where there is none.
 pub(super) fn with_short_names(schema: &Value, text: &[u8]) -> Option<(Value, Vec<u8>)> {
     let text = std::str::from_utf8(text).ok()?;
     let mut names = Names::default();
@@ -159,20 +203,32 @@ impl Names {
         }
         let next = self.0.len();
         let letter = char::from(b'a' + u8::try_from(next % 26).expect("it is below 26"));
-        let short = if next < 26 { letter.to_string() } else { format!("{letter}{}", next / 26) };
+        let short = if next < 26 {
+            letter.to_string()
+        } else {
+            format!("{letter}{}", next / 26)
+        };
         self.0.entry(name.to_owned()).or_insert(short).clone()
     }
 
     fn shorten(&mut self, schema: &mut Value) {
         for keyword in DEFINITIONS {
             if let Some(Value::Object(members)) = schema.get_mut(keyword) {
-                let short = |name: &String| if is_plain(name) { self.short(name) } else { name.clone() };
+                let short = |name: &String| {
+                    if is_plain(name) {
+                        self.short(name)
+                    } else {
+                        name.clone()
+                    }
+                };
                 *members = renamed(members, short);
             }
         }
         let mut open = vec![schema];
         while let Some(value) = open.pop() {
-            let Value::Object(keywords) = value else { continue };
+            let Value::Object(keywords) = value else {
+                continue;
+            };
             for (keyword, value) in keywords {
                 self.shorten_of(keyword, value);
                 match value {
@@ -188,7 +244,9 @@ impl Names {
     /// Names and values that a keyword itself holds.
     fn shorten_of(&mut self, keyword: &str, value: &mut Value) {
         match (keyword, value) {
-            ("required" | "enum", Value::Array(items)) => items.iter_mut().for_each(|item| self.shorten_text(item)),
+            ("required" | "enum", Value::Array(items)) => {
+                items.iter_mut().for_each(|item| self.shorten_text(item))
+            }
             ("const", value) => self.shorten_text(value),
             ("properties" | "dependentSchemas", Value::Object(members)) => {
                 *members = renamed(members, |name| self.short(name));
@@ -209,11 +267,18 @@ impl Names {
     }
 }
 
-fn renamed(members: &mut Map<String, Value>, mut other: impl FnMut(&String) -> String) -> Map<String, Value> {
-    std::mem::take(members).into_iter().map(|(name, value)| (other(&name), value)).collect()
+fn renamed(
+    members: &mut Map<String, Value>,
+    mut other: impl FnMut(&String) -> String,
+) -> Map<String, Value> {
+    std::mem::take(members)
+        .into_iter()
+        .map(|(name, value)| (other(&name), value))
+        .collect()
 }
 
-/// The keyword and the name by which a reference names a definition of the root, where it spells the name as it is.
+/// The keyword and the name by which a reference names a definition of the root, where it spells
+/// the name as it is.
 fn definition(reference: &str) -> Option<(&'static str, &str)> {
     let path = reference.strip_prefix("#/")?;
     DEFINITIONS.into_iter().find_map(|keyword| {
@@ -243,7 +308,10 @@ pub(super) fn refers(schema: &Value) -> bool {
 
 /// Whether a pointer spells a name as it is.
 pub(super) fn is_plain(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.'))
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.'))
 }
 
 #[cfg(test)]
@@ -255,7 +323,10 @@ mod tests {
     #[test]
     fn a_schema_loses_what_says_nothing_then_halves_then_single_pieces() {
         let schema = json!({"a": {"b": 1}, "c": [2, 3], "title": "t"});
-        let all: Vec<String> = (0..).map_while(|number| without_piece(&schema, number)).map(|it| it.to_string()).collect();
+        let all: Vec<String> = (0..)
+            .map_while(|number| without_piece(&schema, number))
+            .map(|it| it.to_string())
+            .collect();
         assert_eq!(
             all,
             [
@@ -271,7 +342,10 @@ mod tests {
             ]
         );
         let named = json!({"properties": {"title": {"title": "t"}}, "enum": [{"title": 1}]});
-        assert_eq!(without_piece(&named, 0).unwrap(), json!({"properties": {"title": {}}, "enum": [{"title": 1}]}));
+        assert_eq!(
+            without_piece(&named, 0).unwrap(),
+            json!({"properties": {"title": {}}, "enum": [{"title": 1}]})
+        );
     }
 
     #[test]
@@ -283,7 +357,9 @@ mod tests {
         });
         let shown = |text: &str| -> Vec<String> {
             let parts = parts(&schema, text.as_bytes()).into_iter();
-            parts.map(|(part, text)| format!("{part} {}", String::from_utf8(text).unwrap())).collect()
+            parts
+                .map(|(part, text)| format!("{part} {}", String::from_utf8(text).unwrap()))
+                .collect()
         };
         let defs = r#""$defs":{"x":{"type":"null"}}"#;
         let expected = [
@@ -292,21 +368,33 @@ mod tests {
             format!(r##"{{"$ref":"#/$defs/x",{defs}}} null"##),
         ];
         assert_eq!(shown(r#"{"a": null , "b":"x\u0061","c":[1]}"#), expected);
-        assert_eq!(shown(r#"{"a":null,"b":"x"#)[0], format!(r#"{{"type":"string",{defs}}} "x"#));
+        assert_eq!(
+            shown(r#"{"a":null,"b":"x"#)[0],
+            format!(r#"{{"type":"string",{defs}}} "x"#)
+        );
         let branches = json!({"anyOf": [{"const": 1}, true], "$ref": "#/definitions/d", "definitions": {"d": {}}, "items": {"type": "null"}});
         assert_eq!(parts(&branches, b"[null").len(), 4);
-        assert!(parts(&json!(true), b"1").is_empty() && parts(&json!({"properties": {"a": {}}}), b"{\"b\":1}").is_empty());
+        assert!(
+            parts(&json!(true), b"1").is_empty()
+                && parts(&json!({"properties": {"a": {}}}), b"{\"b\":1}").is_empty()
+        );
     }
 
     #[test]
     fn long_names_become_short_in_schema_and_text() {
         let schema = json!({"properties": {"name": {"enum": ["one", "two"]}, "x": {"const": "name"}}, "required": ["name"]});
-        let (schema, text) = with_short_names(&schema, br#"{ "name": "two", "x":"other"}"#).unwrap();
-        assert_eq!(schema, json!({"properties": {"a": {"enum": ["b", "c"]}, "x": {"const": "a"}}, "required": ["a"]}));
-        assert_eq!(String::from_utf8(text).unwrap(), r#"{ "a": "c", "x":"other"}"#);
+        let (schema, text) =
+            with_short_names(&schema, br#"{ "name": "two", "x":"other"}"#).unwrap();
+        assert_eq!(
+            schema,
+            json!({"properties": {"a": {"enum": ["b", "c"]}, "x": {"const": "a"}}, "required": ["a"]})
+        );
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            r#"{ "a": "c", "x":"other"}"#
+        );
         assert_eq!(with_short_names(&json!({"required": ["a"]}), b"{}"), None);
-        let schema =
-            json!({"$ref": "#/definitions/node", "definitions": {"node": {"items": {"$ref": "#/definitions/node"}}, "a b": {}}});
+        let schema = json!({"$ref": "#/definitions/node", "definitions": {"node": {"items": {"$ref": "#/definitions/node"}}, "a b": {}}});
         let (schema, _) = with_short_names(&schema, b"[]").unwrap();
         let short = json!({"$ref": "#/definitions/a", "definitions": {"a": {"items": {"$ref": "#/definitions/a"}}, "a b": {}}});
         assert_eq!(schema, short);

@@ -1,4 +1,5 @@
-//! A vocabulary in the order of its tokens' bytes: which tokens begin a text, and which a machine of bytes can take. Knows no engine.
+//! A vocabulary in the order of its tokens' bytes: which tokens begin a text, and which a machine
+//! of bytes can take. Knows no engine.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,8 @@ impl Sorted {
     /// Sorts a vocabulary; takes about as long as reading it.
     pub(crate) fn new(vocabulary: &Vocabulary) -> Self {
         let ids = vocabulary.len();
-        let all = (0..ids).map(|id| TokenId::try_from(id).expect("a vocabulary has fewer ids than a TokenId"));
+        let all = (0..ids)
+            .map(|id| TokenId::try_from(id).expect("a vocabulary has fewer ids than a TokenId"));
         let mut tokens: Vec<TokenId> = all.filter(|id| !vocabulary.bytes(*id).is_empty()).collect();
         tokens.sort_by_key(|id| vocabulary.bytes(*id));
         let mut shared = Vec::with_capacity(tokens.len());
@@ -27,12 +29,24 @@ impl Sorted {
         let mut before: &[u8] = &[];
         for token in &tokens {
             let bytes = vocabulary.bytes(*token);
-            shared.push(bytes.iter().zip(before).take_while(|(one, other)| one == other).count());
+            shared.push(
+                bytes
+                    .iter()
+                    .zip(before)
+                    .take_while(|(one, other)| one == other)
+                    .count(),
+            );
             by_bytes.entry(bytes.into()).or_default().push(*token);
             before = bytes;
         }
         let longest = by_bytes.keys().map(|bytes| bytes.len()).max().unwrap_or(0);
-        Self { tokens, shared, by_bytes, longest, ids }
+        Self {
+            tokens,
+            shared,
+            by_bytes,
+            longest,
+            ids,
+        }
     }
 
     /// Bytes of the longest token.
@@ -43,10 +57,13 @@ impl Sorted {
     /// The tokens whose bytes `text` begins with, the shortest first.
     pub(crate) fn beginning<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = TokenId> + 'a {
         let ends = 1..=self.longest.min(text.len());
-        ends.filter_map(|end| self.by_bytes.get(&text[..end])).flatten().copied()
+        ends.filter_map(|end| self.by_bytes.get(&text[..end]))
+            .flatten()
+            .copied()
     }
 
-    /// The tokens that a machine can take from `start`. `take` changes the machine by a byte, and says `false` where it cannot.
+    /// The tokens that a machine can take from `start`. `take` changes the machine by a byte, and
+    /// says `false` where it cannot.
     pub(crate) fn taken_by<S: Clone>(
         &self,
         vocabulary: &Vocabulary,
@@ -54,7 +71,8 @@ impl Sorted {
         mut take: impl FnMut(&mut S, u8) -> bool,
     ) -> TokenMask {
         let mut mask = TokenMask::new(self.ids);
-        // The machine after each byte of the token at hand, and from which length on that token is dead.
+        // The machine after each byte of the token at hand, and from which length on that token is
+        // dead.
         let mut states = vec![start.clone()];
         let mut dead_from = usize::MAX;
         for (token, shared) in self.tokens.iter().zip(&self.shared) {
@@ -90,11 +108,15 @@ mod tests {
     fn tokens_that_begin_a_text_and_no_others() {
         let (vocabulary, text) = (shared(), b"true, false");
         let sorted = Sorted::new(&vocabulary);
-        let found: Vec<&[u8]> = sorted.beginning(text).map(|token| vocabulary.bytes(token)).collect();
+        let found: Vec<&[u8]> = sorted
+            .beginning(text)
+            .map(|token| vocabulary.bytes(token))
+            .collect();
         assert_eq!(found, [&b"t"[..], b"tr", b"tru", b"true"]);
         assert_eq!(sorted.beginning(b"").count(), 0);
-        let slowly = (0..vocabulary.len() as TokenId)
-            .filter(|id| !vocabulary.bytes(*id).is_empty() && text.starts_with(vocabulary.bytes(*id)));
+        let slowly = (0..vocabulary.len() as TokenId).filter(|id| {
+            !vocabulary.bytes(*id).is_empty() && text.starts_with(vocabulary.bytes(*id))
+        });
         assert_eq!(slowly.count(), found.len());
     }
 
@@ -102,7 +124,14 @@ mod tests {
     fn a_machine_takes_the_same_tokens_one_by_one() {
         let vocabulary = shared();
         let sorted = Sorted::new(&vocabulary);
-        for begun in [&b""[..], b"{\"a", b"[1", b"{\"a\":[tr", b"\"\\", b"\"\xe6\x97"] {
+        for begun in [
+            &b""[..],
+            b"{\"a",
+            b"[1",
+            b"{\"a\":[tr",
+            b"\"\\",
+            b"\"\xe6\x97",
+        ] {
             let start = JsonPrefix::after(begun).unwrap();
             let mask = sorted.taken_by(&vocabulary, &start, JsonPrefix::push);
             for token in 0..vocabulary.len() as TokenId {

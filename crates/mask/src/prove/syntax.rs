@@ -1,8 +1,9 @@
-//! Which tokens can go on from a prefix by syntax alone: JSON for schemas, the language itself for regular expressions and choices. Knows no
-//! engine.
+//! Which tokens can go on from a prefix by syntax alone: JSON for schemas, the language itself for
+//! regular expressions and choices. Knows no engine.
 //!
-//! For JSON this says nothing of the schema, so that a token outside it is wrong under every schema. For a regular expression it is exact: the
-//! tokens after which some text of the language still follows.
+//! For JSON this says nothing of the schema, so that a token outside it is wrong under every
+//! schema. For a regular expression it is exact: the tokens after which some text of the language
+//! still follows.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -42,39 +43,57 @@ pub(super) struct Language {
     dfa: dense::DFA<Vec<u32>>,
     start: StateID,
     alive: HashSet<StateID>,
-    /// Whether the pattern has classes on whose characters beyond ASCII Python and Rust differ: then it is trusted with ASCII alone.
+    /// Whether the pattern has classes on whose characters beyond ASCII Python and Rust differ:
+    /// then it is trusted with ASCII alone.
     is_ascii_only: bool,
 }
 
 impl Syntax {
     /// The syntax of a constraint.
     pub(super) fn of(constraint: &Constraint) -> Self {
-        let automaton =
-            |language: Option<Language>| language.map_or(Self::Unknown, |it| Self::Automaton(Box::new(it), HashMap::new()));
+        let automaton = |language: Option<Language>| {
+            language.map_or(Self::Unknown, |it| {
+                Self::Automaton(Box::new(it), HashMap::new())
+            })
+        };
         match constraint {
             Constraint::JsonSchema(_) | Constraint::JsonObject(_) => Self::Json(HashMap::new()),
             Constraint::Regex(pattern) => automaton(Language::of(pattern)),
             Constraint::Choice(choices) => {
-                let any: Vec<String> = choices.iter().map(|choice| regex_syntax::escape(choice)).collect();
+                let any: Vec<String> = choices
+                    .iter()
+                    .map(|choice| regex_syntax::escape(choice))
+                    .collect();
                 automaton(Language::of(&any.join("|")))
             }
-            Constraint::Grammar { dialect, text } => {
-                grammar::compile(*dialect, text).map_or(Self::Unknown, |recogniser| Self::Grammar(Box::new(recogniser)))
-            }
+            Constraint::Grammar { dialect, text } => grammar::compile(*dialect, text)
+                .map_or(Self::Unknown, |recogniser| {
+                    Self::Grammar(Box::new(recogniser))
+                }),
             Constraint::StructuralTag(_) => Self::Unknown,
         }
     }
 
-    /// The tokens that can follow `prefix`; `None` where nothing is known, or nothing of the syntax begins with the prefix itself.
-    pub(super) fn mask(&mut self, prefix: &[u8], vocabulary: &Vocabulary, sorted: &Sorted) -> Option<Arc<TokenMask>> {
+    /// The tokens that can follow `prefix`; `None` where nothing is known, or nothing of the syntax
+    /// begins with the prefix itself.
+    pub(super) fn mask(
+        &mut self,
+        prefix: &[u8],
+        vocabulary: &Vocabulary,
+        sorted: &Sorted,
+    ) -> Option<Arc<TokenMask>> {
         match self {
             Self::Json(kept) => {
                 let state = JsonPrefix::after(prefix)?;
                 let key = state.key(sorted.longest());
-                Some(kept_or(kept, key, || sorted.taken_by(vocabulary, &state, JsonPrefix::push)))
+                Some(kept_or(kept, key, || {
+                    sorted.taken_by(vocabulary, &state, JsonPrefix::push)
+                }))
             }
             Self::Automaton(language, kept) => {
-                let state = language.after(language.start, prefix).filter(|_| language.is_trusted(prefix))?;
+                let state = language
+                    .after(language.start, prefix)
+                    .filter(|_| language.is_trusted(prefix))?;
                 Some(kept_or(kept, state, || {
                     sorted.taken_by(vocabulary, &state, |state, byte| {
                         *state = language.dfa.next_state(*state, byte);
@@ -86,7 +105,8 @@ impl Syntax {
         }
     }
 
-    /// Whether a token that [`Syntax::mask`] leaves out is known to be wrong after a prefix that it gave a mask for.
+    /// Whether a token that [`Syntax::mask`] leaves out is known to be wrong after a prefix that it
+    /// gave a mask for.
     pub(super) fn is_sure_of(&self, token: &[u8]) -> bool {
         match self {
             Self::Automaton(language, _) => language.is_trusted(token),
@@ -94,11 +114,14 @@ impl Syntax {
         }
     }
 
-    /// Whether no text of the constraint's syntax begins with `text`, asked of this one text; `None` where nothing is known.
+    /// Whether no text of the constraint's syntax begins with `text`, asked of this one text;
+    /// `None` where nothing is known.
     pub(super) fn refuses(&self, text: &[u8]) -> Option<bool> {
         match self {
             Self::Json(_) => Some(JsonPrefix::after(text).is_none()),
-            Self::Automaton(language, _) if language.is_trusted(text) => Some(language.after(language.start, text).is_none()),
+            Self::Automaton(language, _) if language.is_trusted(text) => {
+                Some(language.after(language.start, text).is_none())
+            }
             Self::Grammar(recogniser) => refused_by(recogniser, text),
             Self::Automaton(..) | Self::Unknown => None,
         }
@@ -110,7 +133,9 @@ impl Syntax {
             Self::Json(_) => JsonPrefix::after(prefix).is_some_and(|state| state.is_whole()),
             Self::Automaton(language, _) => {
                 !language.is_trusted(prefix)
-                    || language.after(language.start, prefix).is_some_and(|state| language.is_match(state))
+                    || language
+                        .after(language.start, prefix)
+                        .is_some_and(|state| language.is_match(state))
             }
             Self::Grammar(_) | Self::Unknown => true,
         }
@@ -139,7 +164,11 @@ fn refused_by(recogniser: &Recogniser, text: &[u8]) -> Option<bool> {
     }
 }
 
-fn kept_or<K: Eq + Hash>(kept: &mut HashMap<K, Arc<TokenMask>>, key: K, make: impl FnOnce() -> TokenMask) -> Arc<TokenMask> {
+fn kept_or<K: Eq + Hash>(
+    kept: &mut HashMap<K, Arc<TokenMask>>,
+    key: K,
+    make: impl FnOnce() -> TokenMask,
+) -> Arc<TokenMask> {
     if let Some(mask) = kept.get(&key) {
         return Arc::clone(mask);
     }
@@ -151,7 +180,8 @@ fn kept_or<K: Eq + Hash>(kept: &mut HashMap<K, Arc<TokenMask>>, key: K, make: im
 }
 
 impl Language {
-    /// `None` for a pattern that an automaton cannot have (look-around, back-references) or that is too large.
+    /// `None` for a pattern that an automaton cannot have (look-around, back-references) or that is
+    /// too large.
     fn of(pattern: &str) -> Option<Self> {
         let limits = dense::Config::new()
             .start_kind(StartKind::Anchored)
@@ -159,10 +189,21 @@ impl Language {
             .dfa_size_limit(Some(MAX_AUTOMATON_BYTES))
             .determinize_size_limit(Some(MAX_AUTOMATON_BYTES));
         let whole = format!(r"\A(?:{pattern})\z");
-        let dfa = dense::Builder::new().configure(limits).syntax(syntax::Config::new().utf8(true)).build(&whole).ok()?;
-        let start = dfa.start_state(&start::Config::new().anchored(Anchored::Yes)).ok()?;
+        let dfa = dense::Builder::new()
+            .configure(limits)
+            .syntax(syntax::Config::new().utf8(true))
+            .build(&whole)
+            .ok()?;
+        let start = dfa
+            .start_state(&start::Config::new().anchored(Anchored::Yes))
+            .ok()?;
         let is_ascii_only = DIALECT_CLASSES.iter().any(|class| pattern.contains(class));
-        let mut language = Self { dfa, start, alive: HashSet::new(), is_ascii_only };
+        let mut language = Self {
+            dfa,
+            start,
+            alive: HashSet::new(),
+            is_ascii_only,
+        };
         language.find_alive();
         language.alive.contains(&start).then_some(language)
     }
@@ -181,17 +222,29 @@ impl Language {
                 }
             }
         }
-        let mut alive: Vec<StateID> = seen.into_iter().filter(|state| self.is_match(*state)).collect();
+        let mut alive: Vec<StateID> = seen
+            .into_iter()
+            .filter(|state| self.is_match(*state))
+            .collect();
         while let Some(state) = alive.pop() {
             if self.alive.insert(state) {
-                alive.extend(before.get(&state).into_iter().flatten().filter(|it| !self.alive.contains(it)));
+                alive.extend(
+                    before
+                        .get(&state)
+                        .into_iter()
+                        .flatten()
+                        .filter(|it| !self.alive.contains(it)),
+                );
             }
         }
     }
 
     /// Whether what is said of a text holds in the dialect of the constraint, too.
     fn is_trusted(&self, text: &[u8]) -> bool {
-        !self.is_ascii_only || text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
+        !self.is_ascii_only
+            || text
+                .iter()
+                .all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r'))
     }
 
     fn is_match(&self, state: StateID) -> bool {
@@ -200,11 +253,14 @@ impl Language {
 
     /// The state after `bytes`, if it is alive.
     fn after(&self, from: StateID, bytes: &[u8]) -> Option<StateID> {
-        let state = bytes.iter().fold(from, |state, byte| self.dfa.next_state(state, *byte));
+        let state = bytes
+            .iter()
+            .fold(from, |state, byte| self.dfa.next_state(state, *byte));
         self.alive.contains(&state).then_some(state)
     }
 
-    /// Breadth first, so that the text is as short as can be; of equally short ones the first in the order of bytes.
+    /// Breadth first, so that the text is as short as can be; of equally short ones the first in
+    /// the order of bytes.
     fn completed(&self, prefix: &[u8]) -> Option<Vec<u8>> {
         let start = self.after(self.start, prefix)?;
         let mut from: HashMap<StateID, (StateID, u8)> = HashMap::new();
@@ -245,22 +301,57 @@ mod tests {
         let sorted = Sorted::new(&vocabulary);
         let mut syntax = Syntax::of(&Constraint::Regex("a(bc|bd)+".into()));
         let mask = syntax.mask(b"a", &vocabulary, &sorted).unwrap();
-        let texts: Vec<_> = mask.iter().map(|token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned()).collect();
-        assert!(texts.iter().any(|text| text == "b") && texts.iter().any(|text| text == "bc"), "{texts:?}");
-        assert!(texts.iter().all(|text| text.starts_with('b') && text.chars().all(|it| "bcd".contains(it))), "{texts:?}");
+        let texts: Vec<_> = mask
+            .iter()
+            .map(|token| String::from_utf8_lossy(vocabulary.bytes(token)).into_owned())
+            .collect();
+        assert!(
+            texts.iter().any(|text| text == "b") && texts.iter().any(|text| text == "bc"),
+            "{texts:?}"
+        );
+        assert!(
+            texts
+                .iter()
+                .all(|text| text.starts_with('b') && text.chars().all(|it| "bcd".contains(it))),
+            "{texts:?}"
+        );
         assert!(syntax.mask(b"x", &vocabulary, &sorted).is_none());
-        assert_eq!((syntax.is_whole(b"abc"), syntax.is_whole(b"ab"), syntax.refuses(b"ab")), (true, false, Some(false)));
+        assert_eq!(
+            (
+                syntax.is_whole(b"abc"),
+                syntax.is_whole(b"ab"),
+                syntax.refuses(b"ab")
+            ),
+            (true, false, Some(false))
+        );
         assert_eq!(syntax.completed(b"abdb").as_deref(), Some(&b"abdbc"[..]));
     }
 
     #[test]
     fn choices_and_grammars_are_languages_and_look_around_is_unknown() {
         let choices: Arc<[String]> = Arc::new(["a+b".to_owned(), "c".to_owned()]);
-        assert_eq!(Syntax::of(&Constraint::Choice(choices)).completed(b"a").as_deref(), Some(&b"a+b"[..]));
-        assert_eq!(Syntax::of(&Constraint::Regex("(?=a)a".into())).refuses(b"b"), None);
-        let grammar = Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"é\" root | \"b\"".into() };
+        assert_eq!(
+            Syntax::of(&Constraint::Choice(choices))
+                .completed(b"a")
+                .as_deref(),
+            Some(&b"a+b"[..])
+        );
+        assert_eq!(
+            Syntax::of(&Constraint::Regex("(?=a)a".into())).refuses(b"b"),
+            None
+        );
+        let grammar = Constraint::Grammar {
+            dialect: GrammarDialect::Ebnf,
+            text: "root ::= \"é\" root | \"b\"".into(),
+        };
         let syntax = Syntax::of(&grammar);
-        for (text, refuses) in [(&b"\xc3\xa9"[..], false), (b"\xc3", false), (b"bb", true), (b"\xff", true), (b"b", false)] {
+        for (text, refuses) in [
+            (&b"\xc3\xa9"[..], false),
+            (b"\xc3", false),
+            (b"bb", true),
+            (b"\xff", true),
+            (b"b", false),
+        ] {
             assert_eq!(syntax.refuses(text), Some(refuses), "{text:?}");
         }
     }
@@ -268,6 +359,9 @@ mod tests {
     #[test]
     fn classes_of_other_dialects_are_trusted_with_ascii() {
         let syntax = Syntax::of(&Constraint::Regex(r"\w+".into()));
-        assert_eq!((syntax.refuses(b"a b"), syntax.refuses("\u{378}".as_bytes())), (Some(true), None));
+        assert_eq!(
+            (syntax.refuses(b"a b"), syntax.refuses("\u{378}".as_bytes())),
+            (Some(true), None)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A proof that anyone can check again: everything it rests on, in one line of JSON, and the checking. Knows no corpus and no report.
+//! A proof that anyone can check again: everything it rests on, in one line of JSON, and the
+//! checking. Knows no corpus and no report.
 
 use std::sync::Arc;
 
@@ -47,7 +48,8 @@ pub struct Witness {
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     Holds,
-    /// The engine does what is right here, or what is said cannot be reached any more, for this reason.
+    /// The engine does what is right here, or what is said cannot be reached any more, for this
+    /// reason.
     Gone {
         why: String,
     },
@@ -59,7 +61,9 @@ pub enum Standing {
 
 impl Standing {
     fn gone(why: &str) -> Self {
-        Self::Gone { why: why.to_owned() }
+        Self::Gone {
+            why: why.to_owned(),
+        }
     }
 
     /// `Holds` where it does, else gone for this reason.
@@ -77,14 +81,24 @@ pub(super) fn check(
     sorted: &Sorted,
 ) -> Standing {
     let mut ground = Ground::new(vocabulary, sorted, constraint);
-    standing(engine, constraint, finding, &mut ground)
-        .unwrap_or_else(|error| Standing::Unknown { why: format!("the engine gave out: {error}") })
+    standing(engine, constraint, finding, &mut ground).unwrap_or_else(|error| Standing::Unknown {
+        why: format!("the engine gave out: {error}"),
+    })
 }
 
-fn standing(engine: &dyn Engine, constraint: &Constraint, finding: &Finding, ground: &mut Ground<'_>) -> EngineResult<Standing> {
+fn standing(
+    engine: &dyn Engine,
+    constraint: &Constraint,
+    finding: &Finding,
+    ground: &mut Ground<'_>,
+) -> EngineResult<Standing> {
     let grammar = match engine.compile(constraint) {
         Ok(grammar) => grammar,
-        Err(error) => return Ok(Standing::Unknown { why: format!("the engine does not compile it: {error}") }),
+        Err(error) => {
+            return Ok(Standing::Unknown {
+                why: format!("the engine does not compile it: {error}"),
+            });
+        }
     };
     let mut matcher = grammar.matcher()?;
     if !lets_through(&mut *matcher, &finding.prefix, ground.vocabulary)? {
@@ -95,10 +109,12 @@ fn standing(engine: &dyn Engine, constraint: &Constraint, finding: &Finding, gro
     let prefix = ground.vocabulary.decode(&finding.prefix);
     let may_end = mask.allows(ground.vocabulary.eos());
     Ok(match (finding.proof, finding.token) {
-        (Proof::RefusesToken | Proof::DiffersStrict, Some(token)) => match proven_text(finding, &prefix, token, ground) {
-            Ok(()) => Standing::of(!mask.allows(token), "the token is allowed"),
-            Err(why) => Standing::gone(why),
-        },
+        (Proof::RefusesToken | Proof::DiffersStrict, Some(token)) => {
+            match proven_text(finding, &prefix, token, ground) {
+                Ok(()) => Standing::of(!mask.allows(token), "the token is allowed"),
+                Err(why) => Standing::gone(why),
+            }
+        }
         (Proof::RefusesEnd, _) => match ground.judges.judge_bytes(&prefix) {
             Judged::Matches => Standing::of(!may_end, "the end is allowed"),
             _ => Standing::gone("the oracles do not say that the text matches"),
@@ -111,28 +127,49 @@ fn standing(engine: &dyn Engine, constraint: &Constraint, finding: &Finding, gro
             let bytes = ground.vocabulary.bytes(token);
             match ground.syntax.refuses(&[&prefix, bytes].concat()) {
                 Some(true) => Standing::of(mask.allows(token), "the token is not allowed"),
-                _ if bytes.is_empty() => Standing::of(mask.allows(token), "the token is not allowed"),
+                _ if bytes.is_empty() => {
+                    Standing::of(mask.allows(token), "the token is not allowed")
+                }
                 _ => Standing::gone("a text of the syntax goes on so"),
             }
         }
         (Proof::DiffersLoose, Some(token)) => loose(&mut *matcher, finding, token, ground)?,
         (Proof::DeadEnd, _) => {
             let is_dead = dead_end::is_dead(&mut *matcher, ground.vocabulary)?;
-            Standing::of(is_dead, "an end can be reached, or it is too far to search for one")
+            Standing::of(
+                is_dead,
+                "an end can be reached, or it is too far to search for one",
+            )
         }
         (Proof::Contradicts, _) => {
-            let (found, _) = consistency::here(&mut *matcher, ground.vocabulary, &mut PythonRandom::new(0))?;
-            let (later, _) =
-                consistency::again(engine, constraint, &*grammar, ground.vocabulary, (&finding.prefix, &mask), true)?;
-            let is_there = found.iter().chain(&later).any(|(contradiction, _)| Some(*contradiction) == finding.contradiction);
+            let (found, _) =
+                consistency::here(&mut *matcher, ground.vocabulary, &mut PythonRandom::new(0))?;
+            let (later, _) = consistency::again(
+                engine,
+                constraint,
+                &*grammar,
+                ground.vocabulary,
+                (&finding.prefix, &mask),
+                true,
+            )?;
+            let is_there = found
+                .iter()
+                .chain(&later)
+                .any(|(contradiction, _)| Some(*contradiction) == finding.contradiction);
             Standing::of(is_there, "the engine does not contradict itself here")
         }
-        (_, None) => Standing::Unknown { why: "the witness names no token".to_owned() },
+        (_, None) => Standing::Unknown {
+            why: "the witness names no token".to_owned(),
+        },
     })
 }
 
 /// Takes tokens that the masks allow.
-fn lets_through(matcher: &mut dyn Matcher, tokens: &[TokenId], vocabulary: &Vocabulary) -> EngineResult<bool> {
+fn lets_through(
+    matcher: &mut dyn Matcher,
+    tokens: &[TokenId],
+    vocabulary: &Vocabulary,
+) -> EngineResult<bool> {
     let mut mask = TokenMask::new(vocabulary.len());
     for token in tokens {
         matcher.mask(&mut mask)?;
@@ -145,8 +182,15 @@ fn lets_through(matcher: &mut dyn Matcher, tokens: &[TokenId], vocabulary: &Voca
 }
 
 /// Whether the finding's text matches, and begins with prefix and token.
-fn proven_text(finding: &Finding, prefix: &[u8], token: TokenId, ground: &mut Ground<'_>) -> Result<(), &'static str> {
-    let Some(text) = &finding.text else { return Err("the witness has no text") };
+fn proven_text(
+    finding: &Finding,
+    prefix: &[u8],
+    token: TokenId,
+    ground: &mut Ground<'_>,
+) -> Result<(), &'static str> {
+    let Some(text) = &finding.text else {
+        return Err("the witness has no text");
+    };
     let begins = [prefix, ground.vocabulary.bytes(token)].concat();
     if !text.as_bytes().starts_with(&begins) {
         return Err("the text does not begin with prefix and token");
@@ -158,14 +202,24 @@ fn proven_text(finding: &Finding, prefix: &[u8], token: TokenId, ground: &mut Gr
 }
 
 /// Whether token and tail are let through to an end, and what was written breaks the constraint.
-fn loose(matcher: &mut dyn Matcher, finding: &Finding, token: TokenId, ground: &mut Ground<'_>) -> EngineResult<Standing> {
-    let tokens: Vec<TokenId> = [token].into_iter().chain(finding.tail.iter().copied()).collect();
+fn loose(
+    matcher: &mut dyn Matcher,
+    finding: &Finding,
+    token: TokenId,
+    ground: &mut Ground<'_>,
+) -> EngineResult<Standing> {
+    let tokens: Vec<TokenId> = [token]
+        .into_iter()
+        .chain(finding.tail.iter().copied())
+        .collect();
     if !lets_through(matcher, &tokens, ground.vocabulary)? || !matcher.is_accepting()? {
         return Ok(Standing::gone("the text is not let through any more"));
     }
     let all: Vec<TokenId> = finding.prefix.iter().copied().chain(tokens).collect();
-    Ok(match ground.judges.judge_bytes(&ground.vocabulary.decode(&all)) {
-        Judged::Breaks { .. } => Standing::Holds,
-        _ => Standing::gone("the oracles do not say that the text breaks the constraint"),
-    })
+    Ok(
+        match ground.judges.judge_bytes(&ground.vocabulary.decode(&all)) {
+            Judged::Breaks { .. } => Standing::Holds,
+            _ => Standing::gone("the oracles do not say that the text breaks the constraint"),
+        },
+    )
 }

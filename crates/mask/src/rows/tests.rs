@@ -18,7 +18,10 @@ pub(super) fn about() -> MaskRecord {
         engines: vec![engine(EngineName::Outlines), engine(EngineName::Guidance)],
         corpora: Vec::new(),
         selected: 2,
-        vocabulary: VocabularyRecord { name: "v".into(), ids: 3 },
+        vocabulary: VocabularyRecord {
+            name: "v".into(),
+            ids: 3,
+        },
         policy: EnginePolicy::default(),
         spellings: vec![Spelling::Compact],
         assert_formats: true,
@@ -31,7 +34,13 @@ pub(super) fn about() -> MaskRecord {
         memory_limit_bytes: None,
         prove: None,
         shard: None,
-        host: MachineRecord { os: "o".into(), arch: "a".into(), cpu: None, threads: 1, clock_ns: 20 },
+        host: MachineRecord {
+            os: "o".into(),
+            arch: "a".into(),
+            cpu: None,
+            threads: 1,
+            clock_ns: 20,
+        },
     }
 }
 
@@ -52,14 +61,20 @@ pub(super) fn row(engine: EngineName, index: usize) -> Row {
 }
 
 pub(super) fn keys(rows: &Rows<Row>) -> Vec<(EngineName, usize)> {
-    rows.iter().map(|row| row.map(|row| (row.engine, row.index)).unwrap()).collect()
+    rows.iter()
+        .map(|row| row.map(|row| (row.engine, row.index)).unwrap())
+        .collect()
 }
 
 /// A file with three rows.
 fn written(folder: &Path) -> PathBuf {
     let path = folder.join("rows.jsonl");
     let mut file = RowsFile::<Row>::create(Some(&path), &about()).unwrap();
-    for (engine, index) in [(EngineName::Guidance, 1), (EngineName::Outlines, 1), (EngineName::Guidance, 0)] {
+    for (engine, index) in [
+        (EngineName::Guidance, 1),
+        (EngineName::Outlines, 1),
+        (EngineName::Guidance, 0),
+    ] {
         file.append(&row(engine, index)).unwrap();
     }
     assert!(file.append(&row(EngineName::Auto, 0)).is_err());
@@ -71,14 +86,24 @@ fn rows_are_read_in_order_whatever_order_they_ended_in() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
     let mut another = about();
-    (another.engines[0].wall_ns, another.engines[1].peak_rss_bytes, another.host.clock_ns) = (8, None, 21);
+    (
+        another.engines[0].wall_ns,
+        another.engines[1].peak_rss_bytes,
+        another.host.clock_ns,
+    ) = (8, None, 21);
     let (mut file, notice) = RowsFile::<Row>::resume(&path, &another).unwrap();
     assert_eq!(notice, None);
     assert!(file.has(EngineName::Guidance, 0) && !file.has(EngineName::Outlines, 0));
     file.append(&row(EngineName::Outlines, 0)).unwrap();
     let (outlines, guidance) = (EngineName::Outlines, EngineName::Guidance);
-    assert_eq!(keys(&file.rows()), [(outlines, 0), (outlines, 1), (guidance, 0), (guidance, 1)]);
-    assert_eq!(keys(&file.rows_of(guidance)), [(guidance, 0), (guidance, 1)]);
+    assert_eq!(
+        keys(&file.rows()),
+        [(outlines, 0), (outlines, 1), (guidance, 0), (guidance, 1)]
+    );
+    assert_eq!(
+        keys(&file.rows_of(guidance)),
+        [(guidance, 0), (guidance, 1)]
+    );
     assert_eq!(file.rows().path(), Some(path.as_path()));
 }
 
@@ -87,11 +112,17 @@ fn a_torn_last_line_is_dropped_and_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
     let whole = std::fs::read(&path).unwrap();
-    let last_line = 1 + whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
+    let last_line = 1 + whole[..whole.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap();
     for cut in [1, 2, whole.len() - last_line - 1] {
         std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
         let (mut file, notice) = RowsFile::<Row>::resume(&path, &about()).unwrap();
-        assert!(notice.unwrap().to_string().contains("not whole"), "{cut} bytes are missing");
+        assert!(
+            notice.unwrap().to_string().contains("not whole"),
+            "{cut} bytes are missing"
+        );
         assert_eq!(file.rows().len(), 2);
         file.append(&row(EngineName::Guidance, 0)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), whole);
@@ -103,18 +134,37 @@ fn the_file_of_another_measurement_is_refused_by_what_differs() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
     for (words, change) in [
-        ("with timeout_ms 10 and not 11:", (|about| about.timeout_ms = 11) as fn(&mut MaskRecord)),
-        ("with engines.1.version \"1\" and not \"2\":", |about| about.engines[1].version = "2".into()),
-        ("with policy.xgrammar_strict true and not false:", |about| about.policy.xgrammar_strict = false),
-        ("with filter null and not \"a\":", |about| about.filter = Some("a".into())),
-        ("with engines outlines,guidance and not outlines:", |about| about.engines.truncate(1)),
+        (
+            "with timeout_ms 10 and not 11:",
+            (|about| about.timeout_ms = 11) as fn(&mut MaskRecord),
+        ),
+        ("with engines.1.version \"1\" and not \"2\":", |about| {
+            about.engines[1].version = "2".into()
+        }),
+        ("with policy.xgrammar_strict true and not false:", |about| {
+            about.policy.xgrammar_strict = false
+        }),
+        ("with filter null and not \"a\":", |about| {
+            about.filter = Some("a".into())
+        }),
+        (
+            "with engines outlines,guidance and not outlines:",
+            |about| about.engines.truncate(1),
+        ),
     ] {
         let mut other = about();
         change(&mut other);
-        let error = RowsFile::<Row>::resume(&path, &other).map(|_| ()).unwrap_err();
-        assert!(error.what.contains(words) && error.hint.is_some(), "{error}");
+        let error = RowsFile::<Row>::resume(&path, &other)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(
+            error.what.contains(words) && error.hint.is_some(),
+            "{error}"
+        );
     }
-    let exists = RowsFile::<Row>::create(Some(&path), &about()).map(|_| ()).unwrap_err();
+    let exists = RowsFile::<Row>::create(Some(&path), &about())
+        .map(|_| ())
+        .unwrap_err();
     assert!(exists.what.contains("exists already"), "{exists}");
 }
 
@@ -124,14 +174,23 @@ fn what_is_no_rows_file_is_refused() {
     let good = std::fs::read_to_string(written(folder.path())).unwrap();
     let lines: Vec<&str> = good.lines().collect();
     let damaged = format!("{}\nhello\n{}\n", lines[0], lines[1]);
-    for (text, words) in
-        [("", "not a rows file"), ("hello\n", "not a rows file"), ("{}\n", "not a rows file"), (&damaged, "line 2")]
-    {
+    for (text, words) in [
+        ("", "not a rows file"),
+        ("hello\n", "not a rows file"),
+        ("{}\n", "not a rows file"),
+        (&damaged, "line 2"),
+    ] {
         let path = folder.path().join("other.jsonl");
         std::fs::write(&path, text).unwrap();
-        let error = RowsFile::<Row>::resume(&path, &about()).map(|_| ()).unwrap_err();
+        let error = RowsFile::<Row>::resume(&path, &about())
+            .map(|_| ())
+            .unwrap_err();
         assert!(error.what.contains(words), "{error}");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), text, "it is left as it is");
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            text,
+            "it is left as it is"
+        );
     }
 }
 

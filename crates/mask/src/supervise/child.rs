@@ -1,7 +1,9 @@
 //! One child process with its pipes. Knows lines and events, not what they are about.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::process::{Child as Process, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{
+    Child as Process, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio,
+};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -36,7 +38,11 @@ impl Child {
     /// Starts a child, out of reach of the terminal's Ctrl-C: the parent decides when it ends.
     pub(super) fn start(command: &WorkerCommand) -> std::io::Result<Self> {
         let mut starting = Command::new(&command.program);
-        starting.args(&command.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        starting
+            .args(&command.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         // The last words are to be the cause, not where in the program it was.
         starting.env("RUST_BACKTRACE", "0");
         #[cfg(unix)]
@@ -51,7 +57,12 @@ impl Child {
         thread::spawn(move || write_lines(stdin, &to_write));
         thread::spawn(move || read_events(stdout, &read));
         let stderr = thread::spawn(move || tail(stderr));
-        Ok(Self { process, lines, events, stderr: Some(stderr) })
+        Ok(Self {
+            process,
+            lines,
+            events,
+            stderr: Some(stderr),
+        })
     }
 
     /// Sends a line; that a child does not take it in shows when no event comes.
@@ -79,19 +90,26 @@ impl Child {
             has_ended
         });
         let remains = self.kill();
-        Remains { status: remains.status.filter(|_| has_ended), ..remains }
+        Remains {
+            status: remains.status.filter(|_| has_ended),
+            ..remains
+        }
     }
 
     /// Ends the child now.
     pub(super) fn kill(mut self) -> Remains {
         self.end();
         let status = self.process.wait().ok();
-        let stderr = self.stderr.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        let stderr = self
+            .stderr
+            .take()
+            .and_then(|reader| reader.join().ok())
+            .unwrap_or_default();
         Remains { status, stderr }
     }
 
-    /// Ends it with whatever it has started itself, which could keep its pipes open. It may have ended by itself; then its own
-    /// status is what counts.
+    /// Ends it with whatever it has started itself, which could keep its pipes open. It may have
+    /// ended by itself; then its own status is what counts.
     fn end(&mut self) {
         #[cfg(unix)]
         if let Ok(id) = i32::try_from(self.process.id())
@@ -117,19 +135,28 @@ impl Drop for Child {
 
 fn write_lines(mut stdin: ChildStdin, lines: &Receiver<String>) {
     for line in lines {
-        if stdin.write_all(line.as_bytes()).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush()).is_err() {
+        if stdin
+            .write_all(line.as_bytes())
+            .and_then(|()| stdin.write_all(b"\n"))
+            .and_then(|()| stdin.flush())
+            .is_err()
+        {
             return;
         }
     }
 }
 
-/// Ends at the first line that is no event, for which a crash is sent: there is no telling what it would have been.
+/// Ends at the first line that is no event, for which a crash is sent: there is no telling what it
+/// would have been.
 fn read_events(stdout: ChildStdout, events: &SyncSender<Box<Event>>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();
     loop {
         line.clear();
-        match (&mut stdout).take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
+        match (&mut stdout)
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)
+        {
             Ok(0) => return,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -138,7 +165,15 @@ fn read_events(stdout: ChildStdout, events: &SyncSender<Box<Event>>) {
         let event = serde_json::from_slice(&line);
         let is_garbage = event.is_err();
         // Told before the pipe is closed, which could be what the child dies of.
-        if events.send(event.unwrap_or_else(|_| Box::new(Event::Crashed { words: BROKEN.to_owned() }))).is_err() || is_garbage {
+        if events
+            .send(event.unwrap_or_else(|_| {
+                Box::new(Event::Crashed {
+                    words: BROKEN.to_owned(),
+                })
+            }))
+            .is_err()
+            || is_garbage
+        {
             return;
         }
     }

@@ -1,7 +1,9 @@
-//! The parent's side: children that each measure one entry after another, watched over. Knows no engine and no corpus.
+//! The parent's side: children that each measure one entry after another, watched over. Knows no
+//! engine and no corpus.
 //!
-//! A child that dies, hangs or says nonsense costs the row it was at; what that row had is kept, another child takes the next
-//! entry, and the last entry is always reached. Ctrl-C ends the children and keeps the rows that are whole.
+//! A child that dies, hangs or says nonsense costs the row it was at; what that row had is kept,
+//! another child takes the next entry, and the last entry is always reached. Ctrl-C ends the
+//! children and keeps the rows that are whole.
 
 mod child;
 mod death;
@@ -74,8 +76,22 @@ pub(super) enum Batched {
 
 impl<'a> Supervisor<'a> {
     /// `timeout` is what the engine may take for one entry, and our evaluator too.
-    pub(super) fn new(command: &'a WorkerCommand, setup: Setup, timeout: Duration, jobs: usize, shutdown: &'a Shutdown) -> Self {
-        Self { command, setup, timeout, jobs, shutdown, started: AtomicUsize::new(0), probed: Mutex::new(None) }
+    pub(super) fn new(
+        command: &'a WorkerCommand,
+        setup: Setup,
+        timeout: Duration,
+        jobs: usize,
+        shutdown: &'a Shutdown,
+    ) -> Self {
+        Self {
+            command,
+            setup,
+            timeout,
+            jobs,
+            shutdown,
+            started: AtomicUsize::new(0),
+            probed: Mutex::new(None),
+        }
     }
 
     /// Children that were started to measure entries.
@@ -98,16 +114,27 @@ impl<'a> Supervisor<'a> {
         self.probed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Measures every entry, and hands each row to `made` as it is done, in whatever order. Ends early only where the user stops it.
+    /// Measures every entry, and hands each row to `made` as it is done, in whatever order. Ends
+    /// early only where the user stops it.
     ///
     /// # Errors
     /// A child cannot be started, or its engine cannot be opened; and the errors of `made`.
-    pub(super) fn run(&self, entries: &[&Selected], made: &mut dyn FnMut(Made) -> Result<()>) -> Result<()> {
+    pub(super) fn run(
+        &self,
+        entries: &[&Selected],
+        made: &mut dyn FnMut(Made) -> Result<()>,
+    ) -> Result<()> {
         self.each(entries, &|child, entry| self.row(child, entry), made)
     }
 
-    /// Has children do something with every job, each child with one job after the other, and hands each result to `made`.
-    fn each<J: Sync, T: Send>(&self, jobs: &[J], one: &One<'_, J, T>, made: &mut dyn FnMut(T) -> Result<()>) -> Result<()> {
+    /// Has children do something with every job, each child with one job after the other, and hands
+    /// each result to `made`.
+    fn each<J: Sync, T: Send>(
+        &self,
+        jobs: &[J],
+        one: &One<'_, J, T>,
+        made: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -131,11 +158,23 @@ impl<'a> Supervisor<'a> {
     }
 
     /// One child's share, and that of those who take its place.
-    fn work<J, T>(&self, jobs: &[J], one: &One<'_, J, T>, next: &AtomicUsize, failed: &AtomicBool, rows: &SyncSender<Result<T>>) {
+    fn work<J, T>(
+        &self,
+        jobs: &[J],
+        one: &One<'_, J, T>,
+        next: &AtomicUsize,
+        failed: &AtomicBool,
+        rows: &SyncSender<Result<T>>,
+    ) {
         let mut idle: Option<Box<Child>> = None;
         while !self.shutdown.is_requested() && !failed.load(Ordering::SeqCst) {
-            let Some(job) = jobs.get(next.fetch_add(1, Ordering::SeqCst)) else { break };
-            let made = match self.child_or_new(idle.take()).and_then(|child| child.map_or(Ok(None), |child| one(child, job))) {
+            let Some(job) = jobs.get(next.fetch_add(1, Ordering::SeqCst)) else {
+                break;
+            };
+            let made = match self
+                .child_or_new(idle.take())
+                .and_then(|child| child.map_or(Ok(None), |child| one(child, job)))
+            {
                 Ok(Some((made, left))) => {
                     idle = left;
                     Ok(made)
@@ -151,7 +190,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Has a child measure an entry. Nothing where the user stopped the run; no child where it did not survive.
+    /// Has a child measure an entry. Nothing where the user stopped the run; no child where it did
+    /// not survive.
     fn row(&self, child: Box<Child>, entry: &&Selected) -> Result<Option<Worked<Made>>> {
         let watch = Stopwatch::start();
         let mut turns = Turns::new(self.timeout, Turn::Oracle);
@@ -166,14 +206,23 @@ impl<'a> Supervisor<'a> {
                     Progress::Turn(turn) => turns.begin(turn, watch.elapsed()),
                     Progress::Complete => {
                         let (row, peak_rss_bytes) = assembly.complete();
-                        return Ok(Some((Made { row, peak_rss_bytes }, Some(child))));
+                        return Ok(Some((
+                            Made {
+                                row,
+                                peak_rss_bytes,
+                            },
+                            Some(child),
+                        )));
                     }
                     Progress::Crashed(words) => {
                         child.kill();
                         break (StopCause::Crash, words, None, after_ns);
                     }
                     Progress::Unreadable(words) => {
-                        let what = format!("child process could not read its job, {}: {words}", entry.name);
+                        let what = format!(
+                            "child process could not read its job, {}: {words}",
+                            entry.name
+                        );
                         let hint = "this is a fault of sobench, unless the program was replaced while it ran";
                         return Err(Error::internal(what).hint(hint));
                     }
@@ -182,8 +231,17 @@ impl<'a> Supervisor<'a> {
                 Waited::TimedOut => {
                     let peak_rss_bytes = child.peak_rss_bytes();
                     child.kill();
-                    let who = if turns.turn() == Turn::Oracle { "our own evaluator " } else { "" };
-                    break (StopCause::Timeout, format!("{who}{}", too_long(self.timeout)), peak_rss_bytes, after_ns);
+                    let who = if turns.turn() == Turn::Oracle {
+                        "our own evaluator "
+                    } else {
+                        ""
+                    };
+                    break (
+                        StopCause::Timeout,
+                        format!("{who}{}", too_long(self.timeout)),
+                        peak_rss_bytes,
+                        after_ns,
+                    );
                 }
                 Waited::Ended => {
                     let (cause, words) = death::cause(&child.bury());
@@ -192,7 +250,13 @@ impl<'a> Supervisor<'a> {
             }
         };
         let row = assembly.stopped(cause, &words, after_ns);
-        Ok(Some((Made { row, peak_rss_bytes }, None)))
+        Ok(Some((
+            Made {
+                row,
+                peak_rss_bytes,
+            },
+            None,
+        )))
     }
 
     /// Has a fresh child run a batch.
@@ -201,8 +265,11 @@ impl<'a> Supervisor<'a> {
     /// As [`Supervisor::run`].
     pub(super) fn batch(&self, batch: BatchJob) -> Result<Batched> {
         let sequences = batch.sequences;
-        let Some((child, _)) = self.open()? else { return Ok(Batched::Interrupted) };
-        let job = serde_json::to_string(&Job::Batch(batch)).expect("a batch holds only strings, numbers and JSON values");
+        let Some((child, _)) = self.open()? else {
+            return Ok(Batched::Interrupted);
+        };
+        let job = serde_json::to_string(&Job::Batch(batch))
+            .expect("a batch holds only strings, numbers and JSON values");
         child.send(job);
         let why = match self.wait(&child, Stopwatch::start(), BATCH_TIMEOUT) {
             Waited::Event(event) => match *event {
@@ -215,10 +282,15 @@ impl<'a> Supervisor<'a> {
             Waited::Ended => death::cause(&child.bury()).1,
         };
         let engine = self.setup.engine.name().to_owned();
-        Ok(Batched::Failed(MaskNotice::BatchFailed { engine, sequences, why }))
+        Ok(Batched::Failed(MaskNotice::BatchFailed {
+            engine,
+            sequences,
+            why,
+        }))
     }
 
-    /// The child that is idle, or another one. The engine has been opened before, so that a failure may be the machine's for a moment.
+    /// The child that is idle, or another one. The engine has been opened before, so that a failure
+    /// may be the machine's for a moment.
     fn child_or_new(&self, idle: Option<Box<Child>>) -> Result<Option<Box<Child>>> {
         if idle.is_some() {
             return Ok(idle);
@@ -226,30 +298,48 @@ impl<'a> Supervisor<'a> {
         let mut child = self.probed().take();
         if child.is_none() {
             let opened = (1..OPEN_TRIES).find_map(|_| self.open().ok());
-            child = opened.map_or_else(|| self.open(), Ok)?.map(|(child, _)| child);
+            child = opened
+                .map_or_else(|| self.open(), Ok)?
+                .map(|(child, _)| child);
         }
-        self.started.fetch_add(usize::from(child.is_some()), Ordering::SeqCst);
+        self.started
+            .fetch_add(usize::from(child.is_some()), Ordering::SeqCst);
         Ok(child)
     }
 
     /// A new child that has its engine; `None` where the user stopped the run.
     fn open(&self) -> Result<Option<(Box<Child>, Ready)>> {
         let (program, name) = (self.command.program.display(), self.setup.engine.name());
-        let child = Child::start(self.command)
-            .map_err(|error| Error::environment(format!("cannot start {program} as a child process: {error}")))?;
-        child.send(serde_json::to_string(&self.setup).expect("a setup holds only strings and numbers"));
+        let child = Child::start(self.command).map_err(|error| {
+            Error::environment(format!(
+                "cannot start {program} as a child process: {error}"
+            ))
+        })?;
+        child.send(
+            serde_json::to_string(&self.setup).expect("a setup holds only strings and numbers"),
+        );
         match self.wait(&child, Stopwatch::start(), OPEN_TIMEOUT) {
             Waited::Event(event) => match *event {
                 Event::Ready(ready) => Ok(Some((Box::new(child), ready))),
-                Event::CannotOpen { what, hint } => Err(Error { hint, ..Error::usage(what) }),
-                _ => Err(Error::internal(format!("child process broke the protocol while it opened {name}"))),
+                Event::CannotOpen { what, hint } => Err(Error {
+                    hint,
+                    ..Error::usage(what)
+                }),
+                _ => Err(Error::internal(format!(
+                    "child process broke the protocol while it opened {name}"
+                ))),
             },
             Waited::Interrupted => Ok(None),
-            Waited::TimedOut => Err(Error::environment(format!("engine is not open after {} s: {name}", OPEN_TIMEOUT.as_secs()))),
+            Waited::TimedOut => Err(Error::environment(format!(
+                "engine is not open after {} s: {name}",
+                OPEN_TIMEOUT.as_secs()
+            ))),
             Waited::Ended => {
                 let words = death::cause(&child.bury()).1;
-                Err(Error::environment(format!("child process ended before {name} was open: {words}"))
-                    .hint("give it more memory with --memory-limit-mib"))
+                Err(Error::environment(format!(
+                    "child process ended before {name} was open: {words}"
+                ))
+                .hint("give it more memory with --memory-limit-mib"))
             }
         }
     }
@@ -263,7 +353,9 @@ impl<'a> Supervisor<'a> {
             let left = deadline.saturating_sub(watch.elapsed());
             match child.next(left.min(LOOK_UP)) {
                 Ok(event) => return Waited::Event(event),
-                Err(RecvTimeoutError::Disconnected) if self.shutdown.is_requested() => return Waited::Interrupted,
+                Err(RecvTimeoutError::Disconnected) if self.shutdown.is_requested() => {
+                    return Waited::Interrupted;
+                }
                 Err(RecvTimeoutError::Disconnected) => return Waited::Ended,
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Waited::TimedOut,
                 Err(RecvTimeoutError::Timeout) => {}

@@ -1,7 +1,8 @@
 //! Children that prove errors. Knows jobs and what they say of them, no engine and no corpus.
 //!
-//! All engines work in the same child, since they are held against each other there. Where one of them ends it, or takes too long, what was
-//! proved of it until then is kept, and the entry is begun anew with the others.
+//! All engines work in the same child, since they are held against each other there. Where one of
+//! them ends it, or takes too long, what was proved of it until then is kept, and the entry is
+//! begun anew with the others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use sobench_engine::EngineName;
 /// What was proved of an entry, by engine.
 type Results = BTreeMap<EngineName, Proved>;
 
-/// What came of a job that has one answer; where the child ended over it, or took too long, the words for that.
+/// What came of a job that has one answer; where the child ended over it, or took too long, the
+/// words for that.
 type Answered = std::result::Result<Event, String>;
 
 /// How a child's work on a job ended.
@@ -31,7 +33,8 @@ enum Ended {
 }
 
 impl Supervisor<'_> {
-    /// Proves what can be proved of every entry, and hands the results of each to `made`, in whatever order.
+    /// Proves what can be proved of every entry, and hands the results of each to `made`, in
+    /// whatever order.
     ///
     /// # Errors
     /// As [`Supervisor::run`].
@@ -41,25 +44,44 @@ impl Supervisor<'_> {
         effort: Effort,
         made: &mut dyn FnMut((usize, Results)) -> Result<()>,
     ) -> Result<()> {
-        self.each(entries, &|child, entry: &&Selected| self.proof(child, entry, effort), made)
+        self.each(
+            entries,
+            &|child, entry: &&Selected| self.proof(child, entry, effort),
+            made,
+        )
     }
 
-    /// Has jobs done that have one answer each, and hands each answer to `made` with its job's number, in whatever order.
+    /// Has jobs done that have one answer each, and hands each answer to `made` with its job's
+    /// number, in whatever order.
     ///
     /// # Errors
     /// As [`Supervisor::run`].
-    pub(crate) fn ask(&self, jobs: &[(usize, Job)], made: &mut dyn FnMut((usize, Answered)) -> Result<()>) -> Result<()> {
-        let one =
-            |child, (number, job): &(usize, Job)| Ok(self.answer(child, job).map(|(answer, left)| ((*number, answer), left)));
+    pub(crate) fn ask(
+        &self,
+        jobs: &[(usize, Job)],
+        made: &mut dyn FnMut((usize, Answered)) -> Result<()>,
+    ) -> Result<()> {
+        let one = |child, (number, job): &(usize, Job)| {
+            Ok(self
+                .answer(child, job)
+                .map(|(answer, left)| ((*number, answer), left)))
+        };
         self.each(jobs, &one, made)
     }
 
-    fn proof(&self, child: Box<Child>, entry: &Selected, effort: Effort) -> Result<Option<Worked<(usize, Results)>>> {
+    fn proof(
+        &self,
+        child: Box<Child>,
+        entry: &Selected,
+        effort: Effort,
+    ) -> Result<Option<Worked<(usize, Results)>>> {
         let mut results = Results::new();
         let mut without = Vec::new();
         let mut idle = Some(child);
         while without.len() < self.setup.prove.len() {
-            let Some(child) = self.child_or_new(idle.take())? else { return Ok(None) };
+            let Some(child) = self.child_or_new(idle.take())? else {
+                return Ok(None);
+            };
             child.send(prove_line(&entry.json, effort, &without));
             // `None` is the turn of our own oracles.
             let mut turns = Turns::new(self.timeout, None);
@@ -76,8 +98,14 @@ impl Supervisor<'_> {
                 Ended::Interrupted => return Ok(None),
                 Ended::Over(words) => words,
             };
-            let who = if turns.turn().is_none() { "our own evaluator: " } else { "" };
-            let is_over = |name: &EngineName| !without.contains(name) && turns.turn().is_none_or(|engine| engine == *name);
+            let who = if turns.turn().is_none() {
+                "our own evaluator: "
+            } else {
+                ""
+            };
+            let is_over = |name: &EngineName| {
+                !without.contains(name) && turns.turn().is_none_or(|engine| engine == *name)
+            };
             let over: Vec<EngineName> = self.setup.prove.iter().copied().filter(is_over).collect();
             for engine in over {
                 results.entry(engine).or_default().stopped = Some(format!("{who}{words}"));
@@ -88,7 +116,9 @@ impl Supervisor<'_> {
     }
 
     fn answer(&self, child: Box<Child>, job: &Job) -> Option<Worked<Answered>> {
-        child.send(serde_json::to_string(job).expect("a job holds only strings, numbers and JSON values"));
+        child.send(
+            serde_json::to_string(job).expect("a job holds only strings, numbers and JSON values"),
+        );
         let mut answer = None;
         // The limit is one on each step.
         let mut since = Duration::ZERO;
@@ -106,9 +136,14 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Takes in what a child says until it is done, or has to be. `taken` gets every event with its time on the watch, and returns the next
-    /// deadline there; `None` for an event that has no place.
-    fn listen(&self, child: Box<Child>, taken: &mut dyn FnMut(Event, Duration) -> Option<Duration>) -> Ended {
+    /// Takes in what a child says until it is done, or has to be. `taken` gets every event with its
+    /// time on the watch, and returns the next deadline there; `None` for an event that has no
+    /// place.
+    fn listen(
+        &self,
+        child: Box<Child>,
+        taken: &mut dyn FnMut(Event, Duration) -> Option<Duration>,
+    ) -> Ended {
         let watch = Stopwatch::start();
         let mut deadline = self.timeout;
         let words = loop {

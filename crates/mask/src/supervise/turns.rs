@@ -16,7 +16,12 @@ pub(super) struct Turns<T> {
 
 impl<T: Copy + Ord> Turns<T> {
     pub(super) fn new(limit: Duration, first: T) -> Self {
-        Self { limit, turn: first, since: Duration::ZERO, spent: BTreeMap::new() }
+        Self {
+            limit,
+            turn: first,
+            since: Duration::ZERO,
+            spent: BTreeMap::new(),
+        }
     }
 
     /// Whose turn it is.
@@ -57,7 +62,11 @@ mod tests {
             (Turn::Engine, 30, 30),
         ] {
             turns.begin(turn, Duration::from_secs(now));
-            assert_eq!(turns.deadline(), Duration::from_secs(deadline), "{turn:?} at {now}");
+            assert_eq!(
+                turns.deadline(),
+                Duration::from_secs(deadline),
+                "{turn:?} at {now}"
+            );
         }
         turns.begin(Turn::Oracle, Duration::MAX);
         assert_eq!(turns.deadline(), Duration::MAX);

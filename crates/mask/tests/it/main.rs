@@ -1,6 +1,12 @@
 //! Integration tests of the measurement of engines.
 
-#![allow(clippy::disallowed_methods, reason = "tests make servers, and wait for them")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests make servers, and wait for them"
+)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
+)]
 
 mod mask;

@@ -1,4 +1,5 @@
-//! Measuring engines in child processes that go wrong in every way they can. The children are shell scripts.
+//! Measuring engines in child processes that go wrong in every way they can. The children are shell
+//! scripts.
 
 #[cfg(unix)]
 mod children {
@@ -49,17 +50,28 @@ mod children {
         done"#;
 
     fn sh() -> WorkerCommand {
-        WorkerCommand { program: "sh".into(), arguments: vec!["-c".to_owned(), CHILD.to_owned()] }
+        WorkerCommand {
+            program: "sh".into(),
+            arguments: vec!["-c".to_owned(), CHILD.to_owned()],
+        }
     }
 
     fn plan(folder: &Path, names: &[&str]) -> MaskPlan {
         let lines: Vec<String> = names
             .iter()
-            .map(|name| format!(r#"{{"name":"{name}","regex":"a","instances":[{{"text":"a"}},{{"text":"b"}}]}}"#))
+            .map(|name| {
+                format!(
+                    r#"{{"name":"{name}","regex":"a","instances":[{{"text":"a"}},{{"text":"b"}}]}}"#
+                )
+            })
             .collect();
         let path = folder.join("corpus.jsonl");
         std::fs::write(&path, lines.join("\n")).unwrap();
-        MaskPlan { corpora: vec![CorpusSource { kind: None, path }], batch_sizes: Vec::new(), ..MaskPlan::default() }
+        MaskPlan {
+            corpora: vec![CorpusSource { kind: None, path }],
+            batch_sizes: Vec::new(),
+            ..MaskPlan::default()
+        }
     }
 
     fn measure(plan: &MaskPlan) -> MaskRun {
@@ -69,30 +81,81 @@ mod children {
     #[test]
     fn whatever_a_child_dies_of_costs_its_own_row() {
         let folder = tempfile::tempdir().unwrap();
-        let names = ["fine1", "exit", "memory", "killed", "nonsense", "wrong", "panic", "oracle", "crash", "fine2"];
-        let run = measure(&MaskPlan { jobs: 2, ..plan(folder.path(), &names) });
+        let names = [
+            "fine1", "exit", "memory", "killed", "nonsense", "wrong", "panic", "oracle", "crash",
+            "fine2",
+        ];
+        let run = measure(&MaskPlan {
+            jobs: 2,
+            ..plan(folder.path(), &names)
+        });
         let rows = rows(&run);
-        assert_eq!(rows.iter().map(|row| row.entry.as_str()).collect::<Vec<_>>(), names);
+        assert_eq!(
+            rows.iter()
+                .map(|row| row.entry.as_str())
+                .collect::<Vec<_>>(),
+            names
+        );
         for (place, cause, stage, words) in [
-            (1, StopCause::Crash, Stage::Compile, "last words (exit code 3)"),
-            (2, StopCause::OutOfMemory, Stage::Compile, "memory allocation of 42 bytes failed (signal 6 SIGABRT)"),
-            (3, StopCause::OutOfMemory, Stage::Compile, "signal 9 SIGKILL"),
+            (
+                1,
+                StopCause::Crash,
+                Stage::Compile,
+                "last words (exit code 3)",
+            ),
+            (
+                2,
+                StopCause::OutOfMemory,
+                Stage::Compile,
+                "memory allocation of 42 bytes failed (signal 6 SIGABRT)",
+            ),
+            (
+                3,
+                StopCause::OutOfMemory,
+                Stage::Compile,
+                "signal 9 SIGKILL",
+            ),
             (4, StopCause::Crash, Stage::Compile, "broke the protocol"),
             (5, StopCause::Crash, Stage::Compile, "broke the protocol"),
             (6, StopCause::Crash, Stage::Compile, "panic: boom"),
             (7, StopCause::Crash, Stage::Oracle, "signal 11 SIGSEGV"),
-            (8, StopCause::Crash, Stage::Instance { index: 1, spelling: Spelling::Verbatim }, "signal 11 SIGSEGV"),
+            (
+                8,
+                StopCause::Crash,
+                Stage::Instance {
+                    index: 1,
+                    spelling: Spelling::Verbatim,
+                },
+                "signal 11 SIGSEGV",
+            ),
         ] {
             let stopped = rows[place].stopped.as_ref().unwrap();
-            assert_eq!((stopped.cause, stopped.stage), (cause, stage), "{}", names[place]);
+            assert_eq!(
+                (stopped.cause, stopped.stage),
+                (cause, stage),
+                "{}",
+                names[place]
+            );
             assert!(stopped.words.contains(words), "{stopped:?}");
         }
         for place in [0, 9] {
-            assert_eq!((&rows[place].stopped, rows[place].instances.len()), (&None, 1), "{}", names[place]);
-            assert_eq!(rows[place].compile.and_then(|compile| compile.peak_bytes), Some(5));
+            assert_eq!(
+                (&rows[place].stopped, rows[place].instances.len()),
+                (&None, 1),
+                "{}",
+                names[place]
+            );
+            assert_eq!(
+                rows[place].compile.and_then(|compile| compile.peak_bytes),
+                Some(5)
+            );
         }
         let crashed = &rows[8];
-        assert_eq!((crashed.instances.len(), crashed.times[0].cold.mask.count()), (1, 2), "what it had is kept");
+        assert_eq!(
+            (crashed.instances.len(), crashed.times[0].cold.mask.count()),
+            (1, 2),
+            "what it had is kept"
+        );
         assert!(crashed.compile.is_some_and(|compile| compile.cold_ns == 10));
         assert_eq!(run.about.engines[0].peak_rss_bytes, Some(7));
     }
@@ -100,7 +163,10 @@ mod children {
     #[test]
     fn a_child_that_hangs_is_ended_and_the_next_entry_reached() {
         let folder = tempfile::tempdir().unwrap();
-        let run = measure(&MaskPlan { timeout_ms: 3_000, ..plan(folder.path(), &["hang", "fine"]) });
+        let run = measure(&MaskPlan {
+            timeout_ms: 3_000,
+            ..plan(folder.path(), &["hang", "fine"])
+        });
         let rows = rows(&run);
         let stopped = rows[0].stopped.as_ref().unwrap();
         assert_eq!(
@@ -114,8 +180,9 @@ mod children {
     #[test]
     fn rows_come_in_order_from_any_number_of_children_and_engines() {
         let folder = tempfile::tempdir().unwrap();
-        let names: Vec<String> =
-            (0..12).map(|number| format!("{}{number}", if number % 3 == 0 { "panic" } else { "fine" })).collect();
+        let names: Vec<String> = (0..12)
+            .map(|number| format!("{}{number}", if number % 3 == 0 { "panic" } else { "fine" }))
+            .collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let engines = vec![EngineName::Outlines, EngineName::Guidance];
         let base = MaskPlan {
@@ -124,16 +191,30 @@ mod children {
             ..plan(folder.path(), &names)
         };
         let told = |jobs| {
-            let rows = rows(&measure(&MaskPlan { jobs, ..base.clone() }));
+            let rows = rows(&measure(&MaskPlan {
+                jobs,
+                ..base.clone()
+            }));
             rows.into_iter()
-                .map(|row| (row.engine, row.index, row.entry, row.stopped.is_some(), row.instances))
+                .map(|row| {
+                    (
+                        row.engine,
+                        row.index,
+                        row.entry,
+                        row.stopped.is_some(),
+                        row.instances,
+                    )
+                })
                 .collect::<Vec<_>>()
         };
         let one = told(1);
         assert_eq!(one, told(4));
         let places: Vec<usize> = one.iter().map(|row| row.1).collect();
         assert_eq!(places[..11], [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]);
-        assert_eq!((one.len(), one[0].0, one[21].0), (22, engines[0], engines[1]));
+        assert_eq!(
+            (one.len(), one[0].0, one[21].0),
+            (22, engines[0], engines[1])
+        );
     }
 
     #[test]
@@ -141,7 +222,10 @@ mod children {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.jsonl");
         let base = plan(folder.path(), &["fine1", "fine2", "exit", "fine3"]);
-        let kept = MaskPlan { rows: Some(path.clone()), ..base };
+        let kept = MaskPlan {
+            rows: Some(path.clone()),
+            ..base
+        };
         let shutdown = Shutdown::new();
         let stopped = run(&kept, &sh(), &shutdown, &|event| {
             if matches!(event, MaskEvent::RowDone { .. }) {
@@ -150,11 +234,17 @@ mod children {
         });
         let stopped = stopped.unwrap();
         let there = stopped.row_count();
-        assert!(stopped.interrupted && (1..4).contains(&there), "{there} rows are there");
+        assert!(
+            stopped.interrupted && (1..4).contains(&there),
+            "{there} rows are there"
+        );
         // The last line is torn, as by a power cut.
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
-        let resumed = MaskPlan { resume: true, ..kept.clone() };
+        let resumed = MaskPlan {
+            resume: true,
+            ..kept.clone()
+        };
         let started = RefCell::new(None);
         let whole = run(&resumed, &sh(), &Shutdown::new(), &|event| {
             if let MaskEvent::Started { rows, resumed } = event {
@@ -163,13 +253,38 @@ mod children {
         });
         let whole = whole.unwrap();
         assert_eq!(*started.borrow(), Some((4, there - 1)));
-        assert_eq!((whole.row_count(), whole.interrupted, whole.rows_path()), (4, false, Some(path.as_path())));
-        assert!(whole.notices.iter().any(|notice| notice.to_string().contains("not whole")), "{:?}", whole.notices);
+        assert_eq!(
+            (whole.row_count(), whole.interrupted, whole.rows_path()),
+            (4, false, Some(path.as_path()))
+        );
+        assert!(
+            whole
+                .notices
+                .iter()
+                .any(|notice| notice.to_string().contains("not whole")),
+            "{:?}",
+            whole.notices
+        );
         for (changed, words) in [
-            (MaskPlan { timeout_ms: 1, ..resumed.clone() }, "timeout_ms 60000 and not 1"),
-            (MaskPlan { limit: Some(2), ..resumed.clone() }, "selected 4 and not 2"),
             (
-                MaskPlan { engines: vec![EngineName::Guidance, EngineName::Outlines], ..resumed },
+                MaskPlan {
+                    timeout_ms: 1,
+                    ..resumed.clone()
+                },
+                "timeout_ms 60000 and not 1",
+            ),
+            (
+                MaskPlan {
+                    limit: Some(2),
+                    ..resumed.clone()
+                },
+                "selected 4 and not 2",
+            ),
+            (
+                MaskPlan {
+                    engines: vec![EngineName::Guidance, EngineName::Outlines],
+                    ..resumed
+                },
                 "engines guidance and not guidance,outlines",
             ),
             (kept, "exists already"),
@@ -182,30 +297,80 @@ mod children {
     #[test]
     fn a_batch_that_fails_is_a_notice() {
         let folder = tempfile::tempdir().unwrap();
-        let run = measure(&MaskPlan { batch_sizes: vec![1, 2], ..plan(folder.path(), &["fine"]) });
-        assert_eq!(run.batches.iter().map(|batch| batch.masks).collect::<Vec<_>>(), [1]);
-        assert!(run.notices[0].to_string().contains("2 sequences at once: no batch today"), "{:?}", run.notices);
-        let none = measure(&MaskPlan { batch_sizes: vec![1], ..plan(folder.path(), &["panic"]) });
-        assert!(none.batches.is_empty() && none.notices[0].to_string().contains("no valid instance of 16 tokens passes"));
+        let run = measure(&MaskPlan {
+            batch_sizes: vec![1, 2],
+            ..plan(folder.path(), &["fine"])
+        });
+        assert_eq!(
+            run.batches
+                .iter()
+                .map(|batch| batch.masks)
+                .collect::<Vec<_>>(),
+            [1]
+        );
+        assert!(
+            run.notices[0]
+                .to_string()
+                .contains("2 sequences at once: no batch today"),
+            "{:?}",
+            run.notices
+        );
+        let none = measure(&MaskPlan {
+            batch_sizes: vec![1],
+            ..plan(folder.path(), &["panic"])
+        });
+        assert!(
+            none.batches.is_empty()
+                && none.notices[0]
+                    .to_string()
+                    .contains("no valid instance of 16 tokens passes")
+        );
     }
 
     #[test]
     fn a_job_that_is_not_understood_is_an_error_of_the_run_and_no_engine_s() {
         let folder = tempfile::tempdir().unwrap();
-        let error = run(&plan(folder.path(), &["fine", "garbled", "fine"]), &sh(), &Shutdown::new(), &|_| ()).unwrap_err();
-        assert!(error.what.contains("could not read its job, garbled: hm"), "{error}");
+        let error = run(
+            &plan(folder.path(), &["fine", "garbled", "fine"]),
+            &sh(),
+            &Shutdown::new(),
+            &|_| (),
+        )
+        .unwrap_err();
+        assert!(
+            error.what.contains("could not read its job, garbled: hm"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_child_that_cannot_begin_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), &["fine"]);
-        let sh = |script: &str| WorkerCommand { program: "sh".into(), arguments: vec!["-c".to_owned(), script.to_owned()] };
+        let sh = |script: &str| WorkerCommand {
+            program: "sh".into(),
+            arguments: vec!["-c".to_owned(), script.to_owned()],
+        };
         for (command, words) in [
-            (sh("echo dying >&2; exit 1"), "ended before guidance was open: dying (exit code 1)"),
-            (sh(r#"echo '{"cannot_open":{"what":"no such engine","hint":null}}'"#), "no such engine"),
-            (sh(r#"echo '{"crashed":{"words":""}}'"#), "broke the protocol"),
-            (WorkerCommand { program: PathBuf::from("/no/such/program"), arguments: Vec::new() }, "cannot start"),
+            (
+                sh("echo dying >&2; exit 1"),
+                "ended before guidance was open: dying (exit code 1)",
+            ),
+            (
+                sh(r#"echo '{"cannot_open":{"what":"no such engine","hint":null}}'"#),
+                "no such engine",
+            ),
+            (
+                sh(r#"echo '{"crashed":{"words":""}}'"#),
+                "broke the protocol",
+            ),
+            (
+                WorkerCommand {
+                    program: PathBuf::from("/no/such/program"),
+                    arguments: Vec::new(),
+                },
+                "cannot start",
+            ),
         ] {
             let error = run(&plan, &command, &Shutdown::new(), &|_| ()).unwrap_err();
             assert!(error.what.contains(words), "{error}");

@@ -20,12 +20,27 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order in which they are asked: a plain JSON Schema comes first, because the first constrained request
-    /// fixes the engine of a vLLM server in `auto`, and every engine takes that one.
-    pub const ALL: [Self; 6] = [Self::Json, Self::JsonObject, Self::Regex, Self::Choice, Self::Grammar, Self::StructuralTag];
+    /// Every kind, in the order in which they are asked: a plain JSON Schema comes first, because
+    /// the first constrained request fixes the engine of a vLLM server in `auto`, and every engine
+    /// takes that one.
+    pub const ALL: [Self; 6] = [
+        Self::Json,
+        Self::JsonObject,
+        Self::Regex,
+        Self::Choice,
+        Self::Grammar,
+        Self::StructuralTag,
+    ];
 
-    /// What is asked unless kinds are named. Structural tags are not among them: few engines know them.
-    pub const USUAL: [Self; 5] = [Self::Json, Self::JsonObject, Self::Regex, Self::Choice, Self::Grammar];
+    /// What is asked unless kinds are named. Structural tags are not among them: few engines know
+    /// them.
+    pub const USUAL: [Self; 5] = [
+        Self::Json,
+        Self::JsonObject,
+        Self::Regex,
+        Self::Choice,
+        Self::Grammar,
+    ];
 
     /// The name used in flags, files and messages.
     pub fn name(self) -> &'static str {
@@ -56,10 +71,14 @@ impl Kind {
     /// # Errors
     /// A usage error that lists the names.
     pub fn parse(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::usage(format!("unknown kind of constraint: {name}")).hint(format!("one of {names}"))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                Error::usage(format!("unknown kind of constraint: {name}"))
+                    .hint(format!("one of {names}"))
+            })
     }
 }
 
@@ -80,7 +99,14 @@ mod tests {
             assert_eq!(Kind::parse(kind.name()).unwrap(), kind);
         }
         let error = Kind::parse("xml").unwrap_err();
-        assert_eq!((error.what.as_str(), error.exit_code()), ("unknown kind of constraint: xml", 2));
-        assert!(error.hint.is_some_and(|hint| hint.contains("structural_tag")));
+        assert_eq!(
+            (error.what.as_str(), error.exit_code()),
+            ("unknown kind of constraint: xml", 2)
+        );
+        assert!(
+            error
+                .hint
+                .is_some_and(|hint| hint.contains("structural_tag"))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Whether a server enforces constraints, as data: what a preflight found out, and what a run record keeps of it.
+//! Whether a server enforces constraints, as data: what a preflight found out, and what a run
+//! record keeps of it.
 
 mod class;
 mod kind;

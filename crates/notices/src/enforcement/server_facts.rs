@@ -25,7 +25,8 @@ pub struct ServerFacts {
 }
 
 impl ServerFacts {
-    /// Whether the server says that it is vLLM, which in `auto` fixes its engine by its first constrained request.
+    /// Whether the server says that it is vLLM, which in `auto` fixes its engine by its first
+    /// constrained request.
     pub fn is_vllm(&self) -> bool {
         self.product.is_some() && self.product == ServerKind::Vllm.product()
     }
@@ -34,5 +35,9 @@ impl ServerFacts {
 fn known_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'static str>, D::Error> {
     let read = Vec::<String>::deserialize(deserializer)?;
     let known = |path: &String| Product::page_paths().find(|known| known == path);
-    read.iter().map(|path| known(path).ok_or_else(|| serde::de::Error::custom(format!("no such page: {path}")))).collect()
+    read.iter()
+        .map(|path| {
+            known(path).ok_or_else(|| serde::de::Error::custom(format!("no such page: {path}")))
+        })
+        .collect()
 }

@@ -1,5 +1,6 @@
-//! How a server spells constrained JSON: white space, order of members, letters beyond ASCII. Pure. A fact for the record, not a
-//! verdict: every spelling is valid, but runs under different ones are not alike.
+//! How a server spells constrained JSON: white space, order of members, letters beyond ASCII. Pure.
+//! A fact for the record, not a verdict: every spelling is valid, but runs under different ones are
+//! not alike.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,10 +50,13 @@ pub enum NonAscii {
 }
 
 impl Spelling {
-    /// Reads a valid answer to the question of spelling; `declared` are its member names in the schema's order.
+    /// Reads a valid answer to the question of spelling; `declared` are its member names in the
+    /// schema's order.
     pub fn read(answer: &str, declared: &[String]) -> Self {
-        let mut places: Vec<(Option<usize>, &String)> =
-            declared.iter().map(|name| (answer.find(&format!("\"{name}\"")), name)).collect();
+        let mut places: Vec<(Option<usize>, &String)> = declared
+            .iter()
+            .map(|name| (answer.find(&format!("\"{name}\"")), name))
+            .collect();
         places.sort();
         let order: Vec<&String> = places.into_iter().map(|(_, name)| name).collect();
         let member_order = match order {
@@ -63,7 +67,11 @@ impl Spelling {
         Self {
             white_space: white_space(answer.trim()),
             member_order,
-            non_ascii: if answer.is_ascii() { NonAscii::Escaped } else { NonAscii::Raw },
+            non_ascii: if answer.is_ascii() {
+                NonAscii::Escaped
+            } else {
+                NonAscii::Raw
+            },
             answer: answer.to_owned(),
         }
     }
@@ -127,22 +135,50 @@ mod tests {
         let check = |answer: &str, white_space, member_order, non_ascii| {
             let spelling = Spelling::read(answer, &declared);
             assert_eq!(
-                (spelling.white_space, spelling.member_order, spelling.non_ascii),
+                (
+                    spelling.white_space,
+                    spelling.member_order,
+                    spelling.non_ascii
+                ),
                 (white_space, member_order, non_ascii),
                 "{answer}"
             );
             assert_eq!(spelling.words().matches(';').count(), 2);
         };
-        let (compact, spaced, declared_order) = (WhiteSpace::Compact, WhiteSpace::Spaced, MemberOrder::AsDeclared);
-        check(r#"{"m":"1, 2: 3","z":"ü","b":"x"}"#, compact, declared_order, NonAscii::Raw);
-        check(r#"{"m": "1", "z": "\u00fc", "b": "a\" b"}"#, spaced, declared_order, NonAscii::Escaped);
+        let (compact, spaced, declared_order) = (
+            WhiteSpace::Compact,
+            WhiteSpace::Spaced,
+            MemberOrder::AsDeclared,
+        );
+        check(
+            r#"{"m":"1, 2: 3","z":"ü","b":"x"}"#,
+            compact,
+            declared_order,
+            NonAscii::Raw,
+        );
+        check(
+            r#"{"m": "1", "z": "\u00fc", "b": "a\" b"}"#,
+            spaced,
+            declared_order,
+            NonAscii::Escaped,
+        );
         check(
             "{\n  \"b\": \"x\",\n  \"m\": \"1\",\n  \"z\": \"ü\"\n}",
             WhiteSpace::Lines,
             MemberOrder::Alphabetical,
             NonAscii::Raw,
         );
-        check(r#"{ "z":"ü", "m": "1","b":"x"}"#, WhiteSpace::Mixed, MemberOrder::Other, NonAscii::Raw);
-        check(r#"{"m":"1", "z":"ü","b":"x"}"#, WhiteSpace::Mixed, declared_order, NonAscii::Raw);
+        check(
+            r#"{ "z":"ü", "m": "1","b":"x"}"#,
+            WhiteSpace::Mixed,
+            MemberOrder::Other,
+            NonAscii::Raw,
+        );
+        check(
+            r#"{"m":"1", "z":"ü","b":"x"}"#,
+            WhiteSpace::Mixed,
+            declared_order,
+            NonAscii::Raw,
+        );
     }
 }

@@ -29,7 +29,10 @@ impl Enforcement {
     /// The server's own word on its engine.
     pub fn engine(&self) -> Option<String> {
         let engine = self.server.as_ref()?.engine.as_deref()?;
-        Some(format!("{} (the server says)", printable(engine, NAME_CHARS)))
+        Some(format!(
+            "{} (the server says)",
+            printable(engine, NAME_CHARS)
+        ))
     }
 }
 
@@ -54,22 +57,53 @@ mod tests {
     use sobench_backend::ConstraintDialect::StructuredOutputs;
 
     fn held(class: Class) -> Held {
-        Held { kind: Kind::Json, dialect: StructuredOutputs, class, words: String::new() }
+        Held {
+            kind: Kind::Json,
+            dialect: StructuredOutputs,
+            class,
+            words: String::new(),
+        }
     }
 
     #[test]
     fn only_what_is_dropped_is_stamped() {
-        let of = |state, class| Enforcement { state, findings: vec![held(class)], ..Enforcement::default() };
+        let of = |state, class| Enforcement {
+            state,
+            findings: vec![held(class)],
+            ..Enforcement::default()
+        };
         for (enforcement, stamped, condition) in [
             (Enforcement::default(), false, None),
-            (of(State::Enforced, Class::Enforced), false, Some("seen to be enforced before the run")),
-            (of(State::Unproven, Class::Broken), false, Some("not proved to be enforced")),
-            (of(State::NotEnforced, Class::Ignored), true, Some("NOT ENFORCED")),
-            (of(State::NotEnforced, Class::WrongWrapper), true, Some("NOT ENFORCED")),
+            (
+                of(State::Enforced, Class::Enforced),
+                false,
+                Some("seen to be enforced before the run"),
+            ),
+            (
+                of(State::Unproven, Class::Broken),
+                false,
+                Some("not proved to be enforced"),
+            ),
+            (
+                of(State::NotEnforced, Class::Ignored),
+                true,
+                Some("NOT ENFORCED"),
+            ),
+            (
+                of(State::NotEnforced, Class::WrongWrapper),
+                true,
+                Some("NOT ENFORCED"),
+            ),
         ] {
-            assert_eq!((enforcement.stamp().is_some(), enforcement.condition()), (stamped, condition));
+            assert_eq!(
+                (enforcement.stamp().is_some(), enforcement.condition()),
+                (stamped, condition)
+            );
         }
         let stamp = of(State::NotEnforced, Class::Ignored).stamp().unwrap();
-        assert!(stamp.starts_with("CONSTRAINT NOT ENFORCED: json in structured-outputs is ignored. "), "{stamp}");
+        assert!(
+            stamp.starts_with("CONSTRAINT NOT ENFORCED: json in structured-outputs is ignored. "),
+            "{stamp}"
+        );
     }
 }

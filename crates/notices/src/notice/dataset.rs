@@ -10,19 +10,47 @@ use sobench_core::input::json::Repeated;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DatasetNotice {
     #[error("{hub} not reached: {repository} is the cached copy, commit {commit}")]
-    CachedCopy { hub: String, repository: String, commit: String },
-    #[error("objects that name a member twice, of which the last counts: {objects}; the first, {first}")]
+    CachedCopy {
+        hub: String,
+        repository: String,
+        commit: String,
+    },
+    #[error(
+        "objects that name a member twice, of which the last counts: {objects}; the first, {first}"
+    )]
     RepeatedMembers { objects: usize, first: String },
     #[error("the shipped grammar is respelt for llama.cpp, and the same otherwise{}", noted(.notes))]
     GrammarRespelt { notes: Vec<String> },
     #[error("{name} is {notation} and sent as such, where {expected} was expected")]
-    GrammarNotConverted { name: String, notation: GrammarDialect, expected: GrammarDialect },
+    GrammarNotConverted {
+        name: String,
+        notation: GrammarDialect,
+        expected: GrammarDialect,
+    },
     #[error("{name} is {notation}, and was converted to {converted_to}, which is sent and judged by{}", noted(.notes))]
-    GrammarConverted { name: String, notation: GrammarDialect, converted_to: GrammarDialect, notes: Vec<String> },
-    #[error("rows whose grammar was converted to {converted_to}, which is sent and judged by: {rows}; the first, {first}")]
-    RowGrammarsConverted { converted_to: GrammarDialect, rows: usize, first: ConvertedRow },
-    #[error("rows whose grammar cannot be converted to {expected}, and is sent as it is: {rows}; the first, {first_row}: {why}")]
-    RowGrammarsNotConverted { expected: GrammarDialect, rows: usize, first_row: String, why: String },
+    GrammarConverted {
+        name: String,
+        notation: GrammarDialect,
+        converted_to: GrammarDialect,
+        notes: Vec<String>,
+    },
+    #[error(
+        "rows whose grammar was converted to {converted_to}, which is sent and judged by: {rows}; the first, {first}"
+    )]
+    RowGrammarsConverted {
+        converted_to: GrammarDialect,
+        rows: usize,
+        first: ConvertedRow,
+    },
+    #[error(
+        "rows whose grammar cannot be converted to {expected}, and is sent as it is: {rows}; the first, {first_row}: {why}"
+    )]
+    RowGrammarsNotConverted {
+        expected: GrammarDialect,
+        rows: usize,
+        first_row: String,
+        why: String,
+    },
     #[error("{questions} questions are about an image or a video, which is not sent")]
     ImagesNotSent { questions: usize },
     #[error(
@@ -42,12 +70,18 @@ pub enum DatasetNotice {
     )]
     PromptLengths { excess_tokens: i64 },
     #[error("{prompts} prompts of {wanted}: each of the {prefixes} beginnings gets equally many")]
-    FewerPrompts { prompts: usize, wanted: usize, prefixes: usize },
+    FewerPrompts {
+        prompts: usize,
+        wanted: usize,
+        prefixes: usize,
+    },
     #[error("the tokenizer has no chat template, so that the prompts are sent without one")]
     NoChatTemplate,
     #[error("{logged} logged requests for {prompts} prompts: each is drawn from all of them")]
     LoggedRequestsDrawn { logged: usize, prompts: usize },
-    #[error("the chat template prints the present day, which is set to {date} to keep prompts the same")]
+    #[error(
+        "the chat template prints the present day, which is set to {date} to keep prompts the same"
+    )]
     TemplateDate { date: String },
     #[error("there are {rows} rows for {prompts} prompts, and none is asked again")]
     FewerRows { rows: usize, prompts: usize },
@@ -56,7 +90,10 @@ pub enum DatasetNotice {
     #[error("{rows} rows for {prompts} prompts: the other {} are drawn from them again", .prompts - .rows)]
     RowsDrawnAgain { rows: usize, prompts: usize },
     #[error("{dataset}: {notice}")]
-    PartOfMix { dataset: String, notice: Box<Notice> },
+    PartOfMix {
+        dataset: String,
+        notice: Box<Notice>,
+    },
 }
 
 impl DatasetNotice {
@@ -77,5 +114,9 @@ pub struct ConvertedRow {
 }
 
 fn noted(notes: &[String]) -> String {
-    if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) }
+    if notes.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", notes.join("; "))
+    }
 }

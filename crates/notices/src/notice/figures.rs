@@ -16,17 +16,25 @@ pub enum FigureNotice {
     RoundedItl { gaps: usize, within_percent: f64 },
     #[error("nobody was there to answer {} of the run{}: rates and throughput are with it", list(.spans), further(*.more))]
     Outages { spans: Vec<OutageSpan>, more: usize },
-    #[error("constrained requests that could not be judged and are not in the correct rate: {requests}")]
+    #[error(
+        "constrained requests that could not be judged and are not in the correct rate: {requests}"
+    )]
     NotJudged { requests: usize },
-    #[error("answers without a count of output tokens (no usage, no tokenizer), so that there is no total: {answers}")]
+    #[error(
+        "answers without a count of output tokens (no usage, no tokenizer), so that there is no total: {answers}"
+    )]
     OutputTokensUnknown { answers: usize },
     #[error("answers that ended without any content and have no latency: {answers}")]
     EmptyAnswers { answers: usize },
     #[error("answers of several tokens in one chunk, which have no TPOT: {answers}")]
     SingleChunkAnswers { answers: usize },
-    #[error("answers with more tokens than chunks, where ITL is the gap between chunks and not the time of a token: {answers}")]
+    #[error(
+        "answers with more tokens than chunks, where ITL is the gap between chunks and not the time of a token: {answers}"
+    )]
     MultiTokenChunks { answers: usize },
-    #[error("answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL: {answers}")]
+    #[error(
+        "answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL: {answers}"
+    )]
     UnstreamedAnswers { answers: usize },
     #[error("requests not sent when the run was stopped: {requests}")]
     UnsentRequests { requests: usize },
@@ -39,19 +47,30 @@ pub enum FigureNotice {
     ComputedAnswers,
     #[error("answers were not streamed: there is no TTFT, TPOT or ITL")]
     NotStreamed,
-    #[error("the peak per second is below the mean: the run was too short for whole seconds of the clock to hold its fastest")]
+    #[error(
+        "the peak per second is below the mean: the run was too short for whole seconds of the clock to hold its fastest"
+    )]
     PeakBelowMean,
     #[error(
         "goodput counts answers of all arms with {}; valid goodput those of them that are valid",
         objectives(*.ttft_ms, *.tpot_ms, *.e2el_ms, *.valid)
     )]
-    Goodput { ttft_ms: Option<f64>, tpot_ms: Option<f64>, e2el_ms: Option<f64>, valid: bool },
+    Goodput {
+        ttft_ms: Option<f64>,
+        tpot_ms: Option<f64>,
+        e2el_ms: Option<f64>,
+        valid: bool,
+    },
     #[error(
         "requests that were refused with 429: {requests}; {}sobench does not retry, as that would be another load; lower --request-rate \
          or --max-concurrency",
         pauses(*.longest_pause_s, *.pauses_named)
     )]
-    Throttled { requests: usize, longest_pause_s: Option<u64>, pauses_named: usize },
+    Throttled {
+        requests: usize,
+        longest_pause_s: Option<u64>,
+        pauses_named: usize,
+    },
     #[error(
         "requests that found no connection on this machine, which says nothing of the server and is in no rate: {requests}; {why}"
     )]
@@ -60,24 +79,42 @@ pub enum FigureNotice {
         "no effect of the constraint is visible: {correct}/{constrained} correct with it, {control_correct}/{control} without; a server \
          that ignores the field accepts it all the same"
     )]
-    NoEffect { correct: usize, constrained: usize, control_correct: usize, control: usize },
+    NoEffect {
+        correct: usize,
+        constrained: usize,
+        control_correct: usize,
+        control: usize,
+    },
     #[error(
         "the first constrained request of this run was {request}: a vLLM server in `auto` that had none before has fixed its engine by \
          it, {} ({why})",
         to_engine(.engine.as_deref())
     )]
-    EngineFixedByRun { request: String, engine: Option<String>, why: String },
+    EngineFixedByRun {
+        request: String,
+        engine: Option<String>,
+        why: String,
+    },
     #[error(
         "{broken} of {answers} constrained answers that ended by themselves break their constraint{}: {}",
         if *.seen_enforced { ", although the server was seen to enforce such constraints" } else { "" },
         list(.reasons)
     )]
-    BrokenConstraints { broken: usize, answers: usize, seen_enforced: bool, reasons: Vec<BreachCount> },
+    BrokenConstraints {
+        broken: usize,
+        answers: usize,
+        seen_enforced: bool,
+        reasons: Vec<BreachCount>,
+    },
     #[error(
         "constraints stopped holding with request {request}: all of the {valid_before} answers sent before it are valid, none of the \
          {invalid_after} from it on"
     )]
-    ConstraintsLost { request: String, valid_before: usize, invalid_after: usize },
+    ConstraintsLost {
+        request: String,
+        valid_before: usize,
+        invalid_after: usize,
+    },
     #[error(
         "white space without end: {answers} of {truncated} answers that were cut at the token limit wrote nothing else in the end; let \
          the server allow none between JSON tokens"
@@ -120,14 +157,29 @@ fn until(to_s: Option<f64>) -> String {
 }
 
 fn further(more: usize) -> String {
-    if more > 0 { format!(", and {more} times more") } else { String::new() }
+    if more > 0 {
+        format!(", and {more} times more")
+    } else {
+        String::new()
+    }
 }
 
 /// What a good request meets.
-fn objectives(ttft_ms: Option<f64>, tpot_ms: Option<f64>, e2el_ms: Option<f64>, valid: bool) -> String {
+fn objectives(
+    ttft_ms: Option<f64>,
+    tpot_ms: Option<f64>,
+    e2el_ms: Option<f64>,
+    valid: bool,
+) -> String {
     let limits = [("TTFT", ttft_ms), ("TPOT", tpot_ms), ("E2EL", e2el_ms)];
-    let limits = limits.into_iter().filter_map(|(name, limit)| limit.map(|limit| format!("{name} at most {limit} ms")));
-    list(&limits.chain(valid.then(|| "a valid answer".to_owned())).collect::<Vec<_>>())
+    let limits = limits
+        .into_iter()
+        .filter_map(|(name, limit)| limit.map(|limit| format!("{name} at most {limit} ms")));
+    list(
+        &limits
+            .chain(valid.then(|| "a valid answer".to_owned()))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn pauses(longest_pause_s: Option<u64>, pauses_named: usize) -> String {
@@ -139,7 +191,10 @@ fn pauses(longest_pause_s: Option<u64>, pauses_named: usize) -> String {
 }
 
 fn to_engine(engine: Option<&str>) -> String {
-    engine.map_or_else(|| "to which engine is not known".to_owned(), |engine| format!("to {engine}, by vLLM's rule"))
+    engine.map_or_else(
+        || "to which engine is not known".to_owned(),
+        |engine| format!("to {engine}, by vLLM's rule"),
+    )
 }
 
 #[cfg(test)]
@@ -163,7 +218,12 @@ mod tests {
                 .to_string()
                 .ends_with("to xgrammar, by vLLM's rule (xgrammar is asked first)")
         );
-        assert!(FigureNotice::engine_fixed(&first(None)).unwrap().to_string().contains("not known"));
+        assert!(
+            FigureNotice::engine_fixed(&first(None))
+                .unwrap()
+                .to_string()
+                .contains("not known")
+        );
         assert_eq!(FigureNotice::engine_fixed(&Enforcement::default()), None);
     }
 }

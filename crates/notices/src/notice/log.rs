@@ -1,4 +1,5 @@
-//! Notices of run logs: damaged ones, those of runs that did not end as planned, and those of shards.
+//! Notices of run logs: damaged ones, those of runs that did not end as planned, and those of
+//! shards.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,12 +28,21 @@ pub enum LogNotice {
          cap are its own, and which uses of a constraint were the first is not known of a part; sobench merge makes one run of the logs \
          of all shards"
     )]
-    OneShard { shard: usize, shards: usize, requests: usize, all_requests: usize },
+    OneShard {
+        shard: usize,
+        shards: usize,
+        requests: usize,
+        all_requests: usize,
+    },
     #[error(
         "partial: the log of shard {shard} has no end, as of a run that was killed; {ended} of its {prepared} requests had ended, what \
          was under way is lost, and of its client's own part nothing is known"
     )]
-    ShardKilled { shard: usize, ended: usize, prepared: usize },
+    ShardKilled {
+        shard: usize,
+        ended: usize,
+        prepared: usize,
+    },
     #[error("the shards sent to different addresses: {}", list(.addresses))]
     ShardAddresses { addresses: Vec<OfShard> },
     #[error(
@@ -55,6 +65,8 @@ pub enum LogNotice {
     Shard { shard: usize, notice: Box<Notice> },
     #[error("the run did not come to its planned end")]
     EndedEarly,
-    #[error("the file holds its constraints, by which it is judged: --dataset {dataset} says nothing of it")]
+    #[error(
+        "the file holds its constraints, by which it is judged: --dataset {dataset} says nothing of it"
+    )]
     DatasetIgnored { dataset: String },
 }

@@ -6,11 +6,23 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MatrixNotice {
     #[error("CONSTRAINT NOT ENFORCED: {contender}, {dataset}, {treatment}, {load}")]
-    RunNotEnforced { contender: String, dataset: String, treatment: String, load: String },
+    RunNotEnforced {
+        contender: String,
+        dataset: String,
+        treatment: String,
+        load: String,
+    },
     #[error(
         "in {runs} of {all_runs} runs the client itself stood in the way; the first is {contender}, {dataset}, {treatment}: {why}"
     )]
-    ClientInTheWay { runs: usize, all_runs: usize, contender: String, dataset: String, treatment: String, why: String },
+    ClientInTheWay {
+        runs: usize,
+        all_runs: usize,
+        contender: String,
+        dataset: String,
+        treatment: String,
+        why: String,
+    },
     #[error(
         "servers on one machine that run at once may take each other's time (--matrix-order blocks asks one after the other): {host}"
     )]
@@ -20,7 +32,9 @@ pub enum MatrixNotice {
          engine alone"
     )]
     FewCores { cores: usize },
-    #[error("answers come from sobench's own synthetic model: the figures are not those of a GPU server")]
+    #[error(
+        "answers come from sobench's own synthetic model: the figures are not those of a GPU server"
+    )]
     SyntheticModels,
     #[error(
         "control runs came first more often than constrained ones, and what they left behind on the server (a warm cache of prompts) \
@@ -38,8 +52,14 @@ pub enum MatrixNotice {
     ColdTtftUnknownOfOwnServers,
     #[error("answers of one token have no TPOT, and so no overhead in it")]
     OneTokenAnswers,
-    #[error("no objectives were given: --goodput ttft:200 tpot:50 names the highest load that meets them with valid answers")]
+    #[error(
+        "no objectives were given: --goodput ttft:200 tpot:50 names the highest load that meets them with valid answers"
+    )]
     NoObjectives,
     #[error("{contender}, {dataset}: a run is in no figure: {why}")]
-    RunFailed { contender: String, dataset: String, why: String },
+    RunFailed {
+        contender: String,
+        dataset: String,
+        why: String,
+    },
 }

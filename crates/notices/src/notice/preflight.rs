@@ -15,13 +15,21 @@ pub enum PreflightNotice {
         "--constraint-dialect auto: {chosen}, which preflight saw to be enforced, and not {expected}, in which {}",
         list(.not_enforced)
     )]
-    DialectChanged { chosen: ConstraintDialect, expected: ConstraintDialect, not_enforced: Vec<KindClass> },
+    DialectChanged {
+        chosen: ConstraintDialect,
+        expected: ConstraintDialect,
+        not_enforced: Vec<KindClass>,
+    },
     #[error("constraint not enforced: {0}")]
     NotEnforced(ConstraintFinding),
     #[error("preflight could not prove the constraint: {0}")]
     NotProved(ConstraintFinding),
     #[error("preflight, {requests} requests before the run: {} enforced in {dialect}", list(.constraints))]
-    Enforced { requests: usize, constraints: Vec<Kind>, dialect: ConstraintDialect },
+    Enforced {
+        requests: usize,
+        constraints: Vec<Kind>,
+        dialect: ConstraintDialect,
+    },
     #[error(
         "a schema of three members and a letter beyond ASCII was not answered by it ({outcome}), so nothing is known of how JSON is spelt"
     )]
@@ -36,12 +44,18 @@ pub enum PreflightNotice {
         "{constraint} in {dialect} runs away in white space: let the server allow none between JSON tokens (vLLM: \
          --structured-outputs-config.disable_any_whitespace)"
     )]
-    WhiteSpaceRunaway { constraint: String, dialect: ConstraintDialect },
+    WhiteSpaceRunaway {
+        constraint: String,
+        dialect: ConstraintDialect,
+    },
     #[error(
         "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, this \
          preflight's was the first: {constraint} in {dialect}"
     )]
-    EngineFixedByPreflight { constraint: String, dialect: ConstraintDialect },
+    EngineFixedByPreflight {
+        constraint: String,
+        dialect: ConstraintDialect,
+    },
     #[error(
         "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, that was a \
          plain JSON Schema of this probe's, which vLLM's rule sends to xgrammar"
@@ -71,5 +85,7 @@ pub struct KindClass {
 }
 
 fn answered(answer: Option<&str>) -> String {
-    answer.map(|answer| format!(" (the answer: {answer})")).unwrap_or_default()
+    answer
+        .map(|answer| format!(" (the answer: {answer})"))
+        .unwrap_or_default()
 }

@@ -129,7 +129,10 @@ fn of_dataset() -> Vec<Notice> {
 }
 
 fn of_log() -> Vec<Notice> {
-    let address = |shard: usize| OfShard { shard, value: format!("http://10.0.0.{shard}") };
+    let address = |shard: usize| OfShard {
+        shard,
+        value: format!("http://10.0.0.{shard}"),
+    };
     examples!(LogNotice:
         TornLine { file: text("run.jsonl") },
         TokensNotCounted { why: text("no tokenizer in: folder") },
@@ -150,8 +153,16 @@ fn of_log() -> Vec<Notice> {
 }
 
 fn of_figures() -> Vec<Notice> {
-    let span = |to_s| OutageSpan { from_s: 1.0, to_s, requests: 4 };
-    let breach = |reason: &str| BreachCount { reason: text(reason), answers: 2, first_request: text("json-3") };
+    let span = |to_s| OutageSpan {
+        from_s: 1.0,
+        to_s,
+        requests: 4,
+    };
+    let breach = |reason: &str| BreachCount {
+        reason: text(reason),
+        answers: 2,
+        first_request: text("json-3"),
+    };
     examples!(FigureNotice:
         RoundedItl { gaps: 2_000_000, within_percent: 0.1 },
         Outages { spans: vec![span(Some(2.5)), span(None)], more: 2 },
@@ -178,7 +189,8 @@ fn of_figures() -> Vec<Notice> {
 }
 
 fn of_matrix() -> Vec<Notice> {
-    let (contender, dataset, treatment) = (|| text("xgrammar"), || text("json"), || text("constrained"));
+    let (contender, dataset, treatment) =
+        (|| text("xgrammar"), || text("json"), || text("constrained"));
     examples!(MatrixNotice:
         RunNotEnforced { contender: contender(), dataset: dataset(), treatment: treatment(), load: text("cap 4") },
         ClientInTheWay {
@@ -236,31 +248,96 @@ fn of_corpora() -> Vec<Notice> {
 }
 
 fn examples() -> Vec<Notice> {
-    [of_bench(), of_preflight(), of_dataset(), of_log(), of_figures(), of_matrix(), of_mask(), of_corpora()].concat()
+    [
+        of_bench(),
+        of_preflight(),
+        of_dataset(),
+        of_log(),
+        of_figures(),
+        of_matrix(),
+        of_mask(),
+        of_corpora(),
+    ]
+    .concat()
 }
 
 /// Other wordings of some variants.
 fn other_wordings() -> Vec<Notice> {
     vec![
         BenchNotice::SyntheticModel { embedded: false }.into(),
-        BenchNotice::LoraModules { modules: texts(&["a"]), at_random: false }.into(),
-        BenchNotice::DurationEnded { after_s: 0.5, requests: 100, prepared: 100 }.into(),
-        BenchNotice::DurationEndedAfterLaps { after_s: 10.0, requests: 250, prepared: 100, unique_schemas: false }.into(),
+        BenchNotice::LoraModules {
+            modules: texts(&["a"]),
+            at_random: false,
+        }
+        .into(),
+        BenchNotice::DurationEnded {
+            after_s: 0.5,
+            requests: 100,
+            prepared: 100,
+        }
+        .into(),
+        BenchNotice::DurationEndedAfterLaps {
+            after_s: 10.0,
+            requests: 250,
+            prepared: 100,
+            unique_schemas: false,
+        }
+        .into(),
         DatasetNotice::GrammarRespelt { notes: Vec::new() }.into(),
         DatasetNotice::PromptLengths { excess_tokens: 3 }.into(),
-        FigureNotice::Outages { spans: vec![OutageSpan { from_s: 0.0, to_s: None, requests: 1 }], more: 0 }.into(),
-        FigureNotice::Throttled { requests: 3, longest_pause_s: None, pauses_named: 2 }.into(),
-        FigureNotice::Throttled { requests: 3, longest_pause_s: None, pauses_named: 0 }.into(),
-        FigureNotice::EngineFixedByRun { request: text("json-0"), engine: None, why: text("no version") }.into(),
-        FigureNotice::BrokenConstraints { broken: 1, answers: 2, seen_enforced: false, reasons: Vec::new() }.into(),
-        MaskNotice::LockDrawnAgain { engine: text("xgrammar"), processes: 2, resumed: false }.into(),
-        MaskNotice::NoCommonSchema { passing_none: Vec::new() }.into(),
+        FigureNotice::Outages {
+            spans: vec![OutageSpan {
+                from_s: 0.0,
+                to_s: None,
+                requests: 1,
+            }],
+            more: 0,
+        }
+        .into(),
+        FigureNotice::Throttled {
+            requests: 3,
+            longest_pause_s: None,
+            pauses_named: 2,
+        }
+        .into(),
+        FigureNotice::Throttled {
+            requests: 3,
+            longest_pause_s: None,
+            pauses_named: 0,
+        }
+        .into(),
+        FigureNotice::EngineFixedByRun {
+            request: text("json-0"),
+            engine: None,
+            why: text("no version"),
+        }
+        .into(),
+        FigureNotice::BrokenConstraints {
+            broken: 1,
+            answers: 2,
+            seen_enforced: false,
+            reasons: Vec::new(),
+        }
+        .into(),
+        MaskNotice::LockDrawnAgain {
+            engine: text("xgrammar"),
+            processes: 2,
+            resumed: false,
+        }
+        .into(),
+        MaskNotice::NoCommonSchema {
+            passing_none: Vec::new(),
+        }
+        .into(),
     ]
 }
 
 fn kind(notice: &Notice) -> String {
     let value = serde_json::to_value(notice).unwrap();
-    value["kind"].as_str().unwrap_or_else(|| panic!("no kind: {value}")).to_owned()
+    value["kind"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no kind: {value}"))
+        .to_owned()
 }
 
 #[test]
@@ -277,7 +354,10 @@ fn notices_survive_json() {
     let notices: Vec<Notice> = examples().into_iter().chain(other_wordings()).collect();
     let json = serde_json::to_string(&notices).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Notice>>(&json).unwrap(), notices);
-    assert_eq!(serde_json::from_value::<Vec<Notice>>(serde_json::from_str(&json).unwrap()).unwrap(), notices);
+    assert_eq!(
+        serde_json::from_value::<Vec<Notice>>(serde_json::from_str(&json).unwrap()).unwrap(),
+        notices
+    );
 }
 
 #[test]
@@ -289,18 +369,38 @@ fn kinds_are_unique_over_all_areas() {
 #[test]
 fn unknown_kinds_and_sentences_are_kept() {
     for (json, sentence) in [
-        ("\"a sentence of another program\"", "a sentence of another program"),
-        ("{\"kind\":\"of_tomorrow\",\"count\":3}", "unknown notice: {\"kind\":\"of_tomorrow\",\"count\":3}"),
-        ("{\"kind\":\"warmups_failed\",\"failed\":\"x\"}", "unknown notice: {\"kind\":\"warmups_failed\",\"failed\":\"x\"}"),
+        (
+            "\"a sentence of another program\"",
+            "a sentence of another program",
+        ),
+        (
+            "{\"kind\":\"of_tomorrow\",\"count\":3}",
+            "unknown notice: {\"kind\":\"of_tomorrow\",\"count\":3}",
+        ),
+        (
+            "{\"kind\":\"warmups_failed\",\"failed\":\"x\"}",
+            "unknown notice: {\"kind\":\"warmups_failed\",\"failed\":\"x\"}",
+        ),
     ] {
         let notice: Notice = serde_json::from_str(json).unwrap();
-        assert_eq!((notice.to_string().as_str(), serde_json::to_string(&notice).unwrap().as_str()), (sentence, json));
+        assert_eq!(
+            (
+                notice.to_string().as_str(),
+                serde_json::to_string(&notice).unwrap().as_str()
+            ),
+            (sentence, json)
+        );
     }
     assert!(serde_json::from_str::<Notice>("3").is_err());
 }
 
 #[test]
 fn members_that_a_later_version_adds_are_ignored() {
-    let notice: Notice = serde_json::from_str("{\"kind\":\"warmups_failed\",\"failed\":1,\"sent\":2,\"why\":\"x\"}").unwrap();
-    assert_eq!(notice, BenchNotice::WarmupsFailed { failed: 1, sent: 2 }.into());
+    let notice: Notice =
+        serde_json::from_str("{\"kind\":\"warmups_failed\",\"failed\":1,\"sent\":2,\"why\":\"x\"}")
+            .unwrap();
+    assert_eq!(
+        notice,
+        BenchNotice::WarmupsFailed { failed: 1, sent: 2 }.into()
+    );
 }

@@ -1,9 +1,10 @@
 //! Whether an answer that was cut breaks its schema whatever would have followed. Pure.
 //!
-//! A cut answer proves nothing by what it lacks. Two things cannot be mended any more: a byte at which the text stops being the
-//! beginning of a JSON text, and a member of the outermost object that is whole and breaks the schema which `properties` has for
-//! it. (A second member of the same name could come later. It would make the document one with duplicate names, which is no
-//! answer to any schema either.)
+//! A cut answer proves nothing by what it lacks. Two things cannot be mended any more: a byte at
+//! which the text stops being the beginning of a JSON text, and a member of the outermost object
+//! that is whole and breaks the schema which `properties` has for it. (A second member of the same
+//! name could come later. It would make the document one with duplicate names, which is no answer
+//! to any schema either.)
 
 use serde_json::{Map, Value, json};
 
@@ -18,7 +19,8 @@ const MAX_MEMBERS: usize = 32;
 /// Members of the schema's root that the schema of one member may lead to, or be read by.
 const ROOT_MEMBERS: [&str; 4] = ["$schema", "$id", "$defs", "definitions"];
 
-/// Why `text`, the beginning of an answer, is not the beginning of one that `schema` allows; `None` where it may be.
+/// Why `text`, the beginning of an answer, is not the beginning of one that `schema` allows; `None`
+/// where it may be.
 pub fn broken(schema: &Value, text: &str, evaluator: &mut Evaluator) -> Option<String> {
     if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(text)
         && error.is_syntax()
@@ -31,7 +33,9 @@ pub fn broken(schema: &Value, text: &str, evaluator: &mut Evaluator) -> Option<S
         let judged_by = schema_of_member(schema, &name, of_member);
         let document = json!({ &name: value }).to_string();
         match evaluator.judge_text(&judged_by, None, &document) {
-            Verdict::Invalid { reason: reason @ Reason::Schema { .. } } => Some(reason.to_string()),
+            Verdict::Invalid {
+                reason: reason @ Reason::Schema { .. },
+            } => Some(reason.to_string()),
             _ => None,
         }
     })
@@ -39,8 +43,10 @@ pub fn broken(schema: &Value, text: &str, evaluator: &mut Evaluator) -> Option<S
 
 /// What the root's `properties` says of one member, and nothing else.
 fn schema_of_member(schema: &Value, name: &str, of_member: &Value) -> Constraint {
-    let mut root: Map<String, Value> =
-        ROOT_MEMBERS.iter().filter_map(|member| Some(((*member).to_owned(), schema.get(member)?.clone()))).collect();
+    let mut root: Map<String, Value> = ROOT_MEMBERS
+        .iter()
+        .filter_map(|member| Some(((*member).to_owned(), schema.get(member)?.clone())))
+        .collect();
     root.insert("properties".to_owned(), json!({ name: of_member }));
     Constraint::JsonSchema(Arc::new(Value::Object(root)))
 }
@@ -55,7 +61,8 @@ fn whole_members(text: &str) -> Vec<(String, Value)> {
     Vec::new()
 }
 
-/// Where the commas of the outermost object are, the end of a value at which white space begins among them.
+/// Where the commas of the outermost object are, the end of a value at which white space begins
+/// among them.
 fn commas(text: &str) -> Vec<usize> {
     let (mut places, mut depth, mut in_string, mut escaped) = (Vec::new(), 0_usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -113,14 +120,26 @@ mod tests {
         ] {
             let found = broken(&schema, text, &mut evaluator);
             assert_eq!(found.is_some(), words.is_some(), "{text:?}: {found:?}");
-            assert!(found.unwrap_or_default().contains(words.unwrap_or_default()), "{text:?}");
+            assert!(
+                found
+                    .unwrap_or_default()
+                    .contains(words.unwrap_or_default()),
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn a_schema_without_members_is_held_to_json_alone() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
-        assert_eq!(broken(&json!({"type": "array", "maxItems": 1}), "[1, 2, 3, ", &mut evaluator), None);
+        assert_eq!(
+            broken(
+                &json!({"type": "array", "maxItems": 1}),
+                "[1, 2, 3, ",
+                &mut evaluator
+            ),
+            None
+        );
         assert_eq!(broken(&json!(true), "[1, 2, 3, ", &mut evaluator), None);
         assert!(broken(&json!(true), "[1, 2, 03", &mut evaluator).is_some());
     }

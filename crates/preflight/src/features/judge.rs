@@ -1,8 +1,8 @@
 //! What the answers to one schema prove. Pure.
 //!
-//! One answer that breaks the schema decides, whatever else happened. Then failures count, since a server that dies of a schema
-//! does not enforce it; then refusals; then complete answers, all valid. An answer that was cut proves nothing unless its beginning
-//! breaks the schema already.
+//! One answer that breaks the schema decides, whatever else happened. Then failures count, since a
+//! server that dies of a schema does not enforce it; then refusals; then complete answers, all
+//! valid. An answer that was cut proves nothing unless its beginning breaks the schema already.
 
 use super::beginning::broken;
 use super::data::Feature;
@@ -17,7 +17,12 @@ use sobench_judge::Evaluator;
 const DUPLICATE_MEMBERS: &str = "duplicate members";
 
 /// Judges what became of a feature's samples, by their numbers.
-pub fn judge(feature: &Feature, constraint: &Constraint, seen: &[(usize, Observation)], evaluator: &mut Evaluator) -> Found {
+pub fn judge(
+    feature: &Feature,
+    constraint: &Constraint,
+    seen: &[(usize, Observation)],
+    evaluator: &mut Evaluator,
+) -> Found {
     let mut tally = Tally::default();
     for (sample, observation) in seen {
         match &observation.outcome {
@@ -27,7 +32,8 @@ pub fn judge(feature: &Feature, constraint: &Constraint, seen: &[(usize, Observa
             }
             Outcome::Truncated => {
                 tally.cut += 1;
-                if let Some(reason) = broken(&feature.schema, &observation.answer.text(), evaluator) {
+                if let Some(reason) = broken(&feature.schema, &observation.answer.text(), evaluator)
+                {
                     tally.offend(*sample, &observation.answer.text(), reason, true);
                 }
             }
@@ -66,7 +72,9 @@ impl Tally {
                 self.complete += 1;
                 self.valid += 1;
             }
-            Verdict::Invalid { reason: Reason::DuplicateKey { .. } } if feature.keyword != DUPLICATE_MEMBERS => {
+            Verdict::Invalid {
+                reason: Reason::DuplicateKey { .. },
+            } if feature.keyword != DUPLICATE_MEMBERS => {
                 self.duplicates += 1;
             }
             Verdict::Invalid { reason } => {
@@ -74,22 +82,37 @@ impl Tally {
                 self.offend(sample, text, reason.to_string(), false);
             }
             Verdict::NotScored { why } => {
-                self.words.get_or_insert(format!("sobench cannot judge an answer: {why}"));
+                self.words
+                    .get_or_insert(format!("sobench cannot judge an answer: {why}"));
             }
         }
     }
 
     fn offend(&mut self, sample: usize, text: &str, reason: String, cut: bool) {
         self.invalid += 1;
-        self.offending.get_or_insert(Offending { text: kept(text), reason, cut, sample });
+        self.offending.get_or_insert(Offending {
+            text: kept(text),
+            reason,
+            cut,
+            sample,
+        });
     }
 
     fn fail(&mut self, outcome: &Outcome) {
         let (status, words) = match outcome {
-            Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => (Some(*status), body.clone()),
-            Outcome::StreamError { message } | Outcome::Transport { message, .. } => (None, message.clone()),
-            Outcome::TimedOut { limit_ms, .. } => (None, format!("no end of the answer within {limit_ms} ms")),
-            Outcome::Unsupported { .. } | Outcome::Cancelled | Outcome::Completed | Outcome::Truncated => return,
+            Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => {
+                (Some(*status), body.clone())
+            }
+            Outcome::StreamError { message } | Outcome::Transport { message, .. } => {
+                (None, message.clone())
+            }
+            Outcome::TimedOut { limit_ms, .. } => {
+                (None, format!("no end of the answer within {limit_ms} ms"))
+            }
+            Outcome::Unsupported { .. }
+            | Outcome::Cancelled
+            | Outcome::Completed
+            | Outcome::Truncated => return,
         };
         match outcome {
             Outcome::Rejected { status, .. } if !BUSY.contains(status) => self.refused += 1,
@@ -110,7 +133,12 @@ impl Tally {
             () if self.complete > 0 => FeatureVerdict::Enforced,
             () => FeatureVerdict::Undecided,
         };
-        let undecided = || format!("{} of {asked} cut at the token limit, {} ran out of time", self.cut, self.timed_out);
+        let undecided = || {
+            format!(
+                "{} of {asked} cut at the token limit, {} ran out of time",
+                self.cut, self.timed_out
+            )
+        };
         let words = match self.words {
             Some(words) => words,
             None if verdict == FeatureVerdict::Undecided => undecided(),
@@ -152,10 +180,21 @@ mod tests {
     }
 
     fn found(id: &str, outcomes: Vec<(Outcome, &str)>) -> Found {
-        let feature = shipped().into_iter().find(|feature| feature.id == id).unwrap();
-        let seen: Vec<(usize, Observation)> =
-            outcomes.into_iter().map(|(outcome, text)| observation(outcome, text)).enumerate().collect();
-        judge(&feature, &feature.constraint(), &seen, &mut Evaluator::new(EvaluateOptions::default()))
+        let feature = shipped()
+            .into_iter()
+            .find(|feature| feature.id == id)
+            .unwrap();
+        let seen: Vec<(usize, Observation)> = outcomes
+            .into_iter()
+            .map(|(outcome, text)| observation(outcome, text))
+            .enumerate()
+            .collect();
+        judge(
+            &feature,
+            &feature.constraint(),
+            &seen,
+            &mut Evaluator::new(EvaluateOptions::default()),
+        )
     }
 
     #[test]
@@ -163,48 +202,143 @@ mod tests {
         use Outcome::{Completed, Truncated};
         let right = || (Completed, r#"{"v": "abcd"}"#);
         let wrong = || (Completed, r#"{"v": "abcdefgh"}"#);
-        let refused = || (Outcome::Rejected { status: 400, body: "no".to_owned(), advice: None }, "");
-        let crashed = || (Outcome::ServerError { status: 500, body: "oh".to_owned(), advice: None }, "");
-        let lost = || (Outcome::Transport { cause: TransportCause::Reset, message: "reset".to_owned() }, "");
-        let late = || (Outcome::TimedOut { limit_ms: 60_000, limit: Default::default(), stage: None }, "");
-        let busy = || (Outcome::Rejected { status: 429, body: "later".to_owned(), advice: None }, "");
+        let refused = || {
+            (
+                Outcome::Rejected {
+                    status: 400,
+                    body: "no".to_owned(),
+                    advice: None,
+                },
+                "",
+            )
+        };
+        let crashed = || {
+            (
+                Outcome::ServerError {
+                    status: 500,
+                    body: "oh".to_owned(),
+                    advice: None,
+                },
+                "",
+            )
+        };
+        let lost = || {
+            (
+                Outcome::Transport {
+                    cause: TransportCause::Reset,
+                    message: "reset".to_owned(),
+                },
+                "",
+            )
+        };
+        let late = || {
+            (
+                Outcome::TimedOut {
+                    limit_ms: 60_000,
+                    limit: Default::default(),
+                    stage: None,
+                },
+                "",
+            )
+        };
+        let busy = || {
+            (
+                Outcome::Rejected {
+                    status: 429,
+                    body: "later".to_owned(),
+                    advice: None,
+                },
+                "",
+            )
+        };
         let open = || (Truncated, r#"{"v": "abcdefgh"#);
         for (outcomes, verdict, words) in [
             (vec![right(), right()], FeatureVerdict::Enforced, ""),
             (vec![right(), open()], FeatureVerdict::Enforced, ""),
-            (vec![crashed(), right(), wrong()], FeatureVerdict::UnderEnforced, "oh"),
+            (
+                vec![crashed(), right(), wrong()],
+                FeatureVerdict::UnderEnforced,
+                "oh",
+            ),
             (vec![refused()], FeatureVerdict::Rejected, "no"),
-            (vec![right(), crashed(), refused()], FeatureVerdict::Crashed, "oh"),
+            (
+                vec![right(), crashed(), refused()],
+                FeatureVerdict::Crashed,
+                "oh",
+            ),
             (vec![lost()], FeatureVerdict::Crashed, "reset"),
-            (vec![open(), open()], FeatureVerdict::Undecided, "2 of 2 cut at the token limit, 0 ran out of time"),
-            (vec![late()], FeatureVerdict::Undecided, "no end of the answer within 60000 ms"),
+            (
+                vec![open(), open()],
+                FeatureVerdict::Undecided,
+                "2 of 2 cut at the token limit, 0 ran out of time",
+            ),
+            (
+                vec![late()],
+                FeatureVerdict::Undecided,
+                "no end of the answer within 60000 ms",
+            ),
             (vec![busy()], FeatureVerdict::Undecided, "later"),
-            (vec![], FeatureVerdict::Undecided, "0 of 0 cut at the token limit, 0 ran out of time"),
+            (
+                vec![],
+                FeatureVerdict::Undecided,
+                "0 of 0 cut at the token limit, 0 ran out of time",
+            ),
         ] {
             let found = found("maxLength", outcomes);
-            assert_eq!((found.verdict, found.words.as_str()), (verdict, words), "{found:?}");
+            assert_eq!(
+                (found.verdict, found.words.as_str()),
+                (verdict, words),
+                "{found:?}"
+            );
         }
         let found = found("maxLength", vec![right(), wrong(), open(), wrong()]);
-        assert_eq!((found.asked, found.complete, found.valid, found.invalid), (4, 3, 1, 2));
+        assert_eq!(
+            (found.asked, found.complete, found.valid, found.invalid),
+            (4, 3, 1, 2)
+        );
         let offending = found.offending.unwrap();
-        assert_eq!((offending.sample, offending.cut, offending.text.as_str()), (1, false, r#"{"v": "abcdefgh"}"#));
-        assert!(offending.reason.contains("`maxLength` at /v"), "{}", offending.reason);
+        assert_eq!(
+            (offending.sample, offending.cut, offending.text.as_str()),
+            (1, false, r#"{"v": "abcdefgh"}"#)
+        );
+        assert!(
+            offending.reason.contains("`maxLength` at /v"),
+            "{}",
+            offending.reason
+        );
     }
 
     #[test]
     fn a_cut_answer_decides_where_nothing_can_mend_it() {
-        let found = found("maxLength", vec![(Outcome::Truncated, "{\"v\": \"abcdefgh\"  \n\n\n")]);
-        assert_eq!((found.verdict, found.complete, found.invalid), (FeatureVerdict::UnderEnforced, 0, 1));
+        let found = found(
+            "maxLength",
+            vec![(Outcome::Truncated, "{\"v\": \"abcdefgh\"  \n\n\n")],
+        );
+        assert_eq!(
+            (found.verdict, found.complete, found.invalid),
+            (FeatureVerdict::UnderEnforced, 0, 1)
+        );
         assert!(found.offending.unwrap().cut);
     }
 
     #[test]
     fn names_that_come_twice_are_laid_to_no_other_keyword() {
-        let twice = || vec![(Outcome::Completed, r#"{"a": 1, "b": 2, "b": 3}"#), (Outcome::Completed, r#"{"a": 1, "b": 2}"#)];
+        let twice = || {
+            vec![
+                (Outcome::Completed, r#"{"a": 1, "b": 2, "b": 3}"#),
+                (Outcome::Completed, r#"{"a": 1, "b": 2}"#),
+            ]
+        };
         let of_members = found("minProperties", twice());
-        assert_eq!((of_members.verdict, of_members.duplicate_members), (FeatureVerdict::Enforced, 1));
+        assert_eq!(
+            (of_members.verdict, of_members.duplicate_members),
+            (FeatureVerdict::Enforced, 1)
+        );
         assert_eq!((of_members.complete, of_members.valid), (1, 1));
         let of_names = found("duplicate-members", twice());
-        assert_eq!((of_names.verdict, of_names.duplicate_members), (FeatureVerdict::UnderEnforced, 0));
+        assert_eq!(
+            (of_names.verdict, of_names.duplicate_members),
+            (FeatureVerdict::UnderEnforced, 0)
+        );
     }
 }

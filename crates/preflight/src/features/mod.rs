@@ -1,12 +1,13 @@
-//! How much of JSON Schema does a server enforce? One small schema a keyword or trap, several sampled answers each, against prompts
-//! that spell out an answer which breaks it.
+//! How much of JSON Schema does a server enforce? One small schema a keyword or trap, several
+//! sampled answers each, against prompts that spell out an answer which breaks it.
 //!
-//! [`data`] has the schemas, [`probe`] sends, [`judge`] says what the answers of one schema prove, [`beginning`] what a cut one
-//! does. All but `probe` and `command` is pure.
+//! [`data`] has the schemas, [`probe`] sends, [`judge`] says what the answers of one schema prove,
+//! [`beginning`] what a cut one does. All but `probe` and `command` is pure.
 //!
-//! What a verdict says: "under-enforced" is proved by the answer that is shown. "Enforced" is as strong as the temptation: every
-//! complete answer was valid although the prompt asked for one that is not; a model that does not do as it is told, or too few
-//! samples, may leave a hole unseen. The embedded server's model writes what it is asked for as far as the mask lets it.
+//! What a verdict says: "under-enforced" is proved by the answer that is shown. "Enforced" is as
+//! strong as the temptation: every complete answer was valid although the prompt asked for one that
+//! is not; a model that does not do as it is told, or too few samples, may leave a hole unseen. The
+//! embedded server's model writes what it is asked for as far as the mask lets it.
 
 pub mod beginning;
 pub mod data;
@@ -82,13 +83,16 @@ pub struct Found {
     pub valid: usize,
     /// Answers that break the schema, those among them that were cut and break it whatever follows.
     pub invalid: usize,
-    /// Answers with a member of one name twice, which JSON Schema does not see; they count as neither.
+    /// Answers with a member of one name twice, which JSON Schema does not see; they count as
+    /// neither.
     pub duplicate_members: usize,
     /// The first answer that breaks the schema.
     pub offending: Option<Offending>,
-    /// The HTTP status, or the one that an error event stands for, of the first request that failed.
+    /// The HTTP status, or the one that an error event stands for, of the first request that
+    /// failed.
     pub status: Option<u16>,
-    /// The server's own words on the first request that failed, or why it is undecided. Not made fit for a terminal.
+    /// The server's own words on the first request that failed, or why it is undecided. Not made
+    /// fit for a terminal.
     pub words: String,
 }
 
@@ -125,8 +129,14 @@ pub enum FeatureVerdict {
 
 impl FeatureVerdict {
     /// Every verdict, in the order of reports.
-    pub const ALL: [Self; 6] =
-        [Self::Enforced, Self::UnderEnforced, Self::Rejected, Self::Crashed, Self::Undecided, Self::NotAsked];
+    pub const ALL: [Self; 6] = [
+        Self::Enforced,
+        Self::UnderEnforced,
+        Self::Rejected,
+        Self::Crashed,
+        Self::Undecided,
+        Self::NotAsked,
+    ];
 
     /// The name used in tables.
     pub fn name(self) -> &'static str {
@@ -143,7 +153,9 @@ impl FeatureVerdict {
     /// What the name means, in half a sentence.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Enforced => "every complete answer is valid, though the prompts asked for one that is not",
+            Self::Enforced => {
+                "every complete answer is valid, though the prompts asked for one that is not"
+            }
             Self::UnderEnforced => "an answer with status 200 breaks the schema",
             Self::Rejected => "the server refuses the schema, in the words given",
             Self::Crashed => "status 5xx, a broken stream or a lost connection",
@@ -156,6 +168,9 @@ impl FeatureVerdict {
 impl Surveyed {
     /// How many features got this verdict.
     pub fn count(&self, verdict: FeatureVerdict) -> usize {
-        self.found.iter().filter(|found| found.verdict == verdict).count()
+        self.found
+            .iter()
+            .filter(|found| found.verdict == verdict)
+            .count()
     }
 }

@@ -1,4 +1,5 @@
-//! Preflight as a library: it finds and names every way in which a server loses a constraint, and passes a server that enforces.
+//! Preflight as a library: it finds and names every way in which a server loses a constraint, and
+//! passes a server that enforces.
 
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
 use sobench_engine::EngineName;
 use sobench_preflight::{self as preflight, Cause, Class, Extent, Kind, Options, Preflight};
 use sobench_shutdown::Shutdown;
-use sobench_testkit::constrained::{Reply, allowed, answering, dying_of, posts, text_of_constraint};
+use sobench_testkit::constrained::{
+    Reply, allowed, answering, dying_of, posts, text_of_constraint,
+};
 use sobench_testkit::scripted::nobody;
 
 use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
@@ -47,36 +50,68 @@ async fn try_asked(base_url: &str, options: &Options) -> Result<Preflight> {
 }
 
 async fn asked(base_url: &str, options: &Options) -> Preflight {
-    try_asked(base_url, options).await.unwrap_or_else(|error| panic!("{error}"))
+    try_asked(base_url, options)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn class(found: &Preflight, kind: Kind, dialect: ConstraintDialect) -> Class {
-    found.verdict_for(kind, dialect).unwrap_or_else(|| panic!("{kind} was not asked in {dialect}")).finding.class
+    found
+        .verdict_for(kind, dialect)
+        .unwrap_or_else(|| panic!("{kind} was not asked in {dialect}"))
+        .finding
+        .class
 }
 
 /// Every cell that was sent has this class and this cause.
 #[track_caller]
 fn all_are(found: &Preflight, class: Class, cause: Option<Cause>, words: &str) {
-    for cell in found.cells.iter().filter(|cell| cell.finding.class != Class::NotCarried) {
+    for cell in found
+        .cells
+        .iter()
+        .filter(|cell| cell.finding.class != Class::NotCarried)
+    {
         let finding = &cell.finding;
-        assert_eq!((finding.class, finding.cause), (class, cause), "{} in {}: {finding:?}", cell.label(), cell.dialect);
+        assert_eq!(
+            (finding.class, finding.cause),
+            (class, cause),
+            "{} in {}: {finding:?}",
+            cell.label(),
+            cell.dialect
+        );
         assert!(finding.words.contains(words), "{finding:?}");
     }
 }
 
 async fn embedded(options: EmbeddedOptions) -> EmbeddedServer {
-    tokio::task::spawn_blocking(move || EmbeddedServer::start(options).unwrap()).await.unwrap()
+    tokio::task::spawn_blocking(move || EmbeddedServer::start(options).unwrap())
+        .await
+        .unwrap()
 }
 
 async fn stop(server: EmbeddedServer) {
-    tokio::task::spawn_blocking(move || drop(server)).await.unwrap();
+    tokio::task::spawn_blocking(move || drop(server))
+        .await
+        .unwrap();
 }
 
 /// What is found of an embedded server with these faults.
 async fn found_with(faults: &[&str], guided_fields: GuidedFields) -> Preflight {
-    let faults = faults.iter().map(|fault| Fault::parse(fault).unwrap()).collect();
-    let server = embedded(EmbeddedOptions { faults, guided_fields, ..EmbeddedOptions::default() }).await;
-    let options = Options { model: "sobench-synthetic".to_owned(), notation: GrammarDialect::Lark, ..options() };
+    let faults = faults
+        .iter()
+        .map(|fault| Fault::parse(fault).unwrap())
+        .collect();
+    let server = embedded(EmbeddedOptions {
+        faults,
+        guided_fields,
+        ..EmbeddedOptions::default()
+    })
+    .await;
+    let options = Options {
+        model: "sobench-synthetic".to_owned(),
+        notation: GrammarDialect::Lark,
+        ..options()
+    };
     let found = asked(server.base_url(), &options).await;
     stop(server).await;
     found
@@ -87,28 +122,53 @@ async fn a_healthy_server_enforces_whatever_its_engine_reads() {
     for (engine, refused) in [
         (EngineName::Guidance, &[Kind::StructuralTag][..]),
         (EngineName::Xgrammar, &[]),
-        (EngineName::Outlines, &[Kind::JsonObject, Kind::Grammar, Kind::StructuralTag]),
+        (
+            EngineName::Outlines,
+            &[Kind::JsonObject, Kind::Grammar, Kind::StructuralTag],
+        ),
     ] {
-        let server = embedded(EmbeddedOptions { engine, ..EmbeddedOptions::default() }).await;
+        let server = embedded(EmbeddedOptions {
+            engine,
+            ..EmbeddedOptions::default()
+        })
+        .await;
         for backend in [ServerKind::Vllm, ServerKind::OpenaiChat] {
             for stream in [true, false] {
                 let model = "sobench-synthetic".to_owned();
-                let options = Options { backend, stream, model, kinds: Kind::ALL.to_vec(), ..options() };
+                let options = Options {
+                    backend,
+                    stream,
+                    model,
+                    kinds: Kind::ALL.to_vec(),
+                    ..options()
+                };
                 let found = asked(server.base_url(), &options).await;
                 for cell in &found.cells {
-                    let of_response_format = matches!(cell.kind, Kind::Json | Kind::JsonObject | Kind::StructuralTag);
+                    let of_response_format = matches!(
+                        cell.kind,
+                        Kind::Json | Kind::JsonObject | Kind::StructuralTag
+                    );
                     let verdict = class(&found, cell.kind, cell.dialect);
                     let expected = match cell.dialect {
                         ResponseFormat if !of_response_format => Class::NotCarried,
                         _ if refused.contains(&cell.kind) => Class::Rejected,
                         _ => Class::Enforced,
                     };
-                    assert_eq!(verdict, expected, "{engine:?} {backend} stream {stream}: {cell:?}");
+                    assert_eq!(
+                        verdict, expected,
+                        "{engine:?} {backend} stream {stream}: {cell:?}"
+                    );
                 }
                 assert_eq!(found.facts.product, Some(Product::EMBEDDED));
-                assert_eq!(found.facts.engine.as_deref(), Some(server.engine_label().as_str()));
+                assert_eq!(
+                    found.facts.engine.as_deref(),
+                    Some(server.engine_label().as_str())
+                );
                 assert_eq!(found.recommendation().unwrap().dialect, StructuredOutputs);
-                assert!(found.spelling.is_some() && !found.cells.iter().any(|cell| cell.asked_again), "{found:?}");
+                assert!(
+                    found.spelling.is_some() && !found.cells.iter().any(|cell| cell.asked_again),
+                    "{found:?}"
+                );
             }
         }
         stop(server).await;
@@ -124,11 +184,18 @@ async fn dropped_constraints_are_ignored_and_the_dialect_that_works_is_named() {
     let guided = found_with(&[], GuidedFields::Ignore).await;
     for kind in [Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar] {
         assert_eq!(class(&guided, kind, Guided), Class::Ignored, "{kind}");
-        assert_eq!(class(&guided, kind, StructuredOutputs), Class::Enforced, "{kind}");
+        assert_eq!(
+            class(&guided, kind, StructuredOutputs),
+            Class::Enforced,
+            "{kind}"
+        );
     }
     // It has no guided field of its own, and travels as response_format.
     assert_eq!(class(&guided, Kind::JsonObject, Guided), Class::Enforced);
-    assert_eq!(guided.recommendation().unwrap().flags(), "--constraint-dialect structured-outputs");
+    assert_eq!(
+        guided.recommendation().unwrap().flags(),
+        "--constraint-dialect structured-outputs"
+    );
     assert!(guided.passed());
 }
 
@@ -136,16 +203,25 @@ async fn dropped_constraints_are_ignored_and_the_dialect_that_works_is_named() {
 async fn planted_faults_are_named_and_not_blamed_on_the_constraint() {
     let fenced = found_with(&["extra-text"], GuidedFields::Honour).await;
     for kind in [Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar] {
-        assert_eq!(class(&fenced, kind, StructuredOutputs), Class::Partial, "{kind}");
+        assert_eq!(
+            class(&fenced, kind, StructuredOutputs),
+            Class::Partial,
+            "{kind}"
+        );
     }
     let empty = found_with(&["empty"], GuidedFields::Honour).await;
     all_are(&empty, Class::Unproven, None, "empty answer");
-    for (fault, cause) in [("error-500", Cause::ServerError), ("truncate", Cause::StreamError)] {
+    for (fault, cause) in [
+        ("error-500", Cause::ServerError),
+        ("truncate", Cause::StreamError),
+    ] {
         let found = found_with(&[fault], GuidedFields::Honour).await;
         all_are(&found, Class::Broken, Some(cause), "");
         assert!(found.control.failure.is_some(), "{fault}");
         assert!(
-            found.notices.iter().any(|notice| notice.to_string().contains("fails without a constraint, too")),
+            found.notices.iter().any(|notice| notice
+                .to_string()
+                .contains("fails without a constraint, too")),
             "{:?}",
             found.notices
         );
@@ -155,27 +231,74 @@ async fn planted_faults_are_named_and_not_blamed_on_the_constraint() {
 #[tokio::test]
 async fn an_envelope_taken_for_the_schema_is_found() {
     let server = answering(|body| match body.get("response_format") {
-        Some(_) => Reply::Say(r#"{"name": "weather", "schema": {"type": "object"}, "strict": true}"#.to_owned()),
+        Some(_) => Reply::Say(
+            r#"{"name": "weather", "schema": {"type": "object"}, "strict": true}"#.to_owned(),
+        ),
         None => Reply::Prose,
     });
-    let options = Options { kinds: vec![Kind::Json], ..options() };
+    let options = Options {
+        kinds: vec![Kind::Json],
+        ..options()
+    };
     let found = asked(&server.base_url, &options).await;
-    assert_eq!(class(&found, Kind::Json, ResponseFormat), Class::WrongWrapper);
+    assert_eq!(
+        class(&found, Kind::Json, ResponseFormat),
+        Class::WrongWrapper
+    );
     assert_eq!(class(&found, Kind::Json, StructuredOutputs), Class::Ignored);
-    assert!(found.verdict_for(Kind::Json, ResponseFormat).unwrap().finding.words.contains("name, schema, strict"));
+    assert!(
+        found
+            .verdict_for(Kind::Json, ResponseFormat)
+            .unwrap()
+            .finding
+            .words
+            .contains("name, schema, strict")
+    );
 }
 
 #[tokio::test]
 async fn failures_of_constrained_requests_alone_are_told_apart() {
     let error = |code: u16| {
-        Reply::Event(format!(r#"{{"error":{{"message":"no grammar for you","type":"x","param":null,"code":{code}}}}}"#))
+        Reply::Event(format!(
+            r#"{{"error":{{"message":"no grammar for you","type":"x","param":null,"code":{code}}}}}"#
+        ))
     };
     for (reply, class, cause, status, words) in [
-        (error(400), Class::Rejected, None, Some(400), "no grammar for you"),
-        (error(500), Class::Broken, Some(Cause::ServerError), Some(500), "no grammar for you"),
-        (Reply::Status("400 Bad Request", "not supported"), Class::Rejected, None, Some(400), "not supported"),
-        (Reply::Status("500 Internal Server Error", "it broke"), Class::Broken, Some(Cause::ServerError), Some(500), "it broke"),
-        (Reply::Status("429 Too Many Requests", "later"), Class::Broken, Some(Cause::Overloaded), Some(429), "later"),
+        (
+            error(400),
+            Class::Rejected,
+            None,
+            Some(400),
+            "no grammar for you",
+        ),
+        (
+            error(500),
+            Class::Broken,
+            Some(Cause::ServerError),
+            Some(500),
+            "no grammar for you",
+        ),
+        (
+            Reply::Status("400 Bad Request", "not supported"),
+            Class::Rejected,
+            None,
+            Some(400),
+            "not supported",
+        ),
+        (
+            Reply::Status("500 Internal Server Error", "it broke"),
+            Class::Broken,
+            Some(Cause::ServerError),
+            Some(500),
+            "it broke",
+        ),
+        (
+            Reply::Status("429 Too Many Requests", "later"),
+            Class::Broken,
+            Some(Cause::Overloaded),
+            Some(429),
+            "later",
+        ),
         (
             Reply::Event("Invalid grammar. 1(9): Expected".to_owned()),
             Class::Broken,
@@ -183,15 +306,35 @@ async fn failures_of_constrained_requests_alone_are_told_apart() {
             None,
             "Invalid grammar",
         ),
-        (Reply::CutOff, Class::Broken, Some(Cause::StreamError), None, "what came before is as the constraint says"),
+        (
+            Reply::CutOff,
+            Class::Broken,
+            Some(Cause::StreamError),
+            None,
+            "what came before is as the constraint says",
+        ),
     ] {
-        let server = answering(move |body| if text_of_constraint(body).is_some() { reply.clone() } else { Reply::Prose });
+        let server = answering(move |body| {
+            if text_of_constraint(body).is_some() {
+                reply.clone()
+            } else {
+                Reply::Prose
+            }
+        });
         let kinds = vec![Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar];
         let found = asked(&server.base_url, &Options { kinds, ..options() }).await;
         all_are(&found, class, cause, words);
-        let cells = found.cells.iter().filter(|cell| cell.finding.class != Class::NotCarried);
-        assert!(cells.clone().count() > 0 && cells.clone().all(|cell| cell.finding.status == status));
-        assert_eq!(found.control.failure, None, "without a constraint it answers");
+        let cells = found
+            .cells
+            .iter()
+            .filter(|cell| cell.finding.class != Class::NotCarried);
+        assert!(
+            cells.clone().count() > 0 && cells.clone().all(|cell| cell.finding.status == status)
+        );
+        assert_eq!(
+            found.control.failure, None,
+            "without a constraint it answers"
+        );
         assert!(!found.passed());
     }
 }
@@ -199,17 +342,33 @@ async fn failures_of_constrained_requests_alone_are_told_apart() {
 #[tokio::test]
 async fn white_space_without_end_is_named() {
     let server = answering(|body| match text_of_constraint(body) {
-        Some(constraint) if constraint.contains("properties") => Reply::Cut(format!("{{{}", "\n ".repeat(60))),
+        Some(constraint) if constraint.contains("properties") => {
+            Reply::Cut(format!("{{{}", "\n ".repeat(60)))
+        }
         Some(_) => Reply::Say(allowed(body).unwrap_or_else(|| "{}".to_owned())),
         None => Reply::Prose,
     });
     let found = asked(&server.base_url, &options()).await;
     for dialect in [StructuredOutputs, Guided, ResponseFormat] {
         let json = found.verdict_for(Kind::Json, dialect).unwrap();
-        assert_eq!((json.finding.class, json.finding.cause), (Class::Broken, Some(Cause::WhiteSpaceRunAway)), "{dialect}");
+        assert_eq!(
+            (json.finding.class, json.finding.cause),
+            (Class::Broken, Some(Cause::WhiteSpaceRunAway)),
+            "{dialect}"
+        );
     }
-    assert_eq!(class(&found, Kind::Regex, StructuredOutputs), Class::Enforced);
-    assert!(found.notices.iter().any(|notice| notice.to_string().contains("disable_any_whitespace")), "{:?}", found.notices);
+    assert_eq!(
+        class(&found, Kind::Regex, StructuredOutputs),
+        Class::Enforced
+    );
+    assert!(
+        found
+            .notices
+            .iter()
+            .any(|notice| notice.to_string().contains("disable_any_whitespace")),
+        "{:?}",
+        found.notices
+    );
 }
 
 #[tokio::test]
@@ -219,27 +378,58 @@ async fn an_answer_that_was_cut_is_asked_again_with_room() {
         _ => allowed(body).map_or(Reply::Prose, Reply::Say),
     });
     let kinds = vec![Kind::Json, Kind::Choice];
-    let found = asked(&server.base_url, &Options { kinds, dialects: vec![StructuredOutputs], ..options() }).await;
+    let found = asked(
+        &server.base_url,
+        &Options {
+            kinds,
+            dialects: vec![StructuredOutputs],
+            ..options()
+        },
+    )
+    .await;
     all_are(&found, Class::Enforced, None, "");
     assert!(found.cells.iter().all(|cell| cell.asked_again));
-    assert_eq!((found.requests, posts(&server).len()), (6, 6), "the control, each question twice, and how JSON is spelt");
+    assert_eq!(
+        (found.requests, posts(&server).len()),
+        (6, 6),
+        "the control, each question twice, and how JSON is spelt"
+    );
 }
 
 #[tokio::test]
 async fn the_other_notation_is_tried_only_where_the_first_is_refused() {
     let lark_only = answering(|body| match text_of_constraint(body) {
-        Some(constraint) if constraint.contains("::=") => Reply::Status("400 Bad Request", "lark only"),
+        Some(constraint) if constraint.contains("::=") => {
+            Reply::Status("400 Bad Request", "lark only")
+        }
         _ => allowed(body).map_or(Reply::Prose, Reply::Say),
     });
-    let options = Options { kinds: vec![Kind::Grammar], dialects: vec![StructuredOutputs], ..options() };
+    let options = Options {
+        kinds: vec![Kind::Grammar],
+        dialects: vec![StructuredOutputs],
+        ..options()
+    };
     let found = asked(&lark_only.base_url, &options).await;
-    assert_eq!(found.cells.iter().map(|cell| cell.finding.class).collect::<Vec<_>>(), [Class::Rejected, Class::Enforced]);
+    assert_eq!(
+        found
+            .cells
+            .iter()
+            .map(|cell| cell.finding.class)
+            .collect::<Vec<_>>(),
+        [Class::Rejected, Class::Enforced]
+    );
     let best = found.recommendation().unwrap();
-    assert_eq!((best.notation, found.passed()), (Some(GrammarDialect::Lark), true));
+    assert_eq!(
+        (best.notation, found.passed()),
+        (Some(GrammarDialect::Lark), true)
+    );
 
     let both = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Say));
     let found = asked(&both.base_url, &options).await;
-    assert_eq!((found.cells.len(), found.recommendation().unwrap().notation), (1, None));
+    assert_eq!(
+        (found.cells.len(), found.recommendation().unwrap().notation),
+        (1, None)
+    );
     assert_eq!(posts(&both).len(), 2, "the control and one question");
 }
 
@@ -247,12 +437,26 @@ async fn the_other_notation_is_tried_only_where_the_first_is_refused() {
 async fn a_server_that_dies_of_a_question_is_known_by_it() {
     let server = dying_of("::=");
     let kinds = vec![Kind::Choice, Kind::Grammar];
-    let options = Options { kinds, dialects: vec![StructuredOutputs, Guided], ..options() };
+    let options = Options {
+        kinds,
+        dialects: vec![StructuredOutputs, Guided],
+        ..options()
+    };
     let found = asked(&server.base_url(), &options).await;
     let classes: Vec<Class> = found.cells.iter().map(|cell| cell.finding.class).collect();
-    assert_eq!(classes, [Class::Enforced, Class::Broken, Class::NotAsked, Class::NotAsked]);
+    assert_eq!(
+        classes,
+        [
+            Class::Enforced,
+            Class::Broken,
+            Class::NotAsked,
+            Class::NotAsked
+        ]
+    );
     assert!(
-        found.notices.iter().any(|notice| notice.to_string().contains("grammar (ebnf) in structured-outputs")),
+        found.notices.iter().any(|notice| notice
+            .to_string()
+            .contains("grammar (ebnf) in structured-outputs")),
         "{:?}",
         found.notices
     );
@@ -268,18 +472,41 @@ async fn the_same_seed_asks_the_same_and_the_questions_share_nothing() {
     let (first, again, other) = (bodies(3).await, bodies(3).await, bodies(4).await);
     assert!(first == again && first != other);
     let constraints: Vec<String> = first.iter().filter_map(text_of_constraint).collect();
-    let drawn: Vec<&String> = constraints.iter().filter(|it| !it.contains("json_object")).collect();
-    assert!(drawn.len() > 5 && drawn.iter().enumerate().all(|(place, it)| !drawn[..place].contains(it)), "{drawn:?}");
+    let drawn: Vec<&String> = constraints
+        .iter()
+        .filter(|it| !it.contains("json_object"))
+        .collect();
+    assert!(
+        drawn.len() > 5
+            && drawn
+                .iter()
+                .enumerate()
+                .all(|(place, it)| !drawn[..place].contains(it)),
+        "{drawn:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_refuses_everything_is_an_error_with_its_words() {
-    for (status, hint) in [("401 Unauthorized", "OPENAI_API_KEY"), ("404 Not Found", "--model"), ("400 Bad", "--extra-body")] {
+    for (status, hint) in [
+        ("401 Unauthorized", "OPENAI_API_KEY"),
+        ("404 Not Found", "--model"),
+        ("400 Bad", "--extra-body"),
+    ] {
         let server = answering(move |_| Reply::Status(status, "words of the server"));
         let error = try_asked(&server.base_url, &options()).await.unwrap_err();
-        assert!(error.exit_code() == 3 && error.what.contains("words of the server"), "{error}");
+        assert!(
+            error.exit_code() == 3 && error.what.contains("words of the server"),
+            "{error}"
+        );
         assert!(error.hint.unwrap().contains(hint), "{status}");
         assert_eq!(server.requests().len(), 1, "nothing more is asked");
     }
-    assert_eq!(try_asked(&nobody(), &options()).await.unwrap_err().exit_code(), 3);
+    assert_eq!(
+        try_asked(&nobody(), &options())
+            .await
+            .unwrap_err()
+            .exit_code(),
+        3
+    );
 }

@@ -1,11 +1,13 @@
-//! The stream of NumPy's `default_rng`: PCG64 seeded through `SeedSequence`. Knows nothing of what is drawn for.
+//! The stream of NumPy's `default_rng`: PCG64 seeded through `SeedSequence`. Knows nothing of what
+//! is drawn for.
 
 /// Words of the pool of `SeedSequence`.
 const POOL_WORDS: usize = 4;
 /// `PCG_DEFAULT_MULTIPLIER` of `pcg64.h`.
 const MULTIPLIER: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
 
-/// `numpy.random.default_rng(seed)`: PCG XSL RR 128/64 of O'Neill (2014), as NumPy seeds and reads it since 1.17.
+/// `numpy.random.default_rng(seed)`: PCG XSL RR 128/64 of O'Neill (2014), as NumPy seeds and reads
+/// it since 1.17.
 #[derive(Clone, Debug)]
 pub struct NumpyGenerator {
     state: u128,
@@ -19,22 +21,39 @@ impl NumpyGenerator {
     pub fn new(seed: u64) -> Self {
         let [state_high, state_low, stream_high, stream_low] = seeded(seed);
         let increment = (u128::from(stream_high) << 64 | u128::from(stream_low)) << 1 | 1;
-        let mut generator = Self { state: 0, increment, spare: None };
+        let mut generator = Self {
+            state: 0,
+            increment,
+            spare: None,
+        };
         generator.step();
-        generator.state = generator.state.wrapping_add(u128::from(state_high) << 64 | u128::from(state_low));
+        generator.state = generator
+            .state
+            .wrapping_add(u128::from(state_high) << 64 | u128::from(state_low));
         generator.step();
         generator
     }
 
-    /// `integers(low, high, size=count)`: uniform in `low..high`, by Lemire's method ("Fast Random Integer Generation in an
-    /// Interval", 2019) on 32 bits. A range of one number draws nothing.
+    /// `integers(low, high, size=count)`: uniform in `low..high`, by Lemire's method ("Fast Random
+    /// Integer Generation in an Interval", 2019) on 32 bits. A range of one number draws nothing.
     ///
     /// # Panics
     /// If the range is empty, or has more than 2^32 - 1 numbers.
     pub fn integers(&mut self, low: u64, high: u64, count: usize) -> Vec<u64> {
-        let width = high.checked_sub(low).filter(|width| *width > 0).expect("a range holds a number at least");
+        let width = high
+            .checked_sub(low)
+            .filter(|width| *width > 0)
+            .expect("a range holds a number at least");
         let width = u32::try_from(width).expect("ranges of lengths and token ids fit into 32 bits");
-        (0..count).map(|_| low + if width == 1 { 0 } else { u64::from(self.below(width)) }).collect()
+        (0..count)
+            .map(|_| {
+                low + if width == 1 {
+                    0
+                } else {
+                    u64::from(self.below(width))
+                }
+            })
+            .collect()
     }
 
     fn below(&mut self, width: u32) -> u32 {
@@ -64,23 +83,33 @@ impl NumpyGenerator {
     }
 
     fn step(&mut self) {
-        self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
+        self.state = self
+            .state
+            .wrapping_mul(MULTIPLIER)
+            .wrapping_add(self.increment);
     }
 }
 
 /// `SeedSequence(seed).generate_state(4, numpy.uint64)`.
 fn seeded(seed: u64) -> [u64; 4] {
     let entropy = [seed as u32, (seed >> 32) as u32, 0, 0];
-    let mut hash = Hash { constant: 0x43b0_d7e5, factor: 0x931e_8875 };
+    let mut hash = Hash {
+        constant: 0x43b0_d7e5,
+        factor: 0x931e_8875,
+    };
     let mut pool: [u32; POOL_WORDS] = entropy.map(|word| hash.of(word));
     for source in 0..POOL_WORDS {
         for target in (0..POOL_WORDS).filter(|target| *target != source) {
-            let word =
-                0xca01_f9dd_u32.wrapping_mul(pool[target]).wrapping_sub(0x4973_f715_u32.wrapping_mul(hash.of(pool[source])));
+            let word = 0xca01_f9dd_u32
+                .wrapping_mul(pool[target])
+                .wrapping_sub(0x4973_f715_u32.wrapping_mul(hash.of(pool[source])));
             pool[target] = word ^ (word >> 16);
         }
     }
-    let mut hash = Hash { constant: 0x8b51_f9dd, factor: 0x58f3_8ded };
+    let mut hash = Hash {
+        constant: 0x8b51_f9dd,
+        factor: 0x58f3_8ded,
+    };
     let mut place = 0;
     [(); 4].map(|()| {
         let low = hash.of(pool[place % POOL_WORDS]);
@@ -109,13 +138,34 @@ impl Hash {
 mod tests {
     use super::*;
 
-    /// `default_rng(seed)`: six of `integers(0, 1025)`, three of `integers(5, 6)`, five of `integers(0, 128256)`; NumPy 2.3.5.
+    /// `default_rng(seed)`: six of `integers(0, 1025)`, three of `integers(5, 6)`, five of
+    /// `integers(0, 128256)`; NumPy 2.3.5.
     const DRAWN: &[(u64, [u64; 6], [u64; 5])] = &[
-        (0, [871, 652, 523, 276, 315, 41], [9649, 2119, 22479, 104306, 83291]),
-        (1, [485, 524, 774, 974, 35, 147], [105547, 121669, 31965, 39994, 111457]),
-        (42, [91, 793, 670, 449, 443, 880], [11023, 89441, 25839, 12078, 67524]),
-        (4294967295, [195, 258, 742, 224, 932, 294], [27364, 79388, 90705, 119920, 16899]),
-        (1099511627781, [14, 4, 461, 381, 938, 601], [115358, 19417, 1266, 53862, 114032]),
+        (
+            0,
+            [871, 652, 523, 276, 315, 41],
+            [9649, 2119, 22479, 104306, 83291],
+        ),
+        (
+            1,
+            [485, 524, 774, 974, 35, 147],
+            [105547, 121669, 31965, 39994, 111457],
+        ),
+        (
+            42,
+            [91, 793, 670, 449, 443, 880],
+            [11023, 89441, 25839, 12078, 67524],
+        ),
+        (
+            4294967295,
+            [195, 258, 742, 224, 932, 294],
+            [27364, 79388, 90705, 119920, 16899],
+        ),
+        (
+            1099511627781,
+            [14, 4, 461, 381, 938, 601],
+            [115358, 19417, 1266, 53862, 114032],
+        ),
     ];
 
     #[test]

@@ -1,5 +1,5 @@
-//! The failing cases of a run, to be looked through: what was asked, what had to come, what came and where it broke, and how to send it
-//! again. Knows no constraint's meaning.
+//! The failing cases of a run, to be looked through: what was asked, what had to come, what came
+//! and where it broke, and how to send it again. Knows no constraint's meaning.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,8 @@ use sobench_results::metrics::excerpt::cut;
 /// The most cases on a page, so that a browser stays quick; the log has all of them.
 pub(super) const CASES_MAX: usize = 200;
 
-/// The most bytes of a prompt, of a constraint, of a server's words; and of an answer before, in and after the place where it broke.
+/// The most bytes of a prompt, of a constraint, of a server's words; and of an answer before, in
+/// and after the place where it broke.
 const TEXT_MAX_BYTES: usize = 6000;
 const ANSWER_SIDE_MAX_BYTES: usize = 3000;
 
@@ -30,11 +31,15 @@ pub(super) fn markup(view: &View<'_>) -> Result<String> {
     let mut page = String::new();
     let mut by_name: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
     for (place, sample) in view.samples.iter().enumerate() {
-        failing_as(sample).into_iter().for_each(|name| by_name.entry(name).or_default().push(place));
+        failing_as(sample)
+            .into_iter()
+            .for_each(|name| by_name.entry(name).or_default().push(place));
     }
     let total: usize = by_name.values().map(Vec::len).sum();
     if total == 0 {
-        page.push_str("<p>none: every constrained answer is valid, and every request was answered</p>");
+        page.push_str(
+            "<p>none: every constrained answer is valid, and every request was answered</p>",
+        );
         return Ok(page);
     }
     let shown = choose(&by_name);
@@ -55,7 +60,8 @@ pub(super) fn markup(view: &View<'_>) -> Result<String> {
     Ok(page)
 }
 
-/// As many cases as a page holds, in plan order: a fair share of each reason, so that a rare one is not crowded out.
+/// As many cases as a page holds, in plan order: a fair share of each reason, so that a rare one is
+/// not crowded out.
 fn choose(by_name: &BTreeMap<&'static str, Vec<usize>>) -> Vec<(usize, &'static str)> {
     let mut shown = Vec::new();
     let longest = by_name.values().map(Vec::len).max().unwrap_or(0);
@@ -71,11 +77,20 @@ fn choose(by_name: &BTreeMap<&'static str, Vec<usize>>) -> Vec<(usize, &'static 
     shown
 }
 
-/// Radio buttons, each with the rule that hides the cases of other reasons. Names are our own words.
-fn add_filter(page: &mut String, by_name: &BTreeMap<&'static str, Vec<usize>>, shown: &[(usize, &str)], total: usize) {
+/// Radio buttons, each with the rule that hides the cases of other reasons. Names are our own
+/// words.
+fn add_filter(
+    page: &mut String,
+    by_name: &BTreeMap<&'static str, Vec<usize>>,
+    shown: &[(usize, &str)],
+    total: usize,
+) {
     page.push_str("<style>");
     for name in by_name.keys() {
-        let _ = write!(page, "#why-{name}:checked~.cases>.case:not(.why-{name}){{display:none}}");
+        let _ = write!(
+            page,
+            "#why-{name}:checked~.cases>.case:not(.why-{name}){{display:none}}"
+        );
     }
     page.push_str("</style>");
     let mut button = |name: &str, label: &str, counts: String, checked: &str| {
@@ -84,11 +99,27 @@ fn add_filter(page: &mut String, by_name: &BTreeMap<&'static str, Vec<usize>>, s
             "<input class=\"pick\" type=\"radio\" name=\"why\" id=\"why-{name}\"{checked}/><label for=\"why-{name}\">{label} {counts}</label>"
         );
     };
-    let counts = |shown: usize, total: usize| if shown == total { total.to_string() } else { format!("{shown} of {total}") };
-    button("all", "all", counts(shown.len(), total), " checked=\"checked\"");
+    let counts = |shown: usize, total: usize| {
+        if shown == total {
+            total.to_string()
+        } else {
+            format!("{shown} of {total}")
+        }
+    };
+    button(
+        "all",
+        "all",
+        counts(shown.len(), total),
+        " checked=\"checked\"",
+    );
     for (name, places) in by_name {
         let of_name = shown.iter().filter(|(_, it)| it == name).count();
-        button(name, &name.replace('_', " "), counts(of_name, places.len()), "");
+        button(
+            name,
+            &name.replace('_', " "),
+            counts(of_name, places.len()),
+            "",
+        );
     }
 }
 
@@ -108,7 +139,11 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
     match &standing {
         Standing::Invalid(reason) => {
             add_text(page, "What is wrong", &words);
-            add_answer(page, &mark(&answer, reason, ANSWER_SIDE_MAX_BYTES), answer.len());
+            add_answer(
+                page,
+                &mark(&answer, reason, ANSWER_SIDE_MAX_BYTES),
+                answer.len(),
+            );
         }
         _ => {
             add_text(page, "What the server or the network said", &words);
@@ -129,7 +164,11 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
             let _ = write!(page, "<pre>{}</pre>", escape(&line));
         }
         Some(Err(why)) => {
-            let _ = write!(page, "<p>no line that sends it again: {}</p>", escape(&printable(&why, WORDS_MAX_CHARS)));
+            let _ = write!(
+                page,
+                "<p>no line that sends it again: {}</p>",
+                escape(&printable(&why, WORDS_MAX_CHARS))
+            );
         }
         None => {}
     }
@@ -138,21 +177,43 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
 }
 
 fn add_facts(page: &mut String, sample: &Sample<'_>) {
-    let mut facts = vec![format!("{} arm", arm_name(sample.arm())), format!("outcome {}", sample.outcome().name())];
-    facts.extend(sample.finish_reason().map(|it| format!("finish reason {}", printable(it, WORDS_MAX_CHARS))));
+    let mut facts = vec![
+        format!("{} arm", arm_name(sample.arm())),
+        format!("outcome {}", sample.outcome().name()),
+    ];
     facts.extend(
-        sample.tokens().output.map(|tokens| format!("{tokens} output tokens of at most {}", sample.question().output_len)),
+        sample
+            .finish_reason()
+            .map(|it| format!("finish reason {}", printable(it, WORDS_MAX_CHARS))),
     );
-    facts.extend(sample.moments().sent_ns.map(|at_ns| format!("sent at {:.3} s", at_ns as f64 / 1e9)));
+    facts.extend(sample.tokens().output.map(|tokens| {
+        format!(
+            "{tokens} output tokens of at most {}",
+            sample.question().output_len
+        )
+    }));
+    facts.extend(
+        sample
+            .moments()
+            .sent_ns
+            .map(|at_ns| format!("sent at {:.3} s", at_ns as f64 / 1e9)),
+    );
     if !sample.question().tags.is_empty() {
-        facts.push(format!("tags {}", printable(&sample.question().tags.join(" "), WORDS_MAX_CHARS)));
+        facts.push(format!(
+            "tags {}",
+            printable(&sample.question().tags.join(" "), WORDS_MAX_CHARS)
+        ));
     }
     let _ = write!(page, "<p>{}</p>", escape(&facts.join(", ")));
 }
 
 fn add_answer(page: &mut String, answer: &Marked<'_>, bytes: usize) {
     let gone = |count: usize| {
-        if count == 0 { String::new() } else { format!("<span class=\"gone\">… {count} bytes left out …</span>") }
+        if count == 0 {
+            String::new()
+        } else {
+            format!("<span class=\"gone\">… {count} bytes left out …</span>")
+        }
     };
     let marked = match (answer.marked, answer.ended_early) {
         (_, true) => "<mark>(the answer ends here)</mark>".to_owned(),
@@ -175,22 +236,32 @@ fn add_question(page: &mut String, case: &Case) {
         Prompt::Text(text) => text.to_string(),
         Prompt::Messages(messages) => {
             let line = |it: &sobench_core::case::Message| {
-                let content = it.content.as_str().map_or_else(|| it.content.to_string(), str::to_owned);
+                let content = it
+                    .content
+                    .as_str()
+                    .map_or_else(|| it.content.to_string(), str::to_owned);
                 format!("{}: {content}", it.role)
             };
             messages.iter().map(line).collect::<Vec<_>>().join("\n\n")
         }
         Prompt::Audio(_) => "(sound)".to_owned(),
-        Prompt::Ranking { query, documents } => format!("query: {query}\n{} documents", documents.len()),
+        Prompt::Ranking { query, documents } => {
+            format!("query: {query}\n{} documents", documents.len())
+        }
     };
     add_text(page, "Prompt", &prompt);
     if let Some(constraint) = &case.constraint {
-        add_text(page, &format!("Constraint ({})", constraint.kind()), &spelt(constraint));
+        add_text(
+            page,
+            &format!("Constraint ({})", constraint.kind()),
+            &spelt(constraint),
+        );
     }
 }
 
 fn spelt(constraint: &Constraint) -> String {
-    let pretty = |value: &serde_json::Value| serde_json::to_string_pretty(value).expect("a value is JSON");
+    let pretty =
+        |value: &serde_json::Value| serde_json::to_string_pretty(value).expect("a value is JSON");
     match constraint {
         Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => pretty(value),
         Constraint::JsonObject(_) => "any JSON object".to_owned(),
@@ -202,8 +273,17 @@ fn spelt(constraint: &Constraint) -> String {
 fn add_text(page: &mut String, title: &str, text: &str) {
     let shown = cut(text, TEXT_MAX_BYTES);
     let left = text.len() - shown.len();
-    let gone = if left == 0 { String::new() } else { format!("<span class=\"gone\">… {left} bytes left out</span>") };
-    let _ = write!(page, "<h3>{}</h3><pre>{}{gone}</pre>", escape(title), visible(shown));
+    let gone = if left == 0 {
+        String::new()
+    } else {
+        format!("<span class=\"gone\">… {left} bytes left out</span>")
+    };
+    let _ = write!(
+        page,
+        "<h3>{}</h3><pre>{}{gone}</pre>",
+        escape(title),
+        visible(shown)
+    );
 }
 
 /// Escaped, with what cannot be seen, or turns the text around, written out.
@@ -211,9 +291,14 @@ fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut plain_from = 0;
     for (at, character) in text.char_indices() {
-        if (character.is_control() && !matches!(character, '\n' | '\t')) || is_invisible(character) {
+        if (character.is_control() && !matches!(character, '\n' | '\t')) || is_invisible(character)
+        {
             shown.push_str(&escape(&text[plain_from..at]));
-            let _ = write!(shown, "<span class=\"code\">{}</span>", character.escape_unicode());
+            let _ = write!(
+                shown,
+                "<span class=\"code\">{}</span>",
+                character.escape_unicode()
+            );
             plain_from = at + character.len_utf8();
         }
     }
@@ -227,12 +312,19 @@ mod tests {
 
     #[test]
     fn every_reason_has_its_share_of_the_page() {
-        let by_name = BTreeMap::from([("regex", (0..1000).collect()), ("schema", vec![2000, 2001]), ("choice", vec![500])]);
+        let by_name = BTreeMap::from([
+            ("regex", (0..1000).collect()),
+            ("schema", vec![2000, 2001]),
+            ("choice", vec![500]),
+        ]);
         let shown = choose(&by_name);
         assert_eq!(shown.len(), CASES_MAX);
         assert!(shown.is_sorted());
         let of = |name: &str| shown.iter().filter(|(_, it)| *it == name).count();
-        assert_eq!((of("regex"), of("schema"), of("choice")), (CASES_MAX - 3, 2, 1));
+        assert_eq!(
+            (of("regex"), of("schema"), of("choice")),
+            (CASES_MAX - 3, 2, 1)
+        );
     }
 
     #[test]

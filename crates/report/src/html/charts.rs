@@ -18,8 +18,8 @@ const STEPS: usize = 240;
 
 const ARMS: [Arm; 3] = [Arm::Constrained, Arm::Control, Arm::Free];
 
-/// The share of values that may be too short for the axis, at whose beginning they stand: gaps between chunks that came in one packet are
-/// nanoseconds, and would take up most of it.
+/// The share of values that may be too short for the axis, at whose beginning they stand: gaps
+/// between chunks that came in one packet are nanoseconds, and would take up most of it.
 const AXIS_FROM_SHARE: f64 = 0.05;
 
 /// The frame of the timeline, which is as wide as the page.
@@ -34,8 +34,15 @@ const MARKS: f64 = 14.0;
 
 /// The cumulative distribution of every latency, a curve for each arm.
 pub(super) fn curves(view: &View<'_>) -> Charts {
-    let present: Vec<Arm> = ARMS.into_iter().filter(|arm| view.samples.iter().any(|it| it.arm() == *arm)).collect();
-    let entry = |arm: &Arm| LegendEntry::Curve { colour: colour(*arm), dashed: false, label: arm_name(*arm).to_owned() };
+    let present: Vec<Arm> = ARMS
+        .into_iter()
+        .filter(|arm| view.samples.iter().any(|it| it.arm() == *arm))
+        .collect();
+    let entry = |arm: &Arm| LegendEntry::Curve {
+        colour: colour(*arm),
+        dashed: false,
+        label: arm_name(*arm).to_owned(),
+    };
     Charts {
         legend: present.iter().map(entry).collect(),
         caption:
@@ -47,13 +54,26 @@ pub(super) fn curves(view: &View<'_>) -> Charts {
 }
 
 fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Chart> {
-    let distributions: Vec<(Arm, Distribution)> =
-        arms.iter().map(|arm| (*arm, distribution(view, *arm, metric))).filter(|(_, it)| it.n() > 0).collect();
-    let begins = distributions.iter().filter_map(|(_, it)| it.cumulative().find(|(_, share)| *share >= AXIS_FROM_SHARE));
-    let ends = distributions.iter().filter_map(|(_, it)| it.cumulative().last());
-    let (low, high) = (begins.map(|(ns, _)| ns).min()?, ends.map(|(ns, _)| ns).max()?);
+    let distributions: Vec<(Arm, Distribution)> = arms
+        .iter()
+        .map(|arm| (*arm, distribution(view, *arm, metric)))
+        .filter(|(_, it)| it.n() > 0)
+        .collect();
+    let begins = distributions
+        .iter()
+        .filter_map(|(_, it)| it.cumulative().find(|(_, share)| *share >= AXIS_FROM_SHARE));
+    let ends = distributions
+        .iter()
+        .filter_map(|(_, it)| it.cumulative().last());
+    let (low, high) = (
+        begins.map(|(ns, _)| ns).min()?,
+        ends.map(|(ns, _)| ns).max()?,
+    );
     let title = format!("{} ({})", metric.title(), metric.label());
-    let curves: Vec<Curve> = distributions.iter().map(|(arm, it)| curve(*arm, it)).collect();
+    let curves: Vec<Curve> = distributions
+        .iter()
+        .map(|(arm, it)| curve(*arm, it))
+        .collect();
     let svg = svg::cumulative(&title, &curves, Shares::Even, &Axis::around(low, high));
     Some(Chart { title, svg })
 }
@@ -64,14 +84,22 @@ fn colour(arm: Arm) -> usize {
 
 fn curve(arm: Arm, distribution: &Distribution) -> Curve {
     let name = format!("{}, n = {}", arm_name(arm), distribution.n());
-    Curve { name, colour: colour(arm), dashed: false, points: distribution.cumulative().collect() }
+    Curve {
+        name,
+        colour: colour(arm),
+        dashed: false,
+        points: distribution.cumulative().collect(),
+    }
 }
 
 /// Every value of a latency, within 0.1 %, in memory that does not grow with the run.
 fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distribution {
     let options = &view.report.metrics.options;
     let mut distribution = Distribution::default();
-    let answers = view.samples.iter().filter(|it| it.arm() == arm && it.outcome().is_answer());
+    let answers = view
+        .samples
+        .iter()
+        .filter(|it| it.arm() == arm && it.outcome().is_answer());
     for sample in answers {
         let latency = sample.latency(options);
         let mut record = |ms: f64| distribution.record((ms * 1e6).max(0.0) as u64);
@@ -79,7 +107,9 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
             LatencyMetric::Ttft => latency.ttft_ms.into_iter().for_each(record),
             LatencyMetric::Tpot => latency.tpot_ms.into_iter().for_each(record),
             LatencyMetric::E2el => latency.e2el_ms.into_iter().for_each(record),
-            LatencyMetric::Itl if sample.streamed(options) => chunk_gaps_ms(&sample.chunks_ns()).for_each(&mut record),
+            LatencyMetric::Itl if sample.streamed(options) => {
+                chunk_gaps_ms(&sample.chunks_ns()).for_each(&mut record)
+            }
             LatencyMetric::Itl => {}
         }
     }
@@ -88,20 +118,35 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
 
 /// Requests under way and output over time, with a mark where an answer was not valid or none came.
 pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
-    let Some(timeline) = Timeline::of(view.samples, view.report.metrics.duration_ns, STEPS) else { return };
+    let Some(timeline) = Timeline::of(view.samples, view.report.metrics.duration_ns, STEPS) else {
+        return;
+    };
     let totals: [(&'static str, &str, Count); 2] = [
-        ("swatch-bad", "invalid answer, when it ended", |it| it.invalid),
-        ("swatch-none", "refused or failed, when it ended", |it| it.no_answer),
+        ("swatch-bad", "invalid answer, when it ended", |it| {
+            it.invalid
+        }),
+        ("swatch-none", "refused or failed, when it ended", |it| {
+            it.no_answer
+        }),
     ];
     let area = |(class, name, of): (&'static str, &str, Count)| {
         let total: u64 = timeline.steps.iter().map(of).sum();
-        LegendEntry::Area { class, label: format!("{name}: {total}") }
+        LegendEntry::Area {
+            class,
+            label: format!("{name}: {total}"),
+        }
     };
-    let most = LegendEntry::Words(format!("at most {} requests under way at once", timeline.most_in_flight()));
+    let most = LegendEntry::Words(format!(
+        "at most {} requests under way at once",
+        timeline.most_in_flight()
+    ));
     page.heading("Over time");
     page.push(Block::Charts(Charts {
         legend: totals.into_iter().map(area).chain([most]).collect(),
-        charts: vec![Chart { title: String::new(), svg: chart(&timeline) }],
+        charts: vec![Chart {
+            title: String::new(),
+            svg: chart(&timeline),
+        }],
         layout: Layout::Wide,
         ..Charts::default()
     }));
@@ -111,14 +156,34 @@ fn chart(timeline: &Timeline) -> String {
     let tops = [14.0, 14.0 + PANEL + GAP];
     let marks = tops[1] + PANEL + 8.0;
     let height = marks + 2.0 * MARKS + 34.0;
-    let mut chart = svg::open("Requests under way and output over time", true, WIDTH, height);
-    let in_flight: Vec<f64> = timeline.steps.iter().map(|it| it.in_flight as f64).collect();
+    let mut chart = svg::open(
+        "Requests under way and output over time",
+        true,
+        WIDTH,
+        height,
+    );
+    let in_flight: Vec<f64> = timeline
+        .steps
+        .iter()
+        .map(|it| it.in_flight as f64)
+        .collect();
     let output: Vec<f64> = timeline.output_per_s().collect();
-    add_seconds(&mut chart, timeline.duration_s(), tops[0], marks + 2.0 * MARKS);
+    add_seconds(
+        &mut chart,
+        timeline.duration_s(),
+        tops[0],
+        marks + 2.0 * MARKS,
+    );
     add_panel(&mut chart, "requests under way", &in_flight, tops[0], 0);
     add_panel(&mut chart, timeline.unit.per_second(), &output, tops[1], 2);
     add_marks(&mut chart, timeline, |it| it.invalid, "bad", marks);
-    add_marks(&mut chart, timeline, |it| it.no_answer, "none", marks + MARKS);
+    add_marks(
+        &mut chart,
+        timeline,
+        |it| it.no_answer,
+        "none",
+        marks + MARKS,
+    );
     chart.push_str("</svg>");
     chart
 }
@@ -132,9 +197,16 @@ fn add_seconds(chart: &mut String, duration_s: f64, top: f64, bottom: f64) {
     for place in 0..=(duration_s / step + 1e-9) as usize {
         let seconds = place as f64 * step;
         let at = x_of(seconds / duration_s);
-        let _ = write!(chart, "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>");
+        let _ = write!(
+            chart,
+            "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>"
+        );
         let name = short(seconds, step);
-        let _ = write!(chart, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{name} s</text>", bottom + 16.0);
+        let _ = write!(
+            chart,
+            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{name} s</text>",
+            bottom + 16.0
+        );
     }
 }
 
@@ -153,25 +225,59 @@ fn add_panel(chart: &mut String, name: &str, values: &[f64], top: f64, colour: u
     for place in 0..=(end / step + 1e-9) as usize {
         let value = place as f64 * step;
         let (at, right) = (y_of(value), WIDTH - RIGHT);
-        let _ = write!(chart, "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>");
-        let _ =
-            write!(chart, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 6.0, at + 4.0, short(value, step));
+        let _ = write!(
+            chart,
+            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>"
+        );
+        let _ = write!(
+            chart,
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 6.0,
+            at + 4.0,
+            short(value, step)
+        );
     }
     let mut line = String::new();
     for (place, value) in values.iter().enumerate() {
-        let (from, to) = (x_of(place as f64 / values.len() as f64), x_of((place + 1) as f64 / values.len() as f64));
-        let _ = write!(line, "{}{from:.1} {:.1}H{to:.1}", if place == 0 { "M" } else { "L" }, y_of(*value));
+        let (from, to) = (
+            x_of(place as f64 / values.len() as f64),
+            x_of((place + 1) as f64 / values.len() as f64),
+        );
+        let _ = write!(
+            line,
+            "{}{from:.1} {:.1}H{to:.1}",
+            if place == 0 { "M" } else { "L" },
+            y_of(*value)
+        );
     }
     let (left, right, base) = (x_of(0.0), x_of(1.0), y_of(0.0));
-    let _ = write!(chart, "<path class=\"area\" d=\"{line}L{right:.1} {base:.1}L{left:.1} {base:.1}Z\"/>");
+    let _ = write!(
+        chart,
+        "<path class=\"area\" d=\"{line}L{right:.1} {base:.1}L{left:.1} {base:.1}Z\"/>"
+    );
     let _ = write!(chart, "<path class=\"line curve c{colour}\" d=\"{line}\"/>");
-    let _ = write!(chart, "<text class=\"label\" x=\"{LEFT}\" y=\"{:.1}\">{name}</text>", top - 3.0);
+    let _ = write!(
+        chart,
+        "<text class=\"label\" x=\"{LEFT}\" y=\"{:.1}\">{name}</text>",
+        top - 3.0
+    );
 }
 
 /// A mark in each step where something went wrong; it says how often.
-fn add_marks(chart: &mut String, timeline: &Timeline, of: impl Fn(&Step) -> u64, class: &str, top: f64) {
+fn add_marks(
+    chart: &mut String,
+    timeline: &Timeline,
+    of: impl Fn(&Step) -> u64,
+    class: &str,
+    top: f64,
+) {
     let (count, height) = (timeline.steps.len() as f64, MARKS - 4.0);
-    for (place, step) in timeline.steps.iter().enumerate().filter(|(_, step)| of(step) > 0) {
+    for (place, step) in timeline
+        .steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| of(step) > 0)
+    {
         let (at, width) = (x_of(place as f64 / count), (x_of(1.0) - x_of(0.0)) / count);
         let seconds = place as f64 * timeline.step_s;
         let _ = write!(

@@ -1,4 +1,5 @@
-//! One page that holds a run: what ran, how right and why not, how fast, when, and the failing cases with a line that sends each again.
+//! One page that holds a run: what ran, how right and why not, how fast, when, and the failing
+//! cases with a line that sends each again.
 
 mod cases;
 mod charts;
@@ -15,7 +16,8 @@ use sobench_results::metrics::client::ClientVerdict;
 use sobench_results::metrics::excerpt::Group;
 use sobench_statistics::Rate;
 
-/// What this page has beyond others. Cases fold open without a script, and a filter is a choice among radio buttons.
+/// What this page has beyond others. Cases fold open without a script, and a filter is a choice
+/// among radio buttons.
 const STYLE: &str = "
 :root{--fill:#0072b222;--mark:#ffd33d;--on-mark:#1b1f24}
 @media(prefers-color-scheme:dark){:root{--fill:#56b4e933;--mark:#d29922;--on-mark:#0d1117}}
@@ -56,7 +58,10 @@ fn document(view: &View<'_>) -> Result<Document> {
     let report = view.report;
     let record = &report.record;
     let model = printable(&record.server.model_id, NAME_MAX_CHARS);
-    let mut page = Document::new(format!("sobench: {model} on {}", record.settings.dataset.name()));
+    let mut page = Document::new(format!(
+        "sobench: {model} on {}",
+        record.settings.dataset.name()
+    ));
     page.style = STYLE;
     add_head(&mut page, report);
     if is_judged(report) {
@@ -95,14 +100,28 @@ fn add_head(page: &mut Document, report: &Report) {
     if overall.cancelled > 0 {
         sentence.push_str(&format!(", {} cancelled", overall.cancelled));
     }
-    let rates = [("answers/s", overall.throughput.request_throughput), ("output tokens/s", overall.throughput.output_throughput)];
+    let rates = [
+        ("answers/s", overall.throughput.request_throughput),
+        ("output tokens/s", overall.throughput.output_throughput),
+    ];
     for (unit, rate) in rates {
-        rate.iter().for_each(|rate| sentence.push_str(&format!(", {rate:.2} {unit}")));
+        rate.iter()
+            .for_each(|rate| sentence.push_str(&format!(", {rate:.2} {unit}")));
     }
-    page.push(Block::Paragraph { tone: Tone::Lead, text: sentence.into() });
+    page.push(Block::Paragraph {
+        tone: Tone::Lead,
+        text: sentence.into(),
+    });
     if let Some(part) = &report.client {
-        let tone = if part.verdict == ClientVerdict::DoNotTrust { Tone::Alarm } else { Tone::Plain };
-        page.push(Block::Paragraph { tone, text: client_sentence(part).into() });
+        let tone = if part.verdict == ClientVerdict::DoNotTrust {
+            Tone::Alarm
+        } else {
+            Tone::Plain
+        };
+        page.push(Block::Paragraph {
+            tone,
+            text: client_sentence(part).into(),
+        });
     }
     page.notes(notes(report).iter().map(note_text).collect());
 }
@@ -111,8 +130,18 @@ fn add_quality(page: &mut Document, report: &Report) {
     let quality = &report.metrics.quality;
     page.heading("Quality of the answers");
     page.table(rates(quality));
-    add_groups(page, "Why constrained answers are not valid", &quality.reasons, quality.constrained);
-    add_groups(page, "Constrained requests without a verdict", &quality.not_scored, quality.constrained);
+    add_groups(
+        page,
+        "Why constrained answers are not valid",
+        &quality.reasons,
+        quality.constrained,
+    );
+    add_groups(
+        page,
+        "Constrained requests without a verdict",
+        &quality.not_scored,
+        quality.constrained,
+    );
 }
 
 fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) {
@@ -121,15 +150,18 @@ fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) 
     }
     page.minor_heading(title);
     let row = |group: &Group| {
-        let first = group
-            .excerpts
-            .first()
-            .map_or_else(String::new, |it| printable(&format!("{}: {}", it.case_id, it.words), WORDS_MAX_CHARS));
+        let first = group.excerpts.first().map_or_else(String::new, |it| {
+            printable(&format!("{}: {}", it.case_id, it.words), WORDS_MAX_CHARS)
+        });
         let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
         [group.name.to_owned(), group.count.to_string(), share, first]
     };
     let heads = ["reason", "count", "share %", "the first one"];
-    page.table(Table::new(heads, 1).words(3).with_rows(groups.iter().map(row)));
+    page.table(
+        Table::new(heads, 1)
+            .words(3)
+            .with_rows(groups.iter().map(row)),
+    );
 }
 
 fn add_parts(page: &mut Document, title: &str, (parts, left_out): (Table, usize)) {
@@ -139,15 +171,28 @@ fn add_parts(page: &mut Document, title: &str, (parts, left_out): (Table, usize)
     page.heading(title);
     page.table(parts);
     if left_out > 0 {
-        page.paragraph(format!("{left_out} more, each with fewer requests, are left out"));
+        page.paragraph(format!(
+            "{left_out} more, each with fewer requests, are left out"
+        ));
     }
 }
 
 fn add_conditions(page: &mut Document, report: &Report) {
     page.heading("What ran");
     let shown = |text: &str| printable(text, WORDS_MAX_CHARS);
-    let metadata = report.record.settings.report.metadata.iter().map(|(name, value)| (shown(name), shown(value)));
-    page.facts(lines(report).into_iter().map(|(name, known)| (name.to_owned(), known)).chain(metadata));
+    let metadata = report
+        .record
+        .settings
+        .report
+        .metadata
+        .iter()
+        .map(|(name, value)| (shown(name), shown(value)));
+    page.facts(
+        lines(report)
+            .into_iter()
+            .map(|(name, known)| (name.to_owned(), known))
+            .chain(metadata),
+    );
 }
 
 #[cfg(test)]
@@ -162,11 +207,12 @@ mod tests {
     use sobench_results::metrics::testing::{Made, made};
     use sobench_results::record::testing::record;
 
-    const HOSTILE: &str =
-        "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)> & \" ' \u{0}\u{1b}[31m\u{202e} ]]> <!--";
+    const HOSTILE: &str = "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)> & \" ' \u{0}\u{1b}[31m\u{202e} ]]> <!--";
 
     fn eventful() -> Vec<Made<'static>> {
-        let invalid = Verdict::Invalid { reason: Reason::ExtraText { byte: 0 } };
+        let invalid = Verdict::Invalid {
+            reason: Reason::ExtraText { byte: 0 },
+        };
         let words = Reason::Schema {
             keyword: "<b>".into(),
             instance_path: "/<i>".into(),
@@ -175,16 +221,35 @@ mod tests {
         };
         vec![
             made(),
-            Made { verdict: invalid.clone(), text: HOSTILE, ..made() },
-            Made { verdict: Verdict::Invalid { reason: words }, text: HOSTILE, finish_reason: Some(HOSTILE), ..made() },
             Made {
-                outcome: Outcome::Rejected { status: 400, body: HOSTILE.into(), advice: None },
-                verdict: Verdict::NotScored { why: NotScored::Refused },
+                verdict: invalid.clone(),
+                text: HOSTILE,
+                ..made()
+            },
+            Made {
+                verdict: Verdict::Invalid { reason: words },
+                text: HOSTILE,
+                finish_reason: Some(HOSTILE),
+                ..made()
+            },
+            Made {
+                outcome: Outcome::Rejected {
+                    status: 400,
+                    body: HOSTILE.into(),
+                    advice: None,
+                },
+                verdict: Verdict::NotScored {
+                    why: NotScored::Refused,
+                },
                 chunks: vec![],
                 output: None,
                 ..made()
             },
-            Made { arm: Arm::Control, verdict: invalid, ..made() },
+            Made {
+                arm: Arm::Control,
+                verdict: invalid,
+                ..made()
+            },
         ]
     }
 
@@ -197,18 +262,32 @@ mod tests {
         hostile.settings.report.metadata = vec![(HOSTILE.into(), HOSTILE.into())];
         hostile.notices = vec![Notice::Other(HOSTILE.into())];
         let page = with_view(&eventful(), hostile, |view| {
-            render(&View { report: &Report { partial: true, ..view.report.clone() }, ..view })
+            render(&View {
+                report: &Report {
+                    partial: true,
+                    ..view.report.clone()
+                },
+                ..view
+            })
         });
         let page = page.unwrap();
         check_well_formed(&page);
-        for word in
-            ["<script", "<img", "http:", "https:", "@import", "url(", "<link", "\u{1b}", "\u{0}", "\u{202e}", "<b>", "<!--"]
-        {
+        for word in [
+            "<script", "<img", "http:", "https:", "@import", "url(", "<link", "\u{1b}", "\u{0}",
+            "\u{202e}", "<b>", "<!--",
+        ] {
             assert!(!page.contains(word), "{word:?} is in the page");
         }
-        assert!(page.contains("&lt;script&gt;") && page.contains("Partial: "), "strangers' words are there, escaped");
+        assert!(
+            page.contains("&lt;script&gt;") && page.contains("Partial: "),
+            "strangers' words are there, escaped"
+        );
         assert_eq!(page.matches("<details class=\"case").count(), 3);
-        assert_eq!(page.matches("<path class=\"curve").count(), 4 * 2, "four latencies in two arms");
+        assert_eq!(
+            page.matches("<path class=\"curve").count(),
+            4 * 2,
+            "four latencies in two arms"
+        );
     }
 
     #[test]

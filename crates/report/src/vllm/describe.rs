@@ -7,7 +7,8 @@ use sobench_statistics::Summary;
 /// pandas' percentiles.
 const QUARTILES: [f64; 3] = [25.0, 50.0, 75.0];
 
-/// A column in eight figures. What a column without values, or with one, does not have is `null`: pandas' `NaN` is no JSON.
+/// A column in eight figures. What a column without values, or with one, does not have is `null`:
+/// pandas' `NaN` is no JSON.
 pub(super) fn describe(values: Vec<f64>) -> Value {
     let summary = Summary::of(values, &QUARTILES);
     let quartile = |place: usize| summary.percentiles.get(place).and_then(|it| it.value);
@@ -44,6 +45,9 @@ mod tests {
         assert_eq!((&one["count"], &one["std"]), (&json!(1.0), &Value::Null));
         assert_eq!((&one["min"], &one["25%"]), (&json!(3.0), &json!(3.0)));
         let none = describe(vec![]);
-        assert_eq!((&none["count"], &none["mean"], &none["50%"]), (&json!(0.0), &Value::Null, &Value::Null));
+        assert_eq!(
+            (&none["count"], &none["mean"], &none["50%"]),
+            (&json!(0.0), &Value::Null, &Value::Null)
+        );
     }
 }

@@ -1,8 +1,10 @@
 //! The result of `vllm bench serve`: one line of JSON. Knows no file.
 //!
-//! `max_output_tokens_per_s` holds vLLM's figure, which counts chunks; the key of the same name in sobench's own layout counts tokens.
-//! Cancelled requests are `failed`, as vLLM has no other word. Keys that vLLM writes only about some runs (the probe, speculative
-//! decoding) are there where it would write them; those of diffusion and of the server's own queue are not known here, and left out.
+//! `max_output_tokens_per_s` holds vLLM's figure, which counts chunks; the key of the same name in
+//! sobench's own layout counts tokens. Cancelled requests are `failed`, as vLLM has no other word.
+//! Keys that vLLM writes only about some runs (the probe, speculative decoding) are there where it
+//! would write them; those of diffusion and of the server's own queue are not known here, and left
+//! out.
 
 use super::{Column, SavedResult, answered, empty};
 use crate::json;
@@ -11,7 +13,8 @@ use sobench_core::case::Prompt;
 use sobench_results::metrics::{Answers, QueueMetric, Sample};
 use sobench_statistics::Summary;
 
-/// The columns that are kept without `--save-detailed`: vLLM forgot to leave them out, and readers have come to find them there.
+/// The columns that are kept without `--save-detailed`: vLLM forgot to leave them out, and readers
+/// have come to find them there.
 const KEPT: [Column; 2] = [Column::Latencies, Column::QueueTimes];
 
 /// The file of a run; with every request in it if it is to be `detailed`.
@@ -23,15 +26,28 @@ pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
         Answers::Computed => computed(&mut document),
     }
     if !detailed {
-        document.members.retain(|key, _| Column::ALL.iter().all(|(column, name)| name != key || KEPT.contains(column)));
+        document.members.retain(|key, _| {
+            Column::ALL
+                .iter()
+                .all(|(column, name)| name != key || KEPT.contains(column))
+        });
     }
     // vLLM has no key of them where none came back.
-    let probed = view.report.probe.as_ref().filter(|probed| probed.completed > 0);
-    probed.iter().for_each(|probed| json::add_probe(&mut document.members, probed));
+    let probed = view
+        .report
+        .probe
+        .as_ref()
+        .filter(|probed| probed.completed > 0);
+    probed
+        .iter()
+        .for_each(|probed| json::add_probe(&mut document.members, probed));
     let load = view.report.load.as_ref();
-    load.iter().for_each(|load| load.add_rate_changes(&mut document.members));
+    load.iter()
+        .for_each(|load| load.add_rate_changes(&mut document.members));
     let spec_decode = view.report.spec_decode.as_ref();
-    spec_decode.iter().for_each(|spec_decode| json::add_spec_decode(&mut document.members, spec_decode));
+    spec_decode
+        .iter()
+        .for_each(|spec_decode| json::add_spec_decode(&mut document.members, spec_decode));
     document.latencies();
     queueing(&mut document);
     document
@@ -43,7 +59,9 @@ fn settings(document: &mut SavedResult<'_>) {
     json::add_identity(&mut document.members, report);
     // The user's pairs never take the place of what is known, and what is measured takes theirs.
     for (key, value) in &record.settings.report.metadata {
-        if !document.members.contains_key(key) && Column::ALL.iter().all(|(_, column)| column != key) {
+        if !document.members.contains_key(key)
+            && Column::ALL.iter().all(|(_, column)| column != key)
+        {
             document.put(key, value);
         }
     }
@@ -53,13 +71,30 @@ fn settings(document: &mut SavedResult<'_>) {
 fn generated(document: &mut SavedResult<'_>) {
     let metrics = &document.view.report.metrics;
     let (overall, throughput) = (&metrics.overall, &metrics.overall.throughput);
-    json::add_totals(&mut document.members, metrics, overall.requests - overall.completed);
+    json::add_totals(
+        &mut document.members,
+        metrics,
+        overall.requests - overall.completed,
+    );
     let columns = Column::ALL.map(|(column, _)| column);
     document.columns(&columns[..columns.len() - 1]);
-    document.put("max_output_tokens_per_s", throughput.max_output_chunks_per_s.map(|chunks| chunks as f64));
-    document.put("max_concurrent_requests", throughput.max_concurrent_requests);
-    // Seconds of sound that went in, per second. How long a clip is, its file does not say in general.
-    let has_sound = document.view.samples.iter().any(|it| matches!(it.question().prompt, Prompt::Audio(_)));
+    document.put(
+        "max_output_tokens_per_s",
+        throughput
+            .max_output_chunks_per_s
+            .map(|chunks| chunks as f64),
+    );
+    document.put(
+        "max_concurrent_requests",
+        throughput.max_concurrent_requests,
+    );
+    // Seconds of sound that went in, per second. How long a clip is, its file does not say in
+    // general.
+    let has_sound = document
+        .view
+        .samples
+        .iter()
+        .any(|it| matches!(it.question().prompt, Prompt::Audio(_)));
     document.put("rtfx", (!has_sound).then_some(0.0));
 }
 
@@ -73,9 +108,17 @@ fn computed(document: &mut SavedResult<'_>) {
     document.put("total_input_tokens", overall.tokens.input);
     document.put("total_input_sequences", sequences);
     document.put("request_throughput", throughput.request_throughput);
-    document.put("input_sequence_throughput", (duration_s > 0.0).then(|| sequences as f64 / duration_s));
+    document.put(
+        "input_sequence_throughput",
+        (duration_s > 0.0).then(|| sequences as f64 / duration_s),
+    );
     document.put("total_token_throughput", throughput.total_token_throughput);
-    document.columns(&[Column::InputLens, Column::Latencies, Column::QueueTimes, Column::Errors]);
+    document.columns(&[
+        Column::InputLens,
+        Column::Latencies,
+        Column::QueueTimes,
+        Column::Errors,
+    ]);
 }
 
 /// What a request asks to have computed: the documents of a ranking, else one text.
@@ -86,15 +129,21 @@ fn sequences(sample: &Sample<'_>) -> usize {
     }
 }
 
-/// The wait under the cap, of answers, where there is a cap; and with the time to the end where there is a rate as well.
+/// The wait under the cap, of answers, where there is a cap; and with the time to the end where
+/// there is a rate as well.
 fn queueing(document: &mut SavedResult<'_>) {
     let report = document.view.report;
     let has_rate = report.record.own_request_rate().is_finite();
-    for metric in QueueMetric::ALL.into_iter().filter(|it| report.queue_metrics().contains(it)) {
-        let applies = report.record.own_cap().is_some() && (metric == QueueMetric::ClientQueueTime || has_rate);
+    for metric in QueueMetric::ALL
+        .into_iter()
+        .filter(|it| report.queue_metrics().contains(it))
+    {
+        let applies = report.record.own_cap().is_some()
+            && (metric == QueueMetric::ClientQueueTime || has_rate);
         if applies {
             let options = document.options();
-            let values = answered(document.view.samples).filter_map(|it| metric.of(&it.latency(options)));
+            let values =
+                answered(document.view.samples).filter_map(|it| metric.of(&it.latency(options)));
             let summary = Summary::of(values.collect(), &options.percentiles);
             json::add_latency(&mut document.members, metric.key(), &summary);
         }

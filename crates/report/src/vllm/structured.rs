@@ -1,9 +1,11 @@
-//! The result of vLLM's structured-output script: indented JSON with every answer in it. Knows no file.
+//! The result of vLLM's structured-output script: indented JSON with every answer in it. Knows no
+//! file.
 //!
-//! `correct_rate(%)` and `correctness` are sobench's: valid answers of the requests that were sent with their constraint. The script's
-//! own figure, which never looks at the constraint and counts requests without one, is `vllm_correct_rate(%)` in sobench's layout; here
-//! its key holds the right number. `ttft_description` and `tpot_description` are over answers: the script has failed requests in them
-//! as 0.
+//! `correct_rate(%)` and `correctness` are sobench's: valid answers of the requests that were sent
+//! with their constraint. The script's own figure, which never looks at the constraint and counts
+//! requests without one, is `vllm_correct_rate(%)` in sobench's layout; here its key holds the
+//! right number. `ttft_description` and `tpot_description` are over answers: the script has failed
+//! requests in them as 0.
 
 use super::describe::describe;
 use super::{Column, MS_PER_S, SavedResult, answered, empty};
@@ -23,7 +25,10 @@ pub fn document(view: View<'_>) -> SavedResult<'_> {
     document.put("tokenizer_id", &record.tokenizer_id);
     document.put("num_prompts", report.requests);
     json::add_rate(&mut document.members, record);
-    document.put("correct_rate(%)", metrics.quality.correct_rate.map(|rate| rate.percent));
+    document.put(
+        "correct_rate(%)",
+        metrics.quality.correct_rate.map(|rate| rate.percent),
+    );
     document.put("duration", metrics.duration_ns as f64 / 1e9);
     document.put("completed", overall.completed);
     document.put("total_input_tokens", overall.tokens.input);
@@ -32,12 +37,19 @@ pub fn document(view: View<'_>) -> SavedResult<'_> {
     document.put("output_throughput", throughput.output_throughput);
     document.put("total_token_throughput", throughput.total_token_throughput);
     let described = |of: fn(&RequestLatency) -> Option<f64>| {
-        let values = answered(view.samples).filter_map(|it| of(&it.latency(&metrics.options)).map(|ms| ms / MS_PER_S));
+        let values = answered(view.samples)
+            .filter_map(|it| of(&it.latency(&metrics.options)).map(|ms| ms / MS_PER_S));
         describe(values.collect())
     };
     document.put("ttft_description", described(|it| it.ttft_ms));
     document.put("tpot_description", described(|it| it.tpot_ms));
-    document.columns(&[Column::InputLens, Column::OutputLens, Column::Ttfts, Column::Itls, Column::Errors]);
+    document.columns(&[
+        Column::InputLens,
+        Column::OutputLens,
+        Column::Ttfts,
+        Column::Itls,
+        Column::Errors,
+    ]);
     document.latencies();
     document
 }

@@ -1,8 +1,10 @@
 //! Latencies and shares drawn again: which requests, of which runs, and what they come to.
 //!
-//! One resample draws runs, then requests in them. Where both sides were asked the same cases, it draws cases, the same for both
-//! sides: what is hard about a case is then on both, and leaves the difference alone. Gaps between chunks are never drawn one by one:
-//! those of one answer hang together, so they come with their request. Requests come with their neighbours in time, for a like reason.
+//! One resample draws runs, then requests in them. Where both sides were asked the same cases, it
+//! draws cases, the same for both sides: what is hard about a case is then on both, and leaves the
+//! difference alone. Gaps between chunks are never drawn one by one: those of one answer hang
+//! together, so they come with their request. Requests come with their neighbours in time, for a
+//! like reason.
 
 use super::pairing::Pairing;
 use super::side::{Gaps, Request, Side};
@@ -33,7 +35,8 @@ struct Column {
 }
 
 impl Pool {
-    /// Lays out a side of which every request is known, for what is asked: figures of rates and distributions.
+    /// Lays out a side of which every request is known, for what is asked: figures of rates and
+    /// distributions.
     pub fn of(side: &Side, pairing: &Pairing, which: Which, asked: &[Figure]) -> Option<Self> {
         let requests = side.requests()?;
         let mut bounds = Vec::new();
@@ -44,14 +47,25 @@ impl Pool {
             begin = end;
         }
         let requests: Vec<&Request> = requests.into_iter().map(|(_, request)| request).collect();
-        let mut pool = Self { runs: bounds, cases: pairing.units(which).to_vec(), columns: Vec::new(), rates: Vec::new() };
+        let mut pool = Self {
+            runs: bounds,
+            cases: pairing.units(which).to_vec(),
+            columns: Vec::new(),
+            rates: Vec::new(),
+        };
         for asked in asked {
             let metric = asked.metric;
             if metric.is_distribution() && pool.column(metric).is_none() {
                 pool.columns.push((metric, Column::of(&requests, metric)));
             }
             if metric.is_rate() && pool.rate(metric).is_none() {
-                pool.rates.push((metric, requests.iter().map(|request| request.in_rate(metric)).collect()));
+                pool.rates.push((
+                    metric,
+                    requests
+                        .iter()
+                        .map(|request| request.in_rate(metric))
+                        .collect(),
+                ));
             }
         }
         Some(pool)
@@ -59,13 +73,19 @@ impl Pool {
 
     /// Values of a series, and whether each is known (and not only their sums).
     pub fn size(&self, series: &Metric) -> (usize, bool) {
-        self.column(series)
-            .map_or((0, true), |column| (column.sums.iter().map(|(count, _)| *count).sum::<f64>() as usize, column.whole))
+        self.column(series).map_or((0, true), |column| {
+            (
+                column.sums.iter().map(|(count, _)| *count).sum::<f64>() as usize,
+                column.whole,
+            )
+        })
     }
 
     /// Requests that have a value in a series.
     pub fn requests_with(&self, series: &Metric) -> usize {
-        self.column(series).map_or(0, |column| column.sums.iter().filter(|(count, _)| *count > 0.0).count())
+        self.column(series).map_or(0, |column| {
+            column.sums.iter().filter(|(count, _)| *count > 0.0).count()
+        })
     }
 
     /// What the whole side comes to.
@@ -75,7 +95,12 @@ impl Pool {
 
     /// Steps that one resample takes.
     pub fn steps(&self) -> usize {
-        self.len() + self.columns.iter().map(|(_, column)| column.values.len()).sum::<usize>()
+        self.len()
+            + self
+                .columns
+                .iter()
+                .map(|(_, column)| column.values.len())
+                .sum::<usize>()
     }
 
     fn len(&self) -> usize {
@@ -83,23 +108,38 @@ impl Pool {
     }
 
     fn column(&self, series: &Metric) -> Option<&Column> {
-        self.columns.iter().find(|(it, _)| *it == series).map(|(_, column)| column)
+        self.columns
+            .iter()
+            .find(|(it, _)| *it == series)
+            .map(|(_, column)| column)
     }
 
     fn rate(&self, rate: &Metric) -> Option<&[Option<bool>]> {
-        self.rates.iter().find(|(it, _)| *it == rate).map(|(_, hits)| hits.as_slice())
+        self.rates
+            .iter()
+            .find(|(it, _)| *it == rate)
+            .map(|(_, hits)| hits.as_slice())
     }
 
-    /// How often each request is in a resample. `case_weights` is empty where cases are not drawn for both sides.
+    /// How often each request is in a resample. `case_weights` is empty where cases are not drawn
+    /// for both sides.
     fn weigh(&self, random: &mut SplitMix, case_weights: &[u32], buffers: &mut Buffers) {
         runs(random, self.runs.len(), &mut buffers.runs);
         buffers.weights.clear();
         buffers.weights.resize(self.len(), 0);
-        for (&(begin, end), &times) in self.runs.iter().zip(&buffers.runs).filter(|(_, times)| **times > 0) {
+        for (&(begin, end), &times) in self
+            .runs
+            .iter()
+            .zip(&buffers.runs)
+            .filter(|(_, times)| **times > 0)
+        {
             if case_weights.is_empty() {
-                (0..times).for_each(|_| blocks(random, end - begin, &mut buffers.weights[begin..end]));
+                (0..times)
+                    .for_each(|_| blocks(random, end - begin, &mut buffers.weights[begin..end]));
             } else {
-                (begin..end).for_each(|place| buffers.weights[place] = times * case_weights[self.cases[place] as usize]);
+                (begin..end).for_each(|place| {
+                    buffers.weights[place] = times * case_weights[self.cases[place] as usize]
+                });
             }
         }
     }
@@ -107,13 +147,20 @@ impl Pool {
     fn evaluate(&self, asked: &[Figure], weights: &[u32]) -> Vec<Option<f64>> {
         let mut found = vec![None; asked.len()];
         for (series, column) in &self.columns {
-            let of_series = asked.iter().enumerate().filter(|(_, asked)| asked.metric == *series);
-            let stats: Vec<(usize, Stat)> = of_series.filter_map(|(place, asked)| Some((place, asked.stat?))).collect();
+            let of_series = asked
+                .iter()
+                .enumerate()
+                .filter(|(_, asked)| asked.metric == *series);
+            let stats: Vec<(usize, Stat)> = of_series
+                .filter_map(|(place, asked)| Some((place, asked.stat?)))
+                .collect();
             column.evaluate(&stats, weights, &mut found);
         }
         for (place, asked) in asked.iter().enumerate() {
             if asked.is_rate() {
-                found[place] = self.rate(asked.metric).and_then(|hits| share(hits, weights));
+                found[place] = self
+                    .rate(asked.metric)
+                    .and_then(|hits| share(hits, weights));
             }
         }
         found
@@ -127,9 +174,16 @@ pub enum Which {
     B,
 }
 
-/// Draws both sides again, `resamples` times, and says what each of `asked` came to. The same `seed` draws the same, on any number of
-/// threads.
-pub fn bootstrap(a: &Pool, b: &Pool, paired_cases: usize, asked: &[Figure], resamples: usize, seed: u64) -> Vec<Replicates> {
+/// Draws both sides again, `resamples` times, and says what each of `asked` came to. The same
+/// `seed` draws the same, on any number of threads.
+pub fn bootstrap(
+    a: &Pool,
+    b: &Pool,
+    paired_cases: usize,
+    asked: &[Figure],
+    resamples: usize,
+    seed: u64,
+) -> Vec<Replicates> {
     let draw = |random: &mut SplitMix, buffers: &mut Buffers| -> Vec<Option<(f64, f64)>> {
         let mut cases = std::mem::take(&mut buffers.cases);
         cases.clear();
@@ -143,7 +197,9 @@ pub fn bootstrap(a: &Pool, b: &Pool, paired_cases: usize, asked: &[Figure], resa
         of_a.into_iter().zip(of_b).map(|(a, b)| a.zip(b)).collect()
     };
     let replicates = SplitMix::resample(seed, resamples, draw);
-    (0..asked.len()).map(|place| Replicates::new(replicates.iter().map(|replicate| replicate[place]))).collect()
+    (0..asked.len())
+        .map(|place| Replicates::new(replicates.iter().map(|replicate| replicate[place])))
+        .collect()
 }
 
 #[derive(Default)]
@@ -156,12 +212,17 @@ struct Buffers {
 impl Column {
     fn of(requests: &[&Request], series: &Metric) -> Self {
         let mut values: Vec<(f64, u32)> = Vec::new();
-        let mut column = Self { whole: true, ..Self::default() };
+        let mut column = Self {
+            whole: true,
+            ..Self::default()
+        };
         for (owner, request) in requests.iter().enumerate() {
             let owner = owner as u32;
             let (count, sum) = match (series.kind, &request.gaps) {
                 // Of pooled values, requests keep the gaps between their chunks alone.
-                (Kind::Pooled(_), _) if !request.answered || *series != latencies::ITL => (0.0, 0.0),
+                (Kind::Pooled(_), _) if !request.answered || *series != latencies::ITL => {
+                    (0.0, 0.0)
+                }
                 (Kind::Pooled(_), Gaps::Each(gaps)) => {
                     values.extend(gaps.iter().map(|gap| (*gap, owner)));
                     (gaps.len() as f64, gaps.iter().sum())
@@ -200,7 +261,9 @@ impl Column {
             match stat {
                 Stat::Mean => found[*place] = Some(sum / count),
                 Stat::Std => found[*place] = self.deviation(weights, sum / count, count),
-                Stat::Median | Stat::Percentile(_) => percentiles.extend(stat.percent().map(|percent| (*place, percent))),
+                Stat::Median | Stat::Percentile(_) => {
+                    percentiles.extend(stat.percent().map(|percent| (*place, percent)))
+                }
             }
         }
         if self.whole && !percentiles.is_empty() {
@@ -209,10 +272,18 @@ impl Column {
         }
     }
 
-    /// Percentiles as `statistics::percentile` has them, ascending, over values that count as often as their weight says.
-    fn percentiles(&self, asked: &[(usize, f64)], weights: &[u32], count: u64, found: &mut [Option<f64>]) {
+    /// Percentiles as `statistics::percentile` has them, ascending, over values that count as often
+    /// as their weight says.
+    fn percentiles(
+        &self,
+        asked: &[(usize, f64)],
+        weights: &[u32],
+        count: u64,
+        found: &mut [Option<f64>],
+    ) {
         let (mut place, mut reached) = (0, 0_u64);
-        // Ranks (from 0) are asked for in ascending order, but for the last two, which the next percentile may need again.
+        // Ranks (from 0) are asked for in ascending order, but for the last two, which the next
+        // percentile may need again.
         let mut last = [(u64::MAX, 0.0); 2];
         let mut at = |rank: u64| {
             if let Some((_, value)) = last.iter().find(|(known, _)| *known == rank) {
@@ -230,20 +301,38 @@ impl Column {
             let (below, fraction) = (rank.floor() as u64, rank.fract());
             let low = at(below.min(count - 1));
             let high = at((below + 1).min(count - 1));
-            found[*target] =
-                Some(if fraction < 0.5 { low + (high - low) * fraction } else { high - (high - low) * (1.0 - fraction) });
+            found[*target] = Some(if fraction < 0.5 {
+                low + (high - low) * fraction
+            } else {
+                high - (high - low) * (1.0 - fraction)
+            });
         }
     }
 
     fn deviation(&self, weights: &[u32], mean: f64, count: f64) -> Option<f64> {
-        let squares = |(value, owner): (&f64, &u32)| (value - mean).powi(2) * f64::from(weights[*owner as usize]);
-        self.whole.then(|| (self.values.iter().zip(&self.owners).map(squares).sum::<f64>() / count).sqrt())
+        let squares = |(value, owner): (&f64, &u32)| {
+            (value - mean).powi(2) * f64::from(weights[*owner as usize])
+        };
+        self.whole.then(|| {
+            (self
+                .values
+                .iter()
+                .zip(&self.owners)
+                .map(squares)
+                .sum::<f64>()
+                / count)
+                .sqrt()
+        })
     }
 }
 
 fn share(hits: &[Option<bool>], weights: &[u32]) -> Option<f64> {
     let (mut hit, mut of) = (0_u64, 0_u64);
-    for (correct, weight) in hits.iter().zip(weights).filter_map(|(correct, weight)| Some(((*correct)?, *weight))) {
+    for (correct, weight) in hits
+        .iter()
+        .zip(weights)
+        .filter_map(|(correct, weight)| Some(((*correct)?, *weight)))
+    {
         of += u64::from(weight);
         hit += u64::from(weight) * u64::from(correct);
     }
@@ -261,11 +350,18 @@ mod tests {
     }
 
     fn ttfts(values: impl Iterator<Item = f64>) -> Vec<Request> {
-        values.map(|ms| request().with(&latencies::TTFT, ms)).collect()
+        values
+            .map(|ms| request().with(&latencies::TTFT, ms))
+            .collect()
     }
 
-    const STATS: [Stat; 5] =
-        [Stat::Mean, Stat::Median, Stat::Percentile(50_100), Stat::Percentile(99_000), Stat::Percentile(1_000)];
+    const STATS: [Stat; 5] = [
+        Stat::Mean,
+        Stat::Median,
+        Stat::Percentile(50_100),
+        Stat::Percentile(99_000),
+        Stat::Percentile(1_000),
+    ];
 
     #[test]
     fn weighted_percentiles_are_those_of_the_values_written_out() {
@@ -275,8 +371,11 @@ mod tests {
         let mut random = SplitMix::new(1, 1);
         for _ in 0..50 {
             let weights: Vec<u32> = values.iter().map(|_| random.below(4) as u32).collect();
-            let mut written: Vec<f64> =
-                values.iter().zip(&weights).flat_map(|(value, weight)| vec![*value; *weight as usize]).collect();
+            let mut written: Vec<f64> = values
+                .iter()
+                .zip(&weights)
+                .flat_map(|(value, weight)| vec![*value; *weight as usize])
+                .collect();
             written.sort_by(f64::total_cmp);
             let found = pool.evaluate(&asked, &weights);
             for (stat, found) in STATS.iter().zip(found) {
@@ -284,7 +383,10 @@ mod tests {
                     Some(percent) => percentile(&written, percent).unwrap(),
                     None => written.iter().sum::<f64>() / written.len() as f64,
                 };
-                assert!((found.unwrap() - expected).abs() < 1e-9, "{stat:?}: {found:?} is not {expected}");
+                assert!(
+                    (found.unwrap() - expected).abs() < 1e-9,
+                    "{stat:?}: {found:?} is not {expected}"
+                );
             }
         }
     }
@@ -296,48 +398,100 @@ mod tests {
             Figure::of_distribution(&latencies::ITL, Stat::Mean),
             Figure::of_distribution(&latencies::ITL, Stat::Median),
         ];
-        let failed = Request { answered: false, gaps: Gaps::Each(vec![5.0]), ..request() }.with(&latencies::TTFT, 900.0);
-        let summed = Request { gaps: Gaps::Sum { n: 4, total_ms: 8.0 }, ..request() }.with(&latencies::TTFT, 3.0);
+        let failed = Request {
+            answered: false,
+            gaps: Gaps::Each(vec![5.0]),
+            ..request()
+        }
+        .with(&latencies::TTFT, 900.0);
+        let summed = Request {
+            gaps: Gaps::Sum {
+                n: 4,
+                total_ms: 8.0,
+            },
+            ..request()
+        }
+        .with(&latencies::TTFT, 3.0);
         let pool = pool(vec![vec![failed, summed]], &asked);
-        assert_eq!(asked.map(|asked| pool.value(asked)), [Some(3.0), Some(2.0), None]);
-        assert_eq!((pool.size(&latencies::ITL), pool.requests_with(&latencies::TTFT)), ((4, false), 1));
+        assert_eq!(
+            asked.map(|asked| pool.value(asked)),
+            [Some(3.0), Some(2.0), None]
+        );
+        assert_eq!(
+            (
+                pool.size(&latencies::ITL),
+                pool.requests_with(&latencies::TTFT)
+            ),
+            ((4, false), 1)
+        );
     }
 
-    /// The spread of the resampled mean is the standard error of the mean; with several runs, that of the mean of runs.
+    /// The spread of the resampled mean is the standard error of the mean; with several runs, that
+    /// of the mean of runs.
     #[test]
     fn resamples_spread_as_means_do() {
         let asked = [Figure::of_distribution(&latencies::TTFT, Stat::Mean)];
         let spread = |runs: Vec<Vec<Request>>| {
-            let (a, b) = (pool(vec![ttfts(std::iter::repeat_n(1.0, 10))], &asked), pool(runs, &asked));
-            let (low, high) = bootstrap(&a, &b, 0, &asked, 4000, 5)[0].interval(0.95).unwrap();
+            let (a, b) = (
+                pool(vec![ttfts(std::iter::repeat_n(1.0, 10))], &asked),
+                pool(runs, &asked),
+            );
+            let (low, high) = bootstrap(&a, &b, 0, &asked, 4000, 5)[0]
+                .interval(0.95)
+                .unwrap();
             (high - low) / 2.0 / 1.96
         };
-        // One and minus one in an order without a pattern: a standard error of 0.05 for 400 of them.
-        let sign = |place: u64| if SplitMix::new(9, place).below(2) == 0 { 1.0 } else { -1.0 };
+        // One and minus one in an order without a pattern: a standard error of 0.05 for 400 of
+        // them.
+        let sign = |place: u64| {
+            if SplitMix::new(9, place).below(2) == 0 {
+                1.0
+            } else {
+                -1.0
+            }
+        };
         let even = |centre: f64| ttfts((0..400).map(move |place| centre + sign(place)));
         let within = spread(vec![even(10.0)]);
         assert!((within - 0.05).abs() < 0.008, "{within}");
         // The same values in two halves: neighbours are alike, and the mean is less well known.
-        let halves = spread(vec![ttfts((0..400).map(|place| if place < 200 { 11.0 } else { 9.0 }))]);
+        let halves = spread(vec![ttfts(
+            (0..400).map(|place| if place < 200 { 11.0 } else { 9.0 }),
+        )]);
         assert!(halves > 2.0 * within, "{halves}");
-        // Five runs, two apart from one to the next: a standard deviation of 3.16 between them, 1.41 of their mean.
-        let between = spread((0..5).map(|run| even(10.0 + 2.0 * f64::from(run))).collect());
+        // Five runs, two apart from one to the next: a standard deviation of 3.16 between them,
+        // 1.41 of their mean.
+        let between = spread(
+            (0..5)
+                .map(|run| even(10.0 + 2.0 * f64::from(run)))
+                .collect(),
+        );
         assert!((between - 1.414).abs() < 0.12, "{between}");
     }
 
     #[test]
     fn what_is_hard_about_a_case_leaves_the_difference_alone() {
         let asked = [Figure::of_distribution(&latencies::TTFT, Stat::Mean)];
-        let run = |shift: f64| vec![ttfts((0..200).map(move |place| f64::from(place) + shift + f64::from(place % 3) * 0.01))];
+        let run = |shift: f64| {
+            vec![ttfts((0..200).map(move |place| {
+                f64::from(place) + shift + f64::from(place % 3) * 0.01
+            }))]
+        };
         let (a, b) = (side("a", run(0.0)), side("b", run(1.0)));
         let width = |pairing: &Pairing| {
-            let pools = [(&a, Which::A), (&b, Which::B)].map(|(side, which)| Pool::of(side, pairing, which, &asked).unwrap());
-            let (low, high) = bootstrap(&pools[0], &pools[1], pairing.cases(), &asked, 400, 0)[0].interval(0.95).unwrap();
+            let pools = [(&a, Which::A), (&b, Which::B)]
+                .map(|(side, which)| Pool::of(side, pairing, which, &asked).unwrap());
+            let (low, high) = bootstrap(&pools[0], &pools[1], pairing.cases(), &asked, 400, 0)[0]
+                .interval(0.95)
+                .unwrap();
             assert!(low <= 1.0 + 1e-9 && high >= 1.0 - 1e-9);
             high - low
         };
         let places: Vec<u32> = (0..200).collect();
-        let paired = Pairing::ByCase { a: places.clone(), b: places, cases: 200 };
+        let paired = Pairing::ByCase {
+            a: places.clone(),
+            b: places,
+            cases: 200,
+        };
         assert!(width(&paired) < 1e-6 && width(&Pairing::None) > 10.0);
     }
 }

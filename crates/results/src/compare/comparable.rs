@@ -11,7 +11,8 @@ use crate::record::condition::{Field, INFINITE, NONE, Weight};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub field: Field,
-    /// A value each side, in their order; several values of one side's runs are joined. `None` where a side does not tell.
+    /// A value each side, in their order; several values of one side's runs are joined. `None`
+    /// where a side does not tell.
     pub values: Vec<Option<String>>,
     pub finding: Finding,
 }
@@ -36,17 +37,29 @@ pub enum Finding {
 
 /// Every condition that some side knows, in the order of [`Field::ALL`].
 pub fn conditions(sides: &[Side], allowed: &[Field]) -> Vec<Condition> {
-    Field::ALL.into_iter().filter_map(|field| condition(sides, field, allowed)).collect()
+    Field::ALL
+        .into_iter()
+        .filter_map(|field| condition(sides, field, allowed))
+        .collect()
 }
 
 /// Whether nothing stops the comparison.
 pub fn comparable(conditions: &[Condition]) -> bool {
-    conditions.iter().all(|condition| condition.finding != Finding::Stops)
+    conditions
+        .iter()
+        .all(|condition| condition.finding != Finding::Stops)
 }
 
 fn condition(sides: &[Side], field: Field, allowed: &[Field]) -> Option<Condition> {
-    let values: Vec<BTreeSet<Option<&String>>> =
-        sides.iter().map(|side| side.runs.iter().map(|run| run.conditions.get(&field)).collect()).collect();
+    let values: Vec<BTreeSet<Option<&String>>> = sides
+        .iter()
+        .map(|side| {
+            side.runs
+                .iter()
+                .map(|run| run.conditions.get(&field))
+                .collect()
+        })
+        .collect();
     let known: BTreeSet<&String> = values.iter().flatten().flatten().copied().collect();
     if known.is_empty() {
         return None;
@@ -64,16 +77,24 @@ fn condition(sides: &[Side], field: Field, allowed: &[Field]) -> Option<Conditio
         let words: Vec<&str> = of_side.iter().flatten().map(|it| it.as_str()).collect();
         (!words.is_empty()).then(|| words.join(" and "))
     };
-    Some(Condition { field, values: values.iter().map(joined).collect(), finding })
+    Some(Condition {
+        field,
+        values: values.iter().map(joined).collect(),
+        finding,
+    })
 }
 
-/// Without a rate and without a cap all requests are under way at once: then their number is the load, and it stops like one.
-/// Elsewhere it only says how much was seen.
+/// Without a rate and without a cap all requests are under way at once: then their number is the
+/// load, and it stops like one. Elsewhere it only says how much was seen.
 fn weight(sides: &[Side], field: Field) -> Weight {
     let at_once = |side: &Side| {
         side.runs.iter().any(|run| {
-            let is = |field: Field, value: &str| run.conditions.get(&field).is_some_and(|it| it == value);
-            is(Field::RequestRate, INFINITE) && is(Field::MaxConcurrency, NONE) && !run.conditions.contains_key(&Field::Ramp)
+            let is = |field: Field, value: &str| {
+                run.conditions.get(&field).is_some_and(|it| it == value)
+            };
+            is(Field::RequestRate, INFINITE)
+                && is(Field::MaxConcurrency, NONE)
+                && !run.conditions.contains_key(&Field::Ramp)
         })
     };
     match field {
@@ -90,7 +111,10 @@ mod tests {
     fn check(field: Field, values: [Option<&str>; 2], allowed: &[Field], expected: Finding) {
         let sides = values.map(|value| {
             let mut side = side("s", vec![vec![]]);
-            side.runs[0].conditions = value.map(|value| (field, value.to_owned())).into_iter().collect();
+            side.runs[0].conditions = value
+                .map(|value| (field, value.to_owned()))
+                .into_iter()
+                .collect();
             side
         });
         let found = conditions(&sides, allowed);
@@ -101,21 +125,52 @@ mod tests {
     #[test]
     fn only_what_matters_stops() {
         check(Field::Model, [Some("a"), Some("b")], &[], Finding::Stops);
-        check(Field::Model, [Some("a"), Some("b")], &[Field::Dataset], Finding::Stops);
-        check(Field::Model, [Some("a"), Some("b")], &[Field::Model], Finding::Allowed);
-        check(Field::Model, [Some("a"), Some("a")], &[Field::Model], Finding::Same);
+        check(
+            Field::Model,
+            [Some("a"), Some("b")],
+            &[Field::Dataset],
+            Finding::Stops,
+        );
+        check(
+            Field::Model,
+            [Some("a"), Some("b")],
+            &[Field::Model],
+            Finding::Allowed,
+        );
+        check(
+            Field::Model,
+            [Some("a"), Some("a")],
+            &[Field::Model],
+            Finding::Same,
+        );
         check(Field::Model, [Some("a"), None], &[], Finding::NotKnown);
         check(Field::Seed, [Some("1"), Some("2")], &[], Finding::Notice);
-        check(Field::ServerVersion, [Some("1"), Some("2")], &[], Finding::Listed);
-        check(Field::NumPrompts, [Some("1"), Some("2")], &[], Finding::Notice);
+        check(
+            Field::ServerVersion,
+            [Some("1"), Some("2")],
+            &[],
+            Finding::Listed,
+        );
+        check(
+            Field::NumPrompts,
+            [Some("1"), Some("2")],
+            &[],
+            Finding::Notice,
+        );
     }
 
     #[test]
     fn all_at_once_the_number_of_requests_is_the_load() {
         let sides = ["100", "200"].map(|number| {
             let mut side = side("s", vec![vec![]]);
-            let values = [(Field::NumPrompts, number), (Field::RequestRate, INFINITE), (Field::MaxConcurrency, NONE)];
-            side.runs[0].conditions = values.map(|(field, value)| (field, value.to_owned())).into();
+            let values = [
+                (Field::NumPrompts, number),
+                (Field::RequestRate, INFINITE),
+                (Field::MaxConcurrency, NONE),
+            ];
+            side.runs[0].conditions = values
+                .map(|(field, value)| (field, value.to_owned()))
+                .into();
             side
         });
         assert!(!comparable(&conditions(&sides, &[])));
@@ -128,6 +183,9 @@ mod tests {
         one.runs[1].conditions.insert(Field::Model, "other".into());
         let found = conditions(&[one.clone(), one], &[]);
         let model = found.iter().find(|it| it.field == Field::Model).unwrap();
-        assert_eq!((model.finding, model.values[0].as_deref()), (Finding::Stops, Some("m and other")));
+        assert_eq!(
+            (model.finding, model.values[0].as_deref()),
+            (Finding::Stops, Some("m and other"))
+        );
     }
 }

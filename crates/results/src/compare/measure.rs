@@ -13,8 +13,8 @@ use sobench_statistics::bootstrap::Replicates;
 use sobench_statistics::distributions::z_of;
 use sobench_statistics::samples_needed;
 
-/// The fewest requests that a mean or a median of latencies is judged by: drawn again from themselves, skewed values are too much
-/// alike below that, and their intervals too narrow.
+/// The fewest requests that a mean or a median of latencies is judged by: drawn again from
+/// themselves, skewed values are too much alike below that, and their intervals too narrow.
 pub const LEAST_REQUESTS: usize = 30;
 
 /// The fewest requests that a difference of rates is judged by.
@@ -33,8 +33,9 @@ pub struct Measured {
     pub difference: Option<f64>,
     /// Requests that the two values are of, where they are known.
     pub n: (Option<usize>, Option<usize>),
-    /// How far runs of the same server may be apart, in percent, where a side has one run and nothing says it: of times and
-    /// throughput. Rates have none: what is right is counted, not timed.
+    /// How far runs of the same server may be apart, in percent, where a side has one run and
+    /// nothing says it: of times and throughput. Rates have none: what is right is counted, not
+    /// timed.
     pub floor: Option<f64>,
     pub spread: Spread,
 }
@@ -47,9 +48,19 @@ pub enum Spread {
     /// Throughput, drawn again in blocks of time.
     Blocks(Replicates),
     /// Two rates; `drawn` is there where there are several runs.
-    Rates { pairs: Option<Pairs>, a: Share, b: Share, drawn: Option<Replicates> },
+    Rates {
+        pairs: Option<Pairs>,
+        a: Share,
+        b: Share,
+        drawn: Option<Replicates>,
+    },
     /// Two means with standard errors.
-    Normal { a: f64, b: f64, error_a: f64, error_b: f64 },
+    Normal {
+        a: f64,
+        b: f64,
+        error_a: f64,
+        error_b: f64,
+    },
     /// Nothing.
     None(Why),
 }
@@ -107,10 +118,18 @@ pub struct Resampling {
 }
 
 /// Measures `metrics` on two sides, in their order.
-pub fn measure(a: &Side, b: &Side, pairing: &Pairing, metrics: &[Figure], resampling: Resampling) -> Vec<Measured> {
+pub fn measure(
+    a: &Side,
+    b: &Side,
+    pairing: &Pairing,
+    metrics: &[Figure],
+    resampling: Resampling,
+) -> Vec<Measured> {
     let mut measured: Vec<Measured> = metrics.iter().map(|metric| saved(a, b, *metric)).collect();
     if a.runs.len() < 2 || b.runs.len() < 2 {
-        let timed = measured.iter_mut().filter(|it| it.metric.metric.is_distribution() || amount_of(it.metric.metric).is_some());
+        let timed = measured.iter_mut().filter(|it| {
+            it.metric.metric.is_distribution() || amount_of(it.metric.metric).is_some()
+        });
         timed.for_each(|it| it.floor = Some(resampling.run_spread));
     }
     if a.requests().is_none() || b.requests().is_none() {
@@ -120,7 +139,10 @@ pub fn measure(a: &Side, b: &Side, pairing: &Pairing, metrics: &[Figure], resamp
     for it in &mut measured {
         let flow = it.metric.metric;
         if amount_of(flow).is_some() {
-            (it.a, it.b) = (throughput::value(a, flow).or(it.a), throughput::value(b, flow).or(it.b));
+            (it.a, it.b) = (
+                throughput::value(a, flow).or(it.a),
+                throughput::value(b, flow).or(it.b),
+            );
             let drawn = throughput::bootstrap(a, b, flow, resampling.resamples, resampling.seed);
             it.spread = drawn.map_or_else(Spread::None, Spread::Blocks);
         }
@@ -130,7 +152,9 @@ pub fn measure(a: &Side, b: &Side, pairing: &Pairing, metrics: &[Figure], resamp
             it.spread = Spread::None(Why::NoValue);
         }
         let of_pairs = match &it.spread {
-            Spread::Rates { pairs: Some(pairs), .. } => pairs.difference().map(|share| 100.0 * share),
+            Spread::Rates {
+                pairs: Some(pairs), ..
+            } => pairs.difference().map(|share| 100.0 * share),
             _ => None,
         };
         it.difference = of_pairs.or_else(|| Some(it.b? - it.a?));
@@ -148,11 +172,19 @@ impl Spread {
                     Some(pairs) => pairs.interval(level),
                     None => independent(*a, *b, level),
                 }?;
-                // Several runs: no narrower than what their spread says, and no narrower than what the counts do.
-                let (low, high) = drawn.as_ref().map_or(Some(counted), |drawn| drawn.interval(level))?;
+                // Several runs: no narrower than what their spread says, and no narrower than what
+                // the counts do.
+                let (low, high) = drawn
+                    .as_ref()
+                    .map_or(Some(counted), |drawn| drawn.interval(level))?;
                 Some((100.0 * counted.0.min(low), 100.0 * counted.1.max(high)))
             }
-            Self::Normal { a, b, error_a, error_b } => {
+            Self::Normal {
+                a,
+                b,
+                error_a,
+                error_b,
+            } => {
                 let half = z_of(level) * error_a.hypot(*error_b);
                 Some((b - a - half, b - a + half))
             }
@@ -160,11 +192,17 @@ impl Spread {
         }
     }
 
-    /// The interval of the difference as a share of the first value, in percent. Rates have none: their difference is in points.
+    /// The interval of the difference as a share of the first value, in percent. Rates have none:
+    /// their difference is in points.
     pub fn relative(&self, level: f64) -> Option<(f64, f64)> {
         let (low, high) = match self {
             Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.relative(level)?,
-            Self::Normal { a, b, error_a, error_b } if *a > 0.0 && *b > 0.0 => {
+            Self::Normal {
+                a,
+                b,
+                error_a,
+                error_b,
+            } if *a > 0.0 && *b > 0.0 => {
                 // Of the logarithm of the ratio, whose error is that of both relative ones.
                 let half = z_of(level) * (error_a / a).hypot(error_b / b);
                 ((b / a) * (-half).exp() - 1.0, (b / a) * half.exp() - 1.0)
@@ -174,10 +212,11 @@ impl Spread {
         Some((100.0 * low, 100.0 * high))
     }
 
-    /// On which side of nothing the difference is: `None` where it may be nothing. Of pairs, McNemar's test has to agree.
+    /// On which side of nothing the difference is: `None` where it may be nothing. Of pairs,
+    /// McNemar's test has to agree.
     ///
-    /// `floor` is how far, in percent, runs of the same thing may be apart where that is not known: the whole interval has to be past
-    /// it.
+    /// `floor` is how far, in percent, runs of the same thing may be apart where that is not known:
+    /// the whole interval has to be past it.
     pub fn sign(&self, level: f64, floor: Option<f64>) -> Option<Ordering> {
         if self.p_value().is_some_and(|p| p > 1.0 - level) {
             return None;
@@ -195,7 +234,11 @@ impl Spread {
     /// McNemar's, of one run a side.
     pub fn p_value(&self) -> Option<f64> {
         match self {
-            Self::Rates { pairs: Some(pairs), drawn: None, .. } => Some(pairs.mcnemar()),
+            Self::Rates {
+                pairs: Some(pairs),
+                drawn: None,
+                ..
+            } => Some(pairs.mcnemar()),
             _ => None,
         }
     }
@@ -206,8 +249,16 @@ impl Spread {
             Self::Drawn { paired: true, .. } => Method::PairedBootstrap,
             Self::Drawn { paired: false, .. } => Method::Bootstrap,
             Self::Blocks(_) => Method::BlockBootstrap,
-            Self::Rates { pairs: Some(_), drawn: None, .. } => Method::McnemarAndNewcombePaired,
-            Self::Rates { pairs: None, drawn: None, .. } => Method::Newcombe,
+            Self::Rates {
+                pairs: Some(_),
+                drawn: None,
+                ..
+            } => Method::McnemarAndNewcombePaired,
+            Self::Rates {
+                pairs: None,
+                drawn: None,
+                ..
+            } => Method::Newcombe,
             Self::Rates { drawn: Some(_), .. } => Method::NewcombeAndRuns,
             Self::Normal { .. } => Method::Welch,
             Self::None(_) => return None,
@@ -224,15 +275,30 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
         None if metric.is_rate() => {
             if let (Some(a), Some(b)) = (share(a, metric), share(b, metric)) {
                 n = (Some(a.of), Some(b.of));
-                // Several runs without their requests do not tell their spread apart from the cases'.
-                spread = Spread::Rates { pairs: None, a, b, drawn: None };
+                // Several runs without their requests do not tell their spread apart from the
+                // cases'.
+                spread = Spread::Rates {
+                    pairs: None,
+                    a,
+                    b,
+                    drawn: None,
+                };
             }
         }
         Some(Stat::Mean) => {
-            if let (Some(first), Some(second), Some(of_a), Some(of_b)) = (mean(a, metric), mean(b, metric), value_a, value_b) {
+            if let (Some(first), Some(second), Some(of_a), Some(of_b)) =
+                (mean(a, metric), mean(b, metric), value_a, value_b)
+            {
                 n = (Some(first.n), Some(second.n));
-                if let (Some(error_a), Some(error_b)) = (first.standard_error, second.standard_error) {
-                    spread = Spread::Normal { a: of_a, b: of_b, error_a, error_b };
+                if let (Some(error_a), Some(error_b)) =
+                    (first.standard_error, second.standard_error)
+                {
+                    spread = Spread::Normal {
+                        a: of_a,
+                        b: of_b,
+                        error_a,
+                        error_b,
+                    };
                 }
             }
         }
@@ -241,7 +307,10 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
         Some(Stat::Median | Stat::Percentile(_)) | None => {}
     }
     if let Some(n) = n.0.min(n.1).filter(|n| *n < LEAST_JUDGED) {
-        spread = Spread::None(Why::TooFew { n, needs: LEAST_JUDGED });
+        spread = Spread::None(Why::TooFew {
+            n,
+            needs: LEAST_JUDGED,
+        });
     }
     if matches!(metric.kind, Kind::Distribution { queued: true, .. }) {
         spread = Spread::None(Why::Queued);
@@ -263,7 +332,9 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
 /// A figure of one side by itself: of its requests where they are known, else as its files have it.
 pub fn figure(side: &Side, figure: Figure) -> Option<f64> {
     let of_requests = match figure.stat {
-        Some(_) => Pool::of(side, &Pairing::None, Which::A, &[figure]).and_then(|pool| pool.value(figure)),
+        Some(_) => {
+            Pool::of(side, &Pairing::None, Which::A, &[figure]).and_then(|pool| pool.value(figure))
+        }
         None if figure.is_rate() => count(side, figure.metric).and_then(Share::percent),
         None => throughput::value(side, figure.metric),
     };
@@ -276,11 +347,20 @@ pub fn figure(side: &Side, figure: Figure) -> Option<f64> {
 /// Why there is none, or why it says too little.
 pub fn carried(side: &Side, asked: Figure) -> Result<f64, Why> {
     let value = figure(side, asked).ok_or(Why::NoValue)?;
-    if let Figure { metric, stat: Some(stat) } = asked {
-        let of_requests = Pool::of(side, &Pairing::None, Which::A, &[asked]).map(|pool| pool.size(metric).0);
+    if let Figure {
+        metric,
+        stat: Some(stat),
+    } = asked
+    {
+        let of_requests =
+            Pool::of(side, &Pairing::None, Which::A, &[asked]).map(|pool| pool.size(metric).0);
         let n = match of_requests {
             Some(n) if n > 0 => Some(n),
-            _ => side.runs.iter().map(|run| run.means.get(metric).map(|mean| mean.n)).sum(),
+            _ => side
+                .runs
+                .iter()
+                .map(|run| run.means.get(metric).map(|mean| mean.n))
+                .sum(),
         };
         let needs = values_needed(stat);
         if let Some((n, needs)) = n.zip(needs).filter(|(n, needs)| n < needs) {
@@ -296,15 +376,25 @@ fn saved_value(side: &Side, figure: Figure) -> Option<f64> {
         return share.percent();
     }
     let name = figure.to_string();
-    let values = side.runs.iter().map(|run| run.figures.get(&name).copied()).collect::<Option<Vec<f64>>>()?;
+    let values = side
+        .runs
+        .iter()
+        .map(|run| run.figures.get(&name).copied())
+        .collect::<Option<Vec<f64>>>()?;
     sobench_statistics::mean(&values)
 }
 
 fn share(side: &Side, rate: &Metric) -> Option<Share> {
-    side.runs.iter().map(|run| run.counts.get(rate)).try_fold(Share::default(), |sum, share| {
-        let share = share?;
-        Some(Share { hits: sum.hits + share.hits, of: sum.of + share.of })
-    })
+    side.runs
+        .iter()
+        .map(|run| run.counts.get(rate))
+        .try_fold(Share::default(), |sum, share| {
+            let share = share?;
+            Some(Share {
+                hits: sum.hits + share.hits,
+                of: sum.of + share.of,
+            })
+        })
 }
 
 fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {
@@ -315,12 +405,27 @@ fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {
 }
 
 /// Latencies and rates over requests, by one bootstrap for all of them.
-fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], resampling: Resampling) {
+fn latencies(
+    a: &Side,
+    b: &Side,
+    pairing: &Pairing,
+    measured: &mut [Measured],
+    resampling: Resampling,
+) {
     let several = a.runs.len() > 1 || b.runs.len() > 1;
     let is_of_requests = |figure: &Figure| figure.is_rate() || figure.metric.is_distribution();
-    let asked: Vec<Figure> = measured.iter().map(|it| it.metric).filter(is_of_requests).collect();
-    let pools = (Pool::of(a, pairing, Which::A, &asked), Pool::of(b, pairing, Which::B, &asked));
-    let (Some(pool_a), Some(pool_b)) = pools else { return };
+    let asked: Vec<Figure> = measured
+        .iter()
+        .map(|it| it.metric)
+        .filter(is_of_requests)
+        .collect();
+    let pools = (
+        Pool::of(a, pairing, Which::A, &asked),
+        Pool::of(b, pairing, Which::B, &asked),
+    );
+    let (Some(pool_a), Some(pool_b)) = pools else {
+        return;
+    };
     let mut drawable = Vec::new();
     for (place, it) in measured.iter_mut().enumerate() {
         let figure = it.metric;
@@ -329,13 +434,16 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
                 let (n, m) = (pool_a.size(figure.metric).0, pool_b.size(figure.metric).0);
                 let kept = (mean(a, figure.metric), mean(b, figure.metric));
                 // Requests keep no values of it, and the files have its figures.
-                if (n == 0 && kept.0.is_some_and(|mean| mean.n > 0)) || (m == 0 && kept.1.is_some_and(|mean| mean.n > 0)) {
+                if (n == 0 && kept.0.is_some_and(|mean| mean.n > 0))
+                    || (m == 0 && kept.1.is_some_and(|mean| mean.n > 0))
+                {
                     it.spread = Spread::None(Why::NotKept);
                     continue;
                 }
                 (it.a, it.b) = (pool_a.value(figure).or(it.a), pool_b.value(figure).or(it.b));
                 it.n = (Some(n), Some(m));
-                let why = why_not(&pool_a, figure.metric, stat).or_else(|| why_not(&pool_b, figure.metric, stat));
+                let why = why_not(&pool_a, figure.metric, stat)
+                    .or_else(|| why_not(&pool_b, figure.metric, stat));
                 match why {
                     Some(why) => it.spread = Spread::None(why),
                     None => drawable.push((place, figure)),
@@ -343,7 +451,9 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
             }
             None if figure.is_rate() => {
                 let is_some = |share: Option<Share>| share.is_some_and(|share| share.of > 0);
-                if [a, b].into_iter().any(|side| is_some(share(side, figure.metric)) && !is_some(count(side, figure.metric))) {
+                if [a, b].into_iter().any(|side| {
+                    is_some(share(side, figure.metric)) && !is_some(count(side, figure.metric))
+                }) {
                     continue;
                 }
                 it.spread = rates(a, b, pairing, figure.metric);
@@ -353,7 +463,10 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
                     it.n = (Some(a.of), Some(b.of));
                     let n = a.of.min(b.of);
                     if n < LEAST_JUDGED {
-                        it.spread = Spread::None(Why::TooFew { n, needs: LEAST_JUDGED });
+                        it.spread = Spread::None(Why::TooFew {
+                            n,
+                            needs: LEAST_JUDGED,
+                        });
                     } else if several {
                         drawable.push((place, figure));
                     }
@@ -365,13 +478,27 @@ fn latencies(a: &Side, b: &Side, pairing: &Pairing, measured: &mut [Measured], r
     let steps = (pool_a.steps() + pool_b.steps()).saturating_mul(resampling.resamples);
     let asked: Vec<Figure> = drawable.iter().map(|(_, asked)| *asked).collect();
     if steps > MAX_STEPS {
-        drawable.iter().for_each(|(place, _)| measured[*place].spread = Spread::None(Why::TooLarge));
+        drawable
+            .iter()
+            .for_each(|(place, _)| measured[*place].spread = Spread::None(Why::TooLarge));
     } else if !asked.is_empty() {
-        let drawn = bootstrap(&pool_a, &pool_b, pairing.cases(), &asked, resampling.resamples, resampling.seed);
+        let drawn = bootstrap(
+            &pool_a,
+            &pool_b,
+            pairing.cases(),
+            &asked,
+            resampling.resamples,
+            resampling.seed,
+        );
         for ((place, _), of_runs) in drawable.into_iter().zip(drawn) {
             match &mut measured[place].spread {
                 Spread::Rates { drawn, .. } => *drawn = Some(of_runs),
-                other => *other = Spread::Drawn { drawn: of_runs, paired: *pairing != Pairing::None },
+                other => {
+                    *other = Spread::Drawn {
+                        drawn: of_runs,
+                        paired: *pairing != Pairing::None,
+                    }
+                }
             }
         }
     }
@@ -385,16 +512,24 @@ fn why_not(pool: &Pool, series: &Metric, stat: Stat) -> Option<Why> {
     }
     let needs = match stat {
         Stat::Std => return Some(Why::Once),
-        _ if matches!(series.kind, Kind::Distribution { queued: true, .. }) => return Some(Why::Queued),
+        _ if matches!(series.kind, Kind::Distribution { queued: true, .. }) => {
+            return Some(Why::Queued);
+        }
         Stat::Mean => LEAST_REQUESTS,
         Stat::Median | Stat::Percentile(_) if !whole => return Some(Why::NoGaps),
-        Stat::Median | Stat::Percentile(_) => values_needed(stat).unwrap_or(usize::MAX).max(LEAST_REQUESTS),
+        Stat::Median | Stat::Percentile(_) => values_needed(stat)
+            .unwrap_or(usize::MAX)
+            .max(LEAST_REQUESTS),
     };
-    // Gaps come with their request, so that they count as so many values, but their requests have to be enough as well.
+    // Gaps come with their request, so that they count as so many values, but their requests have
+    // to be enough as well.
     if values < needs {
         return Some(Why::TooFew { n: values, needs });
     }
-    (requests < LEAST_REQUESTS).then_some(Why::TooFew { n: requests, needs: LEAST_REQUESTS })
+    (requests < LEAST_REQUESTS).then_some(Why::TooFew {
+        n: requests,
+        needs: LEAST_REQUESTS,
+    })
 }
 
 /// Values that a percentile takes.
@@ -403,15 +538,29 @@ fn values_needed(stat: Stat) -> Option<usize> {
 }
 
 fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Spread {
-    let (of_a, of_b) = (count(a, rate).unwrap_or_default(), count(b, rate).unwrap_or_default());
+    let (of_a, of_b) = (
+        count(a, rate).unwrap_or_default(),
+        count(b, rate).unwrap_or_default(),
+    );
     if of_a.of == 0 || of_b.of == 0 {
         return Spread::None(Why::NoValue);
     }
-    let pairs = pairing.pairs(a, b, rate).filter(|pairs| pairs.total() >= LEAST_JUDGED);
-    Spread::Rates { pairs, a: of_a, b: of_b, drawn: None }
+    let pairs = pairing
+        .pairs(a, b, rate)
+        .filter(|pairs| pairs.total() >= LEAST_JUDGED);
+    Spread::Rates {
+        pairs,
+        a: of_a,
+        b: of_b,
+        drawn: None,
+    }
 }
 
 /// How many requests of a side hit; `None` where a run has no requests.
 fn count(side: &Side, rate: &Metric) -> Option<Share> {
-    Some(Share::count(side.requests()?.into_iter().filter_map(|(_, request)| request.in_rate(rate))))
+    Some(Share::count(
+        side.requests()?
+            .into_iter()
+            .filter_map(|(_, request)| request.in_rate(rate)),
+    ))
 }

@@ -1,8 +1,9 @@
-//! Runs held against each other: is it comparable, what differs, and is it more than chance. Pure but for [`files`], which reads
-//! and writes, and [`command`], which calls it: no network, no clock, no rendering.
+//! Runs held against each other: is it comparable, what differs, and is it more than chance. Pure
+//! but for [`files`], which reads and writes, and [`command`], which calls it: no network, no
+//! clock, no rendering.
 //!
-//! [`compare`] is the door. A [`Side`] is one or several runs that are held to be of the same thing; the first side is the one that
-//! the others are held against.
+//! [`compare`] is the door. A [`Side`] is one or several runs that are held to be of the same
+//! thing; the first side is the one that the others are held against.
 
 pub mod bootstrap;
 pub mod changed;
@@ -38,8 +39,9 @@ use crate::record::RunRecord;
 use crate::record::condition::Field;
 use sobench_statistics::bootstrap::resamples_for;
 
-/// How far runs of the same server are taken to be apart where nothing says it, in percent of times and throughput. Servers on a quiet
-/// machine are nearer to each other; those on shared ones are not.
+/// How far runs of the same server are taken to be apart where nothing says it, in percent of times
+/// and throughput. Servers on a quiet machine are nearer to each other; those on shared ones are
+/// not.
 pub const DEFAULT_RUN_SPREAD: f64 = 5.0;
 
 /// The fewest resamples.
@@ -56,7 +58,8 @@ pub struct Options {
     /// `None` for as many as the widest interval takes.
     pub resamples: Option<usize>,
     pub seed: u64,
-    /// How far, in percent, times and throughput of two runs of the same server are taken to be apart where a side has one run.
+    /// How far, in percent, times and throughput of two runs of the same server are taken to be
+    /// apart where a side has one run.
     pub run_spread: f64,
     /// Differences that the user knows of.
     pub allowed: Vec<Field>,
@@ -129,7 +132,8 @@ pub enum Word {
     /// More than chance, and neither way is better.
     Differs,
     NoDifferenceSeen,
-    /// More than chance within these two runs, and no more than runs of the same server may be apart.
+    /// More than chance within these two runs, and no more than runs of the same server may be
+    /// apart.
     WithinRunSpread,
     TooFewSamples,
     /// There is nothing to tell it from chance.
@@ -153,19 +157,41 @@ pub enum Method {
 pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
     let conditions = conditions(&sides, &options.allowed);
     let others = sides.len().saturating_sub(1);
-    let rules = options.gate.as_ref().map_or(0, |gate| gate.changes.len() * others);
+    let rules = options
+        .gate
+        .as_ref()
+        .map_or(0, |gate| gate.changes.len() * others);
     let gate_level = (rules > 0).then(|| gate::level(rules));
     let widest = gate_level.unwrap_or(options.level).max(options.level);
-    let resamples = options.resamples.unwrap_or_else(|| resamples_for(widest).clamp(LEAST_RESAMPLES, MAX_RESAMPLES));
-    let method =
-        ComparisonMethod { level: options.level, gate_level, resamples, seed: options.seed, run_spread: options.run_spread };
+    let resamples = options
+        .resamples
+        .unwrap_or_else(|| resamples_for(widest).clamp(LEAST_RESAMPLES, MAX_RESAMPLES));
+    let method = ComparisonMethod {
+        level: options.level,
+        gate_level,
+        resamples,
+        seed: options.seed,
+        run_spread: options.run_spread,
+    };
     let against = if comparable(&conditions) {
-        (1..sides.len()).map(|other| against(&sides, other, method, options)).collect()
+        (1..sides.len())
+            .map(|other| against(&sides, other, method, options))
+            .collect()
     } else {
         Vec::new()
     };
-    let undecided = options.gate.as_ref().map(|gate| gate.undecided).unwrap_or_default();
-    Comparison { sides, conditions, method, against, undecided }
+    let undecided = options
+        .gate
+        .as_ref()
+        .map(|gate| gate.undecided)
+        .unwrap_or_default();
+    Comparison {
+        sides,
+        conditions,
+        method,
+        against,
+        undecided,
+    }
 }
 
 impl Comparison {
@@ -178,15 +204,23 @@ impl Comparison {
     pub fn is_failed(&self) -> bool {
         let rulings = |it: &Against| {
             let changes = it.changes.iter().map(|it| it.ruling);
-            changes.chain(it.limits.iter().map(|it| it.ruling)).collect::<Vec<Ruling>>()
+            changes
+                .chain(it.limits.iter().map(|it| it.ruling))
+                .collect::<Vec<Ruling>>()
         };
-        self.against.iter().flat_map(rulings).any(|ruling| ruling.fails(self.undecided))
+        self.against
+            .iter()
+            .flat_map(rulings)
+            .any(|ruling| ruling.fails(self.undecided))
     }
 }
 
 /// Rules on the bounds of one run that is over.
 pub fn bounds(record: &RunRecord, metrics: &Metrics, rules: &[Limit]) -> Vec<LimitRuling> {
-    let side = Side { name: String::new(), runs: vec![read::of_metrics("this run", record, metrics)] };
+    let side = Side {
+        name: String::new(),
+        runs: vec![read::of_metrics("this run", record, metrics)],
+    };
     gate::limits(rules, &side)
 }
 
@@ -194,25 +228,39 @@ fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Opt
     let (a, b) = (&sides[0], &sides[other]);
     let pairing = Pairing::of(a, b);
     let mut metrics = Figure::shown();
-    let named = options.gate.iter().flat_map(|gate| gate.changes.iter().map(|rule| rule.metric));
+    let named = options
+        .gate
+        .iter()
+        .flat_map(|gate| gate.changes.iter().map(|rule| rule.metric));
     for metric in named {
         if !metrics.contains(&metric) {
             metrics.push(metric);
         }
     }
-    let resampling = Resampling { resamples: method.resamples, seed: method.seed, run_spread: method.run_spread };
+    let resampling = Resampling {
+        resamples: method.resamples,
+        seed: method.seed,
+        run_spread: method.run_spread,
+    };
     let measured = measure(a, b, &pairing, &metrics, resampling);
     let (changes, limits) = match &options.gate {
         Some(gate) => {
             let level = method.gate_level.unwrap_or(method.level);
-            (gate::changes(&gate.changes, &measured, level), gate::limits(&gate.limits, b))
+            (
+                gate::changes(&gate.changes, &measured, level),
+                gate::limits(&gate.limits, b),
+            )
         }
         None => (Vec::new(), Vec::new()),
     };
     let known = |it: &Measured| (it.a.is_some() || it.b.is_some()) && !is_idle(it);
     Against {
         other,
-        rows: measured.into_iter().filter(known).map(|measured| Row::of(measured, method.level)).collect(),
+        rows: measured
+            .into_iter()
+            .filter(known)
+            .map(|measured| Row::of(measured, method.level))
+            .collect(),
         changed: changed(a, b, &pairing, options.changed),
         pairing,
         changes,
@@ -220,10 +268,12 @@ fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Opt
     }
 }
 
-/// Whether it counts what happened on neither side. Failures and the control arm are looked for, and stay.
+/// Whether it counts what happened on neither side. Failures and the control arm are looked for,
+/// and stay.
 fn is_idle(measured: &Measured) -> bool {
     let metric = measured.metric.metric;
-    let is_looked_for = metric.better == Better::Up || [&CONTROL_RATE, &totals::FAILED].contains(&metric);
+    let is_looked_for =
+        metric.better == Better::Up || [&CONTROL_RATE, &totals::FAILED].contains(&metric);
     let is_count = metric.is_rate() || metric.unit == Unit::Count;
     is_count && !is_looked_for && (measured.a, measured.b) == (Some(0.0), Some(0.0))
 }
@@ -231,15 +281,28 @@ fn is_idle(measured: &Measured) -> bool {
 impl Row {
     fn of(measured: Measured, level: f64) -> Self {
         let spread = &measured.spread;
-        let word = match (spread, spread.sign(level, measured.floor), measured.metric.better()) {
-            (Spread::None(measure::Why::TooFew { .. } | measure::Why::TooShort), ..) => Word::TooFewSamples,
+        let word = match (
+            spread,
+            spread.sign(level, measured.floor),
+            measured.metric.better(),
+        ) {
+            (Spread::None(measure::Why::TooFew { .. } | measure::Why::TooShort), ..) => {
+                Word::TooFewSamples
+            }
             (Spread::None(_), ..) => Word::NotTested,
             (spread, None, _) if spread.sign(level, None).is_some() => Word::WithinRunSpread,
             (_, None, _) => Word::NoDifferenceSeen,
             (_, Some(_), Better::Neither) => Word::Differs,
-            (_, Some(Ordering::Greater), Better::Up) | (_, Some(Ordering::Less), Better::Down) => Word::Better,
+            (_, Some(Ordering::Greater), Better::Up) | (_, Some(Ordering::Less), Better::Down) => {
+                Word::Better
+            }
             (_, Some(_), Better::Up | Better::Down) => Word::Worse,
         };
-        Self { interval: spread.interval(level), relative: spread.relative(level), word, measured }
+        Self {
+            interval: spread.interval(level),
+            relative: spread.relative(level),
+            word,
+            measured,
+        }
     }
 }

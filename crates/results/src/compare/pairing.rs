@@ -9,18 +9,26 @@ use crate::metrics::registry::Metric;
 use crate::record::condition::Field;
 use sobench_core::case::Arm;
 
-/// The least share of all cases that both sides have to have been asked: with fewer, drawing cases for both sides would say nothing
-/// of most requests.
+/// The least share of all cases that both sides have to have been asked: with fewer, drawing cases
+/// for both sides would say nothing of most requests.
 const LEAST_COMMON: f64 = 0.5;
 
-/// How requests of two sides belong together. Lists have a number for each request of all runs of the side, in order; the same
-/// number is the same question.
+/// How requests of two sides belong together. Lists have a number for each request of all runs of
+/// the side, in order; the same number is the same question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pairing {
     /// By the ids of cases, over the same dataset.
-    ByCase { a: Vec<u32>, b: Vec<u32>, cases: usize },
+    ByCase {
+        a: Vec<u32>,
+        b: Vec<u32>,
+        cases: usize,
+    },
     /// By place: the files name no cases, and the lengths of their prompts are the same one by one.
-    ByPlace { a: Vec<u32>, b: Vec<u32>, cases: usize },
+    ByPlace {
+        a: Vec<u32>,
+        b: Vec<u32>,
+        cases: usize,
+    },
     /// The two were asked different things, or it is not known what.
     None,
 }
@@ -28,7 +36,9 @@ pub enum Pairing {
 impl Pairing {
     /// Finds out.
     pub fn of(a: &Side, b: &Side) -> Self {
-        let (Some(requests_a), Some(requests_b)) = (a.requests(), b.requests()) else { return Self::None };
+        let (Some(requests_a), Some(requests_b)) = (a.requests(), b.requests()) else {
+            return Self::None;
+        };
         if let (Some(keys_a), Some(keys_b)) = (keys(&requests_a), keys(&requests_b)) {
             if !same_dataset(a, b) {
                 return Self::None;
@@ -43,18 +53,36 @@ impl Pairing {
             return Self::ByCase { a, b, cases };
         }
         let places = |side: &Side| -> Option<(Vec<u64>, Vec<u32>)> {
-            let lengths = |requests: &[Request]| requests.iter().map(|it| it.input_tokens).collect::<Option<Vec<u64>>>();
+            let lengths = |requests: &[Request]| {
+                requests
+                    .iter()
+                    .map(|it| it.input_tokens)
+                    .collect::<Option<Vec<u64>>>()
+            };
             let first = lengths(side.runs.first()?.requests.as_ref()?)?;
-            let same = side.runs.iter().all(|run| run.requests.as_deref().and_then(lengths).as_ref() == Some(&first));
-            let numbers = side.runs.iter().flat_map(|_| 0..first.len() as u32).collect();
+            let same = side
+                .runs
+                .iter()
+                .all(|run| run.requests.as_deref().and_then(lengths).as_ref() == Some(&first));
+            let numbers = side
+                .runs
+                .iter()
+                .flat_map(|_| 0..first.len() as u32)
+                .collect();
             (same && !first.is_empty()).then_some((first, numbers))
         };
-        let named = |requests: &[(usize, &Request)]| requests.iter().any(|(_, request)| request.case.is_some());
+        let named = |requests: &[(usize, &Request)]| {
+            requests.iter().any(|(_, request)| request.case.is_some())
+        };
         match (places(a), places(b)) {
             (Some((lengths_a, a)), Some((lengths_b, b)))
                 if lengths_a == lengths_b && !named(&requests_a) && !named(&requests_b) =>
             {
-                Self::ByPlace { a, b, cases: lengths_a.len() }
+                Self::ByPlace {
+                    a,
+                    b,
+                    cases: lengths_a.len(),
+                }
             }
             _ => Self::None,
         }
@@ -81,13 +109,15 @@ impl Pairing {
     pub fn words(&self) -> &'static str {
         match self {
             Self::ByCase { .. } => "paired by case",
-            Self::ByPlace { .. } => "paired by the place in the file, as the prompts are of the same lengths one by one",
+            Self::ByPlace { .. } => {
+                "paired by the place in the file, as the prompts are of the same lengths one by one"
+            }
             Self::None => "not paired",
         }
     }
 
-    /// The cases that count in a rate on both sides, run by run in the order given; `None` where the sides are not paired, or have
-    /// not the same number of runs.
+    /// The cases that count in a rate on both sides, run by run in the order given; `None` where
+    /// the sides are not paired, or have not the same number of runs.
     pub fn pairs(&self, a: &Side, b: &Side, rate: &Metric) -> Option<Pairs> {
         if *self == Self::None || a.runs.len() != b.runs.len() {
             return None;
@@ -109,7 +139,11 @@ impl Pairing {
         rate: &'s Metric,
     ) -> Option<impl Iterator<Item = ((usize, u32), bool)> + 's> {
         let numbered = side.requests()?.into_iter().zip(self.units(which));
-        Some(numbered.filter_map(move |((run, request), unit)| Some(((run, *unit), request.in_rate(rate)?))))
+        Some(
+            numbered.filter_map(move |((run, request), unit)| {
+                Some(((run, *unit), request.in_rate(rate)?))
+            }),
+        )
     }
 }
 
@@ -128,9 +162,14 @@ fn keys<'s>(requests: &[(usize, &'s Request)]) -> Option<Vec<Key<'s>>> {
     requests.iter().map(key).collect()
 }
 
-/// Ids are only the same questions over the same dataset, and only where it is known to be the same.
+/// Ids are only the same questions over the same dataset, and only where it is known to be the
+/// same.
 fn same_dataset(a: &Side, b: &Side) -> bool {
-    let mut hashes = a.runs.iter().chain(&b.runs).map(|run| run.conditions.get(&Field::Dataset));
+    let mut hashes = a
+        .runs
+        .iter()
+        .chain(&b.runs)
+        .map(|run| run.conditions.get(&Field::Dataset));
     let first = hashes.next().flatten();
     first.is_some() && hashes.all(|hash| hash == first)
 }
@@ -139,7 +178,9 @@ fn numbered(a: &[Key<'_>], b: &[Key<'_>]) -> (Vec<u32>, Vec<u32>, usize) {
     let mut numbers = HashMap::new();
     let mut number = |key: &Key<'_>| {
         let next = numbers.len() as u32;
-        *numbers.entry((key.0, key.1.to_owned(), key.2)).or_insert(next)
+        *numbers
+            .entry((key.0, key.1.to_owned(), key.2))
+            .or_insert(next)
     };
     let a = a.iter().map(&mut number).collect();
     let b = b.iter().map(&mut number).collect();
@@ -153,41 +194,95 @@ mod tests {
     use crate::metrics::registry::rates;
 
     fn case(id: &str, correct: bool) -> Request {
-        Request { case: Some(id.into()), ..request() }.with_correct(correct)
+        Request {
+            case: Some(id.into()),
+            ..request()
+        }
+        .with_correct(correct)
     }
 
     #[test]
     fn the_same_ids_of_the_same_dataset_are_pairs() {
-        let a = side("a", vec![vec![case("x", true), case("y", false), case("z", true)]]);
-        let b = side("b", vec![vec![case("y", true), case("x", true), case("w", true)]]);
+        let a = side(
+            "a",
+            vec![vec![case("x", true), case("y", false), case("z", true)]],
+        );
+        let b = side(
+            "b",
+            vec![vec![case("y", true), case("x", true), case("w", true)]],
+        );
         let pairing = Pairing::of(&a, &b);
-        assert_eq!(pairing, Pairing::ByCase { a: vec![0, 1, 2], b: vec![1, 0, 3], cases: 4 });
-        assert_eq!(pairing.pairs(&a, &b, &rates::CORRECT_RATE), Some(Pairs { both: 1, only_b: 1, ..Pairs::default() }));
+        assert_eq!(
+            pairing,
+            Pairing::ByCase {
+                a: vec![0, 1, 2],
+                b: vec![1, 0, 3],
+                cases: 4
+            }
+        );
+        assert_eq!(
+            pairing.pairs(&a, &b, &rates::CORRECT_RATE),
+            Some(Pairs {
+                both: 1,
+                only_b: 1,
+                ..Pairs::default()
+            })
+        );
         let mut other = b;
-        other.runs[0].conditions.insert(Field::Dataset, "another".into());
+        other.runs[0]
+            .conditions
+            .insert(Field::Dataset, "another".into());
         assert_eq!(Pairing::of(&a, &other), Pairing::None);
         other.runs[0].conditions.remove(&Field::Dataset);
-        assert_eq!(Pairing::of(&a, &other), Pairing::None, "what is not known is not the same");
+        assert_eq!(
+            Pairing::of(&a, &other),
+            Pairing::None,
+            "what is not known is not the same"
+        );
         let strange = side("b", vec![vec![case("p", true), case("q", true)]]);
         assert_eq!(Pairing::of(&a, &strange), Pairing::None);
     }
 
     #[test]
     fn an_arm_is_part_of_the_question_and_a_repeated_id_is_counted() {
-        let control = Request { arm: Some(Arm::Control), ..case("y", true) };
-        let a = side("a", vec![vec![case("x", true), case("x", true), case("y", true)]]);
+        let control = Request {
+            arm: Some(Arm::Control),
+            ..case("y", true)
+        };
+        let a = side(
+            "a",
+            vec![vec![case("x", true), case("x", true), case("y", true)]],
+        );
         let b = side("b", vec![vec![case("x", true), case("x", true), control]]);
-        assert_eq!(Pairing::of(&a, &b), Pairing::ByCase { a: vec![0, 1, 2], b: vec![0, 1, 3], cases: 4 });
+        assert_eq!(
+            Pairing::of(&a, &b),
+            Pairing::ByCase {
+                a: vec![0, 1, 2],
+                b: vec![0, 1, 3],
+                cases: 4
+            }
+        );
     }
 
     #[test]
     fn without_ids_the_lengths_of_the_prompts_decide() {
         let of = |lengths: [u64; 3]| {
-            let request = |tokens| Request { case: None, input_tokens: Some(tokens), ..request() };
-            side("s", vec![lengths.map(request).to_vec(), lengths.map(request).to_vec()])
+            let request = |tokens| Request {
+                case: None,
+                input_tokens: Some(tokens),
+                ..request()
+            };
+            side(
+                "s",
+                vec![lengths.map(request).to_vec(), lengths.map(request).to_vec()],
+            )
         };
         let places = vec![0, 1, 2, 0, 1, 2];
-        let expected = Pairing::ByPlace { a: places.clone(), b: places, cases: 3 };
+        let expected = Pairing::ByPlace {
+            a: places.clone(),
+            b: places,
+            cases: 3,
+        };
         assert_eq!(Pairing::of(&of([5, 6, 5]), &of([5, 6, 5])), expected);
         assert_eq!(Pairing::of(&of([5, 6, 5]), &of([5, 6, 7])), Pairing::None);
     }

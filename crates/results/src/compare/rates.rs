@@ -35,41 +35,65 @@ impl Pairs {
         (self.total() > 0).then(|| (self.only_b as f64 - self.only_a as f64) / self.total() as f64)
     }
 
-    /// The two-sided p-value of McNemar's exact test (1947; the binomial test of the cases that differ). No mid-p: it is exact, and so
-    /// on the careful side.
+    /// The two-sided p-value of McNemar's exact test (1947; the binomial test of the cases that
+    /// differ). No mid-p: it is exact, and so on the careful side.
     pub fn mcnemar(&self) -> f64 {
         let (n, few) = (self.only_a + self.only_b, self.only_a.min(self.only_b));
         (2.0 * binomial_at_most(few, n, 0.5)).min(1.0)
     }
 
-    /// The interval of the difference of paired shares: Newcombe, "Improved confidence intervals for the difference between binomial
-    /// proportions based on paired data" (Statistics in Medicine 17, 1998), method 10.
+    /// The interval of the difference of paired shares: Newcombe, "Improved confidence intervals
+    /// for the difference between binomial proportions based on paired data" (Statistics in
+    /// Medicine 17, 1998), method 10.
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         let difference = self.difference()?;
         let z = z_of(level);
-        let (both, a, b, neither) = (self.both as f64, self.only_a as f64, self.only_b as f64, self.neither as f64);
+        let (both, a, b, neither) = (
+            self.both as f64,
+            self.only_a as f64,
+            self.only_b as f64,
+            self.neither as f64,
+        );
         let n = self.total();
         let first = Wilson::new(self.both + self.only_a, n, z);
         let second = Wilson::new(self.both + self.only_b, n, z);
         let margins = (both + a) * (b + neither) * (both + b) * (a + neither);
         let agreement = both * neither - a * b;
-        let corrected = if agreement > 0.0 { (agreement - n as f64 / 2.0).max(0.0) } else { agreement };
-        let phi = if margins > 0.0 { corrected / margins.sqrt() } else { 0.0 };
+        let corrected = if agreement > 0.0 {
+            (agreement - n as f64 / 2.0).max(0.0)
+        } else {
+            agreement
+        };
+        let phi = if margins > 0.0 {
+            corrected / margins.sqrt()
+        } else {
+            0.0
+        };
         let half = |x: f64, y: f64| (x * x - 2.0 * phi * x * y + y * y).max(0.0).sqrt();
-        Some((difference - half(second.down(), first.up()), difference + half(second.up(), first.down())))
+        Some((
+            difference - half(second.down(), first.up()),
+            difference + half(second.up(), first.down()),
+        ))
     }
 }
 
-/// The interval of the difference of two independent shares, second less first: Newcombe, "Interval estimation for the difference
-/// between independent proportions" (Statistics in Medicine 17, 1998), method 10, which builds it from Wilson's two.
+/// The interval of the difference of two independent shares, second less first: Newcombe, "Interval
+/// estimation for the difference between independent proportions" (Statistics in Medicine 17,
+/// 1998), method 10, which builds it from Wilson's two.
 pub fn independent(first: Share, second: Share, level: f64) -> Option<(f64, f64)> {
     if first.of == 0 || second.of == 0 {
         return None;
     }
     let z = z_of(level);
-    let (first, second) = (Wilson::new(first.hits, first.of, z), Wilson::new(second.hits, second.of, z));
+    let (first, second) = (
+        Wilson::new(first.hits, first.of, z),
+        Wilson::new(second.hits, second.of, z),
+    );
     let difference = second.share - first.share;
-    Some((difference - second.down().hypot(first.up()), difference + second.up().hypot(first.down())))
+    Some((
+        difference - second.down().hypot(first.up()),
+        difference + second.up().hypot(first.down()),
+    ))
 }
 
 #[cfg(test)]
@@ -77,7 +101,10 @@ mod tests {
     use super::*;
 
     fn near(found: (f64, f64), expected: (f64, f64)) {
-        assert!((found.0 - expected.0).abs() < 6e-5 && (found.1 - expected.1).abs() < 6e-5, "{found:?} is not {expected:?}");
+        assert!(
+            (found.0 - expected.0).abs() < 6e-5 && (found.1 - expected.1).abs() < 6e-5,
+            "{found:?} is not {expected:?}"
+        );
     }
 
     /// Expected: table II of Newcombe's paper on independent proportions.
@@ -92,37 +119,95 @@ mod tests {
             let share = |(hits, of)| Share { hits, of };
             near(independent(share(a), share(b), 0.95).unwrap(), expected);
         }
-        assert_eq!(independent(Share { hits: 0, of: 0 }, Share { hits: 1, of: 1 }, 0.95), None);
+        assert_eq!(
+            independent(Share { hits: 0, of: 0 }, Share { hits: 1, of: 1 }, 0.95),
+            None
+        );
     }
 
     #[test]
     fn pairs_that_agree_tell_more_than_strangers() {
-        let pairs = Pairs { both: 940, only_a: 20, only_b: 20, neither: 20 };
+        let pairs = Pairs {
+            both: 940,
+            only_a: 20,
+            only_b: 20,
+            neither: 20,
+        };
         let (low, high) = pairs.interval(0.95).unwrap();
-        let (wide_low, wide_high) = independent(Share { hits: 960, of: 1000 }, Share { hits: 960, of: 1000 }, 0.95).unwrap();
+        let (wide_low, wide_high) = independent(
+            Share {
+                hits: 960,
+                of: 1000,
+            },
+            Share {
+                hits: 960,
+                of: 1000,
+            },
+            0.95,
+        )
+        .unwrap();
         assert!(wide_low < low && low < 0.0 && 0.0 < high && high < wide_high);
-        assert!((low + high).abs() < 1e-12, "equal shares have an even interval");
+        assert!(
+            (low + high).abs() < 1e-12,
+            "equal shares have an even interval"
+        );
         // Without any case that fails there is nothing to agree on, and both say the same.
-        let all = Pairs { both: 200, ..Pairs::default() };
-        near(all.interval(0.95).unwrap(), independent(Share { hits: 200, of: 200 }, Share { hits: 200, of: 200 }, 0.95).unwrap());
-        assert_eq!((Pairs::default().interval(0.95), Pairs::default().difference()), (None, None));
+        let all = Pairs {
+            both: 200,
+            ..Pairs::default()
+        };
+        near(
+            all.interval(0.95).unwrap(),
+            independent(
+                Share { hits: 200, of: 200 },
+                Share { hits: 200, of: 200 },
+                0.95,
+            )
+            .unwrap(),
+        );
+        assert_eq!(
+            (
+                Pairs::default().interval(0.95),
+                Pairs::default().difference()
+            ),
+            (None, None)
+        );
     }
 
-    /// Expected: Newcombe's paper on paired data, example 36, 12, 2, 0 (second less first: the other way round).
+    /// Expected: Newcombe's paper on paired data, example 36, 12, 2, 0 (second less first: the
+    /// other way round).
     #[test]
     fn paired_shares_are_newcombes() {
-        let pairs = Pairs { both: 36, only_a: 2, only_b: 12, neither: 0 };
+        let pairs = Pairs {
+            both: 36,
+            only_a: 2,
+            only_b: 12,
+            neither: 0,
+        };
         near(pairs.interval(0.95).unwrap(), (0.0569, 0.3404));
     }
 
     /// Expected: SciPy's `binomtest(k, n).pvalue`.
     #[test]
     fn mcnemar_is_the_binomial_test() {
-        for (only_a, only_b, expected) in
-            [(0, 0, 1.0), (1, 0, 1.0), (5, 5, 1.0), (10, 1, 0.011_718_75), (0, 6, 0.031_25), (1200, 1000, 2.181_7e-5)]
-        {
-            let found = Pairs { only_a, only_b, ..Pairs::default() }.mcnemar();
-            assert!((found / expected - 1.0).abs() < 1e-3, "{only_a} {only_b}: {found}");
+        for (only_a, only_b, expected) in [
+            (0, 0, 1.0),
+            (1, 0, 1.0),
+            (5, 5, 1.0),
+            (10, 1, 0.011_718_75),
+            (0, 6, 0.031_25),
+            (1200, 1000, 2.181_7e-5),
+        ] {
+            let found = Pairs {
+                only_a,
+                only_b,
+                ..Pairs::default()
+            }
+            .mcnemar();
+            assert!(
+                (found / expected - 1.0).abs() < 1e-3,
+                "{only_a} {only_b}: {found}"
+            );
         }
     }
 }

@@ -58,10 +58,16 @@ pub enum Bound {
 }
 
 /// How bounds are written.
-const BOUNDS: [(&str, Bound); 4] = [(">=", Bound::AtLeast), ("<=", Bound::AtMost), (">", Bound::Above), ("<", Bound::Below)];
+const BOUNDS: [(&str, Bound); 4] = [
+    (">=", Bound::AtLeast),
+    ("<=", Bound::AtMost),
+    (">", Bound::Above),
+    ("<", Bound::Below),
+];
 
-/// What `--gate` means without rules. No p99 is among them: how often there is a long wait differs from run to run, and the p99s of two
-/// runs of the same server with it, by more than any size worth a rule; that takes several runs a side.
+/// What `--gate` means without rules. No p99 is among them: how often there is a long wait differs
+/// from run to run, and the p99s of two runs of the same server with it, by more than any size
+/// worth a rule; that takes several runs a side.
 pub const DEFAULT_RULES: [&str; 6] = [
     "correct_rate<-0.5pp",
     "coverage<-0.5pp",
@@ -82,24 +88,52 @@ impl Change {
         let way = match operator {
             "<" => Way::Down,
             ">" => Way::Up,
-            _ => return Err(bad(rule).hint("a change is `<-SIZE` or `>+SIZE`; a bound such as `>=` is for --require")),
+            _ => {
+                return Err(bad(rule).hint(
+                    "a change is `<-SIZE` or `>+SIZE`; a bound such as `>=` is for --require",
+                ));
+            }
         };
-        let (sign, other) = if way == Way::Up { ('+', '-') } else { ('-', '+') };
+        let (sign, other) = if way == Way::Up {
+            ('+', '-')
+        } else {
+            ('-', '+')
+        };
         if rest.starts_with(other) {
             return Err(bad(rule).hint("a fall is written `<-SIZE`, a rise `>+SIZE`"));
         }
-        let (size, unit) = split(rest.strip_prefix(sign).unwrap_or(rest)).ok_or_else(|| number_hint(rule))?;
-        if matches!((metric.better(), way), (Better::Up, Way::Up) | (Better::Down, Way::Down)) {
-            return Err(bad(rule).hint(format!("{metric} gets better that way; turn the sign round")));
+        let (size, unit) =
+            split(rest.strip_prefix(sign).unwrap_or(rest)).ok_or_else(|| number_hint(rule))?;
+        if matches!(
+            (metric.better(), way),
+            (Better::Up, Way::Up) | (Better::Down, Way::Down)
+        ) {
+            return Err(bad(rule).hint(format!(
+                "{metric} gets better that way; turn the sign round"
+            )));
         }
         let unit = match (metric.is_rate(), unit) {
             (true, "pp" | "") => Unit::Own,
-            (true, "%") => return Err(bad(rule).hint("a rate changes by percentage points: write `pp` for `%`")),
+            (true, "%") => {
+                return Err(
+                    bad(rule).hint("a rate changes by percentage points: write `pp` for `%`")
+                );
+            }
             (_, "%") => Unit::Percent,
             (_, unit) if unit.is_empty() || unit == metric.unit() => Unit::Own,
-            _ => return Err(bad(rule).hint(format!("{metric} changes in `%` or in `{}`", metric.unit()))),
+            _ => {
+                return Err(
+                    bad(rule).hint(format!("{metric} changes in `%` or in `{}`", metric.unit()))
+                );
+            }
         };
-        Ok(Self { metric, way, size, unit, is_default: false })
+        Ok(Self {
+            metric,
+            way,
+            size,
+            unit,
+            is_default: false,
+        })
     }
 
     /// [`DEFAULT_RULES`].
@@ -107,7 +141,15 @@ impl Change {
     /// # Errors
     /// None: a test reads them.
     pub fn defaults() -> Result<Vec<Self>> {
-        DEFAULT_RULES.iter().map(|rule| Ok(Self { is_default: true, ..Self::parse(rule)? })).collect()
+        DEFAULT_RULES
+            .iter()
+            .map(|rule| {
+                Ok(Self {
+                    is_default: true,
+                    ..Self::parse(rule)?
+                })
+            })
+            .collect()
     }
 
     /// Whether a change of this size is past the rule's.
@@ -127,15 +169,27 @@ impl Limit {
     pub fn parse(rule: &str) -> Result<Self> {
         let (metric, operator, rest) = parts(rule)?;
         let metric = Figure::parse(metric)?;
-        let bound = BOUNDS.iter().find(|(sign, _)| *sign == operator).map_or(Bound::Below, |(_, bound)| *bound);
+        let bound = BOUNDS
+            .iter()
+            .find(|(sign, _)| *sign == operator)
+            .map_or(Bound::Below, |(_, bound)| *bound);
         if rest.starts_with('+') || rest.starts_with('-') || rest.ends_with("pp") {
-            return Err(bad(rule).hint("--require bounds the value itself; a change from the baseline is for --fail-on"));
+            return Err(bad(rule).hint(
+                "--require bounds the value itself; a change from the baseline is for --fail-on",
+            ));
         }
         let (value, unit) = split(rest).ok_or_else(|| number_hint(rule))?;
         if !unit.is_empty() && unit != metric.unit() {
-            return Err(bad(rule).hint(format!("{metric} is in `{}`; the unit may be left out", metric.unit())));
+            return Err(bad(rule).hint(format!(
+                "{metric} is in `{}`; the unit may be left out",
+                metric.unit()
+            )));
         }
-        Ok(Self { metric, bound, value })
+        Ok(Self {
+            metric,
+            bound,
+            value,
+        })
     }
 
     /// Whether a value keeps the bound.
@@ -152,14 +206,21 @@ impl Limit {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.way == Way::Up { ">+" } else { "<-" };
-        let unit = if self.unit == Unit::Percent { "%" } else { self.metric.unit_of_change() };
+        let unit = if self.unit == Unit::Percent {
+            "%"
+        } else {
+            self.metric.unit_of_change()
+        };
         write!(f, "{}{sign}{}{unit}", self.metric, self.size)
     }
 }
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = BOUNDS.iter().find(|(_, bound)| *bound == self.bound).map_or("", |(sign, _)| sign);
+        let sign = BOUNDS
+            .iter()
+            .find(|(_, bound)| *bound == self.bound)
+            .map_or("", |(sign, _)| sign);
         write!(f, "{}{sign}{}", self.metric, self.value)
     }
 }
@@ -168,7 +229,11 @@ impl fmt::Display for Limit {
 fn parts(rule: &str) -> Result<(&str, &str, &str)> {
     let shape = "write a figure's name, a sign and a number, such as 'correct_rate<-0.5pp' or 'p99_ttft_ms<=200'";
     let place = rule.find(['<', '>']).ok_or_else(|| bad(rule).hint(shape))?;
-    let width = if rule[place + 1..].starts_with('=') { 2 } else { 1 };
+    let width = if rule[place + 1..].starts_with('=') {
+        2
+    } else {
+        1
+    };
     let (name, rest) = (rule[..place].trim(), rule[place + width..].trim());
     if name.is_empty() || rest.is_empty() {
         return Err(bad(rule).hint(shape));
@@ -179,8 +244,13 @@ fn parts(rule: &str) -> Result<(&str, &str, &str)> {
 /// A number that is not negative, and the unit behind it.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
-    let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
-    let number = text[..end].parse::<f64>().ok().filter(|number| number.is_finite())?;
+    let end = text
+        .find(|it: char| !it.is_ascii_digit() && it != '.')
+        .unwrap_or(text.len());
+    let number = text[..end]
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite())?;
     Some((number, text[end..].trim()))
 }
 
@@ -189,7 +259,9 @@ fn bad(rule: &str) -> Error {
 }
 
 fn number_hint(rule: &str) -> Error {
-    bad(rule).hint("after the sign comes a number such as 0.5 or 10, then `pp`, `%` or the figure's own unit")
+    bad(rule).hint(
+        "after the sign comes a number such as 0.5 or 10, then `pp`, `%` or the figure's own unit",
+    )
 }
 
 #[cfg(test)]
@@ -212,9 +284,11 @@ mod tests {
         for rule in DEFAULT_RULES {
             assert_eq!(Change::parse(rule).unwrap().to_string(), rule);
         }
-        for (rule, shown) in
-            [("correct_rate>=99.5", "correct_rate>=99.5"), ("p99_ttft_ms<=200ms", "p99_ttft_ms<=200"), ("failed < 1", "failed<1")]
-        {
+        for (rule, shown) in [
+            ("correct_rate>=99.5", "correct_rate>=99.5"),
+            ("p99_ttft_ms<=200ms", "p99_ttft_ms<=200"),
+            ("failed < 1", "failed<1"),
+        ] {
             assert_eq!(Limit::parse(rule).unwrap().to_string(), shown);
         }
     }
@@ -235,7 +309,10 @@ mod tests {
             (change("correct_rate<-1%"), "write `pp`"),
             (change("p99_ttft_ms>+10s"), "`%` or in `ms`"),
             (change("p99_ttft_ms>+ten%"), "after the sign comes a number"),
-            (change("p99_ttft_ms>+1.2.3%"), "after the sign comes a number"),
+            (
+                change("p99_ttft_ms>+1.2.3%"),
+                "after the sign comes a number",
+            ),
             (limit("p99_ttft_ms<=+10"), "is for --fail-on"),
             (limit("correct_rate>=-1pp"), "is for --fail-on"),
             (limit("p99_ttft_ms<=1s"), "is in `ms`"),
@@ -249,11 +326,17 @@ mod tests {
 
     #[test]
     fn a_bound_is_met_or_not() {
-        for (rule, met, missed) in
-            [("failed>=5", 5.0, 4.9), ("failed<=5", 5.0, 5.1), ("failed>5", 5.1, 5.0), ("failed<5", 4.9, 5.0)]
-        {
+        for (rule, met, missed) in [
+            ("failed>=5", 5.0, 4.9),
+            ("failed<=5", 5.0, 5.1),
+            ("failed>5", 5.1, 5.0),
+            ("failed<5", 4.9, 5.0),
+        ] {
             let limit = Limit::parse(rule).unwrap();
-            assert!(limit.is_met(met) && !limit.is_met(missed) && !limit.is_met(f64::NAN), "{rule}");
+            assert!(
+                limit.is_met(met) && !limit.is_met(missed) && !limit.is_met(f64::NAN),
+                "{rule}"
+            );
         }
     }
 }

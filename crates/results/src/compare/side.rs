@@ -63,7 +63,8 @@ pub struct Request {
     pub arm: Option<Arm>,
     /// Whether there is an answer, whole or cut.
     pub answered: bool,
-    /// What it is in rates and distributions, whether or not it counts there ([`Request::in_rate`], [`Request::in_distribution`]).
+    /// What it is in rates and distributions, whether or not it counts there ([`Request::in_rate`],
+    /// [`Request::in_distribution`]).
     pub values: RequestValues,
     pub gaps: Gaps,
     /// Seconds from the beginning of the run.
@@ -109,7 +110,10 @@ pub struct Share {
 impl Share {
     /// The share of hits.
     pub fn count(hits: impl Iterator<Item = bool>) -> Self {
-        hits.fold(Self::default(), |share, hit| Self { hits: share.hits + usize::from(hit), of: share.of + 1 })
+        hits.fold(Self::default(), |share, hit| Self {
+            hits: share.hits + usize::from(hit),
+            of: share.of + 1,
+        })
     }
 
     /// In percent; `None` of nothing.
@@ -138,7 +142,10 @@ impl Request {
     /// Whether it is a hit in a rate; `None` where it does not count.
     pub fn in_rate(&self, metric: &Metric) -> Option<bool> {
         match metric.kind {
-            Kind::Rate { among, .. } => self.values.hit(metric).filter(|_| among.counts(self.arm, self.answered)),
+            Kind::Rate { among, .. } => self
+                .values
+                .hit(metric)
+                .filter(|_| among.counts(self.arm, self.answered)),
             _ => None,
         }
     }
@@ -146,7 +153,10 @@ impl Request {
     /// Its value in a distribution of one value a request; `None` where it does not count.
     pub fn in_distribution(&self, metric: &Metric) -> Option<f64> {
         match metric.kind {
-            Kind::Distribution { among, .. } => self.values.value(metric).filter(|_| among.counts(self.arm, self.answered)),
+            Kind::Distribution { among, .. } => self
+                .values
+                .value(metric)
+                .filter(|_| among.counts(self.arm, self.answered)),
             _ => None,
         }
     }
@@ -160,16 +170,36 @@ impl Request {
 impl Run {
     /// Takes over every metric of a run: figures, means with their errors, and counts of rates.
     pub(super) fn set_values(&mut self, values: &Values) {
-        self.figures.extend(Figure::all_of(values).into_iter().map(|(figure, value)| (figure.to_string(), value)));
-        let unknown = SavedMean { n: 0, standard_error: None };
-        self.means.extend(LatencyMetric::ALL.map(|latency| (latency.metric(), unknown)));
+        self.figures.extend(
+            Figure::all_of(values)
+                .into_iter()
+                .map(|(figure, value)| (figure.to_string(), value)),
+        );
+        let unknown = SavedMean {
+            n: 0,
+            standard_error: None,
+        };
+        self.means
+            .extend(LatencyMetric::ALL.map(|latency| (latency.metric(), unknown)));
         for (metric, value) in values.iter() {
             match value {
                 Value::Rate(rate) => {
-                    self.counts.insert(metric, Share { hits: rate.hits, of: rate.of });
+                    self.counts.insert(
+                        metric,
+                        Share {
+                            hits: rate.hits,
+                            of: rate.of,
+                        },
+                    );
                 }
                 Value::Distribution(summary) => {
-                    self.means.insert(metric, SavedMean { n: summary.n, standard_error: summary.standard_error });
+                    self.means.insert(
+                        metric,
+                        SavedMean {
+                            n: summary.n,
+                            standard_error: summary.standard_error,
+                        },
+                    );
                 }
                 Value::PerSecond(_) | Value::Total(_) => {}
             }
@@ -182,7 +212,12 @@ impl Side {
     pub fn requests(&self) -> Option<Vec<(usize, &Request)>> {
         let mut all = Vec::new();
         for (number, run) in self.runs.iter().enumerate() {
-            all.extend(run.requests.as_ref()?.iter().map(|request| (number, request)));
+            all.extend(
+                run.requests
+                    .as_ref()?
+                    .iter()
+                    .map(|request| (number, request)),
+            );
         }
         Some(all)
     }

@@ -9,7 +9,11 @@ use sobench_core::case::Arm;
 pub fn request() -> Request {
     let mut values = RequestValues::default();
     values.set_correct(Some(true));
-    for rate in [&rates::VLLM_CORRECT_RATE, &rates::COMPLIANCE, &rates::COVERAGE] {
+    for rate in [
+        &rates::VLLM_CORRECT_RATE,
+        &rates::COMPLIANCE,
+        &rates::COVERAGE,
+    ] {
         values.set_hit(rate, Some(true));
     }
     values.set_value(&latencies::TTFT, Some(10.0));
@@ -21,7 +25,10 @@ pub fn request() -> Request {
         values,
         sent_s: Some(0.0),
         output_tokens: Some(3),
-        answer: Some(Answer { text: "{}".into(), verdict: "valid".into() }),
+        answer: Some(Answer {
+            text: "{}".into(),
+            verdict: "valid".into(),
+        }),
         ..Request::default()
     }
 }
@@ -44,7 +51,11 @@ impl Request {
 pub fn run(requests: Vec<Request>) -> Run {
     Run {
         file: "run.json".into(),
-        conditions: [(Field::Dataset, "d".to_owned()), (Field::Model, "m".to_owned())].into(),
+        conditions: [
+            (Field::Dataset, "d".to_owned()),
+            (Field::Model, "m".to_owned()),
+        ]
+        .into(),
         requests: Some(requests),
         duration_s: Some(10.0),
         ..Run::default()
@@ -53,5 +64,8 @@ pub fn run(requests: Vec<Request>) -> Run {
 
 /// A side of such runs.
 pub fn side(name: &str, runs: Vec<Vec<Request>>) -> Side {
-    Side { name: name.into(), runs: runs.into_iter().map(run).collect() }
+    Side {
+        name: name.into(),
+        runs: runs.into_iter().map(run).collect(),
+    }
 }

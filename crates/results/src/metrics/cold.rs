@@ -1,9 +1,10 @@
-//! What the first use of a constraint costs: its grammar is compiled. Knows no engine. What that does to everybody else is
-//! [`super::cold_load`]'s matter.
+//! What the first use of a constraint costs: its grammar is compiled. Knows no engine. What that
+//! does to everybody else is [`super::cold_load`]'s matter.
 //!
-//! A use is *cold* if it is the first of its constraint that was sent, unless the constraint was known before the run (the trial
-//! request). Uses that were sent while the cold one still waited for its first token wait for the same compile: they are counted
-//! apart, and are in no figure. All later ones are *warm*.
+//! A use is *cold* if it is the first of its constraint that was sent, unless the constraint was
+//! known before the run (the trial request). Uses that were sent while the cold one still waited
+//! for its first token wait for the same compile: they are counted apart, and are in no figure. All
+//! later ones are *warm*.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -45,14 +46,22 @@ pub(super) struct Use<'s, 'a> {
 }
 
 impl FirstUses {
-    /// Looks at the constrained arm; `known` are the fingerprints of constraints that were sent before the run. `None` where no
-    /// constraint was sent.
-    pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, known: &HashSet<String>, seed: u64) -> Option<Self> {
+    /// Looks at the constrained arm; `known` are the fingerprints of constraints that were sent
+    /// before the run. `None` where no constraint was sent.
+    pub fn of(
+        samples: &[Sample<'_>],
+        options: &MetricsOptions,
+        known: &HashSet<String>,
+        seed: u64,
+    ) -> Option<Self> {
         let groups = by_constraint(samples);
         if groups.is_empty() {
             return None;
         }
-        let mut uses = Self { constraints: groups.len(), ..Self::default() };
+        let mut uses = Self {
+            constraints: groups.len(),
+            ..Self::default()
+        };
         let (mut cold, mut warm, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
         for (name, group) in groups {
             let is_known = known.contains(&name);
@@ -76,7 +85,11 @@ impl FirstUses {
 }
 
 /// TTFTs in milliseconds of cold and of warm uses, as [`FirstUses`] tells them apart.
-pub fn ttfts(samples: &[Sample<'_>], options: &MetricsOptions, known: &HashSet<String>) -> (Vec<f64>, Vec<f64>) {
+pub fn ttfts(
+    samples: &[Sample<'_>],
+    options: &MetricsOptions,
+    known: &HashSet<String>,
+) -> (Vec<f64>, Vec<f64>) {
     let (mut cold, mut warm) = (Vec::new(), Vec::new());
     for (name, group) in by_constraint(samples) {
         let (first, later) = split(&group, options, known.contains(&name));
@@ -88,14 +101,21 @@ pub fn ttfts(samples: &[Sample<'_>], options: &MetricsOptions, known: &HashSet<S
 
 /// The constraints that were sent, as fingerprints.
 pub fn fingerprints(samples: &[Sample<'_>]) -> HashSet<String> {
-    by_constraint(samples).into_iter().map(|(name, _)| name).collect()
+    by_constraint(samples)
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect()
 }
 
-/// Constrained requests that were sent, by the fingerprint of their constraint, in the order of sending.
+/// Constrained requests that were sent, by the fingerprint of their constraint, in the order of
+/// sending.
 fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Sample<'a>>)> {
     let mut names = Fingerprints::default();
     let mut found: HashMap<String, Vec<&Sample<'_>>> = HashMap::new();
-    for sample in samples.iter().filter(|it| it.arm() == Arm::Constrained && it.moments().sent_ns.is_some()) {
+    for sample in samples
+        .iter()
+        .filter(|it| it.arm() == Arm::Constrained && it.moments().sent_ns.is_some())
+    {
         if let Some(constraint) = sample.constraint() {
             found.entry(names.of(constraint)).or_default().push(sample);
         }
@@ -103,7 +123,9 @@ fn by_constraint<'s, 'a>(samples: &'s [Sample<'a>]) -> Vec<(String, Vec<&'s Samp
     let mut groups: Vec<_> = found.into_iter().collect();
     // In an order that does not depend on the map's, so that sums and draws do not either.
     groups.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-    groups.iter_mut().for_each(|(_, group)| group.sort_by_key(|it| it.moments().sent_ns));
+    groups
+        .iter_mut()
+        .for_each(|(_, group)| group.sort_by_key(|it| it.moments().sent_ns));
     groups
 }
 
@@ -115,16 +137,26 @@ struct Later {
     warm: Vec<f64>,
 }
 
-/// The first use's TTFT, if it was cold and has one, and the later uses; `group` in the order of sending.
+/// The first use's TTFT, if it was cold and has one, and the later uses; `group` in the order of
+/// sending.
 fn split(group: &[&Sample<'_>], options: &MetricsOptions, is_known: bool) -> (Option<f64>, Later) {
     let mut later = Later::default();
     if is_known {
-        later.warm = group.iter().filter_map(|it| Use::of(it, options)).map(|it| it.ttft_ms).collect();
+        later.warm = group
+            .iter()
+            .filter_map(|it| Use::of(it, options))
+            .map(|it| it.ttft_ms)
+            .collect();
         return (None, later);
     }
-    let Some((first, rest)) = group.split_first() else { return (None, later) };
-    // A first use that got no answer may have compiled or not. Nothing after it can be called cold or warm.
-    let Some(first) = Use::of(first, options) else { return (None, later) };
+    let Some((first, rest)) = group.split_first() else {
+        return (None, later);
+    };
+    // A first use that got no answer may have compiled or not. Nothing after it can be called cold
+    // or warm.
+    let Some(first) = Use::of(first, options) else {
+        return (None, later);
+    };
     for used in rest.iter().filter_map(|it| Use::of(it, options)) {
         if used.sent_ns < first.first_ns {
             later.beside_first += 1;
@@ -138,8 +170,16 @@ fn split(group: &[&Sample<'_>], options: &MetricsOptions, is_known: bool) -> (Op
 impl<'s, 'a> Use<'s, 'a> {
     pub(super) fn of(sample: &'s Sample<'a>, options: &MetricsOptions) -> Option<Self> {
         let timing = sample.moments();
-        let ttft_ms = sample.latency(options).ttft_ms.filter(|_| sample.outcome().is_answer())?;
-        Some(Self { sample, sent_ns: timing.sent_ns?, first_ns: timing.first_content_ns?, ttft_ms })
+        let ttft_ms = sample
+            .latency(options)
+            .ttft_ms
+            .filter(|_| sample.outcome().is_answer())?;
+        Some(Self {
+            sample,
+            sent_ns: timing.sent_ns?,
+            first_ns: timing.first_content_ns?,
+            ttft_ms,
+        })
     }
 }
 
@@ -150,7 +190,10 @@ struct Fingerprints(HashMap<usize, String>);
 impl Fingerprints {
     fn of(&mut self, constraint: &Arc<Constraint>) -> String {
         let address = Arc::as_ptr(constraint) as usize;
-        self.0.entry(address).or_insert_with(|| constraint.fingerprint()).clone()
+        self.0
+            .entry(address)
+            .or_insert_with(|| constraint.fingerprint())
+            .clone()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Durations with those that never ended among them, and sizes: what is said of either in a few figures. Knows no engine.
+//! Durations with those that never ended among them, and sizes: what is said of either in a few
+//! figures. Knows no engine.
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -15,7 +16,8 @@ pub const SLOW_NS: u64 = 1_000_000;
 /// Masks that take longer than this hold up a whole step of a server.
 pub const VERY_SLOW_NS: u64 = 10_000_000;
 
-/// Durations of which some were cut off at a limit. Ranks count those as longer than the limit; a mean is not given with them.
+/// Durations of which some were cut off at a limit. Ranks count those as longer than the limit; a
+/// mean is not given with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     durations: Durations,
@@ -63,7 +65,11 @@ impl Distribution {
 
     /// The mean; `None` where there are none, or where one was cut off.
     pub fn mean_ns(&self) -> Option<f64> {
-        if self.censored > 0 { None } else { self.durations.mean_ns() }
+        if self.censored > 0 {
+            None
+        } else {
+            self.durations.mean_ns()
+        }
     }
 
     /// The mean with every cut off duration taken for the limit, as MaskBench takes it.
@@ -80,7 +86,11 @@ impl Distribution {
 
     /// The longest.
     pub fn max(&self) -> Option<Bound> {
-        if self.censored > 0 { Some(Bound::Above(self.limit_ns)) } else { self.durations.max_ns().map(Bound::At) }
+        if self.censored > 0 {
+            Some(Bound::Above(self.limit_ns))
+        } else {
+            self.durations.max_ns().map(Bound::At)
+        }
     }
 
     /// Whether there are enough of them to speak of this percentile; see [`samples_needed`].
@@ -93,7 +103,8 @@ impl Distribution {
         (self.n() > 0).then(|| (self.durations.above(ns) + self.censored) as f64 / self.n() as f64)
     }
 
-    /// Every value with the share (0 to 1) of all durations that do not exceed it. It ends below 1 where some were cut off.
+    /// Every value with the share (0 to 1) of all durations that do not exceed it. It ends below 1
+    /// where some were cut off.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         let (n, mut seen) = (self.n() as f64, 0);
         self.durations.iter().map(move |(ns, count)| {
@@ -134,7 +145,9 @@ impl Sizes {
 
     /// The smallest size that at least `percent` % do not exceed.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
-        self.0.get(rank_of(percent / 100.0, self.n() as u64) as usize - 1).copied()
+        self.0
+            .get(rank_of(percent / 100.0, self.n() as u64) as usize - 1)
+            .copied()
     }
 
     /// The largest.
@@ -147,7 +160,10 @@ impl Serialize for Distribution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entry = |p: f64| {
             let bound = self.percentile(p);
-            let (ns, above_ns) = (bound.and_then(Bound::known_ns), bound.and_then(Bound::above_ns));
+            let (ns, above_ns) = (
+                bound.and_then(Bound::known_ns),
+                bound.and_then(Bound::above_ns),
+            );
             json!({ "p": p, "ns": ns, "above_ns": above_ns, "enough": self.carries(p) })
         };
         let file = json!({
@@ -167,7 +183,8 @@ impl Serialize for Distribution {
 impl Serialize for Sizes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (p50, p99) = (self.percentile(50.0), self.percentile(99.0));
-        json!({ "n": self.n(), "p50_bytes": p50, "p99_bytes": p99, "max_bytes": self.max() }).serialize(serializer)
+        json!({ "n": self.n(), "p50_bytes": p50, "p99_bytes": p99, "max_bytes": self.max() })
+            .serialize(serializer)
     }
 }
 
@@ -197,7 +214,11 @@ mod tests {
             (0, 3, 50.0, above),
             (0, 0, 50.0, None),
         ] {
-            assert_eq!(made(measured, censored).percentile(percent), expected, "{measured} + {censored}, p{percent}");
+            assert_eq!(
+                made(measured, censored).percentile(percent),
+                expected,
+                "{measured} + {censored}, p{percent}"
+            );
         }
         let cut = made(90, 10);
         assert_eq!((cut.n(), cut.mean_ns(), cut.max()), (100, None, above));
@@ -227,7 +248,12 @@ mod tests {
     fn what_is_unknown_is_null_and_a_bound_is_no_value() {
         let file = |it: &Distribution| serde_json::to_value(it).unwrap();
         let empty = file(&Distribution::default());
-        assert!(empty["mean_ns"].is_null() && empty["max_ns"].is_null() && empty["share_over_1_ms"].is_null(), "{empty}");
+        assert!(
+            empty["mean_ns"].is_null()
+                && empty["max_ns"].is_null()
+                && empty["share_over_1_ms"].is_null(),
+            "{empty}"
+        );
         let mut cut = Distribution::default();
         cut.censor(LIMIT_NS);
         let cut = file(&cut);
@@ -239,8 +265,16 @@ mod tests {
     #[test]
     fn sizes_keep_their_order() {
         let mut sizes = Sizes::default();
-        [30, 10, 20].into_iter().for_each(|bytes| sizes.record(bytes));
-        assert_eq!((sizes.percentile(50.0), sizes.percentile(99.0), sizes.max()), (Some(20), Some(30), Some(30)));
-        assert_eq!((Sizes::default().percentile(50.0), Sizes::default().max()), (None, None));
+        [30, 10, 20]
+            .into_iter()
+            .for_each(|bytes| sizes.record(bytes));
+        assert_eq!(
+            (sizes.percentile(50.0), sizes.percentile(99.0), sizes.max()),
+            (Some(20), Some(30), Some(30))
+        );
+        assert_eq!(
+            (Sizes::default().percentile(50.0), Sizes::default().max()),
+            (None, None)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Times of chunks, written small: the gaps between them, in as many bytes as each needs (LEB128). Exact. Knows no unit of report.
+//! Times of chunks, written small: the gaps between them, in as many bytes as each needs (LEB128).
+//! Exact. Knows no unit of report.
 
 use sobench_core::observation::Timing;
 
@@ -11,8 +12,8 @@ pub(super) struct Kept<'b> {
     pub(super) chunks: usize,
 }
 
-/// Adds the chunks of a request to `bytes`: how many of them have a count of tokens, the gaps, the tokens. Nothing of one without
-/// chunks.
+/// Adds the chunks of a request to `bytes`: how many of them have a count of tokens, the gaps, the
+/// tokens. Nothing of one without chunks.
 pub(super) fn keep(bytes: &mut Vec<u8>, timing: &Timing) {
     if timing.chunks_ns.is_empty() {
         return;
@@ -88,10 +89,26 @@ mod tests {
         let mut places = Vec::new();
         for (sent_ns, chunks_ns, chunk_tokens) in all.clone() {
             places.push(bytes.len());
-            keep(&mut bytes, &Timing { sent_ns, chunks_ns, chunk_tokens, ..Timing::default() });
+            keep(
+                &mut bytes,
+                &Timing {
+                    sent_ns,
+                    chunks_ns,
+                    chunk_tokens,
+                    ..Timing::default()
+                },
+            );
         }
-        for ((sent_ns, instants, tokens), place) in all.into_iter().zip(places).filter(|((_, it, _), _)| !it.is_empty()) {
-            let kept = Kept { bytes: &bytes[place..], from_ns: sent_ns.unwrap_or(0), chunks: instants.len() };
+        for ((sent_ns, instants, tokens), place) in all
+            .into_iter()
+            .zip(places)
+            .filter(|((_, it, _), _)| !it.is_empty())
+        {
+            let kept = Kept {
+                bytes: &bytes[place..],
+                from_ns: sent_ns.unwrap_or(0),
+                chunks: instants.len(),
+            };
             assert_eq!(kept.read(), (instants, tokens));
         }
         assert!(bytes.len() < 60, "{}", bytes.len());

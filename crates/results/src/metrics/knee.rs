@@ -1,7 +1,8 @@
 //! The highest load that is carried: the valid goodput knee. Knows no request and no unit.
 //!
-//! A load is carried where the share of constrained requests that were valid *and* met every objective reaches the share that is asked
-//! for. Goodput under a target of attainment is DistServe's notion (Zhong et al., OSDI 2024); that an answer has to be valid is ours.
+//! A load is carried where the share of constrained requests that were valid *and* met every
+//! objective reaches the share that is asked for. Goodput under a target of attainment is
+//! DistServe's notion (Zhong et al., OSDI 2024); that an answer has to be valid is ours.
 
 use serde::Serialize;
 
@@ -26,18 +27,36 @@ pub enum Knee<L> {
     Unknown,
 }
 
-/// Reads a sweep, from the lowest load to the highest. A load that could not be measured makes the answer unknown.
+/// Reads a sweep, from the lowest load to the highest. A load that could not be measured makes the
+/// answer unknown.
 pub fn knee<L: Copy>(sweep: &[(L, Option<Rate>)], share_percent: f64) -> Knee<L> {
-    let known: Option<Vec<(L, Rate)>> = sweep.iter().map(|(load, share)| Some((*load, (*share)?))).collect();
-    let Some(known) = known else { return Knee::Unknown };
-    let carries = |(_, share): &(L, Rate)| share.percent >= share_percent;
-    let (Some((lowest, share)), highest) = (known.first().copied(), known.iter().rposition(carries)) else {
+    let known: Option<Vec<(L, Rate)>> = sweep
+        .iter()
+        .map(|(load, share)| Some((*load, (*share)?)))
+        .collect();
+    let Some(known) = known else {
         return Knee::Unknown;
     };
-    let Some(place) = highest else { return Knee::Nowhere { lowest, share } };
+    let carries = |(_, share): &(L, Rate)| share.percent >= share_percent;
+    let (Some((lowest, share)), highest) =
+        (known.first().copied(), known.iter().rposition(carries))
+    else {
+        return Knee::Unknown;
+    };
+    let Some(place) = highest else {
+        return Knee::Nowhere { lowest, share };
+    };
     let (load, share) = known[place];
-    let lower_missed = known[..place].iter().find(|it| !carries(it)).map(|(load, _)| *load);
-    Knee::At { load, share, is_highest: place + 1 == known.len(), lower_missed }
+    let lower_missed = known[..place]
+        .iter()
+        .find(|it| !carries(it))
+        .map(|(load, _)| *load);
+    Knee::At {
+        load,
+        share,
+        is_highest: place + 1 == known.len(),
+        lower_missed,
+    }
 }
 
 #[cfg(test)]
@@ -60,11 +79,19 @@ mod tests {
             (&[Some(100), Some(99), Some(98)][..], at(1, 99, false, None)),
             (&[Some(100), Some(99), Some(99)], at(2, 99, true, None)),
             (&[Some(100), Some(50), Some(99)], at(2, 99, true, Some(1))),
-            (&[Some(98), Some(97)], Knee::Nowhere { lowest: 0, share: rate(98).unwrap() }),
+            (
+                &[Some(98), Some(97)],
+                Knee::Nowhere {
+                    lowest: 0,
+                    share: rate(98).unwrap(),
+                },
+            ),
             (&[Some(100), None], Knee::Unknown),
             (&[], Knee::Unknown),
         ] {
-            let sweep: Vec<(u32, Option<Rate>)> = (0..).zip(shares.iter().map(|hits| hits.and_then(rate))).collect();
+            let sweep: Vec<(u32, Option<Rate>)> = (0..)
+                .zip(shares.iter().map(|hits| hits.and_then(rate)))
+                .collect();
             assert_eq!(knee(&sweep, 99.0), expected, "{shares:?}");
         }
     }

@@ -54,7 +54,8 @@ impl LatencyMetric {
 impl Latency {
     /// The summary that a metric's name stands for.
     pub fn summary(&self, metric: LatencyMetric) -> &Summary {
-        self.of_metric(metric.metric()).expect("every latency that vLLM prints is kept")
+        self.of_metric(metric.metric())
+            .expect("every latency that vLLM prints is kept")
     }
 }
 
@@ -65,9 +66,16 @@ mod tests {
 
     #[test]
     fn an_unknown_metric_names_the_known_ones() {
-        assert_eq!(LatencyMetric::ALL.map(LatencyMetric::key), ["ttft", "tpot", "itl", "e2el"]);
+        assert_eq!(
+            LatencyMetric::ALL.map(LatencyMetric::key),
+            ["ttft", "tpot", "itl", "e2el"]
+        );
         let error = "latency".parse::<QueueMetric>().unwrap_err();
-        let hint = "hint: use ttft, tpot, itl, e2el, client_queue_time, e2el_including_client_queue";
-        assert_eq!(error.to_string(), format!("unknown latency metric: latency\n{hint}"));
+        let hint =
+            "hint: use ttft, tpot, itl, e2el, client_queue_time, e2el_including_client_queue";
+        assert_eq!(
+            error.to_string(),
+            format!("unknown latency metric: latency\n{hint}")
+        );
     }
 }

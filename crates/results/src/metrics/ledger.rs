@@ -1,8 +1,9 @@
-//! Every request of a run in some hundred bytes each, so that a run of a million fits into memory: what the figures are made from.
-//! Knows no figure, no file and no clock.
+//! Every request of a run in some hundred bytes each, so that a run of a million fits into memory:
+//! what the figures are made from. Knows no figure, no file and no clock.
 //!
-//! What many requests share (question, verdict, outcome) is kept once. Times of chunks are kept as the gaps between them, as far
-//! as there is room; what there is no room for, [`Again`] brings back from where it is written.
+//! What many requests share (question, verdict, outcome) is kept once. Times of chunks are kept as
+//! the gaps between them, as far as there is room; what there is no room for, [`Again`] brings back
+//! from where it is written.
 
 mod sample;
 
@@ -18,11 +19,13 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
-/// Bytes of chunk instants that stay in memory where they can be read again: some ten million chunks.
+/// Bytes of chunk instants that stay in memory where they can be read again: some ten million
+/// chunks.
 const MAX_GAP_BYTES: usize = 32 << 20;
 
-/// Distinct verdicts, and distinct outcomes, that are kept with the words of validator or server. A run in which every answer is
-/// wrong in words of its own is told in reasons and places from there on; its log has the words.
+/// Distinct verdicts, and distinct outcomes, that are kept with the words of validator or server. A
+/// run in which every answer is wrong in words of its own is told in reasons and places from there
+/// on; its log has the words.
 const MAX_IN_WORDS: usize = 1 << 16;
 
 /// What stands for words that were left out.
@@ -32,12 +35,14 @@ const LEFT_OUT: &str = "…";
 const NONE_NS: u64 = u64::MAX;
 const NONE: u32 = u32::MAX;
 
-/// Times of chunks in nanoseconds since the begin, and the tokens up to and with each, where the server counts them.
+/// Times of chunks in nanoseconds since the begin, and the tokens up to and with each, where the
+/// server counts them.
 pub type ChunksAndTokens = (Vec<u64>, Vec<u64>);
 
 /// Brings back what was not kept.
 pub trait Again: fmt::Debug + Send + Sync {
-    /// The chunks of request `case_index`, whose place is `offset`; `None` where they cannot be had any more.
+    /// The chunks of request `case_index`, whose place is `offset`; `None` where they cannot be had
+    /// any more.
     fn chunks(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens>;
 }
 
@@ -53,7 +58,8 @@ pub struct Question {
     pub model: Option<Arc<str>>,
 }
 
-/// The instants of a request without those of its chunks but the first and the last; see [`Timing`].
+/// The instants of a request without those of its chunks but the first and the last; see
+/// [`Timing`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
     pub due_ns: u64,
@@ -125,7 +131,8 @@ const SCRIPT_CORRECT: u16 = 8;
 const WHITE_SPACE_RUN: u16 = 16;
 const HAS_CALL: u16 = 32;
 const RIGHT_CALL: u16 = 64;
-/// Counts that the server stated and that cannot be right: of input, of output tokens, or of either without telling which.
+/// Counts that the server stated and that cannot be right: of input, of output tokens, or of either
+/// without telling which.
 const SENSELESS_INPUT: u16 = 128;
 const SENSELESS_OUTPUT: u16 = 256;
 const SENSELESS_USAGE: u16 = 512;
@@ -147,7 +154,10 @@ struct QuestionKey {
 
 impl<T> Default for Shared<T> {
     fn default() -> Self {
-        Self { values: Vec::new(), numbers: HashMap::new() }
+        Self {
+            values: Vec::new(),
+            numbers: HashMap::new(),
+        }
     }
 }
 
@@ -168,9 +178,14 @@ impl<T: Clone + Eq + Hash> Shared<T> {
 }
 
 impl Ledger {
-    /// An empty one, with room for so many requests. What does not fit is had from `again`; without it, everything is kept.
+    /// An empty one, with room for so many requests. What does not fit is had from `again`; without
+    /// it, everything is kept.
     pub fn new(requests: usize, again: Option<Arc<dyn Again>>) -> Self {
-        Self { rows: Vec::with_capacity(requests), again, ..Self::default() }
+        Self {
+            rows: Vec::with_capacity(requests),
+            again,
+            ..Self::default()
+        }
     }
 
     /// How many requests there are.
@@ -183,22 +198,35 @@ impl Ledger {
         self.rows.is_empty()
     }
 
-    /// Adds a request, with its texts where they are not empty; `offset` is its place for [`Again`]. One whose number does not fit
-    /// into 32 bits is refused: false.
+    /// Adds a request, with its texts where they are not empty; `offset` is its place for
+    /// [`Again`]. One whose number does not fit into 32 bits is refused: false.
     pub fn push(&mut self, case: &Case, observation: &Observation, offset: u64) -> bool {
-        let Some(case_index) = u32::try_from(observation.case_index).ok().filter(|index| *index != NONE) else { return false };
+        let Some(case_index) = u32::try_from(observation.case_index)
+            .ok()
+            .filter(|index| *index != NONE)
+        else {
+            return false;
+        };
         let timing = &observation.timing;
         if timing.first_reasoning_ns.is_some() {
-            self.reasoned.insert(case_index, (timing.first_reasoning_ns, timing.first_answer_ns));
+            self.reasoned.insert(
+                case_index,
+                (timing.first_reasoning_ns, timing.first_answer_ns),
+            );
         }
         let answer = &observation.answer;
         let text = answer.text();
         if !text.is_empty() || !answer.reasoning.is_empty() {
-            self.texts.insert(case_index, (text.into_owned(), answer.reasoning.clone()));
+            self.texts
+                .insert(case_index, (text.into_owned(), answer.reasoning.clone()));
         }
         let chunks = timing.chunks_ns.len();
-        let usage_makes_sense = observation.usage.is_none_or(|usage| usage.makes_sense(chunks));
-        let [senseless_input, senseless_output] = observation.usage.map_or([false; 2], |usage| usage.senseless(chunks));
+        let usage_makes_sense = observation
+            .usage
+            .is_none_or(|usage| usage.makes_sense(chunks));
+        let [senseless_input, senseless_output] = observation
+            .usage
+            .map_or([false; 2], |usage| usage.senseless(chunks));
         let instant = |at: Option<u64>| at.unwrap_or(NONE_NS);
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let row = Row {
@@ -215,7 +243,10 @@ impl Ledger {
             question: self.question(case),
             name: self.name(&case.id, case_index),
             outcome: self.outcome(&observation.outcome),
-            finish_reason: observation.finish_reason.as_ref().map_or(NONE, |reason| self.finish_reasons.number(reason.clone())),
+            finish_reason: observation
+                .finish_reason
+                .as_ref()
+                .map_or(NONE, |reason| self.finish_reasons.number(reason.clone())),
             verdict: NONE,
             input: NONE,
             output: NONE,
@@ -238,13 +269,18 @@ impl Ledger {
     /// The number that two requests have.
     pub fn sort(&mut self) -> Result<(), usize> {
         self.rows.sort_unstable_by_key(|row| row.case_index);
-        let twice = self.rows.windows(2).find(|pair| pair[0].case_index == pair[1].case_index);
+        let twice = self
+            .rows
+            .windows(2)
+            .find(|pair| pair[0].case_index == pair[1].case_index);
         twice.map_or(Ok(()), |pair| Err(pair[0].case_index as usize))
     }
 
     /// The place of a request, by its number in the plan; the requests have to be in order.
     pub fn place(&self, case_index: usize) -> Option<usize> {
-        self.rows.binary_search_by_key(&case_index, |row| row.case_index as usize).ok()
+        self.rows
+            .binary_search_by_key(&case_index, |row| row.case_index as usize)
+            .ok()
     }
 
     /// Notes what was found out about the request at a place.
@@ -252,8 +288,17 @@ impl Ledger {
         let number = self.verdict(judged.verdict);
         let row = &mut self.rows[place];
         row.verdict = number;
-        let Tokens { input, input_source, output, output_source } = judged.tokens;
-        let fits = |count: Option<u64>| count.map_or(Some(NONE), |it| u32::try_from(it).ok().filter(|it| *it != NONE));
+        let Tokens {
+            input,
+            input_source,
+            output,
+            output_source,
+        } = judged.tokens;
+        let fits = |count: Option<u64>| {
+            count.map_or(Some(NONE), |it| {
+                u32::try_from(it).ok().filter(|it| *it != NONE)
+            })
+        };
         match (fits(input), fits(output)) {
             (Some(input), Some(output)) => (row.input, row.output) = (input, output),
             _ => {
@@ -262,9 +307,17 @@ impl Ledger {
         }
         (row.input_source, row.output_source) = (input_source, output_source);
         row.flags &= STREAMED | IN_ORDER | SENSELESS_USAGE | SENSELESS_INPUT | SENSELESS_OUTPUT;
-        row.flags |= judged.vllm_correct.map_or(0, |correct| SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 });
-        row.flags |= if judged.white_space_run { WHITE_SPACE_RUN } else { 0 };
-        row.flags |= judged.right_call.map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });
+        row.flags |= judged.vllm_correct.map_or(0, |correct| {
+            SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 }
+        });
+        row.flags |= if judged.white_space_run {
+            WHITE_SPACE_RUN
+        } else {
+            0
+        };
+        row.flags |= judged
+            .right_call
+            .map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });
     }
 
     /// The request at a place.
@@ -283,8 +336,16 @@ impl Ledger {
     }
 
     fn question(&mut self, case: &Case) -> u32 {
-        let oracle = case.grammar_oracle.as_ref().map_or(0, |oracle| oracle.as_ptr() as usize);
-        let key = QuestionKey { asked: Case::asked(case), oracle, completion: case.completion.clone(), tags: case.tags.clone() };
+        let oracle = case
+            .grammar_oracle
+            .as_ref()
+            .map_or(0, |oracle| oracle.as_ptr() as usize);
+        let key = QuestionKey {
+            asked: Case::asked(case),
+            oracle,
+            completion: case.completion.clone(),
+            tags: case.tags.clone(),
+        };
         let questions = &mut self.questions;
         *self.known_questions.entry(key).or_insert_with(|| {
             questions.push(Question {
@@ -324,9 +385,13 @@ impl Ledger {
 
     fn verdict(&mut self, mut verdict: Verdict) -> u32 {
         if self.verdicts.values.len() >= MAX_IN_WORDS
-            && let Verdict::Invalid { reason: Reason::NotJson { message: words, .. } | Reason::Schema { message: words, .. } }
-            | Verdict::NotScored { why: NotScored::Limit { what: words } | NotScored::Unsupported { what: words } } =
-                &mut verdict
+            && let Verdict::Invalid {
+                reason:
+                    Reason::NotJson { message: words, .. } | Reason::Schema { message: words, .. },
+            }
+            | Verdict::NotScored {
+                why: NotScored::Limit { what: words } | NotScored::Unsupported { what: words },
+            } = &mut verdict
         {
             LEFT_OUT.clone_into(words);
         }
@@ -348,12 +413,23 @@ impl Ledger {
         if row.chunks == 0 {
             return (Vec::new(), Vec::new());
         }
-        let from_ns = if row.sent_ns == NONE_NS { 0 } else { row.sent_ns };
+        let from_ns = if row.sent_ns == NONE_NS {
+            0
+        } else {
+            row.sent_ns
+        };
         if row.gaps_at != NONE {
-            let kept = Kept { bytes: &self.gaps[row.gaps_at as usize..], from_ns, chunks: row.chunks as usize };
+            let kept = Kept {
+                bytes: &self.gaps[row.gaps_at as usize..],
+                from_ns,
+                chunks: row.chunks as usize,
+            };
             return kept.read();
         }
-        self.again.as_ref().and_then(|again| again.chunks(row.case_index as usize, row.offset)).unwrap_or_default()
+        self.again
+            .as_ref()
+            .and_then(|again| again.chunks(row.case_index as usize, row.offset))
+            .unwrap_or_default()
     }
 }
 
@@ -381,16 +457,35 @@ mod tests {
         let mut ledger = Ledger::default();
         for (index, id) in [(12, "json-12"), (3, "json-3#2"), (7, "7"), (0, "json-")] {
             let (case, observation) = parts(index);
-            assert!(ledger.push(&Case { id: id.into(), ..case }, &observation, 0));
+            assert!(ledger.push(
+                &Case {
+                    id: id.into(),
+                    ..case
+                },
+                &observation,
+                0
+            ));
         }
         assert_eq!(ledger.sort(), Ok(()));
-        let found: Vec<(usize, String)> = ledger.iter().map(|it| (it.case_index(), it.id())).collect();
-        assert_eq!(found, [(0, "json-".into()), (3, "json-3#2".into()), (7, "7".into()), (12, "json-12".into())]);
+        let found: Vec<(usize, String)> =
+            ledger.iter().map(|it| (it.case_index(), it.id())).collect();
+        assert_eq!(
+            found,
+            [
+                (0, "json-".into()),
+                (3, "json-3#2".into()),
+                (7, "7".into()),
+                (12, "json-12".into())
+            ]
+        );
         assert_eq!((ledger.place(7), ledger.place(8)), (Some(2), None));
         let (case, observation) = parts(3);
         ledger.push(&case, &observation, 0);
         assert_eq!(ledger.sort(), Err(3));
-        let far = Observation { case_index: usize::MAX, ..observation };
+        let far = Observation {
+            case_index: usize::MAX,
+            ..observation
+        };
         assert!(!ledger.push(&case, &far, 0));
     }
 
@@ -399,10 +494,29 @@ mod tests {
         let mut ledger = Ledger::default();
         let (case, observation) = parts(0);
         for index in 0..100 {
-            let outcome = Outcome::Rejected { status: 400, body: format!("no {}", index % 3), advice: None };
-            ledger.push(&case, &Observation { case_index: index, outcome, ..observation.clone() }, 0);
+            let outcome = Outcome::Rejected {
+                status: 400,
+                body: format!("no {}", index % 3),
+                advice: None,
+            };
+            ledger.push(
+                &case,
+                &Observation {
+                    case_index: index,
+                    outcome,
+                    ..observation.clone()
+                },
+                0,
+            );
         }
-        assert_eq!((ledger.questions.len(), ledger.outcomes.values.len(), ledger.len()), (1, 3, 100));
+        assert_eq!(
+            (
+                ledger.questions.len(),
+                ledger.outcomes.values.len(),
+                ledger.len()
+            ),
+            (1, 3, 100)
+        );
         assert!(size_of::<Row>() <= 104, "{}", size_of::<Row>());
     }
 
@@ -411,26 +525,52 @@ mod tests {
         let mut ledger = Ledger::default();
         let (case, observation) = parts(0);
         for index in 0..MAX_IN_WORDS + 2 {
-            ledger.push(&case, &Observation { case_index: index, ..observation.clone() }, 0);
+            ledger.push(
+                &case,
+                &Observation {
+                    case_index: index,
+                    ..observation.clone()
+                },
+                0,
+            );
             let message = format!("odd {index}");
-            let verdict = Verdict::Invalid { reason: Reason::NotJson { message, byte: 1 } };
+            let verdict = Verdict::Invalid {
+                reason: Reason::NotJson { message, byte: 1 },
+            };
             ledger.judge(
                 index,
-                Judged { verdict, tokens: Tokens::default(), vllm_correct: None, white_space_run: false, right_call: None },
+                Judged {
+                    verdict,
+                    tokens: Tokens::default(),
+                    vllm_correct: None,
+                    white_space_run: false,
+                    right_call: None,
+                },
             );
         }
         let words = |place: usize| format!("{:?}", ledger.get(place).unwrap().verdict());
-        assert!(words(5).contains("odd 5") && words(MAX_IN_WORDS + 1).contains(LEFT_OUT), "{}", words(MAX_IN_WORDS + 1));
+        assert!(
+            words(5).contains("odd 5") && words(MAX_IN_WORDS + 1).contains(LEFT_OUT),
+            "{}",
+            words(MAX_IN_WORDS + 1)
+        );
         assert_eq!(ledger.verdicts.values.len(), MAX_IN_WORDS + 1);
     }
 
     #[test]
     fn counts_of_any_size_come_back() {
         let mut ledger = Ledger::default();
-        for (place, input) in [None, Some(0), Some(u64::from(u32::MAX)), Some(u64::MAX)].into_iter().enumerate() {
+        for (place, input) in [None, Some(0), Some(u64::from(u32::MAX)), Some(u64::MAX)]
+            .into_iter()
+            .enumerate()
+        {
             let (case, observation) = parts(place);
             ledger.push(&case, &observation, 0);
-            let tokens = Tokens { input, output: Some(4), ..Tokens::default() };
+            let tokens = Tokens {
+                input,
+                output: Some(4),
+                ..Tokens::default()
+            };
             ledger.judge(
                 place,
                 Judged {
@@ -442,7 +582,12 @@ mod tests {
                 },
             );
             let found = ledger.get(place).unwrap().judged();
-            let judged = (found.tokens, found.vllm_correct, found.white_space_run, found.right_call);
+            let judged = (
+                found.tokens,
+                found.vllm_correct,
+                found.white_space_run,
+                found.right_call,
+            );
             assert_eq!(judged, (tokens, Some(false), true, Some(true)));
         }
     }
@@ -453,7 +598,14 @@ mod tests {
         let (case, observation) = parts(0);
         ledger.push(&case, &observation, 40);
         ledger.gaps.resize(MAX_GAP_BYTES, 0);
-        ledger.push(&case, &Observation { case_index: 1, ..observation.clone() }, 41);
+        ledger.push(
+            &case,
+            &Observation {
+                case_index: 1,
+                ..observation.clone()
+            },
+            41,
+        );
         let found: Vec<Vec<u64>> = ledger.iter().map(|it| it.chunks_ns()).collect();
         assert_eq!(found, [observation.timing.chunks_ns, vec![1, 41]]);
     }
@@ -461,10 +613,32 @@ mod tests {
     #[test]
     fn who_gave_no_answer_has_no_chunks() {
         let mut ledger = Ledger::default();
-        let (case, observation, _) = Made { chunks: vec![], sent: None, ready: None, end: None, ..made() }.parts(0);
+        let (case, observation, _) = Made {
+            chunks: vec![],
+            sent: None,
+            ready: None,
+            end: None,
+            ..made()
+        }
+        .parts(0);
         ledger.push(&case, &observation, 0);
         let found = ledger.get(0).unwrap();
-        assert_eq!((found.moments().first_content_ns, found.moments().sent_ns, found.chunks_ns()), (None, None, vec![]));
-        assert_eq!((found.is_judged(), found.verdict()), (false, &Verdict::NotScored { why: NotScored::Cancelled }));
+        assert_eq!(
+            (
+                found.moments().first_content_ns,
+                found.moments().sent_ns,
+                found.chunks_ns()
+            ),
+            (None, None, vec![])
+        );
+        assert_eq!(
+            (found.is_judged(), found.verdict()),
+            (
+                false,
+                &Verdict::NotScored {
+                    why: NotScored::Cancelled
+                }
+            )
+        );
     }
 }

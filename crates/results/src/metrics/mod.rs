@@ -1,7 +1,7 @@
 //! Observations and verdicts to numbers. Pure: no clock, no network, no environment, no rendering.
 //!
-//! [`summarise`] is the door. What each figure means is said where it is computed: [`latency`], [`throughput`], [`quality`], and
-//! the statistics in [`sobench_statistics`].
+//! [`summarise`] is the door. What each figure means is said where it is computed: [`latency`],
+//! [`throughput`], [`quality`], and the statistics in [`sobench_statistics`].
 
 pub mod client;
 pub mod cold;
@@ -88,7 +88,8 @@ pub struct Judged {
     /// Whether the answer was cut while it wrote nothing but white space ([`holding::runs_away`]).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub white_space_run: bool,
-    /// Whether the answer is the call that its reference asks for ([`sobench_judge::call`]); `None` where there is no such reference.
+    /// Whether the answer is the call that its reference asks for ([`sobench_judge::call`]); `None`
+    /// where there is no such reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right_call: Option<bool>,
 }
@@ -100,8 +101,8 @@ pub struct MetricsOptions {
     pub percentiles: Vec<f64>,
     /// The bounds that make an answer a good one.
     pub goodput: Option<Slo>,
-    /// Whether answers were asked for in a stream; without one there is no TTFT, TPOT or ITL. What came is the server's doing: see
-    /// [`Sample::streamed`].
+    /// Whether answers were asked for in a stream; without one there is no TTFT, TPOT or ITL. What
+    /// came is the server's doing: see [`Sample::streamed`].
     pub streamed: bool,
     pub answers: Answers,
 }
@@ -113,7 +114,8 @@ pub enum Answers {
     /// Text, token by token.
     #[default]
     Generated,
-    /// Vectors or scores, computed whole: there are no output tokens, and no latency but the one to the end.
+    /// Vectors or scores, computed whole: there are no output tokens, and no latency but the one to
+    /// the end.
     Computed,
 }
 
@@ -158,7 +160,8 @@ pub struct Arms {
     pub free: Option<ArmMetrics>,
 }
 
-/// The figures of a group of requests. Rates are per second of the whole run, also for a group that had only part of it.
+/// The figures of a group of requests. Rates are per second of the whole run, also for a group that
+/// had only part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ArmMetrics {
     pub requests: usize,
@@ -175,7 +178,8 @@ pub struct ArmMetrics {
     pub latency: Latency,
 }
 
-/// Tokens of all answers. A total is `None` where the count of any answer is not known: a sum with holes is no total.
+/// Tokens of all answers. A total is `None` where the count of any answer is not known: a sum with
+/// holes is no total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TokenTotals {
     pub input: Option<u64>,
@@ -210,10 +214,19 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
         options: options.clone(),
         outcomes: OutcomeCounts::of(samples),
         failures: Group::by(samples, failure),
-        arms: Arms { constrained: of_arm(Arm::Constrained), control: of_arm(Arm::Control), free: of_arm(Arm::Free) },
+        arms: Arms {
+            constrained: of_arm(Arm::Constrained),
+            control: of_arm(Arm::Control),
+            free: of_arm(Arm::Free),
+        },
         quality: Quality::of(samples),
         said: Said::of(samples),
-        values: Values::new(&RunSamples { samples: &all, duration_ns, options, overall: &overall }),
+        values: Values::new(&RunSamples {
+            samples: &all,
+            duration_ns,
+            options,
+            overall: &overall,
+        }),
         overall,
     }
 }
@@ -222,25 +235,41 @@ impl Metrics {
     /// Every example, wherever it stands.
     pub fn excerpts_mut(&mut self) -> impl Iterator<Item = &mut excerpt::Excerpt> {
         let quality = &mut self.quality;
-        let groups = self.failures.iter_mut().chain(&mut quality.reasons).chain(&mut quality.not_scored);
-        groups.chain([&mut quality.vllm.only_script, &mut quality.vllm.only_ours]).flat_map(|group| &mut group.excerpts)
+        let groups = self
+            .failures
+            .iter_mut()
+            .chain(&mut quality.reasons)
+            .chain(&mut quality.not_scored);
+        groups
+            .chain([&mut quality.vllm.only_script, &mut quality.vllm.only_ours])
+            .flat_map(|group| &mut group.excerpts)
     }
 }
 
 impl Default for MetricsOptions {
     /// vLLM's defaults: p99, no goodput, streaming.
     fn default() -> Self {
-        Self { percentiles: vec![99.0], goodput: None, streamed: true, answers: Answers::Generated }
+        Self {
+            percentiles: vec![99.0],
+            goodput: None,
+            streamed: true,
+            answers: Answers::Generated,
+        }
     }
 }
 
 impl Sample<'_> {
     /// The latencies of this request.
     pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
-        RequestLatency::of(&self.moments(), self.tokens().output, self.streamed(options))
+        RequestLatency::of(
+            &self.moments(),
+            self.tokens().output,
+            self.streamed(options),
+        )
     }
 
-    /// Whether the answer was asked for in a stream and came in one: only then its chunks tell TTFT, TPOT and ITL.
+    /// Whether the answer was asked for in a stream and came in one: only then its chunks tell
+    /// TTFT, TPOT and ITL.
     pub fn streamed(&self, options: &MetricsOptions) -> bool {
         options.streamed && self.moments().streamed
     }
@@ -251,7 +280,10 @@ impl OutcomeCounts {
         let mut counts = Self::default();
         for sample in samples {
             let name = sample.outcome().name();
-            let place = Outcome::NAMES.iter().position(|it| *it == name).expect("NAMES has the name of every outcome");
+            let place = Outcome::NAMES
+                .iter()
+                .position(|it| *it == name)
+                .expect("NAMES has the name of every outcome");
             counts.0[place] += 1;
         }
         counts
@@ -277,19 +309,30 @@ impl Serialize for OutcomeCounts {
 impl Arms {
     /// The arms that have requests, with the name that files and tables use.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ArmMetrics)> {
-        let arms = [("constrained", &self.constrained), ("control", &self.control), ("free", &self.free)];
-        arms.into_iter().filter_map(|(name, arm)| Some((name, arm.as_ref()?)))
+        let arms = [
+            ("constrained", &self.constrained),
+            ("control", &self.control),
+            ("free", &self.free),
+        ];
+        arms.into_iter()
+            .filter_map(|(name, arm)| Some((name, arm.as_ref()?)))
     }
 }
 
 impl ArmMetrics {
     fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
         let completed = samples.iter().filter(|it| it.outcome().is_answer()).count();
-        let cancelled = samples.iter().filter(|it| *it.outcome() == Outcome::Cancelled).count();
+        let cancelled = samples
+            .iter()
+            .filter(|it| *it.outcome() == Outcome::Cancelled)
+            .count();
         Self {
             requests: samples.len(),
             completed,
-            truncated: samples.iter().filter(|it| *it.outcome() == Outcome::Truncated).count(),
+            truncated: samples
+                .iter()
+                .filter(|it| *it.outcome() == Outcome::Truncated)
+                .count(),
             cancelled,
             failed: samples.len() - completed - cancelled,
             tokens: TokenTotals::of(samples, options),
@@ -301,13 +344,22 @@ impl ArmMetrics {
 
 impl TokenTotals {
     fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
-        let answers = || samples.iter().filter(|it| it.outcome().is_answer()).map(|it| it.tokens());
+        let answers = || {
+            samples
+                .iter()
+                .filter(|it| it.outcome().is_answer())
+                .map(|it| it.tokens())
+        };
         let is_generated = options.answers == Answers::Generated;
         Self {
             input: throughput::sum(answers().map(|it| it.input)),
             output: throughput::sum(answers().map(|it| it.output)).filter(|_| is_generated),
             input_sources: Sources::of(answers().map(|it| it.input_source)),
-            output_sources: Sources::of(answers().map(|it| it.output_source).filter(|_| is_generated)),
+            output_sources: Sources::of(
+                answers()
+                    .map(|it| it.output_source)
+                    .filter(|_| is_generated),
+            ),
         }
     }
 }
@@ -340,19 +392,40 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn summarised(run: &[Made<'_>], duration_ns: u64) -> Metrics {
-        with_samples(run, |samples| summarise(samples, duration_ns, &MetricsOptions::default()))
+        with_samples(run, |samples| {
+            summarise(samples, duration_ns, &MetricsOptions::default())
+        })
     }
 
     fn one_of_each_outcome() -> Vec<Made<'static>> {
         let outcomes = [
             Outcome::Completed,
             Outcome::Truncated,
-            Outcome::Rejected { status: 400, body: "no".into(), advice: None },
-            Outcome::Unsupported { what: "no field".into() },
-            Outcome::ServerError { status: 500, body: "oops".into(), advice: None },
-            Outcome::StreamError { message: "cut".into() },
-            Outcome::Transport { cause: TransportCause::Reset, message: "reset".into() },
-            Outcome::TimedOut { limit_ms: 9, limit: Default::default(), stage: None },
+            Outcome::Rejected {
+                status: 400,
+                body: "no".into(),
+                advice: None,
+            },
+            Outcome::Unsupported {
+                what: "no field".into(),
+            },
+            Outcome::ServerError {
+                status: 500,
+                body: "oops".into(),
+                advice: None,
+            },
+            Outcome::StreamError {
+                message: "cut".into(),
+            },
+            Outcome::Transport {
+                cause: TransportCause::Reset,
+                message: "reset".into(),
+            },
+            Outcome::TimedOut {
+                limit_ms: 9,
+                limit: Default::default(),
+                stage: None,
+            },
             Outcome::Cancelled,
         ];
         outcomes.map(|outcome| Made { outcome, ..made() }).to_vec()
@@ -364,7 +437,13 @@ mod tests {
         assert_eq!(metrics.outcomes.total(), 0);
         assert_eq!(metrics.outcomes.iter().count(), Outcome::NAMES.len());
         assert_eq!(metrics.overall.throughput.request_throughput, None);
-        assert_eq!((metrics.overall.latency.ttft_ms.mean, metrics.overall.latency.ttft_ms.n), (None, 0));
+        assert_eq!(
+            (
+                metrics.overall.latency.ttft_ms.mean,
+                metrics.overall.latency.ttft_ms.n
+            ),
+            (None, 0)
+        );
         assert_eq!(metrics.arms.iter().count(), 0);
         assert_eq!(metrics.quality.correct_rate, None);
     }
@@ -373,15 +452,32 @@ mod tests {
     fn outcomes_add_up_and_answers_are_the_completed_ones() {
         let metrics = summarised(&one_of_each_outcome(), SECOND);
         assert_eq!(
-            metrics.outcomes.iter().map(|(name, count)| format!("{name}={count}")).collect::<Vec<_>>().join(" "),
+            metrics
+                .outcomes
+                .iter()
+                .map(|(name, count)| format!("{name}={count}"))
+                .collect::<Vec<_>>()
+                .join(" "),
             "completed=1 truncated=1 rejected=1 unsupported=1 server_error=1 stream_error=1 transport=1 timed_out=1 cancelled=1"
         );
         assert_eq!(
-            (metrics.overall.requests, metrics.overall.completed, metrics.overall.truncated, metrics.overall.failed),
+            (
+                metrics.overall.requests,
+                metrics.overall.completed,
+                metrics.overall.truncated,
+                metrics.overall.failed
+            ),
             (9, 2, 1, 6)
         );
-        assert_eq!(metrics.overall.cancelled, 1, "what the end of the run overtook did not fail");
-        assert_eq!(metrics.overall.tokens.input, Some(14), "input tokens of answers only, as in vLLM");
+        assert_eq!(
+            metrics.overall.cancelled, 1,
+            "what the end of the run overtook did not fail"
+        );
+        assert_eq!(
+            metrics.overall.tokens.input,
+            Some(14),
+            "input tokens of answers only, as in vLLM"
+        );
         assert_eq!(metrics.overall.throughput.request_throughput, Some(2.0));
         assert_eq!(metrics.failures.iter().map(|it| it.count).sum::<usize>(), 7);
         assert_eq!(metrics.failures[0].name, "cancelled", "ties go by name");
@@ -390,11 +486,30 @@ mod tests {
 
     #[test]
     fn a_total_with_a_hole_is_no_total() {
-        let run = [made(), Made { output: None, ..made() }];
+        let run = [
+            made(),
+            Made {
+                output: None,
+                ..made()
+            },
+        ];
         let overall = summarised(&run, SECOND).overall;
         assert_eq!(overall.tokens.output, None);
-        assert_eq!(overall.tokens.output_sources, Sources { server: 1, tokenizer: 0, unknown: 1 });
-        assert_eq!((overall.throughput.output_throughput, overall.throughput.total_token_throughput), (None, None));
+        assert_eq!(
+            overall.tokens.output_sources,
+            Sources {
+                server: 1,
+                tokenizer: 0,
+                unknown: 1
+            }
+        );
+        assert_eq!(
+            (
+                overall.throughput.output_throughput,
+                overall.throughput.total_token_throughput
+            ),
+            (None, None)
+        );
         assert_eq!(overall.throughput.request_throughput, Some(2.0));
         assert_eq!(overall.throughput.max_output_tokens_per_s, None);
         assert_eq!(overall.latency.tpot_ms.n, 1);
@@ -404,7 +519,13 @@ mod tests {
 
     #[test]
     fn one_answer_is_measured_by_the_definitions() {
-        let run = [Made { due: 100, sent: Some(130), chunks: vec![180, 190, 220], output: Some(9), ..made() }];
+        let run = [Made {
+            due: 100,
+            sent: Some(130),
+            chunks: vec![180, 190, 220],
+            output: Some(9),
+            ..made()
+        }];
         let latency = summarised(&run, SECOND).overall.latency;
         for (summary, n, mean) in [
             (&latency.ttft_ms, 1, 50.0),
@@ -420,29 +541,81 @@ mod tests {
             assert!((summary.mean.unwrap() - mean).abs() < 1e-9, "{summary:?}");
             assert!(!summary.percentiles[0].enough);
         }
-        assert_eq!((latency.chunks, latency.multi_token_chunk_answers, latency.single_chunk_answers), (3, 1, 0));
+        assert_eq!(
+            (
+                latency.chunks,
+                latency.multi_token_chunk_answers,
+                latency.single_chunk_answers
+            ),
+            (3, 1, 0)
+        );
     }
 
     #[test]
     fn latencies_are_of_answers_and_lag_is_of_everything_sent() {
         let mut run = one_of_each_outcome();
-        run.push(Made { outcome: Outcome::Cancelled, sent: None, chunks: vec![], end: None, ..made() });
-        run.push(Made { chunks: vec![], output: Some(1), ..made() });
-        run.push(Made { chunks: vec![5], output: Some(6), ..made() });
+        run.push(Made {
+            outcome: Outcome::Cancelled,
+            sent: None,
+            chunks: vec![],
+            end: None,
+            ..made()
+        });
+        run.push(Made {
+            chunks: vec![],
+            output: Some(1),
+            ..made()
+        });
+        run.push(Made {
+            chunks: vec![5],
+            output: Some(6),
+            ..made()
+        });
         let latency = summarised(&run, SECOND).overall.latency;
-        assert_eq!((latency.ttft_ms.n, latency.e2el_ms.n, latency.tpot_ms.n), (3, 3, 2));
+        assert_eq!(
+            (latency.ttft_ms.n, latency.e2el_ms.n, latency.tpot_ms.n),
+            (3, 3, 2)
+        );
         assert_eq!((latency.schedule_lag_ms.n, latency.never_sent), (11, 1));
-        assert_eq!((latency.empty_answers, latency.single_chunk_answers), (1, 1));
+        assert_eq!(
+            (latency.empty_answers, latency.single_chunk_answers),
+            (1, 1)
+        );
     }
 
     #[test]
     fn arms_are_kept_apart() {
-        let free =
-            Made { arm: Arm::Free, verdict: Verdict::NotScored { why: NotScored::NoConstraint }, vllm_correct: None, ..made() };
-        let run = [made(), Made { arm: Arm::Control, chunks: vec![40], ..made() }, free.clone(), free];
+        let free = Made {
+            arm: Arm::Free,
+            verdict: Verdict::NotScored {
+                why: NotScored::NoConstraint,
+            },
+            vllm_correct: None,
+            ..made()
+        };
+        let run = [
+            made(),
+            Made {
+                arm: Arm::Control,
+                chunks: vec![40],
+                ..made()
+            },
+            free.clone(),
+            free,
+        ];
         let arms = summarised(&run, 2 * SECOND).arms;
-        let found: Vec<_> = arms.iter().map(|(name, arm)| (name, arm.requests, arm.latency.ttft_ms.mean)).collect();
-        assert_eq!(found, [("constrained", 1, Some(10.0)), ("control", 1, Some(40.0)), ("free", 2, Some(10.0))]);
+        let found: Vec<_> = arms
+            .iter()
+            .map(|(name, arm)| (name, arm.requests, arm.latency.ttft_ms.mean))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("constrained", 1, Some(10.0)),
+                ("control", 1, Some(40.0)),
+                ("free", 2, Some(10.0))
+            ]
+        );
         assert_eq!(arms.free.unwrap().throughput.output_throughput, Some(3.0));
     }
 }

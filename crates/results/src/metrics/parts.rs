@@ -15,7 +15,8 @@ pub struct Part {
     pub quality: Quality,
 }
 
-/// The datasets of a run by the order of their first requests; none where requests are not tagged with theirs.
+/// The datasets of a run by the order of their first requests; none where requests are not tagged
+/// with theirs.
 pub fn parts(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Vec<Part> {
     let mut names: Vec<&str> = Vec::new();
     for name in samples.iter().filter_map(dataset) {
@@ -24,7 +25,11 @@ pub fn parts(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions)
         }
     }
     let part = |name: &str| {
-        let members: Vec<Sample<'_>> = samples.iter().filter(|it| dataset(it) == Some(name)).copied().collect();
+        let members: Vec<Sample<'_>> = samples
+            .iter()
+            .filter(|it| dataset(it) == Some(name))
+            .copied()
+            .collect();
         Part {
             name: name.to_owned(),
             metrics: ArmMetrics::of(&members.iter().collect::<Vec<_>>(), duration_ns, options),
@@ -35,7 +40,11 @@ pub fn parts(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions)
 }
 
 fn dataset<'a>(sample: &Sample<'a>) -> Option<&'a str> {
-    sample.question().tags.iter().find_map(|tag| tag.strip_prefix(DATASET_TAG))
+    sample
+        .question()
+        .tags
+        .iter()
+        .find_map(|tag| tag.strip_prefix(DATASET_TAG))
 }
 
 #[cfg(test)]
@@ -46,17 +55,49 @@ mod tests {
 
     #[test]
     fn each_dataset_has_its_own_figures() {
-        let invalid = Verdict::Invalid { reason: Reason::Choice };
-        let run = [made(), Made { verdict: invalid, chunks: vec![40, 50], ..made() }, made()];
-        let tag = |index: usize, case: &mut sobench_core::case::Case| {
-            case.tags = vec!["x".into(), format!("{DATASET_TAG}{}", if index == 1 { "json" } else { "regex" })];
+        let invalid = Verdict::Invalid {
+            reason: Reason::Choice,
         };
-        let found = with_cases(&run, tag, |samples| parts(samples, 1_000_000_000, &MetricsOptions::default()));
+        let run = [
+            made(),
+            Made {
+                verdict: invalid,
+                chunks: vec![40, 50],
+                ..made()
+            },
+            made(),
+        ];
+        let tag = |index: usize, case: &mut sobench_core::case::Case| {
+            case.tags = vec![
+                "x".into(),
+                format!("{DATASET_TAG}{}", if index == 1 { "json" } else { "regex" }),
+            ];
+        };
+        let found = with_cases(&run, tag, |samples| {
+            parts(samples, 1_000_000_000, &MetricsOptions::default())
+        });
         let rates: Vec<_> = found
             .iter()
-            .map(|it| (it.name.as_str(), it.metrics.requests, it.quality.valid, it.metrics.latency.ttft_ms.mean))
+            .map(|it| {
+                (
+                    it.name.as_str(),
+                    it.metrics.requests,
+                    it.quality.valid,
+                    it.metrics.latency.ttft_ms.mean,
+                )
+            })
             .collect();
-        assert_eq!(rates, [("regex", 2, 2, Some(10.0)), ("json", 1, 0, Some(40.0))]);
-        assert_eq!(with_cases(&run, |_, _| {}, |samples| parts(samples, 1, &MetricsOptions::default()).len()), 0);
+        assert_eq!(
+            rates,
+            [("regex", 2, 2, Some(10.0)), ("json", 1, 0, Some(40.0))]
+        );
+        assert_eq!(
+            with_cases(
+                &run,
+                |_, _| {},
+                |samples| parts(samples, 1, &MetricsOptions::default()).len()
+            ),
+            0
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Values that come in groups, summed up as one sample in memory that does not grow past a bound. Knows no request and no unit but
-//! that of milliseconds, which it tells apart to the nanosecond.
+//! Values that come in groups, summed up as one sample in memory that does not grow past a bound.
+//! Knows no request and no unit but that of milliseconds, which it tells apart to the nanosecond.
 
 use sobench_statistics::durations::Durations;
 use sobench_statistics::{Percentile, Summary};
@@ -11,11 +11,13 @@ const NS_PER_MS: f64 = 1e6;
 
 /// Values in groups, such as the gaps of each answer, in milliseconds.
 ///
-/// Values of a group hang together, so they do not count as so many independent ones: the standard error is that of a mean over
-/// clusters (Cochran, "Sampling Techniques", 9.5), and percentiles have no interval.
+/// Values of a group hang together, so they do not count as so many independent ones: the standard
+/// error is that of a mean over clusters (Cochran, "Sampling Techniques", 9.5), and percentiles
+/// have no interval.
 ///
-/// Two million values and fewer are exact. Of more, count, mean, standard deviation, least and greatest are exact, and median and
-/// percentiles are read off buckets that are 0.1 % wide: [`Summary::within_percent`] says so.
+/// Two million values and fewer are exact. Of more, count, mean, standard deviation, least and
+/// greatest are exact, and median and percentiles are read off buckets that are 0.1 % wide:
+/// [`Summary::within_percent`] says so.
 #[derive(Clone, Debug, Default)]
 pub struct Pooled {
     exact: Vec<f64>,
@@ -37,8 +39,9 @@ struct Counted {
     clusters: Clusters,
 }
 
-/// What the groups' distances from the mean come to. The mean is not known before the end, so distances are from a value near it, and
-/// the difference is put right at the end: a sum of squares about zero would lose its digits.
+/// What the groups' distances from the mean come to. The mean is not known before the end, so
+/// distances are from a value near it, and the difference is put right at the end: a sum of squares
+/// about zero would lose its digits.
 #[derive(Clone, Debug, Default)]
 struct Clusters {
     near: f64,
@@ -93,8 +96,15 @@ impl Pooled {
 
     /// Gives up the values for their counts.
     fn count(&mut self) -> Counted {
-        let (exact, sizes) = (std::mem::take(&mut self.exact), std::mem::take(&mut self.sizes));
-        let mut counted = Counted { min: f64::INFINITY, max: f64::NEG_INFINITY, ..Counted::default() };
+        let (exact, sizes) = (
+            std::mem::take(&mut self.exact),
+            std::mem::take(&mut self.sizes),
+        );
+        let mut counted = Counted {
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+            ..Counted::default()
+        };
         exact.iter().for_each(|value| counted.add(*value));
         counted.clusters = Clusters::of(&exact, &sizes, counted.mean);
         counted
@@ -102,24 +112,39 @@ impl Pooled {
 
     /// The sample in a few numbers.
     pub fn sum_up(self, percentiles: &[f64]) -> Summary {
-        let Self { exact, sizes, counted } = self;
+        let Self {
+            exact,
+            sizes,
+            counted,
+        } = self;
         let (clusters, summary) = match counted {
             None => {
                 let mean = exact.iter().sum::<f64>() / exact.len().max(1) as f64;
-                (Clusters::of(&exact, &sizes, mean), Summary::without_error(exact, percentiles, false))
+                (
+                    Clusters::of(&exact, &sizes, mean),
+                    Summary::without_error(exact, percentiles, false),
+                )
             }
             Some(counted) => {
                 let summary = counted.sum_up(percentiles);
                 (counted.clusters, summary)
             }
         };
-        Summary { standard_error: summary.mean.and_then(|mean| clusters.error(mean, summary.n)), ..summary }
+        Summary {
+            standard_error: summary
+                .mean
+                .and_then(|mean| clusters.error(mean, summary.n)),
+            ..summary
+        }
     }
 }
 
 impl Clusters {
     fn of(values: &[f64], sizes: &[u32], near: f64) -> Self {
-        let mut clusters = Self { near, ..Self::default() };
+        let mut clusters = Self {
+            near,
+            ..Self::default()
+        };
         let mut rest = values;
         for size in sizes {
             let (group, others) = rest.split_at((*size as usize).min(rest.len()));
@@ -141,7 +166,8 @@ impl Clusters {
     fn merge(&mut self, other: &Self) {
         let shift = other.near - self.near;
         self.count += other.count;
-        self.squares += other.squares + 2.0 * shift * other.products + shift * shift * other.sizes_squared;
+        self.squares +=
+            other.squares + 2.0 * shift * other.products + shift * shift * other.sizes_squared;
         self.products += other.products + shift * other.sizes_squared;
         self.sizes_squared += other.sizes_squared;
     }
@@ -149,14 +175,17 @@ impl Clusters {
     /// The standard error of the mean of `n` values.
     fn error(&self, mean: f64, n: usize) -> Option<f64> {
         let shift = mean - self.near;
-        let spread = (self.squares - 2.0 * shift * self.products + shift * shift * self.sizes_squared).max(0.0);
+        let spread = (self.squares - 2.0 * shift * self.products
+            + shift * shift * self.sizes_squared)
+            .max(0.0);
         (self.count > 1.0).then(|| (spread * self.count / (self.count - 1.0)).sqrt() / n as f64)
     }
 }
 
 impl Counted {
     fn add(&mut self, value: f64) {
-        self.durations.record((value * NS_PER_MS).round().max(0.0) as u64);
+        self.durations
+            .record((value * NS_PER_MS).round().max(0.0) as u64);
         self.n += 1;
         let off = value - self.mean;
         self.mean += off / self.n as f64;
@@ -179,7 +208,11 @@ impl Counted {
     }
 
     fn sum_up(&self, percentiles: &[f64]) -> Summary {
-        let at = |p: f64| self.durations.quantile_ns(p / 100.0).map(|ns| (ns as f64 / NS_PER_MS).clamp(self.min, self.max));
+        let at = |p: f64| {
+            self.durations
+                .quantile_ns(p / 100.0)
+                .map(|ns| (ns as f64 / NS_PER_MS).clamp(self.min, self.max))
+        };
         Summary {
             n: self.n,
             mean: Some(self.mean),
@@ -188,7 +221,10 @@ impl Counted {
             standard_error: None,
             min: Some(self.min),
             max: Some(self.max),
-            percentiles: percentiles.iter().filter_map(|&p| Percentile::dependent(p, at(p), self.n)).collect(),
+            percentiles: percentiles
+                .iter()
+                .filter_map(|&p| Percentile::dependent(p, at(p), self.n))
+                .collect(),
             within_percent: Some(Durations::WITHIN_PERCENT),
         }
     }
@@ -200,55 +236,118 @@ mod tests {
 
     fn of(groups: &[Vec<f64>]) -> Summary {
         let mut pooled = Pooled::default();
-        groups.iter().for_each(|group| pooled.add(group.iter().copied()));
+        groups
+            .iter()
+            .for_each(|group| pooled.add(group.iter().copied()));
         pooled.sum_up(&[0.0, 50.0, 99.0, 100.0])
     }
 
     #[test]
     fn too_many_values_to_keep_are_right_within_a_bucket() {
         // A few long ones among many short ones, in groups of uneven size.
-        let value =
-            |place: usize| if place % 1000 == 7 { 40.0 + (place % 97) as f64 } else { 5.0 + (place % 1013) as f64 / 1013.0 };
+        let value = |place: usize| {
+            if place % 1000 == 7 {
+                40.0 + (place % 97) as f64
+            } else {
+                5.0 + (place % 1013) as f64 / 1013.0
+            }
+        };
         let all: Vec<f64> = (0..MAX_EXACT + 5000).map(value).collect();
         let groups: Vec<Vec<f64>> = all.chunks(37).map(<[f64]>::to_vec).collect();
-        let (counted, exact) = (of(&groups), Summary::without_error(all, &[0.0, 50.0, 99.0, 100.0], false));
-        assert_eq!((counted.n, counted.min, counted.max, counted.within_percent), (exact.n, exact.min, exact.max, Some(0.1)));
-        let pairs = [(counted.mean, exact.mean, 1e-9), (counted.std, exact.std, 1e-9), (counted.median, exact.median, 1e-3)];
-        let percentiles = counted.percentiles.iter().zip(&exact.percentiles).map(|(one, other)| (one.value, other.value, 1e-3));
+        let (counted, exact) = (
+            of(&groups),
+            Summary::without_error(all, &[0.0, 50.0, 99.0, 100.0], false),
+        );
+        assert_eq!(
+            (counted.n, counted.min, counted.max, counted.within_percent),
+            (exact.n, exact.min, exact.max, Some(0.1))
+        );
+        let pairs = [
+            (counted.mean, exact.mean, 1e-9),
+            (counted.std, exact.std, 1e-9),
+            (counted.median, exact.median, 1e-3),
+        ];
+        let percentiles = counted
+            .percentiles
+            .iter()
+            .zip(&exact.percentiles)
+            .map(|(one, other)| (one.value, other.value, 1e-3));
         for (found, expected, share) in pairs.into_iter().chain(percentiles) {
             let (found, expected) = (found.unwrap(), expected.unwrap());
-            assert!((found / expected - 1.0).abs() <= share, "{found} {expected}");
+            assert!(
+                (found / expected - 1.0).abs() <= share,
+                "{found} {expected}"
+            );
         }
-        let spread: f64 =
-            groups.iter().map(|group| group.iter().map(|value| value - exact.mean.unwrap()).sum::<f64>().powi(2)).sum();
+        let spread: f64 = groups
+            .iter()
+            .map(|group| {
+                group
+                    .iter()
+                    .map(|value| value - exact.mean.unwrap())
+                    .sum::<f64>()
+                    .powi(2)
+            })
+            .sum();
         let clusters = groups.len() as f64;
         let error = (spread * clusters / (clusters - 1.0)).sqrt() / exact.n as f64;
-        assert!((counted.standard_error.unwrap() / error - 1.0).abs() < 1e-6 && exact.within_percent.is_none());
+        assert!(
+            (counted.standard_error.unwrap() / error - 1.0).abs() < 1e-6
+                && exact.within_percent.is_none()
+        );
     }
 
     #[test]
     fn values_in_groups_count_by_groups() {
-        let near = |found: Option<f64>, expected: Option<f64>| assert!((found.unwrap() - expected.unwrap()).abs() < 1e-12);
+        let near = |found: Option<f64>, expected: Option<f64>| {
+            assert!((found.unwrap() - expected.unwrap()).abs() < 1e-12)
+        };
         // Three groups of which each says the same many times know no more than three values.
-        let groups: Vec<Vec<f64>> = [1.0, 2.0, 6.0].iter().map(|value| vec![*value; 50]).collect();
+        let groups: Vec<Vec<f64>> = [1.0, 2.0, 6.0]
+            .iter()
+            .map(|value| vec![*value; 50])
+            .collect();
         let (pooled, three) = (of(&groups), Summary::of(vec![1.0, 2.0, 6.0], &[]));
-        assert_eq!((pooled.n, pooled.mean, pooled.percentiles[1].value), (150, three.mean, Some(2.0)));
+        assert_eq!(
+            (pooled.n, pooled.mean, pooled.percentiles[1].value),
+            (150, three.mean, Some(2.0))
+        );
         near(pooled.standard_error, three.standard_error);
-        assert_eq!((pooled.percentiles[1].low, pooled.percentiles[1].high), (None, None));
+        assert_eq!(
+            (pooled.percentiles[1].low, pooled.percentiles[1].high),
+            (None, None)
+        );
         // Groups of one value are independent values.
-        let singles: Vec<Vec<f64>> = [3.0, 1.0, 4.0, 1.0, 5.0].iter().map(|value| vec![*value]).collect();
-        near(of(&singles).standard_error, Summary::of(singles.concat(), &[]).standard_error);
-        assert_eq!(of(&[vec![1.0, 2.0], vec![]]).standard_error, None, "one group knows nothing of others");
+        let singles: Vec<Vec<f64>> = [3.0, 1.0, 4.0, 1.0, 5.0]
+            .iter()
+            .map(|value| vec![*value])
+            .collect();
+        near(
+            of(&singles).standard_error,
+            Summary::of(singles.concat(), &[]).standard_error,
+        );
+        assert_eq!(
+            of(&[vec![1.0, 2.0], vec![]]).standard_error,
+            None,
+            "one group knows nothing of others"
+        );
         assert_eq!(Pooled::default().sum_up(&[]), Summary::default());
     }
 
     #[test]
     fn merged_groups_are_those_of_one_run() {
-        let groups: Vec<Vec<f64>> =
-            (0..60).map(|group| (0..group % 7).map(|place| f64::from(group * 3 + place)).collect()).collect();
+        let groups: Vec<Vec<f64>> = (0..60)
+            .map(|group| {
+                (0..group % 7)
+                    .map(|place| f64::from(group * 3 + place))
+                    .collect()
+            })
+            .collect();
         let pooled = |groups: &[Vec<f64>], is_counted: bool| {
             let mut pooled = Pooled::default();
-            groups.iter().for_each(|group| pooled.add(group.iter().copied()));
+            groups
+                .iter()
+                .for_each(|group| pooled.add(group.iter().copied()));
             if is_counted {
                 pooled.counted = Some(pooled.count());
             }
@@ -256,14 +355,25 @@ mod tests {
         };
         let whole = pooled(&groups, false).sum_up(&[99.0]);
         for counted in [[false, false], [false, true], [true, false], [true, true]] {
-            let [mut first, second] = [pooled(&groups[..25], counted[0]), pooled(&groups[25..], counted[1])];
+            let [mut first, second] = [
+                pooled(&groups[..25], counted[0]),
+                pooled(&groups[25..], counted[1]),
+            ];
             first.merge(&second);
             let merged = first.sum_up(&[99.0]);
-            assert_eq!((merged.n, merged.min, merged.max), (whole.n, whole.min, whole.max));
-            for (merged, whole) in
-                [(merged.mean, whole.mean), (merged.std, whole.std), (merged.standard_error, whole.standard_error)]
-            {
-                assert!((merged.unwrap() / whole.unwrap() - 1.0).abs() < 1e-9, "{counted:?}: {merged:?} {whole:?}");
+            assert_eq!(
+                (merged.n, merged.min, merged.max),
+                (whole.n, whole.min, whole.max)
+            );
+            for (merged, whole) in [
+                (merged.mean, whole.mean),
+                (merged.std, whole.std),
+                (merged.standard_error, whole.standard_error),
+            ] {
+                assert!(
+                    (merged.unwrap() / whole.unwrap() - 1.0).abs() < 1e-9,
+                    "{counted:?}: {merged:?} {whole:?}"
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What a small request beside the run came to: what the load does to requests that have nothing to do with it. Knows no server.
+//! What a small request beside the run came to: what the load does to requests that have nothing to
+//! do with it. Knows no server.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,9 +46,20 @@ mod tests {
     fn failures_are_counted_and_have_no_latency() {
         let probed = Probed::of(2.0, &[Some(10.0), None, Some(30.0), Some(20.0)]);
         assert_eq!((probed.completed, probed.failed), (3, 1));
-        assert_eq!((probed.median_e2el_ms, probed.max_e2el_ms), (Some(20.0), Some(30.0)));
+        assert_eq!(
+            (probed.median_e2el_ms, probed.max_e2el_ms),
+            (Some(20.0), Some(30.0))
+        );
         assert!((probed.p99_e2el_ms.unwrap() - 29.8).abs() < 1e-9);
         let none = Probed::of(2.0, &[None]);
-        assert_eq!((none.failed, none.median_e2el_ms, none.p99_e2el_ms, none.max_e2el_ms), (1, None, None, None));
+        assert_eq!(
+            (
+                none.failed,
+                none.median_e2el_ms,
+                none.p99_e2el_ms,
+                none.max_e2el_ms
+            ),
+            (1, None, None, None)
+        );
     }
 }

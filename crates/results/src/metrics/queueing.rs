@@ -1,4 +1,5 @@
-//! The wait before sending as latencies of its own, under the names that `vllm bench serve` has for them. Knows no rendering.
+//! The wait before sending as latencies of its own, under the names that `vllm bench serve` has for
+//! them. Knows no rendering.
 
 use std::str::FromStr;
 
@@ -13,7 +14,8 @@ use sobench_statistics::Summary;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMetric {
-    /// Due to sent: vLLM's wait for a slot under the cap, from the moment at which it wanted to send.
+    /// Due to sent: vLLM's wait for a slot under the cap, from the moment at which it wanted to
+    /// send.
     ClientQueueTime,
     /// Due to last content.
     E2elIncludingClientQueue,
@@ -68,9 +70,16 @@ impl FromStr for QueueMetric {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL.into_iter().find(|it| it.key() == text).ok_or_else(|| {
-            let names = LatencyMetric::ALL.map(LatencyMetric::key).into_iter().chain(Self::ALL.map(Self::key));
-            Error::usage(format!("unknown latency metric: {text}")).hint(format!("use {}", names.collect::<Vec<_>>().join(", ")))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|it| it.key() == text)
+            .ok_or_else(|| {
+                let names = LatencyMetric::ALL
+                    .map(LatencyMetric::key)
+                    .into_iter()
+                    .chain(Self::ALL.map(Self::key));
+                Error::usage(format!("unknown latency metric: {text}"))
+                    .hint(format!("use {}", names.collect::<Vec<_>>().join(", ")))
+            })
     }
 }

@@ -1,9 +1,10 @@
-//! The steady state of a closed loop: the part of a run in which as many requests were under way as were allowed, without the
-//! filling up before and the draining after. Knows no schedule.
+//! The steady state of a closed loop: the part of a run in which as many requests were under way as
+//! were allowed, without the filling up before and the draining after. Knows no schedule.
 //!
-//! The window and its keys are those of vLLM's Rust `vllm-bench` (`steady_state.rs`), with two departures. Every request that was
-//! sent counts as under way until it ended, not only answered ones: one that fails holds its slot as well. And instants count from
-//! the begin of the run, as everywhere here, not from the first sending.
+//! The window and its keys are those of vLLM's Rust `vllm-bench` (`steady_state.rs`), with two
+//! departures. Every request that was sent counts as under way until it ended, not only answered
+//! ones: one that fails holds its slot as well. And instants count from the begin of the run, as
+//! everywhere here, not from the first sending.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,7 +14,8 @@ use sobench_statistics::Summary;
 
 const NS_PER_S: f64 = 1e9;
 
-/// A window shorter than this, or than this share of the run, may stand for nothing: `vllm-bench`'s bounds.
+/// A window shorter than this, or than this share of the run, may stand for nothing: `vllm-bench`'s
+/// bounds.
 const MIN_WINDOW_S: f64 = 10.0;
 const MIN_WINDOW_SHARE: f64 = 0.1;
 
@@ -51,7 +53,8 @@ pub struct SteadyState {
     pub request_throughput: Option<f64>,
     /// Input tokens of the answered requests that were sent in the window, per second.
     pub input_throughput: Option<f64>,
-    /// Output tokens that came in the window, each answer's spread evenly over its chunks, per second.
+    /// Output tokens that came in the window, each answer's spread evenly over its chunks, per
+    /// second.
     pub output_throughput: Option<f64>,
     pub total_token_throughput: Option<f64>,
     /// Over the answered requests that were sent in the window.
@@ -68,23 +71,48 @@ struct Flight<'s, 'a> {
 }
 
 impl SteadyState {
-    /// Finds the window of a run of `duration_ns` in which at least `threshold` (a share of 1) of `target` requests were under way;
-    /// `None` where it never came to that.
-    pub fn of(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions, target: usize, threshold: f64) -> Option<Self> {
-        let flights: Vec<Flight<'_, '_>> = samples.iter().filter_map(|sample| Flight::of(sample, duration_ns)).collect();
+    /// Finds the window of a run of `duration_ns` in which at least `threshold` (a share of 1) of
+    /// `target` requests were under way; `None` where it never came to that.
+    pub fn of(
+        samples: &[Sample<'_>],
+        duration_ns: u64,
+        options: &MetricsOptions,
+        target: usize,
+        threshold: f64,
+    ) -> Option<Self> {
+        let flights: Vec<Flight<'_, '_>> = samples
+            .iter()
+            .filter_map(|sample| Flight::of(sample, duration_ns))
+            .collect();
         let threshold_abs = ((threshold * target as f64).ceil() as usize).max(1);
         let (start_ns, end_ns, observed_peak) = crossings(&flights, threshold_abs)?;
         let within = |at: u64| (start_ns..end_ns).contains(&at);
         let duration_s = (end_ns - start_ns) as f64 / NS_PER_S;
         let answered = || flights.iter().filter(|it| it.sample.outcome().is_answer());
-        let started: Vec<&Sample<'_>> = answered().filter(|it| within(it.sent_ns)).map(|it| it.sample).collect();
+        let started: Vec<&Sample<'_>> = answered()
+            .filter(|it| within(it.sent_ns))
+            .map(|it| it.sample)
+            .collect();
         let completed = answered().filter(|it| within(it.end_ns)).count();
-        let per_second = |count: f64| if end_ns == start_ns { None } else { Some(count / duration_s) };
+        let per_second = |count: f64| {
+            if end_ns == start_ns {
+                None
+            } else {
+                Some(count / duration_s)
+            }
+        };
         let input = super::throughput::sum(started.iter().map(|it| it.tokens().input));
         let input_throughput = input.and_then(|tokens| per_second(tokens as f64));
-        let output_throughput = tokens_between(answered().map(|it| it.sample), within).and_then(per_second);
-        let ttfts = started.iter().filter_map(|it| it.latency(options).ttft_ms).collect();
-        let tpots = started.iter().filter_map(|it| it.latency(options).tpot_ms).collect();
+        let output_throughput =
+            tokens_between(answered().map(|it| it.sample), within).and_then(per_second);
+        let ttfts = started
+            .iter()
+            .filter_map(|it| it.latency(options).ttft_ms)
+            .collect();
+        let tpots = started
+            .iter()
+            .filter_map(|it| it.latency(options).tpot_ms)
+            .collect();
         let window = Window {
             start_s: start_ns as f64 / NS_PER_S,
             end_s: end_ns as f64 / NS_PER_S,
@@ -103,7 +131,9 @@ impl SteadyState {
             request_throughput: per_second(completed as f64),
             input_throughput,
             output_throughput,
-            total_token_throughput: input_throughput.zip(output_throughput).map(|(input, output)| input + output),
+            total_token_throughput: input_throughput
+                .zip(output_throughput)
+                .map(|(input, output)| input + output),
             ttft_ms: Summary::of(ttfts, &options.percentiles),
             tpot_ms: Summary::of(tpots, &tpot_percentiles(options)),
         })
@@ -111,7 +141,12 @@ impl SteadyState {
 
     /// The object that `vllm-bench` writes: its keys, in its order.
     pub fn vllm_keys(&self) -> Value {
-        let pairs: Vec<(f64, Option<f64>)> = self.ttft_ms.percentiles.iter().map(|found| (found.p, found.value)).collect();
+        let pairs: Vec<(f64, Option<f64>)> = self
+            .ttft_ms
+            .percentiles
+            .iter()
+            .map(|found| (found.p, found.value))
+            .collect();
         let mut keys = json!({
             "window": self.window,
             "request_throughput": self.request_throughput,
@@ -136,16 +171,28 @@ impl<'s, 'a> Flight<'s, 'a> {
     fn of(sample: &'s Sample<'a>, duration_ns: u64) -> Option<Self> {
         let timing = sample.moments();
         let sent_ns = timing.sent_ns?;
-        let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns);
-        Some(Self { sample, sent_ns, end_ns: end_ns.max(sent_ns) })
+        let end_ns = timing
+            .end_ns
+            .or(timing.last_content_ns)
+            .unwrap_or(duration_ns);
+        Some(Self {
+            sample,
+            sent_ns,
+            end_ns: end_ns.max(sent_ns),
+        })
     }
 }
 
-/// When `threshold` requests were first and last under way, and the most that ever were. At one instant ends come before beginnings.
+/// When `threshold` requests were first and last under way, and the most that ever were. At one
+/// instant ends come before beginnings.
 fn crossings(flights: &[Flight<'_, '_>], threshold: usize) -> Option<(u64, u64, usize)> {
-    // `false` sorts before `true`. A request that took no time would end before it began, and is under way for the shortest time.
+    // `false` sorts before `true`. A request that took no time would end before it began, and is
+    // under way for the shortest time.
     let ends = |it: &Flight<'_, '_>| it.end_ns.max(it.sent_ns.saturating_add(1));
-    let mut steps: Vec<(u64, bool)> = flights.iter().flat_map(|it| [(it.sent_ns, true), (ends(it), false)]).collect();
+    let mut steps: Vec<(u64, bool)> = flights
+        .iter()
+        .flat_map(|it| [(it.sent_ns, true), (ends(it), false)])
+        .collect();
     steps.sort_unstable();
     let (mut level, mut peak) = (0_isize, 0_isize);
     let (mut first, mut last) = (None, None);
@@ -164,8 +211,12 @@ fn crossings(flights: &[Flight<'_, '_>], threshold: usize) -> Option<(u64, u64, 
     Some((first?, last?, usize::try_from(peak).unwrap_or(0)))
 }
 
-/// Output tokens whose chunks came at instants that `within` takes; `None` where the tokens of an answer are not known.
-fn tokens_between<'s, 'a: 's>(answers: impl Iterator<Item = &'s Sample<'a>>, within: impl Fn(u64) -> bool) -> Option<f64> {
+/// Output tokens whose chunks came at instants that `within` takes; `None` where the tokens of an
+/// answer are not known.
+fn tokens_between<'s, 'a: 's>(
+    answers: impl Iterator<Item = &'s Sample<'a>>,
+    within: impl Fn(u64) -> bool,
+) -> Option<f64> {
     let mut tokens = 0.0;
     for answer in answers {
         let chunks = answer.chunks_ns();
@@ -179,7 +230,11 @@ fn tokens_between<'s, 'a: 's>(answers: impl Iterator<Item = &'s Sample<'a>>, wit
 
 fn warning(window_s: f64, run_s: f64) -> Option<String> {
     let enough_s = MIN_WINDOW_S.max(MIN_WINDOW_SHARE * run_s);
-    let share = if run_s > 0.0 { 100.0 * window_s / run_s } else { 0.0 };
+    let share = if run_s > 0.0 {
+        100.0 * window_s / run_s
+    } else {
+        0.0
+    };
     (window_s < enough_s).then(|| {
         format!("the steady-state window is {window_s:.1} s ({share:.1} % of the run), under {enough_s:.0} s: it may not be representative")
     })
@@ -187,7 +242,11 @@ fn warning(window_s: f64, run_s: f64) -> Option<String> {
 
 fn tpot_percentiles(options: &MetricsOptions) -> Vec<f64> {
     let mut percentiles = options.percentiles.clone();
-    percentiles.extend(TPOT_PERCENTILES.iter().filter(|it| !options.percentiles.contains(it)));
+    percentiles.extend(
+        TPOT_PERCENTILES
+            .iter()
+            .filter(|it| !options.percentiles.contains(it)),
+    );
     percentiles
 }
 

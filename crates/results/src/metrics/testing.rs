@@ -1,4 +1,5 @@
-//! Requests made up for tests, so that a test states only what it is about. Knows nothing that ships.
+//! Requests made up for tests, so that a test states only what it is about. Knows nothing that
+//! ships.
 
 use std::sync::Arc;
 
@@ -70,7 +71,11 @@ impl Made<'_> {
             ..Case::new(
                 format!("case-{case_index}"),
                 Prompt::Text("say something".into()),
-                if free { None } else { Some(Arc::new(Constraint::Regex("a+".into()))) },
+                if free {
+                    None
+                } else {
+                    Some(Arc::new(Constraint::Regex("a+".into())))
+                },
                 16,
             )
         };
@@ -98,7 +103,13 @@ impl Made<'_> {
     }
 
     fn judged(&self, verdict: Verdict, observation: &Observation) -> Judged {
-        let source = |count: Option<u64>| if count.is_some() { TokenSource::Server } else { TokenSource::Unknown };
+        let source = |count: Option<u64>| {
+            if count.is_some() {
+                TokenSource::Server
+            } else {
+                TokenSource::Unknown
+            }
+        };
         let tokens = Tokens {
             input: self.input,
             input_source: source(self.input),
@@ -121,7 +132,11 @@ pub fn with_samples<T>(run: &[Made<'_>], check: impl FnOnce(&[Sample<'_>]) -> T)
 }
 
 /// The same, of cases that `change` made others of.
-pub fn with_cases<T>(run: &[Made<'_>], change: impl Fn(usize, &mut Case), check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+pub fn with_cases<T>(
+    run: &[Made<'_>],
+    change: impl Fn(usize, &mut Case),
+    check: impl FnOnce(&[Sample<'_>]) -> T,
+) -> T {
     let mut ledger = Ledger::new(run.len(), None);
     for (index, made) in run.iter().enumerate() {
         let (mut case, observation, verdict) = made.parts(index);

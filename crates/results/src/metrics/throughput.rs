@@ -1,9 +1,11 @@
-//! How much a server got done in the run's time: rates, goodput and peaks. Knows no single request's latency but what an SLO asks.
+//! How much a server got done in the run's time: rates, goodput and peaks. Knows no single
+//! request's latency but what an SLO asks.
 //!
-//! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model but for one name. Its `max_output_tokens_per_s` counts
-//! chunks; here that name keeps what it promises and counts tokens, and vLLM's count is `max_output_chunks_per_s`. The two differ
-//! where a chunk carries several tokens, and by end tokens, which come in no chunk. `max_concurrent_requests` is vLLM's count,
-//! joined by `max_in_flight`.
+//! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model but for one name. Its
+//! `max_output_tokens_per_s` counts chunks; here that name keeps what it promises and counts
+//! tokens, and vLLM's count is `max_output_chunks_per_s`. The two differ where a chunk carries
+//! several tokens, and by end tokens, which come in no chunk. `max_concurrent_requests` is vLLM's
+//! count, joined by `max_in_flight`.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +17,32 @@ use sobench_core::verdict::Verdict;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What a group of requests got through, per second of the whole run. `None` where the run took no time, or a count is not known.
+/// What a group of requests got through, per second of the whole run. `None` where the run took no
+/// time, or a count is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Throughput {
     /// Answers per second.
     pub request_throughput: Option<f64>,
     /// Output tokens of answers per second.
     pub output_throughput: Option<f64>,
-    /// Input and output tokens of answers per second; where answers have no tokens, those of the input.
+    /// Input and output tokens of answers per second; where answers have no tokens, those of the
+    /// input.
     pub total_token_throughput: Option<f64>,
-    /// Answers that met every SLO, per second; `None` without an SLO, or where one cannot be checked.
+    /// Answers that met every SLO, per second; `None` without an SLO, or where one cannot be
+    /// checked.
     pub request_goodput: Option<f64>,
     /// Answers that met every SLO *and* were valid, per second.
     pub valid_goodput: Option<f64>,
     /// Valid answers per second.
     pub valid_throughput: Option<f64>,
-    /// Most output tokens in a bucket of one second, each answer's tokens spread evenly over its chunks. Not vLLM's figure of this
-    /// name, which counts chunks.
+    /// Most output tokens in a bucket of one second, each answer's tokens spread evenly over its
+    /// chunks. Not vLLM's figure of this name, which counts chunks.
     pub max_output_tokens_per_s: Option<f64>,
-    /// Most content chunks in a bucket of one second, which is what vLLM prints as tokens and saves as `max_output_tokens_per_s`.
+    /// Most content chunks in a bucket of one second, which is what vLLM prints as tokens and saves
+    /// as `max_output_tokens_per_s`.
     pub max_output_chunks_per_s: Option<u64>,
-    /// Most answers that touched the same bucket of one second, which is what vLLM prints as concurrency: in a short run that is
-    /// every request.
+    /// Most answers that touched the same bucket of one second, which is what vLLM prints as
+    /// concurrency: in a short run that is every request.
     pub max_concurrent_requests: Option<u64>,
     /// Most requests under way at one instant, whatever became of them.
     pub max_in_flight: Option<u64>,
@@ -59,16 +65,29 @@ pub struct Counts {
 impl Throughput {
     /// Measures a group of requests over a run of `duration_ns`.
     pub fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
-        let answers: Vec<&Sample<'_>> = samples.iter().copied().filter(|it| it.outcome().is_answer()).collect();
+        let answers: Vec<&Sample<'_>> = samples
+            .iter()
+            .copied()
+            .filter(|it| it.outcome().is_answer())
+            .collect();
         let input = sum(answers.iter().map(|it| it.tokens().input));
         let is_generated = options.answers == Answers::Generated;
         let output = sum(answers.iter().map(|it| it.tokens().output)).filter(|_| is_generated);
-        let total = if is_generated { sum([output, input].into_iter()) } else { input };
+        let total = if is_generated {
+            sum([output, input].into_iter())
+        } else {
+            input
+        };
         let valid = |it: &&&Sample<'_>| *it.verdict() == Verdict::Valid;
         // Of answers that nobody judged there is no number of valid ones.
-        let is_told = answers.is_empty() || answers.iter().any(|it| !matches!(it.verdict(), Verdict::NotScored { .. }));
-        let valid_of = |answers: &[&Sample<'_>]| is_told.then(|| answers.iter().filter(valid).count() as u64);
-        let good: Option<Vec<&Sample<'_>>> = options.goodput.and_then(|slo| good(&answers, slo, options));
+        let is_told = answers.is_empty()
+            || answers
+                .iter()
+                .any(|it| !matches!(it.verdict(), Verdict::NotScored { .. }));
+        let valid_of =
+            |answers: &[&Sample<'_>]| is_told.then(|| answers.iter().filter(valid).count() as u64);
+        let good: Option<Vec<&Sample<'_>>> =
+            options.goodput.and_then(|slo| good(&answers, slo, options));
         let counts = Counts {
             answers: Some(answers.len() as u64),
             output_tokens: output,
@@ -101,30 +120,44 @@ pub(super) fn sum(mut terms: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     terms.try_fold(0_u64, |total, term| Some(total.saturating_add(term?)))
 }
 
-/// The answers that meet every SLO; `None` where that cannot be said: no SLO, a TPOT bound on an unknown token count, or a TTFT or
-/// TPOT bound on answers of which one did not stream.
-fn good<'s, 'a>(answers: &[&'s Sample<'a>], slo: Slo, options: &MetricsOptions) -> Option<Vec<&'s Sample<'a>>> {
+/// The answers that meet every SLO; `None` where that cannot be said: no SLO, a TPOT bound on an
+/// unknown token count, or a TTFT or TPOT bound on answers of which one did not stream.
+fn good<'s, 'a>(
+    answers: &[&'s Sample<'a>],
+    slo: Slo,
+    options: &MetricsOptions,
+) -> Option<Vec<&'s Sample<'a>>> {
     let streaming_asked = slo.ttft_ms.is_some() || slo.tpot_ms.is_some();
     let unstreamed = !options.streamed || answers.iter().any(|it| !it.streamed(options));
-    let tokens_missing = slo.tpot_ms.is_some() && answers.iter().any(|it| it.tokens().output.is_none());
+    let tokens_missing =
+        slo.tpot_ms.is_some() && answers.iter().any(|it| it.tokens().output.is_none());
     if slo == Slo::default() || (streaming_asked && unstreamed) || tokens_missing {
         return None;
     }
     let meets = |sample: &&&'s Sample<'a>| {
         let latency = sample.latency(options);
-        let within = |bound: Option<f64>, value: Option<f64>| bound.is_none_or(|bound| value.is_some_and(|it| it <= bound));
-        // As in vLLM, an answer that has no TPOT (too short, or in one chunk) breaks no bound on it. One without content has
-        // nothing to meet a bound with.
+        let within = |bound: Option<f64>, value: Option<f64>| {
+            bound.is_none_or(|bound| value.is_some_and(|it| it <= bound))
+        };
+        // As in vLLM, an answer that has no TPOT (too short, or in one chunk) breaks no bound on
+        // it. One without content has nothing to meet a bound with.
         let content = latency.e2el_ms.is_some();
         // What has no constraint has nothing to be valid by.
         let valid = !slo.valid || sample.arm() == Arm::Free || *sample.verdict() == Verdict::Valid;
-        let tpot = slo.tpot_ms.is_none_or(|bound| latency.tpot_ms.is_none_or(|it| it <= bound));
-        content && valid && tpot && within(slo.ttft_ms, latency.ttft_ms) && within(slo.e2el_ms, latency.e2el_ms)
+        let tpot = slo
+            .tpot_ms
+            .is_none_or(|bound| latency.tpot_ms.is_none_or(|it| it <= bound));
+        content
+            && valid
+            && tpot
+            && within(slo.ttft_ms, latency.ttft_ms)
+            && within(slo.e2el_ms, latency.e2el_ms)
     };
     Some(answers.iter().filter(meets).copied().collect())
 }
 
-/// The fullest buckets of one second, counted as vLLM does from the moment the first answered request was sent.
+/// The fullest buckets of one second, counted as vLLM does from the moment the first answered
+/// request was sent.
 #[derive(Default)]
 struct Peaks {
     tokens: Option<f64>,
@@ -137,14 +170,18 @@ impl Peaks {
         let Some(start_ns) = answers.iter().filter_map(|it| it.moments().sent_ns).min() else {
             return Self::default();
         };
-        // Maps, not arrays: a broken instant must cost an entry, not the memory of all the seconds before it.
+        // Maps, not arrays: a broken instant must cost an entry, not the memory of all the seconds
+        // before it.
         let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
         let mut tokens: BTreeMap<u64, f64> = BTreeMap::new();
         let mut touching: BTreeMap<u64, i64> = BTreeMap::new();
         let bucket = |at_ns: u64| at_ns.saturating_sub(start_ns) / NS_PER_S;
         for sample in answers {
             let timing = sample.moments();
-            let weight = sample.tokens().output.map_or(0.0, |tokens| tokens as f64 / timing.chunks.max(1) as f64);
+            let weight = sample
+                .tokens()
+                .output
+                .map_or(0.0, |tokens| tokens as f64 / timing.chunks.max(1) as f64);
             for at_ns in sample.chunks_ns() {
                 *chunks.entry(bucket(at_ns)).or_default() += 1;
                 *tokens.entry(bucket(at_ns)).or_default() += weight;
@@ -158,26 +195,34 @@ impl Peaks {
         let generated = made == Answers::Generated;
         let known = generated && answers.iter().all(|it| it.tokens().output.is_some());
         Self {
-            tokens: tokens.into_values().max_by(f64::total_cmp).filter(|_| known),
+            tokens: tokens
+                .into_values()
+                .max_by(f64::total_cmp)
+                .filter(|_| known),
             chunks: chunks.into_values().max().filter(|_| generated),
             touching: highest(touching.into_iter().collect()),
         }
     }
 }
 
-/// The most requests between being sent and ending. A request that never ended was under way until the run's end.
+/// The most requests between being sent and ending. A request that never ended was under way until
+/// the run's end.
 fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
     let timings = samples.iter().map(|it| it.moments());
     let steps = timings.filter_map(|timing| {
         let sent_ns = timing.sent_ns?;
-        let end_ns = timing.end_ns.or(timing.last_content_ns).unwrap_or(duration_ns).max(sent_ns.saturating_add(1));
+        let end_ns = timing
+            .end_ns
+            .or(timing.last_content_ns)
+            .unwrap_or(duration_ns)
+            .max(sent_ns.saturating_add(1));
         Some([(sent_ns, 1), (end_ns, -1)])
     });
     highest(steps.flatten().collect())
 }
 
-/// The highest running total of steps up and down. At the same instant downs come first: one that ends as another begins is not
-/// beside it.
+/// The highest running total of steps up and down. At the same instant downs come first: one that
+/// ends as another begins is not beside it.
 fn highest(mut steps: Vec<(u64, i64)>) -> Option<u64> {
     steps.sort_unstable();
     let mut level = 0;
@@ -198,92 +243,310 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn measured(run: &[Made<'_>], duration_ms: u64, options: &MetricsOptions) -> Throughput {
-        with_samples(run, |samples| Throughput::of(&samples.iter().collect::<Vec<_>>(), duration_ms * MS, options))
+        with_samples(run, |samples| {
+            Throughput::of(
+                &samples.iter().collect::<Vec<_>>(),
+                duration_ms * MS,
+                options,
+            )
+        })
     }
 
     fn with_slo(slo: Slo) -> MetricsOptions {
-        MetricsOptions { goodput: Some(slo), ..MetricsOptions::default() }
+        MetricsOptions {
+            goodput: Some(slo),
+            ..MetricsOptions::default()
+        }
     }
 
     #[test]
     fn rates_are_over_the_whole_run() {
-        let run = [made(), Made { outcome: Outcome::Truncated, ..made() }, Made { outcome: Outcome::Cancelled, ..made() }];
+        let run = [
+            made(),
+            Made {
+                outcome: Outcome::Truncated,
+                ..made()
+            },
+            Made {
+                outcome: Outcome::Cancelled,
+                ..made()
+            },
+        ];
         let throughput = measured(&run, 4000, &MetricsOptions::default());
         assert_eq!(throughput.request_throughput, Some(0.5));
         assert_eq!(throughput.output_throughput, Some(1.5));
         assert_eq!(throughput.total_token_throughput, Some(5.0));
         assert_eq!(throughput.valid_throughput, Some(0.5));
-        assert_eq!((throughput.request_goodput, throughput.valid_goodput), (None, None));
+        assert_eq!(
+            (throughput.request_goodput, throughput.valid_goodput),
+            (None, None)
+        );
     }
 
     #[test]
     fn of_answers_that_nobody_judged_no_number_is_valid() {
-        let unjudged = Made { verdict: Verdict::NotScored { why: NotScored::NoConstraint }, ..made() };
-        assert_eq!(measured(std::slice::from_ref(&unjudged), 1000, &MetricsOptions::default()).valid_throughput, None);
-        assert_eq!(measured(&[unjudged, made()], 1000, &MetricsOptions::default()).valid_throughput, Some(1.0));
-        assert_eq!(measured(&[], 1000, &MetricsOptions::default()).valid_throughput, Some(0.0));
+        let unjudged = Made {
+            verdict: Verdict::NotScored {
+                why: NotScored::NoConstraint,
+            },
+            ..made()
+        };
+        assert_eq!(
+            measured(
+                std::slice::from_ref(&unjudged),
+                1000,
+                &MetricsOptions::default()
+            )
+            .valid_throughput,
+            None
+        );
+        assert_eq!(
+            measured(&[unjudged, made()], 1000, &MetricsOptions::default()).valid_throughput,
+            Some(1.0)
+        );
+        assert_eq!(
+            measured(&[], 1000, &MetricsOptions::default()).valid_throughput,
+            Some(0.0)
+        );
     }
 
     #[test]
     fn what_is_computed_has_no_output_tokens() {
-        let computed = MetricsOptions { streamed: false, answers: Answers::Computed, ..MetricsOptions::default() };
-        let run = [Made { output: None, chunks: vec![30], streamed: false, ..made() }];
+        let computed = MetricsOptions {
+            streamed: false,
+            answers: Answers::Computed,
+            ..MetricsOptions::default()
+        };
+        let run = [Made {
+            output: None,
+            chunks: vec![30],
+            streamed: false,
+            ..made()
+        }];
         let throughput = measured(&run, 1000, &computed);
-        assert_eq!((throughput.request_throughput, throughput.total_token_throughput), (Some(1.0), Some(7.0)));
-        assert_eq!((throughput.output_throughput, throughput.max_output_tokens_per_s), (None, None));
-        assert_eq!((throughput.max_output_chunks_per_s, throughput.max_concurrent_requests), (None, Some(1)));
-        assert_eq!(measured(&[Made { input: None, ..made() }], 1000, &computed).total_token_throughput, None);
+        assert_eq!(
+            (
+                throughput.request_throughput,
+                throughput.total_token_throughput
+            ),
+            (Some(1.0), Some(7.0))
+        );
+        assert_eq!(
+            (
+                throughput.output_throughput,
+                throughput.max_output_tokens_per_s
+            ),
+            (None, None)
+        );
+        assert_eq!(
+            (
+                throughput.max_output_chunks_per_s,
+                throughput.max_concurrent_requests
+            ),
+            (None, Some(1))
+        );
+        assert_eq!(
+            measured(
+                &[Made {
+                    input: None,
+                    ..made()
+                }],
+                1000,
+                &computed
+            )
+            .total_token_throughput,
+            None
+        );
     }
 
     #[test]
     fn goodput_counts_answers_within_every_bound() {
-        let invalid = Verdict::Invalid { reason: Reason::Choice };
+        let invalid = Verdict::Invalid {
+            reason: Reason::Choice,
+        };
         let run = [
             made(),
-            Made { verdict: invalid, ..made() },
-            Made { chunks: vec![10, 50], output: Some(3), ..made() },
-            Made { chunks: vec![], output: Some(0), ..made() },
-            Made { chunks: vec![11], output: Some(1), ..made() },
-            Made { outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None }, ..made() },
+            Made {
+                verdict: invalid,
+                ..made()
+            },
+            Made {
+                chunks: vec![10, 50],
+                output: Some(3),
+                ..made()
+            },
+            Made {
+                chunks: vec![],
+                output: Some(0),
+                ..made()
+            },
+            Made {
+                chunks: vec![11],
+                output: Some(1),
+                ..made()
+            },
+            Made {
+                outcome: Outcome::TimedOut {
+                    limit_ms: 1,
+                    limit: Default::default(),
+                    stage: None,
+                },
+                ..made()
+            },
         ];
         for (slo, good, valid) in [
-            (Slo { ttft_ms: Some(10.0), ..Slo::default() }, 3.0, 2.0),
-            (Slo { ttft_ms: Some(11.0), tpot_ms: Some(10.0), ..Slo::default() }, 3.0, 2.0),
-            (Slo { e2el_ms: Some(29.9), ..Slo::default() }, 1.0, 1.0),
-            (Slo { tpot_ms: Some(1e9), ..Slo::default() }, 4.0, 3.0),
-            (Slo { valid: true, ..Slo::default() }, 3.0, 3.0),
-            (Slo { e2el_ms: Some(29.9), valid: true, ..Slo::default() }, 1.0, 1.0),
+            (
+                Slo {
+                    ttft_ms: Some(10.0),
+                    ..Slo::default()
+                },
+                3.0,
+                2.0,
+            ),
+            (
+                Slo {
+                    ttft_ms: Some(11.0),
+                    tpot_ms: Some(10.0),
+                    ..Slo::default()
+                },
+                3.0,
+                2.0,
+            ),
+            (
+                Slo {
+                    e2el_ms: Some(29.9),
+                    ..Slo::default()
+                },
+                1.0,
+                1.0,
+            ),
+            (
+                Slo {
+                    tpot_ms: Some(1e9),
+                    ..Slo::default()
+                },
+                4.0,
+                3.0,
+            ),
+            (
+                Slo {
+                    valid: true,
+                    ..Slo::default()
+                },
+                3.0,
+                3.0,
+            ),
+            (
+                Slo {
+                    e2el_ms: Some(29.9),
+                    valid: true,
+                    ..Slo::default()
+                },
+                1.0,
+                1.0,
+            ),
         ] {
             let throughput = measured(&run, 1000, &with_slo(slo));
-            assert_eq!((throughput.request_goodput, throughput.valid_goodput), (Some(good), Some(valid)), "{slo:?}");
+            assert_eq!(
+                (throughput.request_goodput, throughput.valid_goodput),
+                (Some(good), Some(valid)),
+                "{slo:?}"
+            );
         }
     }
 
     #[test]
     fn a_bound_that_cannot_be_checked_gives_no_goodput() {
-        let tpot = with_slo(Slo { tpot_ms: Some(1.0), ..Slo::default() });
-        assert_eq!(measured(&[Made { output: None, ..made() }], 1000, &tpot).request_goodput, None);
-        let unstreamed = |slo| MetricsOptions { streamed: false, ..with_slo(slo) };
-        let ttft = unstreamed(Slo { ttft_ms: Some(99.0), ..Slo::default() });
+        let tpot = with_slo(Slo {
+            tpot_ms: Some(1.0),
+            ..Slo::default()
+        });
+        assert_eq!(
+            measured(
+                &[Made {
+                    output: None,
+                    ..made()
+                }],
+                1000,
+                &tpot
+            )
+            .request_goodput,
+            None
+        );
+        let unstreamed = |slo| MetricsOptions {
+            streamed: false,
+            ..with_slo(slo)
+        };
+        let ttft = unstreamed(Slo {
+            ttft_ms: Some(99.0),
+            ..Slo::default()
+        });
         assert_eq!(measured(&[made()], 1000, &ttft).request_goodput, None);
-        let whole = Made { streamed: false, ..made() };
-        for slo in [Slo { ttft_ms: Some(99.0), ..Slo::default() }, Slo { tpot_ms: Some(99.0), ..Slo::default() }] {
-            assert_eq!(measured(&[made(), whole.clone()], 1000, &with_slo(slo)).request_goodput, None, "{slo:?}");
+        let whole = Made {
+            streamed: false,
+            ..made()
+        };
+        for slo in [
+            Slo {
+                ttft_ms: Some(99.0),
+                ..Slo::default()
+            },
+            Slo {
+                tpot_ms: Some(99.0),
+                ..Slo::default()
+            },
+        ] {
+            assert_eq!(
+                measured(&[made(), whole.clone()], 1000, &with_slo(slo)).request_goodput,
+                None,
+                "{slo:?}"
+            );
         }
-        let by_end = with_slo(Slo { e2el_ms: Some(99.0), ..Slo::default() });
-        assert_eq!(measured(&[made(), whole], 1000, &by_end).request_goodput, Some(2.0));
-        let e2el = unstreamed(Slo { e2el_ms: Some(99.0), ..Slo::default() });
+        let by_end = with_slo(Slo {
+            e2el_ms: Some(99.0),
+            ..Slo::default()
+        });
+        assert_eq!(
+            measured(&[made(), whole], 1000, &by_end).request_goodput,
+            Some(2.0)
+        );
+        let e2el = unstreamed(Slo {
+            e2el_ms: Some(99.0),
+            ..Slo::default()
+        });
         assert_eq!(measured(&[made()], 1000, &e2el).request_goodput, Some(1.0));
-        assert_eq!(measured(&[made()], 1000, &with_slo(Slo::default())).request_goodput, None);
+        assert_eq!(
+            measured(&[made()], 1000, &with_slo(Slo::default())).request_goodput,
+            None
+        );
     }
 
     #[test]
     fn peaks_are_of_one_second_from_the_first_sending() {
         let run = [
-            // Sent at 500 ms: its seconds begin there, so 1499 ms is in the first and 1500 ms in the second.
-            Made { sent: Some(500), chunks: vec![600, 1499, 1500, 1600], output: Some(8), end: Some(1700), ..made() },
-            Made { sent: Some(1600), chunks: vec![1700], output: Some(1), end: Some(1800), ..made() },
-            Made { sent: Some(5000), chunks: vec![5001], output: Some(1), end: Some(5002), ..made() },
+            // Sent at 500 ms: its seconds begin there, so 1499 ms is in the first and 1500 ms in
+            // the second.
+            Made {
+                sent: Some(500),
+                chunks: vec![600, 1499, 1500, 1600],
+                output: Some(8),
+                end: Some(1700),
+                ..made()
+            },
+            Made {
+                sent: Some(1600),
+                chunks: vec![1700],
+                output: Some(1),
+                end: Some(1800),
+                ..made()
+            },
+            Made {
+                sent: Some(5000),
+                chunks: vec![5001],
+                output: Some(1),
+                end: Some(5002),
+                ..made()
+            },
         ];
         let throughput = measured(&run, 6000, &MetricsOptions::default());
         assert_eq!(throughput.max_output_chunks_per_s, Some(3));
@@ -295,20 +558,56 @@ mod tests {
     #[test]
     fn requests_one_after_another_are_never_beside_each_other() {
         let run = [
-            Made { sent: Some(0), chunks: vec![10], end: Some(20), ..made() },
-            Made { sent: Some(20), chunks: vec![30], end: Some(40), ..made() },
-            Made { sent: Some(40), chunks: vec![], end: None, outcome: Outcome::Cancelled, ..made() },
-            Made { sent: None, chunks: vec![], end: None, outcome: Outcome::Cancelled, ..made() },
+            Made {
+                sent: Some(0),
+                chunks: vec![10],
+                end: Some(20),
+                ..made()
+            },
+            Made {
+                sent: Some(20),
+                chunks: vec![30],
+                end: Some(40),
+                ..made()
+            },
+            Made {
+                sent: Some(40),
+                chunks: vec![],
+                end: None,
+                outcome: Outcome::Cancelled,
+                ..made()
+            },
+            Made {
+                sent: None,
+                chunks: vec![],
+                end: None,
+                outcome: Outcome::Cancelled,
+                ..made()
+            },
         ];
         let throughput = measured(&run, 100, &MetricsOptions::default());
-        assert_eq!((throughput.max_in_flight, throughput.max_concurrent_requests), (Some(1), Some(2)));
-        assert_eq!(measured(&run[3..], 100, &MetricsOptions::default()).max_in_flight, None);
+        assert_eq!(
+            (throughput.max_in_flight, throughput.max_concurrent_requests),
+            (Some(1), Some(2))
+        );
+        assert_eq!(
+            measured(&run[3..], 100, &MetricsOptions::default()).max_in_flight,
+            None
+        );
     }
 
     #[test]
     fn a_broken_instant_costs_no_memory() {
         let far = u64::MAX / MS - 1;
-        let run = [Made { sent: Some(0), chunks: vec![far], end: Some(far), ..made() }];
-        assert_eq!(measured(&run, 100, &MetricsOptions::default()).max_concurrent_requests, Some(1));
+        let run = [Made {
+            sent: Some(0),
+            chunks: vec![far],
+            end: Some(far),
+            ..made()
+        }];
+        assert_eq!(
+            measured(&run, 100, &MetricsOptions::default()).max_concurrent_requests,
+            Some(1)
+        );
     }
 }

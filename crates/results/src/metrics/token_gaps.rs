@@ -1,19 +1,26 @@
-//! The time of each token, where the server says how many came in each chunk. Knows no average: where it does not say, there is
-//! nothing.
+//! The time of each token, where the server says how many came in each chunk. Knows no average:
+//! where it does not say, there is nothing.
 
 use super::latency::chunk_gaps_ms;
 
-/// The gap before each token after the first chunk, in milliseconds: a chunk of several tokens had them made one after the other,
-/// and each is given its even part of the time since the chunk before. Text that comes without a token of its own (bytes that were
-/// held back) adds its time to the next that has one. `None` where some chunk has no count, or counts fall.
+/// The gap before each token after the first chunk, in milliseconds: a chunk of several tokens had
+/// them made one after the other, and each is given its even part of the time since the chunk
+/// before. Text that comes without a token of its own (bytes that were held back) adds its time to
+/// the next that has one. `None` where some chunk has no count, or counts fall.
 ///
-/// The count is the server's `usage` in the chunk: vLLM's `continuous_usage_stats`, SGLang's `meta_info`.
+/// The count is the server's `usage` in the chunk: vLLM's `continuous_usage_stats`, SGLang's
+/// `meta_info`.
 pub fn token_gaps_ms(chunks_ns: &[u64], counts: &[u64]) -> Option<Vec<f64>> {
     if counts.is_empty() || counts.len() != chunks_ns.len() || !counts.is_sorted() {
         return None;
     }
-    // No server makes tokens by the million in one chunk; a broken count must cost an answer and not the memory.
-    if counts.last().zip(counts.first()).is_some_and(|(last, first)| last - first > MAX_TOKENS_PER_CHUNK * counts.len() as u64) {
+    // No server makes tokens by the million in one chunk; a broken count must cost an answer and
+    // not the memory.
+    if counts
+        .last()
+        .zip(counts.first())
+        .is_some_and(|(last, first)| last - first > MAX_TOKENS_PER_CHUNK * counts.len() as u64)
+    {
         return None;
     }
     let mut gaps = Vec::new();
@@ -38,7 +45,11 @@ mod tests {
 
     fn check(chunks_ms: &[u64], counts: &[u64], expected: Option<&[f64]>) {
         let chunks_ns: Vec<u64> = chunks_ms.iter().map(|at| at * 1_000_000).collect();
-        assert_eq!(token_gaps_ms(&chunks_ns, counts).as_deref(), expected, "{counts:?} at {chunks_ms:?}");
+        assert_eq!(
+            token_gaps_ms(&chunks_ns, counts).as_deref(),
+            expected,
+            "{counts:?} at {chunks_ms:?}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The conditions of a run that a comparison looks at: a name, what a difference means, and where the record has it.
+//! The conditions of a run that a comparison looks at: a name, what a difference means, and where
+//! the record has it.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 
 use super::RunRecord;
 
-/// The conditions of a run, each as a text that is equal where the condition is. One that is missing is unknown.
+/// The conditions of a run, each as a text that is equal where the condition is. One that is
+/// missing is unknown.
 pub type Conditions = BTreeMap<Field, String>;
 
 /// A limit that a run does not have.
@@ -28,7 +30,8 @@ pub enum Weight {
     Listed,
 }
 
-/// Declares every condition once: its variant, its name in flags, files and tables, what a difference means, and its value.
+/// Declares every condition once: its variant, its name in flags, files and tables, what a
+/// difference means, and its value.
 macro_rules! conditions {
     ($($field:ident $name:literal $weight:ident $value:expr,)*) => {
         /// A condition of a run, in the order of reports.
@@ -103,7 +106,10 @@ conditions! {
 impl RunRecord {
     /// Every condition of the run. `requests` are those that the run came to.
     pub fn conditions(&self, requests: usize) -> Conditions {
-        let mut conditions: Conditions = Field::ALL.into_iter().filter_map(|field| Some((field, field.of(self)?))).collect();
+        let mut conditions: Conditions = Field::ALL
+            .into_iter()
+            .filter_map(|field| Some((field, field.of(self)?)))
+            .collect();
         conditions.insert(Field::NumPrompts, requests.to_string());
         conditions
     }
@@ -119,36 +125,73 @@ fn json(value: &impl Serialize) -> Value {
 
 fn ramp(record: &RunRecord) -> Option<String> {
     let ramp = record.settings.load.pace.ramp()?;
-    Some(format!("{} from {} to {}", ramp.strategy.name(), ramp.start_rps, ramp.end_rps))
+    Some(format!(
+        "{} from {} to {}",
+        ramp.strategy.name(),
+        ramp.start_rps,
+        ramp.end_rps
+    ))
 }
 
-/// Whether prompts go out as they are or through the server's chat template, by the endpoint's path.
+/// Whether prompts go out as they are or through the server's chat template, by the endpoint's
+/// path.
 fn prompts(endpoint: &str) -> &'static str {
     let chats = ["chat/completions", "/responses", "/api/chat"];
-    if chats.iter().any(|end| endpoint.ends_with(end)) { "chat messages" } else { "text" }
+    if chats.iter().any(|end| endpoint.ends_with(end)) {
+        "chat messages"
+    } else {
+        "text"
+    }
 }
 
 /// The members of the sampling that say how answers are sampled; the seed is not among them.
-const SAMPLING: [&str; 7] =
-    ["temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty"];
+const SAMPLING: [&str; 7] = [
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+];
 
 fn sampling(record: &RunRecord) -> String {
     let request = &record.settings.request;
     let sampling = json(&request.sampling);
-    let given = SAMPLING.iter().filter_map(|key| Some((*key, sampling.get(key).filter(|value| !value.is_null())?.to_string())));
-    let extra = request.extra_body.as_ref().map(|fields| ("extra_body", json(fields).to_string()));
-    let all = given.chain([("ignore_eos", request.ignore_eos.to_string())]).chain(extra);
-    all.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    let given = SAMPLING.iter().filter_map(|key| {
+        Some((
+            *key,
+            sampling
+                .get(key)
+                .filter(|value| !value.is_null())?
+                .to_string(),
+        ))
+    });
+    let extra = request
+        .extra_body
+        .as_ref()
+        .map(|fields| ("extra_body", json(fields).to_string()));
+    let all = given
+        .chain([("ignore_eos", request.ignore_eos.to_string())])
+        .chain(extra);
+    all.map(|(key, value)| format!("{key}={value}"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The engine with its version, else the one that the user named, else the server's own word on it.
 fn engine(record: &RunRecord) -> Option<String> {
-    let ours = record.server.engine.as_ref().map(|engine| match &engine.version {
-        Some(version) => format!("{} ({version})", engine.name),
-        None => engine.name.clone(),
-    });
+    let ours = record
+        .server
+        .engine
+        .as_ref()
+        .map(|engine| match &engine.version {
+            Some(version) => format!("{} ({version})", engine.name),
+            None => engine.name.clone(),
+        });
     let named = || record.server.engine_choice.value().map(str::to_owned);
-    ours.or_else(named).or_else(|| record.enforcement.server.as_ref()?.engine.clone())
+    ours.or_else(named)
+        .or_else(|| record.enforcement.server.as_ref()?.engine.clone())
 }
 
 fn host(record: &RunRecord) -> String {

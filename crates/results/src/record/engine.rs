@@ -63,7 +63,10 @@ mod tests {
     #[test]
     fn what_was_chosen_keeps_how() {
         let json = |choice: EngineChoice| serde_json::to_string(&choice).unwrap();
-        assert_eq!(json(EngineChoice::Declared("xgrammar".into())), r#"{"how":"declared","value":"xgrammar"}"#);
+        assert_eq!(
+            json(EngineChoice::Declared("xgrammar".into())),
+            r#"{"how":"declared","value":"xgrammar"}"#
+        );
         assert_eq!(json(EngineChoice::None), r#"{"how":"none"}"#);
     }
 }

@@ -1,5 +1,6 @@
-//! The record of a run: everything that is known of it before its first request. It is written once, at the head of the run log, goes
-//! into the saved result whole, and is read back typed by report, compare, merge and the gate.
+//! The record of a run: everything that is known of it before its first request. It is written
+//! once, at the head of the run log, goes into the saved result whole, and is read back typed by
+//! report, compare, merge and the gate.
 
 pub mod condition;
 mod engine;
@@ -14,7 +15,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 pub use self::engine::{Engine, EngineChoice, EngineWork};
-pub use self::settings::{ConstraintSettings, Lora, LoraAssignment, ReportSettings, RequestSettings, Settings};
+pub use self::settings::{
+    ConstraintSettings, Lora, LoraAssignment, ReportSettings, RequestSettings, Settings,
+};
 pub use self::shards::{MergedShard, ShardEnd, ShardRecord};
 use sobench_backend::ConstraintDialect;
 use sobench_core::constraint::GrammarDialect;
@@ -45,7 +48,8 @@ pub struct RunRecord {
     pub warmup_requests: usize,
     /// SHA-256 of the constraints that the server was sent before the run, in order.
     pub known_constraints: Vec<String>,
-    /// Which part of a plan this run carried; the rest of the record is of the whole. `None` for a run by itself.
+    /// Which part of a plan this run carried; the rest of the record is of the whole. `None` for a
+    /// run by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardRecord>,
     /// The shards that the run log was merged from, in their order; none in a log that a run wrote.
@@ -81,7 +85,8 @@ pub struct ServerRecord {
 /// The requests of a run, as they were loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetRecord {
-    /// What the rows were read from: `shipped`, `command line`, a path, or a Hub repository with its commit.
+    /// What the rows were read from: `shipped`, `command line`, a path, or a Hub repository with
+    /// its commit.
     pub source: String,
     /// Distinct rows; fewer than requests where rows are used in turn.
     pub rows: usize,
@@ -99,9 +104,11 @@ pub struct DatasetRecord {
 /// The constraints of a run, as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConstraintSet {
-    /// Distinct constraints, without those that were made for this run alone (`--cold-schema-every`).
+    /// Distinct constraints, without those that were made for this run alone
+    /// (`--cold-schema-every`).
     pub distinct: usize,
-    /// SHA-256 over their fingerprints in order, each followed by a line end; `None` where there is none.
+    /// SHA-256 over their fingerprints in order, each followed by a line end; `None` where there is
+    /// none.
     pub sha256: Option<String>,
 }
 
@@ -136,10 +143,14 @@ impl RunRecord {
 
     /// The most requests that this client might have in flight; `None` without a cap.
     pub fn own_cap(&self) -> Option<usize> {
-        self.settings.load.max_concurrency.map(|cap| self.part().share(cap))
+        self.settings
+            .load
+            .max_concurrency
+            .map(|cap| self.part().share(cap))
     }
 
-    /// Requests per second of this client, as vLLM writes them: infinite where a ramp takes the rate's place.
+    /// Requests per second of this client, as vLLM writes them: infinite where a ramp takes the
+    /// rate's place.
     pub fn own_request_rate(&self) -> f64 {
         self.settings.load.pace.steady_rate().per_second() / self.part().of as f64
     }

@@ -97,28 +97,40 @@ impl Settings {
 
     /// The share of requests sent with a constraint, 0 to 1; `None` where no request can have one.
     pub fn constrained_ratio(&self) -> Option<f64> {
-        self.takes_constraints().then_some(self.dataset.constrained_ratio)
+        self.takes_constraints()
+            .then_some(self.dataset.constrained_ratio)
     }
 
     /// The most tokens of an answer (`max_tokens`), where all requests have the same.
     pub fn output_len(&self) -> Option<u32> {
         let of_all = self.dataset.output_len;
-        let is_one = self.dataset.parts().iter().all(|part| part.plan.output_len == of_all);
+        let is_one = self
+            .dataset
+            .parts()
+            .iter()
+            .all(|part| part.plan.output_len == of_all);
         (self.backend.generates() && is_one).then_some(of_all)
     }
 }
 
 /// Pairs as an object, in their order.
-pub(super) fn as_object<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn as_object<S: Serializer>(
+    pairs: &[(String, String)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
 /// Reads what [`as_object`] writes.
-pub(super) fn from_object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+pub(super) fn from_object<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<(String, String)>, D::Error> {
     let pairs = Map::<String, Value>::deserialize(deserializer)?;
     let text = |(key, value)| match value {
         Value::String(value) => Ok((key, value)),
-        other => Err(serde::de::Error::custom(format!("{key} is not a text: {other}"))),
+        other => Err(serde::de::Error::custom(format!(
+            "{key} is not a text: {other}"
+        ))),
     };
     pairs.into_iter().map(text).collect()
 }

@@ -1,4 +1,5 @@
-//! What a log says of the part of a plan that it is of, and how logs are known to be of one plan. Knows no file and no clock.
+//! What a log says of the part of a plan that it is of, and how logs are known to be of one plan.
+//! Knows no file and no clock.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ pub struct ShardRecord {
     pub of: usize,
     /// SHA-256 of the plan that all shards of a run have in common ([`RunRecord::plan_terms`]).
     pub plan_sha256: String,
-    /// SHA-256 over all requests of the plan: id, arm, model, tags and due time of each. What they ask is in the dataset's.
+    /// SHA-256 over all requests of the plan: id, arm, model, tags and due time of each. What they
+    /// ask is in the dataset's.
     pub cases_sha256: String,
     /// Whose word the begin was.
     pub start: Start,
@@ -29,7 +31,8 @@ pub struct ShardRecord {
     pub clock: Option<ClockOffset>,
 }
 
-/// What a merged log says of one of the logs that it was merged from. The rest of its header and footer is one with the others'.
+/// What a merged log says of one of the logs that it was merged from. The rest of its header and
+/// footer is one with the others'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MergedShard {
     /// From 1.
@@ -43,7 +46,8 @@ pub struct MergedShard {
     /// The same, in nanoseconds from the begin of the merged log.
     pub begin_ns: u64,
     pub start: Start,
-    /// What its clock was off shard 1's before the run and after it; `None` where nobody measured it.
+    /// What its clock was off shard 1's before the run and after it; `None` where nobody measured
+    /// it.
     pub clock_before: Option<ClockOffset>,
     pub clock_after: Option<ClockOffset>,
     /// `None` where it was killed.
@@ -62,13 +66,21 @@ pub struct ShardEnd {
 }
 
 impl MergedShard {
-    /// The most that its instants may be off the time line that all shards share: what the exchanges leave open, and what its clock
-    /// drifted during the run. `None` where nobody measured it.
+    /// The most that its instants may be off the time line that all shards share: what the
+    /// exchanges leave open, and what its clock drifted during the run. `None` where nobody
+    /// measured it.
     pub fn uncertainty_ns(&self) -> Option<u64> {
         let before = self.clock_before?;
-        let Some(after) = self.clock_after else { return Some(before.uncertainty_ns) };
+        let Some(after) = self.clock_after else {
+            return Some(before.uncertainty_ns);
+        };
         let drift_ns = after.offset_ns.abs_diff(before.offset_ns);
-        Some(before.uncertainty_ns.max(after.uncertainty_ns).saturating_add(drift_ns))
+        Some(
+            before
+                .uncertainty_ns
+                .max(after.uncertainty_ns)
+                .saturating_add(drift_ns),
+        )
     }
 }
 
@@ -76,12 +88,22 @@ impl ShardRecord {
     /// The begin of what is said of a part: everything but the plan's digest, which needs a header.
     pub fn new(part: Shard, cases: &[Case], due: &[Duration]) -> Self {
         let Shard { number, of } = part;
-        Self { number, of, plan_sha256: String::new(), cases_sha256: cases_sha256(cases, due), start: Start::Own, clock: None }
+        Self {
+            number,
+            of,
+            plan_sha256: String::new(),
+            cases_sha256: cases_sha256(cases, due),
+            start: Start::Own,
+            clock: None,
+        }
     }
 
     /// The part.
     pub fn part(&self) -> Shard {
-        Shard { number: self.number, of: self.of }
+        Shard {
+            number: self.number,
+            of: self.of,
+        }
     }
 }
 
@@ -89,19 +111,37 @@ impl RunRecord {
     /// Whether the shards that it names are possible.
     pub fn has_parts(&self) -> bool {
         let is_possible = |shard: &ShardRecord| Shard::new(shard.number, shard.of).is_some();
-        self.shard.as_ref().is_none_or(is_possible) && self.merged.iter().map(|shard| shard.number).eq(1..=self.merged.len())
+        self.shard.as_ref().is_none_or(is_possible)
+            && self
+                .merged
+                .iter()
+                .map(|shard| shard.number)
+                .eq(1..=self.merged.len())
     }
 
     /// The start by the clock of shard 1, as far as that was measured: in nanoseconds since 1970.
     pub fn begun_ns(&self) -> i128 {
-        let offset_ns = self.shard.as_ref().and_then(|shard| shard.clock).map_or(0, |clock| clock.offset_ns);
+        let offset_ns = self
+            .shard
+            .as_ref()
+            .and_then(|shard| shard.clock)
+            .map_or(0, |clock| clock.offset_ns);
         i128::from(self.started_unix_ns) + i128::from(offset_ns)
     }
 
-    /// Everything that shards of one run have in common, by name: what is sent, when and how, and what is made of it. Where the server
-    /// is, and what becomes of the report, each shard has for itself.
+    /// Everything that shards of one run have in common, by name: what is sent, when and how, and
+    /// what is made of it. Where the server is, and what becomes of the report, each shard has for
+    /// itself.
     pub fn plan_terms(&self) -> Value {
-        let Settings { backend, dataset, load, request, evaluate, metrics, .. } = &self.settings;
+        let Settings {
+            backend,
+            dataset,
+            load,
+            request,
+            evaluate,
+            metrics,
+            ..
+        } = &self.settings;
         let (server, loaded) = (&self.server, &self.dataset);
         json!({
             "sobench_version": self.sobench_version,
@@ -157,7 +197,13 @@ impl RunRecord {
 fn cases_sha256(cases: &[Case], due: &[Duration]) -> String {
     let mut hash = Sha256::new();
     for (case, due) in cases.iter().zip(due) {
-        let line = json!([case.id, case.arm, case.model, case.tags, due.as_nanos().to_string()]);
+        let line = json!([
+            case.id,
+            case.arm,
+            case.model,
+            case.tags,
+            due.as_nanos().to_string()
+        ]);
         hash.update(line.to_string());
         hash.update("\n");
     }
@@ -171,7 +217,8 @@ mod tests {
 
     #[test]
     fn what_a_plan_sends_and_when_is_in_its_digest() {
-        let case = |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
+        let case =
+            |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
         let (cases, due) = (vec![case(0), case(1)], [0, 5].map(Duration::from_millis));
         let base = cases_sha256(&cases, &due);
         assert_eq!((base.len(), base == cases_sha256(&cases, &due)), (64, true));

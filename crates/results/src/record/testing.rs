@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings, RequestSettings, RunRecord,
-    ServerRecord, Settings,
+    ConstraintSet, ConstraintSettings, DatasetRecord, EngineChoice, Host, ReportSettings,
+    RequestSettings, RunRecord, ServerRecord, Settings,
 };
 use crate::metrics::{LatencyMetric, MetricsOptions};
 use sobench_backend::{ConstraintDialect, Sampling, ServerKind};
@@ -41,7 +41,10 @@ pub fn record() -> RunRecord {
             grammar_converted_from: None,
             requests: 1000,
             constraint_kinds: vec!["json".to_owned()],
-            constraints: ConstraintSet { distinct: 1, sha256: Some("ab".to_owned()) },
+            constraints: ConstraintSet {
+                distinct: 1,
+                sha256: Some("ab".to_owned()),
+            },
         },
         tokenizer_id: "cl100k_base (embedded)".to_owned(),
         host: Host::default(),

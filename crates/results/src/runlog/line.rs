@@ -16,7 +16,8 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, Usage};
 use sobench_core::printable::printable;
 
-/// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and escapes can make six of one byte.
+/// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and
+/// escapes can make six of one byte.
 pub const MAX_LINE_BYTES: usize = 512 << 20;
 
 /// The answer of a `request` line.
@@ -101,7 +102,8 @@ pub(super) struct RequestLine<'a, O> {
 /// A `request` line that was read.
 pub(super) type ReadRequest = RequestLine<'static, Box<RawValue>>;
 
-/// [`Timing`] with the instants and counts of chunks as steps from one to the next: small numbers, and exact all the same.
+/// [`Timing`] with the instants and counts of chunks as steps from one to the next: small numbers,
+/// and exact all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Gaps {
     due_ns: u64,
@@ -134,8 +136,8 @@ pub(super) struct JudgedLine<'a> {
     pub(super) judged: &'a Judged,
 }
 
-/// A line that was read. What holds numbers under a tag of its own stays text until it is known what it is, since numbers that keep
-/// their spelling do not survive being buffered.
+/// A line that was read. What holds numbers under a tag of its own stays text until it is known
+/// what it is, since numbers that keep their spelling do not survive being buffered.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ReadLine {
@@ -173,14 +175,20 @@ struct OnlyRequest<T> {
 
 /// A line with its end.
 pub(super) fn bytes(line: &impl Serialize) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(line).expect("a line holds only strings, numbers and structs of them");
+    let mut bytes =
+        serde_json::to_vec(line).expect("a line holds only strings, numbers and structs of them");
     bytes.push(b'\n');
     bytes
 }
 
 impl<'a> RequestLine<'a, &'a Outcome> {
     /// `id` is the case's, with its lap.
-    pub(super) fn of(case: &'a Case, id: &'a str, numbers: Numbers, observation: &'a Observation) -> Self {
+    pub(super) fn of(
+        case: &'a Case,
+        id: &'a str,
+        numbers: Numbers,
+        observation: &'a Observation,
+    ) -> Self {
         let answer = &observation.answer;
         Self {
             index: observation.case_index,
@@ -206,14 +214,21 @@ impl<'a> RequestLine<'a, &'a Outcome> {
 impl ReadRequest {
     /// The case without its shared parts, which the caller puts in, and the observation.
     pub(super) fn into_parts(self, prompt: Prompt) -> serde_json::Result<(Case, Observation)> {
-        // By way of a value: a tagged enum is buffered, and numbers are not themselves in that buffer.
+        // By way of a value: a tagged enum is buffered, and numbers are not themselves in that
+        // buffer.
         let outcome: serde_json::Value = serde_json::from_str(self.outcome.get())?;
-        let [reasoning, content, refusal] = [self.reasoning, self.text, self.refusal].map(Cow::into_owned);
+        let [reasoning, content, refusal] =
+            [self.reasoning, self.text, self.refusal].map(Cow::into_owned);
         let observation = Observation {
             case_index: self.index,
             outcome: serde_json::from_value(outcome)?,
             timing: self.timing.into_timing(),
-            answer: Answer { reasoning, content, refusal, tool_calls: self.tool_calls.into_owned() },
+            answer: Answer {
+                reasoning,
+                content,
+                refusal,
+                tool_calls: self.tool_calls.into_owned(),
+            },
             finish_reason: self.finish_reason.map(Cow::into_owned),
             usage: self.usage,
         };
@@ -232,8 +247,23 @@ impl ReadRequest {
 pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
     let value: serde_json::Value = serde_json::from_str(raw.get())?;
     let verdict = serde_json::from_value(value.clone())?;
-    let ReadJudged { index, tokens, vllm_correct, white_space_run, right_call } = serde_json::from_value(value)?;
-    Ok((index, Judged { verdict, tokens, vllm_correct, white_space_run, right_call }))
+    let ReadJudged {
+        index,
+        tokens,
+        vllm_correct,
+        white_space_run,
+        right_call,
+    } = serde_json::from_value(value)?;
+    Ok((
+        index,
+        Judged {
+            verdict,
+            tokens,
+            vllm_correct,
+            white_space_run,
+            right_call,
+        },
+    ))
 }
 
 /// Reads only what a `request` line says of the answer; `None` for any other line.
@@ -252,14 +282,29 @@ pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
         usage: Option<Usage>,
     }
     let found = serde_json::from_slice::<OnlyRequest<OnlyAnswer>>(line)?.request;
-    Ok(found.map(|OnlyAnswer { index, text: content, reasoning, refusal, tool_calls, usage }| LoggedAnswer {
-        index,
-        answer: Answer { reasoning, content, refusal, tool_calls },
-        usage,
-    }))
+    Ok(found.map(
+        |OnlyAnswer {
+             index,
+             text: content,
+             reasoning,
+             refusal,
+             tool_calls,
+             usage,
+         }| LoggedAnswer {
+            index,
+            answer: Answer {
+                reasoning,
+                content,
+                refusal,
+                tool_calls,
+            },
+            usage,
+        },
+    ))
 }
 
-/// Reads only what a `request` line says of its chunks: the request's number, their instants and counts. `None` for any other line.
+/// Reads only what a `request` line says of its chunks: the request's number, their instants and
+/// counts. `None` for any other line.
 pub(super) fn chunks(line: &[u8]) -> serde_json::Result<Option<(usize, ChunksAndTokens)>> {
     #[derive(Deserialize)]
     struct OnlyTiming {
@@ -275,7 +320,17 @@ pub(super) fn chunks(line: &[u8]) -> serde_json::Result<Option<(usize, ChunksAnd
 
 impl Gaps {
     fn of(timing: &Timing) -> Self {
-        let Timing { due_ns, ready_ns, sent_ns, headers_ns, first_reasoning_ns, first_answer_ns, end_ns, streamed, .. } = *timing;
+        let Timing {
+            due_ns,
+            ready_ns,
+            sent_ns,
+            headers_ns,
+            first_reasoning_ns,
+            first_answer_ns,
+            end_ns,
+            streamed,
+            ..
+        } = *timing;
         let chunk_gaps_ns = steps(sent_ns.unwrap_or(0), &timing.chunks_ns);
         let chunk_tokens = steps(0, &timing.chunk_tokens);
         Self {
@@ -293,7 +348,17 @@ impl Gaps {
     }
 
     fn into_timing(self) -> Timing {
-        let Self { due_ns, ready_ns, sent_ns, headers_ns, end_ns, first_reasoning_ns, first_answer_ns, streamed, .. } = self;
+        let Self {
+            due_ns,
+            ready_ns,
+            sent_ns,
+            headers_ns,
+            end_ns,
+            first_reasoning_ns,
+            first_answer_ns,
+            streamed,
+            ..
+        } = self;
         let chunks_ns = sums(sent_ns.unwrap_or(0), &self.chunk_gaps_ns);
         let chunk_tokens = sums(0, &self.chunk_tokens);
         Timing {
@@ -311,10 +376,15 @@ impl Gaps {
     }
 }
 
-/// The step to each number from the one before it. Modulo 2^64, so that whatever was measured comes back.
+/// The step to each number from the one before it. Modulo 2^64, so that whatever was measured comes
+/// back.
 fn steps(from: u64, numbers: &[u64]) -> Vec<i64> {
     let before = std::iter::once(&from).chain(numbers);
-    numbers.iter().zip(before).map(|(number, before)| number.wrapping_sub(*before).cast_signed()).collect()
+    numbers
+        .iter()
+        .zip(before)
+        .map(|(number, before)| number.wrapping_sub(*before).cast_signed())
+        .collect()
 }
 
 fn sums(from: u64, steps: &[i64]) -> Vec<u64> {
@@ -328,5 +398,8 @@ fn sums(from: u64, steps: &[i64]) -> Vec<u64> {
 /// For messages: what a line is, as far as that shows.
 pub(super) fn words_of(line: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
-    printable(String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]).trim_end(), SHOWN_BYTES)
+    printable(
+        String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]).trim_end(),
+        SHOWN_BYTES,
+    )
 }

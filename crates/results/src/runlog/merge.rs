@@ -1,9 +1,10 @@
-//! Makes one log of the logs of all shards of a run: which belong together, on which time line, and in which order. Knows no verdict and
-//! no rendering.
+//! Makes one log of the logs of all shards of a run: which belong together, on which time line, and
+//! in which order. Knows no verdict and no rendering.
 //!
-//! Nothing is lost and nothing is made up: every line of a request and of a verdict is carried over, texts and the server's own counts
-//! among it. A shard's instants are moved by one number, the time from the begin of the merged run to its own; where all began at one
-//! instant, by nothing. Requests are in the order of the plan.
+//! Nothing is lost and nothing is made up: every line of a request and of a verdict is carried
+//! over, texts and the server's own counts among it. A shard's instants are moved by one number,
+//! the time from the begin of the merged run to its own; where all began at one instant, by
+//! nothing. Requests are in the order of the plan.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,7 +38,8 @@ pub struct Shards {
 struct Moving {
     lines: Seeker,
     begin_ns: u64,
-    /// Where what requests share is, by the numbers of this log; and its number in the merged log, once it was carried over.
+    /// Where what requests share is, by the numbers of this log; and its number in the merged log,
+    /// once it was carried over.
     shared: HashMap<(Kind, u32), u64>,
     numbers: HashMap<(Kind, u32), u32>,
     /// Where the verdicts are, by request.
@@ -90,10 +92,12 @@ impl Shards {
     /// Reads the logs of all shards of a run, in any order.
     ///
     /// # Errors
-    /// Usage, by name: one is no log of a shard, is of another plan, is there twice or is missing; a request is in a log that it does not
-    /// belong to, or in none.
+    /// Usage, by name: one is no log of a shard, is of another plan, is there twice or is missing;
+    /// a request is in a log that it does not belong to, or in none.
     pub fn read(sources: impl IntoIterator<Item = Source>) -> Result<Self> {
-        let logs = sources.into_iter().map(|source| RunLog::from_source(source, Keep::WithoutTexts));
+        let logs = sources
+            .into_iter()
+            .map(|source| RunLog::from_source(source, Keep::WithoutTexts));
         Self::of(logs.collect::<Result<_>>()?)
     }
 
@@ -103,14 +107,27 @@ impl Shards {
         if logs.is_empty() {
             return Err(Error::usage("no logs to merge").hint("name the log of every shard"));
         }
-        let terms: Vec<_> = logs.iter().map(|log| (log.record.plan_terms(), log.source().name())).collect();
+        let terms: Vec<_> = logs
+            .iter()
+            .map(|log| (log.record.plan_terms(), log.source().name()))
+            .collect();
         same_terms("the logs are of different plans", "run", &terms)?;
-        let named: Vec<(Shard, String)> = logs.iter().map(|log| (log.record.part(), log.source().name())).collect();
+        let named: Vec<(Shard, String)> = logs
+            .iter()
+            .map(|log| (log.record.part(), log.source().name()))
+            .collect();
         each_once(&named)?;
         logs.iter().try_for_each(own_requests)?;
-        let first = logs.iter().map(|log| log.record.begun_ns()).min().unwrap_or_default();
+        let first = logs
+            .iter()
+            .map(|log| log.record.begun_ns())
+            .min()
+            .unwrap_or_default();
         let since = |log: &RunLog| u64::try_from(log.record.begun_ns() - first).unwrap_or(u64::MAX);
-        Ok(Self { begins_ns: logs.iter().map(since).collect(), logs })
+        Ok(Self {
+            begins_ns: logs.iter().map(since).collect(),
+            logs,
+        })
     }
 
     /// The logs, in the order of their shards, to be judged where one is not.
@@ -126,15 +143,27 @@ impl Shards {
     /// Writes the merged log. `spell` spells an instant in nanoseconds since 1970 in ISO 8601.
     ///
     /// # Errors
-    /// The file cannot be written, or a log cannot be read again; a log has no verdict on a request.
+    /// The file cannot be written, or a log cannot be read again; a log has no verdict on a
+    /// request.
     pub fn write(&self, sink: &mut Sink, spell: impl Fn(u64) -> String) -> Result<()> {
         let record = self.record(spell);
-        sink.push(&Line::Header(HeaderLine { version: VERSION, record: &record }));
-        let mut moving = self.logs.iter().zip(&self.begins_ns).map(Moving::of).collect::<Result<Vec<_>>>()?;
+        sink.push(&Line::Header(HeaderLine {
+            version: VERSION,
+            record: &record,
+        }));
+        let mut moving = self
+            .logs
+            .iter()
+            .zip(&self.begins_ns)
+            .map(Moving::of)
+            .collect::<Result<Vec<_>>>()?;
         let mut known = Known::default();
         let order = self.in_plan_order();
         for &(shard, place) in &order {
-            let offset = self.logs[shard].requests.get(place).map_or(0, |request| request.offset());
+            let offset = self.logs[shard]
+                .requests
+                .get(place)
+                .map_or(0, |request| request.offset());
             moving[shard].request(offset, &mut known, sink)?;
             sink.flush_some().map_or(Ok(()), Err)?;
         }
@@ -149,10 +178,18 @@ impl Shards {
     /// Every request: its log, and its place there.
     fn in_plan_order(&self) -> Vec<(usize, usize)> {
         let of_log = |(shard, log): (usize, &RunLog)| {
-            let indices: Vec<usize> = log.requests.iter().map(|request| request.case_index()).collect();
-            indices.into_iter().enumerate().map(move |(place, index)| (index, (shard, place)))
+            let indices: Vec<usize> = log
+                .requests
+                .iter()
+                .map(|request| request.case_index())
+                .collect();
+            indices
+                .into_iter()
+                .enumerate()
+                .map(move |(place, index)| (index, (shard, place)))
         };
-        let all: BTreeMap<usize, (usize, usize)> = self.logs.iter().enumerate().flat_map(of_log).collect();
+        let all: BTreeMap<usize, (usize, usize)> =
+            self.logs.iter().enumerate().flat_map(of_log).collect();
         all.into_values().collect()
     }
 
@@ -160,61 +197,109 @@ impl Shards {
         let records = || self.logs.iter().map(|log| &log.record);
         let begun_ns = records().map(RunRecord::begun_ns).min().unwrap_or_default();
         let started_unix_ns = u64::try_from(begun_ns).unwrap_or_default();
-        let mut known_constraints: Vec<String> = records().flat_map(|record| record.known_constraints.clone()).collect();
+        let mut known_constraints: Vec<String> = records()
+            .flat_map(|record| record.known_constraints.clone())
+            .collect();
         known_constraints.sort_unstable();
         known_constraints.dedup();
         let mut merged_record = RunRecord {
             started: spell(started_unix_ns),
             started_unix_ns,
             shard: None,
-            merged: self.logs.iter().zip(&self.begins_ns).map(|(log, begin_ns)| merged(log, *begin_ns)).collect(),
+            merged: self
+                .logs
+                .iter()
+                .zip(&self.begins_ns)
+                .map(|(log, begin_ns)| merged(log, *begin_ns))
+                .collect(),
             known_constraints,
             trial_requests: records().map(|record| record.trial_requests).sum(),
             warmup_requests: records().map(|record| record.warmup_requests).sum(),
             notices: self.said(|log| log.record.notices.clone(), of_shard),
             ..self.logs[0].record.clone()
         };
-        merged_record.enforcement.requests = records().map(|record| record.enforcement.requests).sum();
+        merged_record.enforcement.requests =
+            records().map(|record| record.enforcement.requests).sum();
         merged_record
     }
 
     fn footer(&self) -> Footer {
-        let ends: Vec<&Footer> = self.logs.iter().filter_map(|log| log.footer.as_ref()).collect();
+        let ends: Vec<&Footer> = self
+            .logs
+            .iter()
+            .filter_map(|log| log.footer.as_ref())
+            .collect();
         let given_up = self.said(
-            |log| log.footer.as_ref().and_then(|footer| footer.broken_off.clone()).into_iter().collect(),
+            |log| {
+                log.footer
+                    .as_ref()
+                    .and_then(|footer| footer.broken_off.clone())
+                    .into_iter()
+                    .collect()
+            },
             |shard, why| format!("shard {shard}: {why}"),
         );
         Footer {
             requests: self.logs.iter().map(|log| log.requests.len()).sum(),
-            duration_ns: self.logs.iter().zip(&self.begins_ns).map(|(log, begin)| begin + log.duration_ns()).max().unwrap_or(0),
+            duration_ns: self
+                .logs
+                .iter()
+                .zip(&self.begins_ns)
+                .map(|(log, begin)| begin + log.duration_ns())
+                .max()
+                .unwrap_or(0),
             cost: cost_of_all(&ends.iter().map(|footer| footer.cost).collect::<Vec<_>>()),
             // Shard 1 alone sends them.
             probe: ends.iter().find_map(|footer| footer.probe.clone()),
             spec_decode: self.whole_spec_decode(),
-            engine: self.logs.iter().find_map(|log| log.footer.as_ref()?.engine.clone()),
+            engine: self
+                .logs
+                .iter()
+                .find_map(|log| log.footer.as_ref()?.engine.clone()),
             interrupted: ends.iter().any(|footer| footer.interrupted),
             broken_off: (!given_up.is_empty()).then(|| given_up.join("; ")),
-            notices: self.said(|log| log.footer.as_ref().map(|footer| footer.notices.clone()).unwrap_or_default(), of_shard),
+            notices: self.said(
+                |log| {
+                    log.footer
+                        .as_ref()
+                        .map(|footer| footer.notices.clone())
+                        .unwrap_or_default()
+                },
+                of_shard,
+            ),
             clock: None,
         }
     }
 
-    /// The server's counters are those of all clients, so that they do not add up: those of the shard that ended last are of the whole,
-    /// where all began at one instant.
+    /// The server's counters are those of all clients, so that they do not add up: those of the
+    /// shard that ended last are of the whole, where all began at one instant.
     fn whole_spec_decode(&self) -> Option<SpecDecode> {
-        let is_common = self.begins_ns.iter().all(|begin| *begin == 0) && self.logs.iter().all(|log| log.footer.is_some());
-        let last = self.logs.iter().max_by_key(|log| log.duration_ns()).filter(|_| is_common)?;
+        let is_common = self.begins_ns.iter().all(|begin| *begin == 0)
+            && self.logs.iter().all(|log| log.footer.is_some());
+        let last = self
+            .logs
+            .iter()
+            .max_by_key(|log| log.duration_ns())
+            .filter(|_| is_common)?;
         last.footer.as_ref()?.spec_decode.clone()
     }
 
     /// What the logs say: once where all say it, else with the shard that does.
-    fn said<T: Clone + PartialEq>(&self, of: impl Fn(&RunLog) -> Vec<T>, of_shard: impl Fn(usize, T) -> T) -> Vec<T> {
+    fn said<T: Clone + PartialEq>(
+        &self,
+        of: impl Fn(&RunLog) -> Vec<T>,
+        of_shard: impl Fn(usize, T) -> T,
+    ) -> Vec<T> {
         let all: Vec<Vec<T>> = self.logs.iter().map(of).collect();
         let mut said: Vec<T> = Vec::new();
         for (place, items) in all.iter().enumerate() {
             for item in items {
                 let is_common = all.iter().all(|others| others.contains(item));
-                let item = if is_common { item.clone() } else { of_shard(place + 1, item.clone()) };
+                let item = if is_common {
+                    item.clone()
+                } else {
+                    of_shard(place + 1, item.clone())
+                };
                 if !said.contains(&item) {
                     said.push(item);
                 }
@@ -225,22 +310,33 @@ impl Shards {
 }
 
 fn of_shard(shard: usize, notice: Notice) -> Notice {
-    LogNotice::Shard { shard, notice: Box::new(notice) }.into()
+    LogNotice::Shard {
+        shard,
+        notice: Box::new(notice),
+    }
+    .into()
 }
 
 /// Refuses what is no shard's log as the shard wrote it.
 fn of_a_shard(log: &RunLog) -> Result<()> {
     let name = log.source().name();
     if !log.record.merged.is_empty() {
-        return Err(Error::usage(format!("this log was merged from shards already: {name}"))
-            .hint("name the logs of the shards alone; sobench report reads a merged log"));
+        return Err(
+            Error::usage(format!("this log was merged from shards already: {name}"))
+                .hint("name the logs of the shards alone; sobench report reads a merged log"),
+        );
     }
     let shard = log.record.shard.as_ref().ok_or_else(|| {
-        Error::usage(format!("not the log of a shard, for its run was the whole: {name}"))
-            .hint("sobench report reads it; shards are the runs with --shard I/N")
+        Error::usage(format!(
+            "not the log of a shard, for its run was the whole: {name}"
+        ))
+        .hint("sobench report reads it; shards are the runs with --shard I/N")
     })?;
     if log.record.plan_sha256() != shard.plan_sha256 {
-        return Err(tampered(format!("the header of shard {} does not fit the digest of its own plan: {name}", shard.part())));
+        return Err(tampered(format!(
+            "the header of shard {} does not fit the digest of its own plan: {name}",
+            shard.part()
+        )));
     }
     Ok(())
 }
@@ -252,12 +348,22 @@ fn tampered(what: String) -> Error {
 
 /// Refuses a log with requests of other shards, and one that ended without all of its own.
 fn own_requests(log: &RunLog) -> Result<()> {
-    let (part, whole, name) = (log.record.part(), log.record.dataset.requests, log.source().name());
-    let foreign = log.requests.iter().find(|request| !part.takes(request.case_index()) || request.case_index() >= whole);
+    let (part, whole, name) = (
+        log.record.part(),
+        log.record.dataset.requests,
+        log.source().name(),
+    );
+    let foreign = log
+        .requests
+        .iter()
+        .find(|request| !part.takes(request.case_index()) || request.case_index() >= whole);
     if let Some(request) = foreign {
         let (id, index) = (request.id(), request.case_index());
         let owner = (1..=part.of).find(|number| index < whole && index % part.of == number - 1);
-        let owner = owner.map_or_else(|| "no shard".to_owned(), |number| format!("shard {number}/{}", part.of));
+        let owner = owner.map_or_else(
+            || "no shard".to_owned(),
+            |number| format!("shard {number}/{}", part.of),
+        );
         let place = format!("is in the log of shard {part}, and belongs to {owner}: {name}");
         return Err(tampered(format!("request {id} (index {index}) {place}")));
     }
@@ -266,11 +372,20 @@ fn own_requests(log: &RunLog) -> Result<()> {
     }
     let planned = || (0..part.share(whole)).map(|place| part.number - 1 + place * part.of);
     let found = log.requests.iter().map(|request| request.case_index());
-    let passed_over = planned().zip(found).find(|(index, found)| index != found).map(|(index, _)| index);
+    let passed_over = planned()
+        .zip(found)
+        .find(|(index, found)| index != found)
+        .map(|(index, _)| index);
     // Of a run that a time ends, nobody knows here how far it came.
-    let left_out = || planned().nth(log.requests.len()).filter(|_| log.record.settings.load.until.time().is_none());
+    let left_out = || {
+        planned()
+            .nth(log.requests.len())
+            .filter(|_| log.record.settings.load.until.time().is_none())
+    };
     passed_over.or_else(left_out).map_or(Ok(()), |index| {
-        Err(tampered(format!("shard {part} ended, and the request of index {index} is not in its log: {name}")))
+        Err(tampered(format!(
+            "shard {part} ended, and the request of index {index} is not in its log: {name}"
+        )))
     })
 }
 
@@ -296,10 +411,13 @@ fn merged(log: &RunLog, begin_ns: u64) -> MergedShard {
     }
 }
 
-/// What all shards took together, each on its machine: sums, and of times and shares the greatest. What one does not know is not known of
-/// all.
+/// What all shards took together, each on its machine: sums, and of times and shares the greatest.
+/// What one does not know is not known of all.
 fn cost_of_all(costs: &[ClientCost]) -> ClientCost {
-    fn sum<T: std::iter::Sum>(costs: &[ClientCost], of: impl Fn(&ClientCost) -> Option<T>) -> Option<T> {
+    fn sum<T: std::iter::Sum>(
+        costs: &[ClientCost],
+        of: impl Fn(&ClientCost) -> Option<T>,
+    ) -> Option<T> {
         costs.iter().map(of).sum()
     }
     ClientCost {
@@ -307,7 +425,10 @@ fn cost_of_all(costs: &[ClientCost]) -> ClientCost {
         cpu_s: sum(costs, |cost| cost.cpu_s),
         cores: sum(costs, |cost| cost.cores),
         threads: sum(costs, |cost| cost.threads),
-        machine_busy_percent: costs.iter().filter_map(|cost| cost.machine_busy_percent).reduce(f64::max),
+        machine_busy_percent: costs
+            .iter()
+            .filter_map(|cost| cost.machine_busy_percent)
+            .reduce(f64::max),
         peak_memory_mib: sum(costs, |cost| cost.peak_memory_mib),
         connections_opened: sum(costs, |cost| cost.connections_opened),
         connections_waited_for: sum(costs, |cost| cost.connections_waited_for),
@@ -329,10 +450,18 @@ impl Moving {
         let mut lines = Lines::open(source)?;
         while let Some(line) = lines.next()? {
             let sort: Sort = serde_json::from_slice(line.bytes).map_err(|_| changed(source))?;
-            let shared = [(Kind::Constraint, sort.constraint), (Kind::Prompt, sort.prompt), (Kind::Oracle, sort.oracle)];
-            let found = shared.into_iter().filter_map(|(kind, it)| Some(((kind, it?.number), line.offset)));
+            let shared = [
+                (Kind::Constraint, sort.constraint),
+                (Kind::Prompt, sort.prompt),
+                (Kind::Oracle, sort.oracle),
+            ];
+            let found = shared
+                .into_iter()
+                .filter_map(|(kind, it)| Some(((kind, it?.number), line.offset)));
             moving.shared.extend(found);
-            moving.verdicts.extend(sort.judged.map(|it| (it.index, line.offset)));
+            moving
+                .verdicts
+                .extend(sort.judged.map(|it| (it.index, line.offset)));
         }
         Ok(moving)
     }
@@ -340,46 +469,86 @@ impl Moving {
     /// Carries a request over, behind what it shares with others where that is new.
     fn request(&mut self, offset: u64, known: &mut Known, sink: &mut Sink) -> Result<()> {
         let line = self.lines.line(offset)?;
-        let Ok(ReadLine::Request(read)) = serde_json::from_slice(line.trim_ascii_end()) else { return Err(self.changed()) };
-        let Numbers { prompt, constraint, oracle } = read.numbers;
+        let Ok(ReadLine::Request(read)) = serde_json::from_slice(line.trim_ascii_end()) else {
+            return Err(self.changed());
+        };
+        let Numbers {
+            prompt,
+            constraint,
+            oracle,
+        } = read.numbers;
         let numbers = Numbers {
             prompt: self.number(Kind::Prompt, prompt, known, sink)?,
-            constraint: constraint.map(|number| self.number(Kind::Constraint, number, known, sink)).transpose()?,
-            oracle: oracle.map(|number| self.number(Kind::Oracle, number, known, sink)).transpose()?,
+            constraint: constraint
+                .map(|number| self.number(Kind::Constraint, number, known, sink))
+                .transpose()?,
+            oracle: oracle
+                .map(|number| self.number(Kind::Oracle, number, known, sink))
+                .transpose()?,
         };
         // The prompt itself has a line of its own.
         let nothing = Prompt::Text(String::new().into());
         let (case, mut observation) = read.into_parts(nothing).map_err(|_| self.changed())?;
         later(&mut observation.timing, self.begin_ns);
-        sink.push(&Line::Request(Box::new(RequestLine::of(&case, &case.id, numbers, &observation))));
+        sink.push(&Line::Request(Box::new(RequestLine::of(
+            &case,
+            &case.id,
+            numbers,
+            &observation,
+        ))));
         Ok(())
     }
 
-    /// The number in the merged log of what has this number here. What is the same in several logs, to the byte, is there once.
-    fn number(&mut self, kind: Kind, number: u32, known: &mut Known, sink: &mut Sink) -> Result<u32> {
+    /// The number in the merged log of what has this number here. What is the same in several logs,
+    /// to the byte, is there once.
+    fn number(
+        &mut self,
+        kind: Kind,
+        number: u32,
+        known: &mut Known,
+        sink: &mut Sink,
+    ) -> Result<u32> {
         if let Some(number) = self.numbers.get(&(kind, number)) {
             return Ok(*number);
         }
-        let offset = *self.shared.get(&(kind, number)).ok_or_else(|| self.changed())?;
-        let line: SharedLine = serde_json::from_slice(self.lines.line(offset)?).map_err(|_| self.changed())?;
+        let offset = *self
+            .shared
+            .get(&(kind, number))
+            .ok_or_else(|| self.changed())?;
+        let line: SharedLine =
+            serde_json::from_slice(self.lines.line(offset)?).map_err(|_| self.changed())?;
         let shared = line.into_values().next().ok_or_else(|| self.changed())?;
         let (merged, is_new) = known.number(kind, sha256_hex(shared.is.get().as_bytes()));
         self.numbers.insert((kind, number), merged);
         if is_new {
-            let line = SharedLine::from([(kind, RawShared { number: merged, ..shared })]);
+            let line = SharedLine::from([(
+                kind,
+                RawShared {
+                    number: merged,
+                    ..shared
+                },
+            )]);
             sink.push_bytes(line::bytes(&line));
         }
         Ok(merged)
     }
 
-    /// Carries a verdict over: as it stands in the log, or as it was found just now of a shard that was killed first.
+    /// Carries a verdict over: as it stands in the log, or as it was found just now of a shard that
+    /// was killed first.
     fn verdict(&mut self, log: &RunLog, place: usize, sink: &mut Sink) -> Result<()> {
         let request = log.requests.get(place).ok_or_else(|| self.changed())?;
         let index = request.case_index();
         match self.verdicts.get(&index).filter(|_| log.footer.is_some()) {
             Some(offset) => sink.push_bytes(self.lines.line(*offset)?.to_vec()),
-            None if request.is_judged() => sink.push(&Line::Judged(JudgedLine { index, judged: &request.judged() })),
-            None => return Err(Error::internal(format!("a request without a verdict in a log to be merged: {index}"))),
+            None if request.is_judged() => sink.push(&Line::Judged(JudgedLine {
+                index,
+                judged: &request.judged(),
+            })),
+            None => {
+                return Err(Error::internal(format!(
+                    "a request without a verdict in a log to be merged: {index}"
+                )));
+            }
         }
         Ok(())
     }
@@ -402,8 +571,27 @@ impl Known {
 
 /// Every instant, so much later.
 fn later(timing: &mut Timing, by_ns: u64) {
-    let Timing { due_ns, ready_ns, sent_ns, headers_ns, chunks_ns, first_reasoning_ns, first_answer_ns, end_ns, .. } = timing;
-    let known = [ready_ns, sent_ns, headers_ns, first_reasoning_ns, first_answer_ns, end_ns].into_iter().flatten();
+    let Timing {
+        due_ns,
+        ready_ns,
+        sent_ns,
+        headers_ns,
+        chunks_ns,
+        first_reasoning_ns,
+        first_answer_ns,
+        end_ns,
+        ..
+    } = timing;
+    let known = [
+        ready_ns,
+        sent_ns,
+        headers_ns,
+        first_reasoning_ns,
+        first_answer_ns,
+        end_ns,
+    ]
+    .into_iter()
+    .flatten();
     for instant in known.chain(chunks_ns).chain([due_ns]) {
         *instant = instant.saturating_add(by_ns);
     }

@@ -1,6 +1,8 @@
-//! The run log: everything that a run did, a line at a time, in a file from which the report can be made again.
+//! The run log: everything that a run did, a line at a time, in a file from which the report can be
+//! made again.
 //!
-//! JSON Lines, each an object with one member that says what the line is (contract: `schemas/contracts/run-log.schema.json`):
+//! JSON Lines, each an object with one member that says what the line is (contract:
+//! `schemas/contracts/run-log.schema.json`):
 //!
 //! 1. `header`: [`VERSION`] and the run record ([`crate::record::RunRecord`]), everything that is known before the first request.
 //! 2. `constraint`, `prompt` and `oracle`: what many requests share, written before its first use, by number.
@@ -23,8 +25,9 @@
 //! # Ok::<(), sobench_core::error::Error>(())
 //! ```
 //!
-//! `requests` are in plan order, with what was found out about them where `is_judged`; where the run was killed, somebody has to
-//! judge (`sobench_report::from_log` does). Instants are exact: chunks are written as the gaps between them, and added up again.
+//! `requests` are in plan order, with what was found out about them where `is_judged`; where the
+//! run was killed, somebody has to judge (`sobench_report::from_log` does). Instants are exact:
+//! chunks are written as the gaps between them, and added up again.
 
 pub mod judge;
 mod line;

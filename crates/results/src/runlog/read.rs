@@ -1,4 +1,5 @@
-//! Reads a run log back: requests in plan order, exact, with or without the texts of their answers. Knows no verdict's meaning.
+//! Reads a run log back: requests in plan order, exact, with or without the texts of their answers.
+//! Knows no verdict's meaning.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Read};
@@ -42,9 +43,11 @@ pub enum Keep {
 #[derive(Clone, Debug)]
 pub struct RunLog {
     pub record: RunRecord,
-    /// In plan order. Of a run that was killed, those that had ended. Texts are in it as [`Keep`] says.
+    /// In plan order. Of a run that was killed, those that had ended. Texts are in it as [`Keep`]
+    /// says.
     pub requests: Ledger,
-    /// Whether the requests have their verdicts; not so of a run that ended before it could be judged.
+    /// Whether the requests have their verdicts; not so of a run that ended before it could be
+    /// judged.
     pub is_judged: bool,
     /// `None` of a run that was killed.
     pub footer: Option<Footer>,
@@ -58,7 +61,8 @@ impl RunLog {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// Usage, naming file and line: it cannot be read, is no run log, is of a newer version, or is damaged anywhere but at its end.
+    /// Usage, naming file and line: it cannot be read, is no run log, is of a newer version, or is
+    /// damaged anywhere but at its end.
     pub fn read(path: &Path, keep: Keep) -> Result<Self> {
         Self::from_source(Source::file(path), keep)
     }
@@ -72,7 +76,12 @@ impl RunLog {
             check_begin(path)?;
         }
         let mut lines = Lines::open(&source)?;
-        let missing = || no_log(format!("not a run log, for there is no whole line in it: {}", source.name()));
+        let missing = || {
+            no_log(format!(
+                "not a run log, for there is no whole line in it: {}",
+                source.name()
+            ))
+        };
         let first = lines.next()?.ok_or_else(missing)?;
         let record = record(first.bytes, &source)?;
         let keep_texts = match keep {
@@ -84,7 +93,11 @@ impl RunLog {
         let expected = record.dataset.requests.min(MAX_EXPECTED);
         let chunks = Arc::new(Chunks::of(&source));
         let requests = Ledger::new(expected, Some(Arc::clone(&chunks) as Arc<dyn Again>));
-        let mut reading = Reading { keep_texts, requests, ..Reading::default() };
+        let mut reading = Reading {
+            keep_texts,
+            requests,
+            ..Reading::default()
+        };
         while let Some(line) = lines.next()? {
             let (number, offset) = (line.number, line.offset);
             reading.line(line.bytes, offset).map_err(|words| {
@@ -92,7 +105,16 @@ impl RunLog {
                     .hint("the file was changed or damaged; a run log is only ever added to")
             })?;
         }
-        let notices = lines.torn.then(|| LogNotice::TornLine { file: source.name() }.into()).into_iter().collect();
+        let notices = lines
+            .torn
+            .then(|| {
+                LogNotice::TornLine {
+                    file: source.name(),
+                }
+                .into()
+            })
+            .into_iter()
+            .collect();
         let source = source.up_to(lines.offset);
         reading.into_log(record, notices, source, chunks)
     }
@@ -105,21 +127,37 @@ impl RunLog {
         Ok(is_begin(&input::beginning(path, u64::MAX)?))
     }
 
-    /// Whether the run did not come to its planned end. One that gave up at the very last of its requests did.
+    /// Whether the run did not come to its planned end. One that gave up at the very last of its
+    /// requests did.
     pub fn is_partial(&self) -> bool {
-        let is_cut = || self.requests.iter().any(|request| *request.outcome() == Outcome::Cancelled);
+        let is_cut = || {
+            self.requests
+                .iter()
+                .any(|request| *request.outcome() == Outcome::Cancelled)
+        };
         // Of a run that a time ends, nobody owes what was not sent.
         let is_cut_short = || self.record.settings.load.until.time().is_some() || is_cut();
         // A shard that was killed has lost what was under way.
-        let is_killed = self.footer.is_none() || self.record.merged.iter().any(|shard| shard.end.is_none());
-        let ended_early = |footer: &Footer| footer.interrupted || (footer.broken_off.is_some() && is_cut_short());
+        let is_killed =
+            self.footer.is_none() || self.record.merged.iter().any(|shard| shard.end.is_none());
+        let ended_early =
+            |footer: &Footer| footer.interrupted || (footer.broken_off.is_some() && is_cut_short());
         is_killed || self.footer.as_ref().is_some_and(ended_early)
     }
 
-    /// From the begin to the last end of a request that was sent; of a run that nobody saw the end of, of those in the log.
+    /// From the begin to the last end of a request that was sent; of a run that nobody saw the end
+    /// of, of those in the log.
     pub fn duration_ns(&self) -> u64 {
-        let sent = || self.requests.iter().map(|it| it.moments()).filter(|it| it.sent_ns.is_some());
-        self.footer.as_ref().map_or_else(|| sent().filter_map(|it| it.end_ns).max().unwrap_or(0), |footer| footer.duration_ns)
+        let sent = || {
+            self.requests
+                .iter()
+                .map(|it| it.moments())
+                .filter(|it| it.sent_ns.is_some())
+        };
+        self.footer.as_ref().map_or_else(
+            || sent().filter_map(|it| it.end_ns).max().unwrap_or(0),
+            |footer| footer.duration_ns,
+        )
     }
 
     /// Where the log is.
@@ -132,10 +170,17 @@ impl RunLog {
     /// # Errors
     /// The file cannot be read any more, or has changed.
     pub fn answer(&self, place: usize) -> Result<LoggedAnswer> {
-        let request = self.requests.get(place).ok_or_else(|| Error::internal(format!("no such request: {place}")))?;
+        let request = self
+            .requests
+            .get(place)
+            .ok_or_else(|| Error::internal(format!("no such request: {place}")))?;
         let index = request.case_index();
         if !request.text().is_empty() || !request.reasoning().is_empty() {
-            return Ok(LoggedAnswer { index, answer: request.observation().answer, usage: None });
+            return Ok(LoggedAnswer {
+                index,
+                answer: request.observation().answer,
+                usage: None,
+            });
         }
         let mut lines = Lines::at(&self.source, request.offset())?;
         let line = lines.next()?.map(|line| line::answer(line.bytes));
@@ -145,23 +190,37 @@ impl RunLog {
         }
     }
 
-    /// Has every request judged by its answer, in the order of the file. One answer is in memory at a time.
+    /// Has every request judged by its answer, in the order of the file. One answer is in memory at
+    /// a time.
     ///
     /// # Errors
     /// As for [`RunLog::answer`].
-    pub fn judge(&mut self, mut judge: impl FnMut(Sample<'_>, LoggedAnswer) -> Judged) -> Result<()> {
-        let Self { requests, source, .. } = self;
+    pub fn judge(
+        &mut self,
+        mut judge: impl FnMut(Sample<'_>, LoggedAnswer) -> Judged,
+    ) -> Result<()> {
+        let Self {
+            requests, source, ..
+        } = self;
         let mut lines = Lines::open(source)?;
         let mut count = 0;
         while let Some(line) = lines.next()? {
-            let Some(answer) = line::answer(line.bytes).map_err(|_| changed(source))? else { continue };
-            let place = requests.place(answer.index).ok_or_else(|| changed(source))?;
+            let Some(answer) = line::answer(line.bytes).map_err(|_| changed(source))? else {
+                continue;
+            };
+            let place = requests
+                .place(answer.index)
+                .ok_or_else(|| changed(source))?;
             let judged = judge(requests.get(place).ok_or_else(|| changed(source))?, answer);
             requests.judge(place, judged);
             count += 1;
         }
         self.is_judged = count == self.requests.len();
-        if self.is_judged { Ok(()) } else { Err(self.changed()) }
+        if self.is_judged {
+            Ok(())
+        } else {
+            Err(self.changed())
+        }
     }
 
     /// Whether everything could be had from the file that figures asked for.
@@ -169,7 +228,11 @@ impl RunLog {
     /// # Errors
     /// It could not: what was computed from the log since it was read is not to be believed.
     pub fn check(&self) -> Result<()> {
-        if self.chunks.is_lost.load(Ordering::Relaxed) { Err(self.changed()) } else { Ok(()) }
+        if self.chunks.is_lost.load(Ordering::Relaxed) {
+            Err(self.changed())
+        } else {
+            Ok(())
+        }
     }
 
     fn changed(&self) -> Error {
@@ -182,7 +245,11 @@ fn no_log(what: String) -> Error {
 }
 
 pub(super) fn changed(source: &Source) -> Error {
-    Error::usage(format!("the run log changed while it was read: {}", source.name())).hint("let nothing write to it")
+    Error::usage(format!(
+        "the run log changed while it was read: {}",
+        source.name()
+    ))
+    .hint("let nothing write to it")
 }
 
 /// Lines of a log by their places, which are asked for about in the file's order.
@@ -195,7 +262,10 @@ pub(super) struct Seeker {
 
 impl Seeker {
     pub(super) fn new(source: &Source) -> Self {
-        Self { source: source.clone(), last: None }
+        Self {
+            source: source.clone(),
+            last: None,
+        }
     }
 
     pub(super) fn source(&self) -> &Source {
@@ -208,12 +278,21 @@ impl Seeker {
     /// It cannot be read any more.
     pub(super) fn line(&mut self, offset: u64) -> Result<&[u8]> {
         let mut lines = match self.last.take() {
-            Some(lines) if (lines.next_offset()..lines.next_offset() + NEAR_BYTES).contains(&offset) => lines,
+            Some(lines)
+                if (lines.next_offset()..lines.next_offset() + NEAR_BYTES).contains(&offset) =>
+            {
+                lines
+            }
             _ => Lines::at(&self.source, offset)?,
         };
-        lines.skip_to(offset).map_err(|error| self.source.unreadable(&error))?;
+        lines
+            .skip_to(offset)
+            .map_err(|error| self.source.unreadable(&error))?;
         let lines = self.last.insert(lines);
-        lines.next()?.map(|line| line.bytes).ok_or_else(|| changed(&self.source))
+        lines
+            .next()?
+            .map(|line| line.bytes)
+            .ok_or_else(|| changed(&self.source))
     }
 }
 
@@ -226,7 +305,10 @@ struct Chunks {
 
 impl Chunks {
     fn of(source: &Source) -> Self {
-        Self { lines: Mutex::new(Seeker::new(source)), is_lost: AtomicBool::new(false) }
+        Self {
+            lines: Mutex::new(Seeker::new(source)),
+            is_lost: AtomicBool::new(false),
+        }
     }
 
     fn read(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens> {
@@ -249,10 +331,14 @@ const BEGIN: &[u8] = b"{\"header\":";
 
 /// Whether these first bytes are a run log's; an editor may have put a byte-order mark before them.
 fn is_begin(bytes: &[u8]) -> bool {
-    bytes.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(bytes).starts_with(BEGIN)
+    bytes
+        .strip_prefix(input::BYTE_ORDER_MARK)
+        .unwrap_or(bytes)
+        .starts_with(BEGIN)
 }
 
-/// Refuses what does not begin as a run log, before a line of it is looked for: it may be all one line.
+/// Refuses what does not begin as a run log, before a line of it is looked for: it may be all one
+/// line.
 fn check_begin(path: &Path) -> Result<()> {
     let begin = input::beginning(path, u64::MAX)?;
     if is_begin(&begin) {
@@ -261,36 +347,62 @@ fn check_begin(path: &Path) -> Result<()> {
     input::check_text(path, u64::MAX)?;
     let name = path.display();
     let (what, hint) = match begin.trim_ascii() {
-        [] => (format!("there is nothing in this file: {name}"), "a run that could not begin leaves no log"),
+        [] => (
+            format!("there is nothing in this file: {name}"),
+            "a run that could not begin leaves no log",
+        ),
         [b'{', ..] => (
             format!("not a run log (it does not begin with a header): {name}"),
             "give a file that --run-log wrote; sobench score and compare read results, too",
         ),
-        _ => (format!("not a run log (line 1 is not JSON): {name}"), "give a file that --run-log wrote"),
+        _ => (
+            format!("not a run log (line 1 is not JSON): {name}"),
+            "give a file that --run-log wrote",
+        ),
     };
     Err(Error::usage(what).hint(hint))
 }
 
-/// The record in the header, whose version is looked at before anything else: a newer one may mean anything.
+/// The record in the header, whose version is looked at before anything else: a newer one may mean
+/// anything.
 fn record(line: &[u8], source: &Source) -> Result<RunRecord> {
     let no_log = |words: &str| no_log(format!("not a run log ({words}): {}", source.name()));
-    let mut value: Value = serde_json::from_slice(line).map_err(|error| no_log(&format!("line 1 is not JSON: {error}")))?;
-    let mut header = value.get_mut("header").map(Value::take).ok_or_else(|| no_log("it does not begin with a header"))?;
+    let mut value: Value = serde_json::from_slice(line)
+        .map_err(|error| no_log(&format!("line 1 is not JSON: {error}")))?;
+    let mut header = value
+        .get_mut("header")
+        .map(Value::take)
+        .ok_or_else(|| no_log("it does not begin with a header"))?;
     match header.get("version").and_then(Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
             let hint = match version < u64::from(VERSION) {
-                true => "logs of this version came before the first release and cannot be read any more; run the benchmark again",
+                true => {
+                    "logs of this version came before the first release and cannot be read any more; run the benchmark again"
+                }
                 false => "use the sobench that wrote it, or a newer one",
             };
-            let what = format!("this run log has version {version}, and {VERSION} is read: {}", source.name());
+            let what = format!(
+                "this run log has version {version}, and {VERSION} is read: {}",
+                source.name()
+            );
             return Err(Error::usage(what).hint(hint));
         }
         None => return Err(no_log("its header has no version")),
     }
-    let record = header.get_mut("record").map(Value::take).unwrap_or_default();
-    let record: RunRecord = serde_json::from_value(record).map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
-    if record.has_parts() { Ok(record) } else { Err(no_log("line 1, its header, names a shard that there cannot be")) }
+    let record = header
+        .get_mut("record")
+        .map(Value::take)
+        .unwrap_or_default();
+    let record: RunRecord = serde_json::from_value(record)
+        .map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
+    if record.has_parts() {
+        Ok(record)
+    } else {
+        Err(no_log(
+            "line 1, its header, names a shard that there cannot be",
+        ))
+    }
 }
 
 /// What has been read so far.
@@ -318,36 +430,64 @@ impl Reading {
         }
         // Without its end, behind which a parser would see another line.
         let read = serde_json::from_slice(bytes.trim_ascii_end());
-        match read.map_err(|error| format!("not a line of a run log ({}): {}", json::in_line(&error), words_of(bytes)))? {
+        match read.map_err(|error| {
+            format!(
+                "not a line of a run log ({}): {}",
+                json::in_line(&error),
+                words_of(bytes)
+            )
+        })? {
             ReadLine::Header(_) => return Err("a second header".to_owned()),
-            ReadLine::Constraint(shared) => once(self.constraints.insert(shared.number, shared.is).as_ref(), shared.number)?,
-            ReadLine::Prompt(shared) => once(self.prompts.insert(shared.number, shared.is).as_ref(), shared.number)?,
-            ReadLine::Oracle(shared) => once(self.oracles.insert(shared.number, shared.is).as_ref(), shared.number)?,
+            ReadLine::Constraint(shared) => once(
+                self.constraints.insert(shared.number, shared.is).as_ref(),
+                shared.number,
+            )?,
+            ReadLine::Prompt(shared) => once(
+                self.prompts.insert(shared.number, shared.is).as_ref(),
+                shared.number,
+            )?,
+            ReadLine::Oracle(shared) => once(
+                self.oracles.insert(shared.number, shared.is).as_ref(),
+                shared.number,
+            )?,
             ReadLine::Request(request) => self.request(*request, offset)?,
             ReadLine::Judged(raw) => {
                 let (index, judged) = line::judged(&raw).map_err(|error| error.to_string())?;
                 self.judged(index, judged)?;
             }
-            ReadLine::Footer(raw) => self.footer = Some(by_value(&raw).map_err(|error| format!("footer: {error}"))?),
+            ReadLine::Footer(raw) => {
+                self.footer = Some(by_value(&raw).map_err(|error| format!("footer: {error}"))?)
+            }
         }
         Ok(())
     }
 
     fn request(&mut self, read: ReadRequest, offset: u64) -> std::result::Result<(), String> {
         let numbers = read.numbers;
-        let prompt = self.prompts.get(&numbers.prompt).ok_or_else(|| format!("no such prompt: {}", numbers.prompt))?;
-        let (mut case, mut observation) = read.into_parts(prompt.clone()).map_err(|error| error.to_string())?;
+        let prompt = self
+            .prompts
+            .get(&numbers.prompt)
+            .ok_or_else(|| format!("no such prompt: {}", numbers.prompt))?;
+        let (mut case, mut observation) = read
+            .into_parts(prompt.clone())
+            .map_err(|error| error.to_string())?;
         case.constraint = found(&self.constraints, numbers.constraint, "constraint")?;
         case.grammar_oracle = found(&self.oracles, numbers.oracle, "oracle")?;
         case.model = case.model.map(|model| self.model(model));
         if self.judged > 0 {
-            return Err(format!("a request after the first verdict: {}", observation.case_index));
+            return Err(format!(
+                "a request after the first verdict: {}",
+                observation.case_index
+            ));
         }
         if !self.keep_texts {
             observation.answer = Answer::default();
         }
         if !self.requests.push(&case, &observation, offset) {
-            return Err(format!("no number of a request: {}", observation.case_index));
+            return Err(format!(
+                "no number of a request: {}",
+                observation.case_index
+            ));
         }
         Ok(())
     }
@@ -376,21 +516,48 @@ impl Reading {
     }
 
     fn in_order(&mut self) -> std::result::Result<(), String> {
-        self.requests.sort().map_err(|index| format!("two requests of one number: {index}"))
+        self.requests
+            .sort()
+            .map_err(|index| format!("two requests of one number: {index}"))
     }
 
-    fn into_log(mut self, record: RunRecord, notices: Vec<Notice>, source: Source, chunks: Arc<Chunks>) -> Result<RunLog> {
+    fn into_log(
+        mut self,
+        record: RunRecord,
+        notices: Vec<Notice>,
+        source: Source,
+        chunks: Arc<Chunks>,
+    ) -> Result<RunLog> {
         self.in_order().map_err(|words| {
-            Error::usage(format!("{}: {words}", source.name())).hint("a run log is only ever added to, by one run")
+            Error::usage(format!("{}: {words}", source.name()))
+                .hint("a run log is only ever added to, by one run")
         })?;
-        let Self { requests, judged, footer, .. } = self;
-        if let Some(footer) = footer.as_ref().filter(|footer| footer.requests != requests.len()) {
+        let Self {
+            requests,
+            judged,
+            footer,
+            ..
+        } = self;
+        if let Some(footer) = footer
+            .as_ref()
+            .filter(|footer| footer.requests != requests.len())
+        {
             let (found, ended_with, name) = (requests.len(), footer.requests, source.name());
-            return Err(Error::usage(format!("{found} requests are in a run log that ended with {ended_with}: {name}"))
-                .hint("lines were taken out of it or put into it; a run log is only ever added to"));
+            return Err(Error::usage(format!(
+                "{found} requests are in a run log that ended with {ended_with}: {name}"
+            ))
+            .hint("lines were taken out of it or put into it; a run log is only ever added to"));
         }
         let is_judged = footer.is_some() && judged == requests.len();
-        Ok(RunLog { record, requests, is_judged, footer, notices, source, chunks })
+        Ok(RunLog {
+            record,
+            requests,
+            is_judged,
+            footer,
+            notices,
+            source,
+            chunks,
+        })
     }
 }
 
@@ -400,7 +567,11 @@ fn by_value<T: serde::de::DeserializeOwned>(raw: &RawValue) -> serde_json::Resul
 }
 
 fn once<T>(earlier: Option<&T>, number: impl std::fmt::Display) -> std::result::Result<(), String> {
-    if earlier.is_some() { Err(format!("a number that was there before: {number}")) } else { Ok(()) }
+    if earlier.is_some() {
+        Err(format!("a number that was there before: {number}"))
+    } else {
+        Ok(())
+    }
 }
 
 fn found<T: ?Sized>(
@@ -408,7 +579,12 @@ fn found<T: ?Sized>(
     number: Option<u32>,
     what: &str,
 ) -> std::result::Result<Option<Arc<T>>, String> {
-    let find = |number: u32| known.get(&number).cloned().ok_or_else(|| format!("no such {what}: {number}"));
+    let find = |number: u32| {
+        known
+            .get(&number)
+            .cloned()
+            .ok_or_else(|| format!("no such {what}: {number}"))
+    };
     number.map(find).transpose()
 }
 
@@ -431,7 +607,10 @@ pub(super) struct WholeLine<'l> {
 
 impl std::fmt::Debug for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lines").field("source", &self.source).field("offset", &self.offset).finish_non_exhaustive()
+        f.debug_struct("Lines")
+            .field("source", &self.source)
+            .field("offset", &self.offset)
+            .finish_non_exhaustive()
     }
 }
 
@@ -441,7 +620,14 @@ impl Lines {
     }
 
     fn at(source: &Source, offset: u64) -> Result<Self> {
-        Ok(Self { source: source.clone(), bytes: source.open(offset)?, line: Vec::new(), number: 0, offset, torn: false })
+        Ok(Self {
+            source: source.clone(),
+            bytes: source.open(offset)?,
+            line: Vec::new(),
+            number: 0,
+            offset,
+            torn: false,
+        })
     }
 
     /// Where the next line begins.
@@ -462,17 +648,32 @@ impl Lines {
         self.offset += self.line.len() as u64;
         self.line.clear();
         let limit = MAX_LINE_BYTES as u64 + 1;
-        let read = self.bytes.by_ref().take(limit).read_until(b'\n', &mut self.line);
+        let read = self
+            .bytes
+            .by_ref()
+            .take(limit)
+            .read_until(b'\n', &mut self.line);
         read.map_err(|error| self.source.unreadable(&error))?;
         self.number += 1;
         if self.line.ends_with(b"\n") {
-            let mark = if self.offset == 0 { input::BYTE_ORDER_MARK } else { b"" };
+            let mark = if self.offset == 0 {
+                input::BYTE_ORDER_MARK
+            } else {
+                b""
+            };
             let bytes = self.line.strip_prefix(mark).unwrap_or(&self.line);
-            return Ok(Some(WholeLine { bytes, number: self.number, offset: self.offset }));
+            return Ok(Some(WholeLine {
+                bytes,
+                number: self.number,
+                offset: self.offset,
+            }));
         }
         if self.line.len() as u64 == limit {
             let name = self.source.name();
-            return Err(no_log(format!("{name}, line {}: longer than {MAX_LINE_BYTES} bytes", self.number)));
+            return Err(no_log(format!(
+                "{name}, line {}: longer than {MAX_LINE_BYTES} bytes",
+                self.number
+            )));
         }
         self.torn = !self.line.is_empty();
         Ok(None)

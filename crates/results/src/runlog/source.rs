@@ -1,4 +1,5 @@
-//! Where the bytes of a run log are: in a file, or, from where the file could not be written, in memory. Knows no line.
+//! Where the bytes of a run log are: in a file, or, from where the file could not be written, in
+//! memory. Knows no line.
 
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -18,15 +19,22 @@ pub struct Source {
 impl Source {
     /// A whole file.
     pub fn file(path: &Path) -> Self {
-        Self { file: Some((path.to_owned(), u64::MAX)), memory: Bytes::new() }
+        Self {
+            file: Some((path.to_owned(), u64::MAX)),
+            memory: Bytes::new(),
+        }
     }
 
     /// The first `on_disk` bytes of a file, and what follows them.
     pub(super) fn parts(file: Option<(PathBuf, u64)>, memory: Vec<u8>) -> Self {
-        Self { file, memory: memory.into() }
+        Self {
+            file,
+            memory: memory.into(),
+        }
     }
 
-    /// The same, of which nothing is seen from `end` on: where a run is still going, the file grows while it is read.
+    /// The same, of which nothing is seen from `end` on: where a run is still going, the file grows
+    /// while it is read.
     pub(super) fn up_to(self, end: u64) -> Self {
         let file = self.file.map(|(path, on_disk)| (path, on_disk.min(end)));
         Self { file, ..self }
@@ -34,7 +42,10 @@ impl Source {
 
     /// What messages call it.
     pub fn name(&self) -> String {
-        self.file.as_ref().map_or_else(|| "the run log in memory".to_owned(), |(path, _)| path.display().to_string())
+        self.file.as_ref().map_or_else(
+            || "the run log in memory".to_owned(),
+            |(path, _)| path.display().to_string(),
+        )
     }
 
     /// Whether all of it is in the file.
@@ -57,13 +68,17 @@ impl Source {
             bytes.set_position(offset);
             bytes
         };
-        let Some((path, on_disk)) = self.file.as_ref().filter(|(_, on_disk)| offset < *on_disk) else {
+        let Some((path, on_disk)) = self.file.as_ref().filter(|(_, on_disk)| offset < *on_disk)
+        else {
             let before = self.file.as_ref().map_or(0, |(_, on_disk)| *on_disk);
             return Ok(Box::new(in_memory(offset - before)));
         };
         let (mut file, _) = input::open(path, u64::MAX)?;
-        file.seek(SeekFrom::Start(offset)).map_err(|error| self.unreadable(&error))?;
-        Ok(Box::new(BufReader::new(file.take(on_disk - offset)).chain(in_memory(0))))
+        file.seek(SeekFrom::Start(offset))
+            .map_err(|error| self.unreadable(&error))?;
+        Ok(Box::new(
+            BufReader::new(file.take(on_disk - offset)).chain(in_memory(0)),
+        ))
     }
 
     pub(super) fn unreadable(&self, error: &std::io::Error) -> Error {

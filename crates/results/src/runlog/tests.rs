@@ -40,10 +40,16 @@ pub(crate) fn record() -> RunRecord {
         pace: Pace::Steady(Rate::PerSecond(1.0 / 3.0)),
         burstiness: f64::INFINITY,
         until: Until::Time(Duration::from_secs(3600)),
-        error_limits: ErrorLimits { max_error_rate: Some(0.1), max_consecutive_errors: Some(50) },
+        error_limits: ErrorLimits {
+            max_error_rate: Some(0.1),
+            max_consecutive_errors: Some(50),
+        },
         ..settings.load.clone()
     };
-    settings.metrics = MetricsOptions { percentiles: vec![99.9, 50.0], ..MetricsOptions::default() };
+    settings.metrics = MetricsOptions {
+        percentiles: vec![99.9, 50.0],
+        ..MetricsOptions::default()
+    };
     settings.report.percentile_metrics = vec![LatencyMetric::Ttft];
     settings.report.metadata = vec![("gpu".into(), "none".into())];
     record
@@ -56,22 +62,49 @@ pub(super) fn cases() -> Vec<Case> {
     let case = |index: usize, prompt: Prompt| Case {
         completion: Some("{}".into()),
         tags: vec!["a".into()],
-        ..Case::new(format!("json-{index}"), prompt, Some(Arc::clone(&schema)), 8)
+        ..Case::new(
+            format!("json-{index}"),
+            prompt,
+            Some(Arc::clone(&schema)),
+            8,
+        )
     };
     let text: Arc<str> = "say\n\u{0}é".into();
     let content = serde_json::from_str(r#"[{"type":"text","text":"x","weight":1.10}]"#).unwrap();
-    let grammar = Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: "root ::= \"a\"".into() };
+    let grammar = Constraint::Grammar {
+        dialect: GrammarDialect::Ebnf,
+        text: "root ::= \"a\"".into(),
+    };
     vec![
         case(0, Prompt::Text(Arc::clone(&text))),
         case(1, Prompt::Text(text)),
-        case(2, Prompt::Messages([Message { role: "user".into(), content }].into())),
-        Case { arm: Arm::Free, constraint: None, ..case(3, Prompt::Audio(Arc::new(Clip::new("a.wav", vec![1])))) },
+        case(
+            2,
+            Prompt::Messages(
+                [Message {
+                    role: "user".into(),
+                    content,
+                }]
+                .into(),
+            ),
+        ),
+        Case {
+            arm: Arm::Free,
+            constraint: None,
+            ..case(3, Prompt::Audio(Arc::new(Clip::new("a.wav", vec![1]))))
+        },
         Case {
             constraint: Some(Arc::new(grammar)),
             grammar_oracle: Some("root = { \"a\" }".into()),
             completion: None,
             tags: Vec::new(),
-            ..case(4, Prompt::Ranking { query: "q".into(), documents: ["d".into()].into() })
+            ..case(
+                4,
+                Prompt::Ranking {
+                    query: "q".into(),
+                    documents: ["d".into()].into(),
+                },
+            )
         },
     ]
 }
@@ -88,13 +121,24 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
             chunks_ns: chunks_ns.to_vec(),
             first_reasoning_ns: None,
             first_answer_ns: chunks_ns.first().copied(),
-            chunk_tokens: if chunks_ns.is_empty() { Vec::new() } else { vec![2, 5, 5] },
+            chunk_tokens: if chunks_ns.is_empty() {
+                Vec::new()
+            } else {
+                vec![2, 5, 5]
+            },
             end_ns: Some(u64::MAX - 1),
             streamed: true,
         },
-        answer: Answer { reasoning: "hm".into(), ..Answer::from_text("{\"a\":1.0}\u{1b}\u{2028}".into()) },
+        answer: Answer {
+            reasoning: "hm".into(),
+            ..Answer::from_text("{\"a\":1.0}\u{1b}\u{2028}".into())
+        },
         finish_reason: Some("stop".into()),
-        usage: Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None, unreadable: false }),
+        usage: Some(Usage {
+            prompt_tokens: Some(u64::MAX),
+            completion_tokens: None,
+            unreadable: false,
+        }),
     }
 }
 
@@ -103,19 +147,53 @@ pub(super) fn observations() -> Vec<Observation> {
     vec![
         observation(4, Outcome::Completed, &[10, 20, 20, 35]),
         // Instants that no clock gives come back all the same.
-        observation(0, Outcome::Rejected { status: 400, body: words(), advice: None }, &[u64::MAX - 1, 0, 7]),
-        observation(2, Outcome::TimedOut { limit_ms: 5, limit: Default::default(), stage: None }, &[]),
-        Observation { timing: Timing::default(), ..observation(1, Outcome::Cancelled, &[]) },
-        observation(3, Outcome::Transport { cause: TransportCause::Reset, message: words() }, &[1]),
+        observation(
+            0,
+            Outcome::Rejected {
+                status: 400,
+                body: words(),
+                advice: None,
+            },
+            &[u64::MAX - 1, 0, 7],
+        ),
+        observation(
+            2,
+            Outcome::TimedOut {
+                limit_ms: 5,
+                limit: Default::default(),
+                stage: None,
+            },
+            &[],
+        ),
+        Observation {
+            timing: Timing::default(),
+            ..observation(1, Outcome::Cancelled, &[])
+        },
+        observation(
+            3,
+            Outcome::Transport {
+                cause: TransportCause::Reset,
+                message: words(),
+            },
+            &[1],
+        ),
     ]
 }
 
 pub(super) fn judged() -> Judged {
-    let reason =
-        Reason::Schema { keyword: "maximum".into(), instance_path: "/a".into(), schema_path: "/b".into(), message: "m".into() };
+    let reason = Reason::Schema {
+        keyword: "maximum".into(),
+        instance_path: "/a".into(),
+        schema_path: "/b".into(),
+        message: "m".into(),
+    };
     Judged {
         verdict: Verdict::Invalid { reason },
-        tokens: Tokens { input: Some(3), input_source: TokenSource::Server, ..Tokens::default() },
+        tokens: Tokens {
+            input: Some(3),
+            input_source: TokenSource::Server,
+            ..Tokens::default()
+        },
         vllm_correct: Some(true),
         white_space_run: true,
         right_call: Some(false),
@@ -123,13 +201,20 @@ pub(super) fn judged() -> Judged {
 }
 
 pub(super) fn footer() -> Footer {
-    let cost = ClientCost { wall_s: 1.1 + 2.2, cpu_s: Some(0.1), ..ClientCost::default() };
+    let cost = ClientCost {
+        wall_s: 1.1 + 2.2,
+        cpu_s: Some(0.1),
+        ..ClientCost::default()
+    };
     Footer {
         requests: 5,
         duration_ns: u64::MAX,
         cost,
         probe: Some(Probed::of(0.1, &[Some(1.5), None])),
-        spec_decode: Some(SpecDecode { acceptance_rate: 0.1 + 0.2, ..SpecDecode::default() }),
+        spec_decode: Some(SpecDecode {
+            acceptance_rate: 0.1 + 0.2,
+            ..SpecDecode::default()
+        }),
         engine: None,
         interrupted: false,
         broken_off: None,
@@ -142,8 +227,13 @@ pub(super) fn footer() -> Footer {
 fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     let cases = cases();
     let (events, receiver) = event_channel();
-    events.send(RunEvent::Started { at: UNIX_EPOCH + Duration::new(5, 7), clock: None });
-    observations().into_iter().for_each(|observation| events.send(RunEvent::Ended(Box::new(observation))));
+    events.send(RunEvent::Started {
+        at: UNIX_EPOCH + Duration::new(5, 7),
+        clock: None,
+    });
+    observations()
+        .into_iter()
+        .for_each(|observation| events.send(RunEvent::Ended(Box::new(observation))));
     drop(events);
     let failed = std::sync::atomic::AtomicBool::new(false);
     let mut quoted = record();
@@ -167,7 +257,9 @@ fn expected(keep: Keep) -> Vec<(Case, Observation)> {
     for observation in &mut seen {
         // The server's own counts go into the verdict's; the line has them.
         observation.usage = None;
-        if let Outcome::Rejected { body: words, .. } | Outcome::Transport { message: words, .. } = &mut observation.outcome {
+        if let Outcome::Rejected { body: words, .. } | Outcome::Transport { message: words, .. } =
+            &mut observation.outcome
+        {
             *words = "no ***".into();
         }
         if keep == Keep::WithoutTexts {
@@ -178,21 +270,45 @@ fn expected(keep: Keep) -> Vec<(Case, Observation)> {
 }
 
 fn check(log: &RunLog, keep: Keep) {
-    let then = RunRecord { started: "then".into(), started_unix_ns: 5_000_000_007, ..record() };
+    let then = RunRecord {
+        started: "then".into(),
+        started_unix_ns: 5_000_000_007,
+        ..record()
+    };
     assert_eq!(log.record, then);
     assert_eq!(log.record.started(), UNIX_EPOCH + Duration::new(5, 7));
-    let found: Vec<String> = log.requests.iter().map(|it| format!("{:?}", (&it.case(), &it.observation()))).collect();
-    let wanted: Vec<String> = expected(keep).iter().map(|(case, seen)| format!("{:?}", (case, seen))).collect();
+    let found: Vec<String> = log
+        .requests
+        .iter()
+        .map(|it| format!("{:?}", (&it.case(), &it.observation())))
+        .collect();
+    let wanted: Vec<String> = expected(keep)
+        .iter()
+        .map(|(case, seen)| format!("{:?}", (case, seen)))
+        .collect();
     assert_eq!(found, wanted);
     let constraint = |place: usize| log.requests.get(place).unwrap().constraint().unwrap();
     assert!(Arc::ptr_eq(constraint(0), constraint(2)));
     let logged = log.answer(3).unwrap();
-    assert_eq!((logged.index, logged.answer), (3, observation(3, Outcome::Completed, &[]).answer));
+    assert_eq!(
+        (logged.index, logged.answer),
+        (3, observation(3, Outcome::Completed, &[]).answer)
+    );
     let mut shown = Vec::new();
     let mut judging = log.clone();
     let found = judging.judge(|request, answer| {
-        let counted = answer.usage == Some(Usage { prompt_tokens: Some(u64::MAX), completion_tokens: None, unreadable: false });
-        shown.push((request.case_index(), answer.index, answer.answer.text().len(), counted));
+        let counted = answer.usage
+            == Some(Usage {
+                prompt_tokens: Some(u64::MAX),
+                completion_tokens: None,
+                unreadable: false,
+            });
+        shown.push((
+            request.case_index(),
+            answer.index,
+            answer.answer.text().len(),
+            counted,
+        ));
         judged()
     });
     assert_eq!((found, judging.is_judged), (Ok(()), true));
@@ -211,20 +327,32 @@ fn what_is_written_is_read_back_exactly() {
         assert!(log.is_partial() && !log.is_judged && log.notices.is_empty());
     }
     let every = judged();
-    assert_eq!(sink.finish((0..5).map(|index| (index, every.clone())), &footer()), None);
+    assert_eq!(
+        sink.finish((0..5).map(|index| (index, every.clone())), &footer()),
+        None
+    );
     let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
     check(&log, Keep::WithoutTexts);
     let found: Vec<Judged> = log.requests.iter().map(|it| it.judged()).collect();
-    assert_eq!((found, log.is_judged, log.footer.clone(), log.is_partial()), (vec![every; 5], true, Some(footer()), false));
+    assert_eq!(
+        (found, log.is_judged, log.footer.clone(), log.is_partial()),
+        (vec![every; 5], true, Some(footer()), false)
+    );
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(!text.contains("key-123456789"), "a secret that a server quotes stays out");
     assert!(
-        text.contains(r#""chunk_gaps_ns":[7,10,0,15]"#) && text.contains(r#"{"maximum":1.50,"multipleOf":1e-2,"b":1,"a":2}"#),
+        !text.contains("key-123456789"),
+        "a secret that a server quotes stays out"
+    );
+    assert!(
+        text.contains(r#""chunk_gaps_ns":[7,10,0,15]"#)
+            && text.contains(r#"{"maximum":1.50,"multipleOf":1e-2,"b":1,"a":2}"#),
         "{text}"
     );
     #[cfg(unix)]
     {
-        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(&path).unwrap().permissions(),
+        );
         assert_eq!(mode & 0o777, 0o600);
     }
 }
@@ -244,9 +372,19 @@ fn a_full_disk_is_told_and_loses_nothing() {
     let (mut sink, failed) = write(|| Sink::create("/dev/full".as_ref(), Access::Usual).unwrap());
     assert!(failed, "the failure is told while the run goes on");
     let failure = sink.failure().unwrap().clone();
-    assert!(failure.what.starts_with("the run log cannot be written") && failure.exit_code() == 3, "{failure}");
-    check(&RunLog::from_source(sink.source(), Keep::WithoutTexts).unwrap(), Keep::WithoutTexts);
-    assert_eq!(sink.finish([(0, judged())], &footer()), None, "it is told once");
+    assert!(
+        failure.what.starts_with("the run log cannot be written") && failure.exit_code() == 3,
+        "{failure}"
+    );
+    check(
+        &RunLog::from_source(sink.source(), Keep::WithoutTexts).unwrap(),
+        Keep::WithoutTexts,
+    );
+    assert_eq!(
+        sink.finish([(0, judged())], &footer()),
+        None,
+        "it is told once"
+    );
 }
 
 #[test]
@@ -257,7 +395,10 @@ fn half_in_a_file_and_half_in_memory_is_one_log() {
     let whole = std::fs::read(&path).unwrap();
     for cut in [0, 1, whole.len() / 2, whole.len()] {
         let source = Source::parts(Some((path.clone(), cut as u64)), whole[cut..].to_vec());
-        check(&RunLog::from_source(source, Keep::WithoutTexts).unwrap(), Keep::WithoutTexts);
+        check(
+            &RunLog::from_source(source, Keep::WithoutTexts).unwrap(),
+            Keep::WithoutTexts,
+        );
     }
 }
 
@@ -271,11 +412,20 @@ fn a_killed_run_is_read_as_far_as_it_came() {
     let header_end = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     for cut in header_end..whole.len() {
         std::fs::write(&path, &whole[..cut]).unwrap();
-        let log = RunLog::read(&path, Keep::WithoutTexts).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
-        let lines =
-            whole[..cut].split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"request\"") && line.ends_with(b"}}"));
-        assert!(log.is_partial() && !log.is_judged && log.requests.len() <= lines.count(), "cut at {cut}");
-        assert_eq!(log.notices.len(), usize::from(whole[cut - 1] != b'\n'), "cut at {cut}");
+        let log = RunLog::read(&path, Keep::WithoutTexts)
+            .unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+        let lines = whole[..cut]
+            .split(|byte| *byte == b'\n')
+            .filter(|line| line.starts_with(b"{\"request\"") && line.ends_with(b"}}"));
+        assert!(
+            log.is_partial() && !log.is_judged && log.requests.len() <= lines.count(),
+            "cut at {cut}"
+        );
+        assert_eq!(
+            log.notices.len(),
+            usize::from(whole[cut - 1] != b'\n'),
+            "cut at {cut}"
+        );
     }
 }
 
@@ -288,7 +438,8 @@ fn a_log_that_grows_is_read_as_it_was_and_a_mark_before_it_is_passed_over() {
     sink.finish((0..5).map(|index| (index, judged())), &footer());
     let whole = std::fs::read(&path).unwrap();
     for mark in ["", "\u{feff}"] {
-        let [begun, ended] = [&unjudged[..unjudged.len() - 10], &whole[..]].map(|part| [mark.as_bytes(), part].concat());
+        let [begun, ended] = [&unjudged[..unjudged.len() - 10], &whole[..]]
+            .map(|part| [mark.as_bytes(), part].concat());
         std::fs::write(&path, begun).unwrap();
         assert!(RunLog::begins(&path).unwrap());
         let mut log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
@@ -300,7 +451,14 @@ fn a_log_that_grows_is_read_as_it_was_and_a_mark_before_it_is_passed_over() {
             judged()
         })
         .unwrap();
-        assert_eq!((seen, log.is_judged, RunLog::read(&path, Keep::Texts).unwrap().requests.len()), (there, true, 5));
+        assert_eq!(
+            (
+                seen,
+                log.is_judged,
+                RunLog::read(&path, Keep::Texts).unwrap().requests.len()
+            ),
+            (there, true, 5)
+        );
     }
 }
 
@@ -318,50 +476,139 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         lines[place] = line;
         lines.join("\n") + "\n"
     };
-    let of_version = |version: u32| lines[0].replacen("\"version\":2", &format!("\"version\":{version}"), 1);
+    let of_version =
+        |version: u32| lines[0].replacen("\"version\":2", &format!("\"version\":{version}"), 1);
     let with_shard = |number: usize, of: usize| {
         let shard = json!({"number": number, "of": of, "plan_sha256": "", "cases_sha256": "", "start": "own"});
         format!("\"record\":{{\"shard\":{shard},")
     };
     for (text, words) in [
         (String::new(), "there is nothing in this file"),
-        ("{\"header\":".to_owned(), "not a run log, for there is no whole line in it"),
-        ("{}\n".to_owned(), "not a run log (it does not begin with a header)"),
+        (
+            "{\"header\":".to_owned(),
+            "not a run log, for there is no whole line in it",
+        ),
+        (
+            "{}\n".to_owned(),
+            "not a run log (it does not begin with a header)",
+        ),
         ("hello\n".to_owned(), "not a run log (line 1 is not JSON"),
         ("{\"header\":{}}\n".to_owned(), "its header has no version"),
-        (with(0, &of_version(3)), "this run log has version 3, and 2 is read"),
-        (with(0, &of_version(1)), "this run log has version 1, and 2 is read"),
-        (with(0, &json!({"header": {"version": 2, "record": {}}}).to_string()), "its header: missing field"),
-        (with(0, &lines[0].replacen("\"record\":{", &with_shard(0, 4), 1)), "names a shard that there cannot be"),
-        (with(0, &lines[0].replacen("\"record\":{", &with_shard(1, 0), 1)), "names a shard that there cannot be"),
+        (
+            with(0, &of_version(3)),
+            "this run log has version 3, and 2 is read",
+        ),
+        (
+            with(0, &of_version(1)),
+            "this run log has version 1, and 2 is read",
+        ),
+        (
+            with(
+                0,
+                &json!({"header": {"version": 2, "record": {}}}).to_string(),
+            ),
+            "its header: missing field",
+        ),
+        (
+            with(0, &lines[0].replacen("\"record\":{", &with_shard(0, 4), 1)),
+            "names a shard that there cannot be",
+        ),
+        (
+            with(0, &lines[0].replacen("\"record\":{", &with_shard(1, 0), 1)),
+            "names a shard that there cannot be",
+        ),
         (with(1, "nonsense"), "line 2: not a line of a run log"),
-        (with(1, lines[0]), "line 2: a second header: the logs of two runs are in one file"),
-        (text.repeat(2), ": a second header: the logs of two runs are in one file"),
-        (with(1, "\u{1b}[31m{"), "line 2: not a line of a run log (expected value at column 1): \\u{1b}[31m{"),
-        (lines[0].replacen("\"requests\":", "\"requests\":1e300,\"was\":", 1) + "\n", "(line 1, its header: invalid"),
-        (lines.iter().chain(&[lines[1]]).copied().collect::<Vec<_>>().join("\n") + "\n", "something follows the footer"),
-        (with(1, lines[lines.len() - 2]), "line 2: a verdict on a request that is not there"),
-        (with(1, lines[lines.len() - 1]), "line 3: something follows the footer"),
+        (
+            with(1, lines[0]),
+            "line 2: a second header: the logs of two runs are in one file",
+        ),
+        (
+            text.repeat(2),
+            ": a second header: the logs of two runs are in one file",
+        ),
+        (
+            with(1, "\u{1b}[31m{"),
+            "line 2: not a line of a run log (expected value at column 1): \\u{1b}[31m{",
+        ),
+        (
+            lines[0].replacen("\"requests\":", "\"requests\":1e300,\"was\":", 1) + "\n",
+            "(line 1, its header: invalid",
+        ),
+        (
+            lines
+                .iter()
+                .chain(&[lines[1]])
+                .copied()
+                .collect::<Vec<_>>()
+                .join("\n")
+                + "\n",
+            "something follows the footer",
+        ),
+        (
+            with(1, lines[lines.len() - 2]),
+            "line 2: a verdict on a request that is not there",
+        ),
+        (
+            with(1, lines[lines.len() - 1]),
+            "line 3: something follows the footer",
+        ),
     ] {
         std::fs::write(&path, text).unwrap();
         let error = RunLog::read(&path, Keep::WithoutTexts).unwrap_err();
-        assert!(error.what.contains(words) && error.what.contains("run.jsonl") && error.exit_code() == 2, "{words}: {error}");
+        assert!(
+            error.what.contains(words)
+                && error.what.contains("run.jsonl")
+                && error.exit_code() == 2,
+            "{words}: {error}"
+        );
         assert!(error.hint.is_some());
     }
-    let without: Vec<&str> = lines.iter().filter(|line| !line.contains("\"id\":\"json-3\"")).copied().collect();
+    let without: Vec<&str> = lines
+        .iter()
+        .filter(|line| !line.contains("\"id\":\"json-3\""))
+        .copied()
+        .collect();
     std::fs::write(&path, without.join("\n") + "\n").unwrap();
-    assert!(RunLog::read(&path, Keep::WithoutTexts).unwrap_err().what.contains("a verdict on a request that is not there: 3"));
+    assert!(
+        RunLog::read(&path, Keep::WithoutTexts)
+            .unwrap_err()
+            .what
+            .contains("a verdict on a request that is not there: 3")
+    );
     let error = RunLog::read(&folder.path().join("none"), Keep::Texts).unwrap_err();
-    assert!(error.what.starts_with("cannot read ") && error.exit_code() == 2, "{error}");
+    assert!(
+        error.what.starts_with("cannot read ") && error.exit_code() == 2,
+        "{error}"
+    );
 }
 
 #[test]
 fn every_channel_of_an_answer_is_written_and_read() {
-    let call = ToolCall { index: 1, id: "c".into(), name: "f".into(), arguments: "{\"a\":1.0}".into() };
-    let answer =
-        Answer { reasoning: "hm".into(), content: "a".into(), refusal: "no".into(), tool_calls: vec![call, ToolCall::default()] };
-    let observation = Observation { answer: answer.clone(), ..observation(3, Outcome::Completed, &[]) };
+    let call = ToolCall {
+        index: 1,
+        id: "c".into(),
+        name: "f".into(),
+        arguments: "{\"a\":1.0}".into(),
+    };
+    let answer = Answer {
+        reasoning: "hm".into(),
+        content: "a".into(),
+        refusal: "no".into(),
+        tool_calls: vec![call, ToolCall::default()],
+    };
+    let observation = Observation {
+        answer: answer.clone(),
+        ..observation(3, Outcome::Completed, &[])
+    };
     let case = &cases()[3];
-    let line = line::bytes(&Line::Request(Box::new(RequestLine::of(case, &case.id, Numbers::default(), &observation))));
-    assert_eq!(line::answer(&line).unwrap().map(|logged| logged.answer), Some(answer));
+    let line = line::bytes(&Line::Request(Box::new(RequestLine::of(
+        case,
+        &case.id,
+        Numbers::default(),
+        &observation,
+    ))));
+    assert_eq!(
+        line::answer(&line).unwrap().map(|logged| logged.answer),
+        Some(answer)
+    );
 }

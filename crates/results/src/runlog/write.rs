@@ -1,10 +1,12 @@
 //! Writes a run log while the run goes on, on a thread of its own. Knows no clock and no server.
 //!
-//! The timed path hands an observation over by a channel and goes on. What waits there is not bounded, since a disk that stalls must
-//! not stall the run; how much ever waited is known afterwards. The buffer goes to the file whenever nothing waits, and at
+//! The timed path hands an observation over by a channel and goes on. What waits there is not
+//! bounded, since a disk that stalls must not stall the run; how much ever waited is known
+//! afterwards. The buffer goes to the file whenever nothing waits, and at
 //! [`FLUSH_BYTES`]: a process that is killed loses what was in flight, and the lines of the last moment of a busy run.
 //!
-//! Where the file cannot be written any more, the rest of the log goes on in memory, so that the report loses nothing.
+//! Where the file cannot be written any more, the rest of the log goes on in memory, so that the
+//! report loses nothing.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -15,7 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::SystemTime;
 
-use super::line::{self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RequestLine, Shared};
+use super::line::{
+    self, HeaderLine, JudgedLine, Line, MAX_LINE_BYTES, Numbers, RequestLine, Shared,
+};
 use super::{Footer, Judged, Source, VERSION};
 use crate::record::RunRecord;
 use sobench_core::case::{Case, Prompt};
@@ -80,7 +84,13 @@ pub struct Secrets(Vec<String>);
 pub fn event_channel() -> (EventSender, EventReceiver) {
     let (sender, events) = channel();
     let waiting = Arc::new(Waiting::default());
-    (EventSender { events: sender, waiting: Arc::clone(&waiting) }, EventReceiver { events, waiting })
+    (
+        EventSender {
+            events: sender,
+            waiting: Arc::clone(&waiting),
+        },
+        EventReceiver { events, waiting },
+    )
 }
 
 impl EventSender {
@@ -96,7 +106,9 @@ impl EventSender {
 
 /// The bytes of an event that count: the texts and the instants of its observation.
 fn weight(event: &RunEvent) -> usize {
-    let RunEvent::Ended(observation) = event else { return 0 };
+    let RunEvent::Ended(observation) = event else {
+        return 0;
+    };
     let timing = &observation.timing;
     let instants = timing.chunks_ns.len() + timing.chunk_tokens.len();
     size_of::<Observation>() + observation.answer.len() + instants * size_of::<u64>()
@@ -105,9 +117,14 @@ fn weight(event: &RunEvent) -> usize {
 impl Secrets {
     /// Keeps what is long enough to be known again; of `Bearer KEY` the key as well.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let words = values.into_iter().flat_map(|value| [Some(value), value.split_whitespace().next_back()]);
-        let mut secrets: Vec<String> =
-            words.flatten().filter(|value| value.len() >= MIN_SECRET_BYTES).map(str::to_owned).collect();
+        let words = values
+            .into_iter()
+            .flat_map(|value| [Some(value), value.split_whitespace().next_back()]);
+        let mut secrets: Vec<String> = words
+            .flatten()
+            .filter(|value| value.len() >= MIN_SECRET_BYTES)
+            .map(str::to_owned)
+            .collect();
         secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.dedup();
         Self(secrets)
@@ -123,7 +140,11 @@ impl Secrets {
     /// A text without them.
     pub fn redacted(&self, text: &str) -> Option<String> {
         let found = self.0.iter().any(|secret| text.contains(secret.as_str()));
-        found.then(|| self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")))
+        found.then(|| {
+            self.0.iter().fold(text.to_owned(), |text, secret| {
+                text.replace(secret.as_str(), "***")
+            })
+        })
     }
 
     /// Takes them out of what a server said before the run.
@@ -140,7 +161,15 @@ impl Secrets {
 
     /// Takes them out of a server's own words: a body that refuses a key may quote it.
     fn redact(&self, outcome: &mut Outcome) {
-        if let Outcome::Rejected { advice: Some(advice), .. } | Outcome::ServerError { advice: Some(advice), .. } = outcome {
+        if let Outcome::Rejected {
+            advice: Some(advice),
+            ..
+        }
+        | Outcome::ServerError {
+            advice: Some(advice),
+            ..
+        } = outcome
+        {
             let (Advice::RetryAfter(value) | Advice::Location(value)) = advice;
             self.redact_text(value);
         }
@@ -192,7 +221,10 @@ impl Writing<'_, '_> {
                     }
                     self.starts(at);
                     sink = (self.open)(&self.record);
-                    sink.push(&Line::Header(HeaderLine { version: VERSION, record: &self.record }));
+                    sink.push(&Line::Header(HeaderLine {
+                        version: VERSION,
+                        record: &self.record,
+                    }));
                 }
                 RunEvent::Ended(observation) => self.ended(*observation, &mut numbering, &mut sink),
                 RunEvent::Sent { .. } | RunEvent::Tripped(_) => {}
@@ -213,7 +245,9 @@ impl Writing<'_, '_> {
     }
 
     fn starts(&mut self, at: SystemTime) {
-        let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         self.record.started_unix_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         self.record.started = (self.spell)(at);
         self.secrets.redact_record(&mut self.record);
@@ -221,10 +255,18 @@ impl Writing<'_, '_> {
 
     fn ended(&self, mut observation: Observation, numbering: &mut Numbering, sink: &mut Sink) {
         self.secrets.redact(&mut observation.outcome);
-        // A case that nobody planned cannot come back; were it to, its request would be missing, and the footer's count tell.
-        let Some((case, id)) = (self.case_of)(observation.case_index) else { return };
+        // A case that nobody planned cannot come back; were it to, its request would be missing,
+        // and the footer's count tell.
+        let Some((case, id)) = (self.case_of)(observation.case_index) else {
+            return;
+        };
         let numbers = numbering.of(case, sink);
-        sink.push(&Line::Request(Box::new(RequestLine::of(case, &id, numbers, &observation))));
+        sink.push(&Line::Request(Box::new(RequestLine::of(
+            case,
+            &id,
+            numbers,
+            &observation,
+        ))));
     }
 }
 
@@ -234,7 +276,11 @@ impl Sink {
     /// # Errors
     /// It cannot be made.
     pub fn create(path: &Path, access: Access) -> io::Result<Self> {
-        Self::open(OpenOptions::new().write(true).create(true).truncate(true), path, access)
+        Self::open(
+            OpenOptions::new().write(true).create(true).truncate(true),
+            path,
+            access,
+        )
     }
 
     /// A new file.
@@ -242,7 +288,11 @@ impl Sink {
     /// # Errors
     /// It cannot be made, or there is one of that name.
     pub fn create_new(path: &Path, access: Access) -> io::Result<Self> {
-        Self::open(OpenOptions::new().write(true).create_new(true), path, access)
+        Self::open(
+            OpenOptions::new().write(true).create_new(true),
+            path,
+            access,
+        )
     }
 
     fn open(options: &mut OpenOptions, path: &Path, access: Access) -> io::Result<Self> {
@@ -252,7 +302,11 @@ impl Sink {
         }
         #[cfg(not(unix))]
         let _ = access;
-        Ok(Self { file: Some(options.open(path)?), path: Some(path.to_owned()), ..Self::default() })
+        Ok(Self {
+            file: Some(options.open(path)?),
+            path: Some(path.to_owned()),
+            ..Self::default()
+        })
     }
 
     /// A log in memory alone.
@@ -262,7 +316,11 @@ impl Sink {
 
     /// A log in memory, because there is no writing to its file.
     pub fn failed(error: Error) -> Self {
-        Self { untold: Some(error.clone()), failure: Some(error), ..Self::default() }
+        Self {
+            untold: Some(error.clone()),
+            failure: Some(error),
+            ..Self::default()
+        }
     }
 
     /// The file, whether it could be written to the end or not.
@@ -283,10 +341,17 @@ impl Sink {
     /// Adds the verdicts, the end of the run's log.
     ///
     /// Returns why the file could not be written, if it could not now.
-    pub fn finish(&mut self, judged: impl IntoIterator<Item = (usize, Judged)>, footer: &Footer) -> Option<Error> {
+    pub fn finish(
+        &mut self,
+        judged: impl IntoIterator<Item = (usize, Judged)>,
+        footer: &Footer,
+    ) -> Option<Error> {
         let mut failed = None;
         for (index, judged) in judged {
-            self.push(&Line::Judged(JudgedLine { index, judged: &judged }));
+            self.push(&Line::Judged(JudgedLine {
+                index,
+                judged: &judged,
+            }));
             failed = self.flush_some().or(failed);
         }
         self.push(&Line::Footer(footer));
@@ -317,10 +382,15 @@ impl Sink {
 
     /// Moves the buffer to the file where it is large enough to be worth it.
     pub(super) fn flush_some(&mut self) -> Option<Error> {
-        if self.buffer.len() >= FLUSH_BYTES { self.flush() } else { None }
+        if self.buffer.len() >= FLUSH_BYTES {
+            self.flush()
+        } else {
+            None
+        }
     }
 
-    /// Moves the buffer to the file, or to memory where there is none or it failed. Returns a failure when it happens.
+    /// Moves the buffer to the file, or to memory where there is none or it failed. Returns a
+    /// failure when it happens.
     pub(super) fn flush(&mut self) -> Option<Error> {
         if let Some(file) = &mut self.file {
             match file.write_all(&self.buffer) {
@@ -329,7 +399,8 @@ impl Sink {
                     self.buffer.clear();
                 }
                 Err(error) => {
-                    // Half a line may stand at its end; where it cannot be taken away, readers leave it out.
+                    // Half a line may stand at its end; where it cannot be taken away, readers
+                    // leave it out.
                     let _ = file.set_len(self.on_disk);
                     let path = self.path.clone().unwrap_or_default();
                     self.fail(cannot_write(&path, &error));
@@ -350,8 +421,11 @@ impl Sink {
 
 /// What is said where a file cannot be written.
 pub fn cannot_write(path: &Path, error: &io::Error) -> Error {
-    Error::environment(format!("the run log cannot be written ({error}): {}", path.display()))
-        .hint("give --run-log a file that can be written to, or --no-run-log")
+    Error::environment(format!(
+        "the run log cannot be written ({error}): {}",
+        path.display()
+    ))
+    .hint("give --run-log a file that can be written to, or --no-run-log")
 }
 
 /// Numbers of what requests share, by address: the cases keep it alive.
@@ -365,24 +439,60 @@ struct Numbering {
 impl Numbering {
     /// The numbers of a case's shared parts, which are written where they are new.
     fn of(&mut self, case: &Case, sink: &mut Sink) -> Numbers {
-        let prompt = number(&mut self.prompts, address_of(&case.prompt), sink, |number| {
-            Line::Prompt(Shared { number, sha256: None, is: &case.prompt })
-        });
+        let prompt = number(
+            &mut self.prompts,
+            address_of(&case.prompt),
+            sink,
+            |number| {
+                Line::Prompt(Shared {
+                    number,
+                    sha256: None,
+                    is: &case.prompt,
+                })
+            },
+        );
         let constraint = case.constraint.as_ref().map(|constraint| {
-            number(&mut self.constraints, Arc::as_ptr(constraint) as usize, sink, |number| {
-                Line::Constraint(Shared { number, sha256: Some(Constraint::fingerprint(constraint)), is: constraint })
-            })
+            number(
+                &mut self.constraints,
+                Arc::as_ptr(constraint) as usize,
+                sink,
+                |number| {
+                    Line::Constraint(Shared {
+                        number,
+                        sha256: Some(Constraint::fingerprint(constraint)),
+                        is: constraint,
+                    })
+                },
+            )
         });
         let oracle = case.grammar_oracle.as_ref().map(|oracle| {
-            number(&mut self.oracles, oracle.as_ptr() as usize, sink, |number| {
-                Line::Oracle(Shared { number, sha256: None, is: oracle })
-            })
+            number(
+                &mut self.oracles,
+                oracle.as_ptr() as usize,
+                sink,
+                |number| {
+                    Line::Oracle(Shared {
+                        number,
+                        sha256: None,
+                        is: oracle,
+                    })
+                },
+            )
         });
-        Numbers { prompt, constraint, oracle }
+        Numbers {
+            prompt,
+            constraint,
+            oracle,
+        }
     }
 }
 
-fn number<'a>(known: &mut HashMap<usize, u32>, address: usize, sink: &mut Sink, line: impl FnOnce(u32) -> Line<'a>) -> u32 {
+fn number<'a>(
+    known: &mut HashMap<usize, u32>,
+    address: usize,
+    sink: &mut Sink,
+    line: impl FnOnce(u32) -> Line<'a>,
+) -> u32 {
     let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
     *known.entry(address).or_insert_with(|| {
         sink.push(&line(next));

@@ -13,14 +13,25 @@ use sobench_notices::enforcement::Unenforced;
 /// Which requests are constrained, and how the constraint travels.
 #[derive(Args, Clone, Debug)]
 pub struct ConstraintArgs {
-    /// Share of the requests that carry their constraint [default: 1.0]; the rest are the control arm
-    #[arg(long, visible_alias = "structured-output-ratio", value_name = "RATIO", allow_negative_numbers = true)]
+    /// Share of the requests that carry their constraint [default: 1.0]; the rest are the control
+    /// arm
+    #[arg(
+        long,
+        visible_alias = "structured-output-ratio",
+        value_name = "RATIO",
+        allow_negative_numbers = true
+    )]
     pub guided_decoding_ratio: Option<f64>,
     /// Send no constraint at all (ratio 0)
-    #[arg(long, visible_alias = "no-structured-output", conflicts_with = "guided_decoding_ratio")]
+    #[arg(
+        long,
+        visible_alias = "no-structured-output",
+        conflicts_with = "guided_decoding_ratio"
+    )]
     pub no_guided_decoding: bool,
-    /// Decoding engine: chosen on the embedded engine (lm-format-enforcer and llama.cpp are server only), sent in the guided
-    /// dialect, otherwise recorded as declared. Several are held side by side
+    /// Decoding engine: chosen on the embedded engine (lm-format-enforcer and llama.cpp are server
+    /// only), sent in the guided dialect, otherwise recorded as declared. Several are held side by
+    /// side
     #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
     pub guided_decoding_backend: Vec<String>,
@@ -76,9 +87,16 @@ pub(crate) fn preflight(flags: &ConstraintArgs) -> Option<Unenforced> {
 /// # Errors
 /// It is no share.
 pub(crate) fn constrained_ratio(constraint: &ConstraintArgs) -> Result<f64> {
-    let ratio = if constraint.no_guided_decoding { 0.0 } else { constraint.guided_decoding_ratio.unwrap_or(1.0) };
+    let ratio = if constraint.no_guided_decoding {
+        0.0
+    } else {
+        constraint.guided_decoding_ratio.unwrap_or(1.0)
+    };
     if (0.0..=1.0).contains(&ratio) {
         return Ok(ratio);
     }
-    Err(Error::usage(format!("--guided-decoding-ratio is not between 0 and 1: {ratio}")).hint("1.0 constrains every request"))
+    Err(Error::usage(format!(
+        "--guided-decoding-ratio is not between 0 and 1: {ratio}"
+    ))
+    .hint("1.0 constrains every request"))
 }

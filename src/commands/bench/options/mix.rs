@@ -20,13 +20,23 @@ struct Written {
 ///
 /// # Errors
 /// Usage errors that name the part and what is wrong with it.
-pub(crate) fn plan(arguments: &BenchArgs, backend: ServerKind, spec: &str, num_prompts: usize) -> Result<DatasetPlan> {
+pub(crate) fn plan(
+    arguments: &BenchArgs,
+    backend: ServerKind,
+    spec: &str,
+    num_prompts: usize,
+) -> Result<DatasetPlan> {
     let written = written(spec)?;
     let names: Vec<DatasetName> = written.iter().map(|part| part.name).collect();
-    let pathless = written.iter().filter(|part| part.path.is_none() && part.name.reads_path()).count();
+    let pathless = written
+        .iter()
+        .filter(|part| part.path.is_none() && part.name.reads_path())
+        .count();
     if pathless > 1 && arguments.dataset.path.dataset_path.is_some() {
-        return Err(Error::usage("several datasets of --mix would read the same --dataset-path")
-            .hint("give each its own: --mix 'sharegpt=chats.json:0.7,custom=rows.jsonl:0.3'"));
+        return Err(
+            Error::usage("several datasets of --mix would read the same --dataset-path")
+                .hint("give each its own: --mix 'sharegpt=chats.json:0.7,custom=rows.jsonl:0.3'"),
+        );
     }
     let mut parts = Vec::new();
     for Written { name, path, share } in written {
@@ -36,10 +46,20 @@ pub(crate) fn plan(arguments: &BenchArgs, backend: ServerKind, spec: &str, num_p
         if path.is_some() {
             flags.dataset.path.dataset_path = path.map(Into::into);
         }
-        parts.push(MixPart { share, plan: super::dataset::plan(&flags, backend, name, num_prompts)? });
+        parts.push(MixPart {
+            share,
+            plan: super::dataset::plan(&flags, backend, name, num_prompts)?,
+        });
     }
-    let first = parts.first().ok_or_else(|| Error::internal("a mix of nothing"))?.plan.clone();
-    let constrained = parts.iter().find(|part| part.plan.constraints == Constraints::Kept).map(|part| &part.plan);
+    let first = parts
+        .first()
+        .ok_or_else(|| Error::internal("a mix of nothing"))?
+        .plan
+        .clone();
+    let constrained = parts
+        .iter()
+        .find(|part| part.plan.constraints == Constraints::Kept)
+        .map(|part| &part.plan);
     Ok(DatasetPlan {
         constrained_ratio: constrained.map_or(0.0, |plan| plan.constrained_ratio),
         constraints: constrained.map_or(Constraints::LeftOut, |plan| plan.constraints),
@@ -55,13 +75,26 @@ fn written(spec: &str) -> Result<Vec<Written>> {
     };
     let mut parts: Vec<Written> = Vec::new();
     for part in spec.split(',') {
-        let (dataset, share) = part.rsplit_once(':').ok_or_else(|| wrong(part, "a dataset without a share"))?;
-        let share = share.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share > 0.0);
+        let (dataset, share) = part
+            .rsplit_once(':')
+            .ok_or_else(|| wrong(part, "a dataset without a share"))?;
+        let share = share
+            .trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|share| share.is_finite() && *share > 0.0);
         let share = share.ok_or_else(|| wrong(part, "no share above 0"))?;
-        let (name, path) = dataset.split_once('=').map_or((dataset, None), |(name, path)| (name, Some(path.trim().to_owned())));
+        let (name, path) = dataset
+            .split_once('=')
+            .map_or((dataset, None), |(name, path)| {
+                (name, Some(path.trim().to_owned()))
+            });
         let name = DatasetName::from_str(name.trim())?;
         if name == DatasetName::Audio {
-            return Err(wrong(part, "audio has an endpoint of its own, and is in no mix"));
+            return Err(wrong(
+                part,
+                "audio has an endpoint of its own, and is in no mix",
+            ));
         }
         if parts.iter().any(|other| other.name == name) {
             return Err(wrong(part, "a dataset is in it twice"));
@@ -84,7 +117,10 @@ mod tests {
     #[test]
     fn parts_are_names_with_shares_and_paths() {
         let found = written("sharegpt=C:/chats.json:0.7, json:0.2,grammar:1e-1").unwrap();
-        let parts: Vec<_> = found.iter().map(|it| (it.name, it.path.as_deref(), it.share)).collect();
+        let parts: Vec<_> = found
+            .iter()
+            .map(|it| (it.name, it.path.as_deref(), it.share))
+            .collect();
         assert_eq!(
             parts,
             [
@@ -104,7 +140,11 @@ mod tests {
             ("jsn:1,json:1", "no such dataset: jsn"),
             ("", "without a share"),
         ] {
-            assert!(written(spec).unwrap_err().what.contains(words), "{spec}: {}", written(spec).unwrap_err().what);
+            assert!(
+                written(spec).unwrap_err().what.contains(words),
+                "{spec}: {}",
+                written(spec).unwrap_err().what
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Kinds of servers whose answers no constraint can be about: which flags mean nothing there, and what takes their defaults' place.
-//! Knows no wire format.
+//! Kinds of servers whose answers no constraint can be about: which flags mean nothing there, and
+//! what takes their defaults' place. Knows no wire format.
 
 use crate::commands::bench::args::BenchArgs;
 use sobench_backend::{Input, ServerKind};
@@ -7,21 +7,30 @@ use sobench_core::error::{Error, Result};
 use sobench_data::dataset::{DatasetArgs, DatasetName, MAX_DOCUMENTS, PromptForm};
 use sobench_results::metrics::LatencyMetric;
 
-/// Refuses what was typed and cannot be done: a constraint, where there is none; latencies of tokens, where there are no tokens.
+/// Refuses what was typed and cannot be done: a constraint, where there is none; latencies of
+/// tokens, where there are no tokens.
 ///
 /// # Errors
 /// Usage errors that name the flag, its value and the kind of server.
 pub(crate) fn refuse(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
     if arguments.dataset.rerank_documents.is_some() && backend.input() != Input::Ranking {
-        return Err(Error::usage(format!("--rerank-documents has no meaning with --backend {backend}"))
-            .hint("use it with --backend vllm-rerank, or leave it out"));
+        return Err(Error::usage(format!(
+            "--rerank-documents has no meaning with --backend {backend}"
+        ))
+        .hint("use it with --backend vllm-rerank, or leave it out"));
     }
     if !backend.takes_constraints() {
         refuse_constraint(arguments, backend)?;
     }
-    if let Some(seconds) = arguments.traffic.idle_timeout.filter(|_| !backend.generates()) {
-        return Err(Error::usage(format!("answers of --backend {backend} come whole, and --idle-timeout is given: {seconds}"))
-            .hint("leave it out: --request-timeout bounds them"));
+    if let Some(seconds) = arguments
+        .traffic
+        .idle_timeout
+        .filter(|_| !backend.generates())
+    {
+        return Err(Error::usage(format!(
+            "answers of --backend {backend} come whole, and --idle-timeout is given: {seconds}"
+        ))
+        .hint("leave it out: --request-timeout bounds them"));
     }
     if !backend.generates() {
         refuse_token_latencies(arguments, backend)?;
@@ -33,32 +42,73 @@ fn refuse_constraint(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
     let flags = &arguments.constraint;
     let ratio = flags.guided_decoding_ratio.filter(|&ratio| ratio != 0.0);
     let rows = [
-        ("--guided-decoding-ratio", ratio.map(|ratio| ratio.to_string())),
-        ("--constraint-dialect", flags.dialect().map(|dialect| dialect.to_string())),
-        ("--grammar-dialect", flags.grammar_notation().map(|notation| notation.to_string())),
-        ("--guided-decoding-backend", flags.engine().map(str::to_owned)),
+        (
+            "--guided-decoding-ratio",
+            ratio.map(|ratio| ratio.to_string()),
+        ),
+        (
+            "--constraint-dialect",
+            flags.dialect().map(|dialect| dialect.to_string()),
+        ),
+        (
+            "--grammar-dialect",
+            flags
+                .grammar_notation()
+                .map(|notation| notation.to_string()),
+        ),
+        (
+            "--guided-decoding-backend",
+            flags.engine().map(str::to_owned),
+        ),
     ];
-    match rows.into_iter().find_map(|(flag, value)| Some((flag, value?))) {
+    match rows
+        .into_iter()
+        .find_map(|(flag, value)| Some((flag, value?)))
+    {
         None => Ok(()),
-        Some((flag, value)) => Err(Error::usage(format!("the {backend} backend takes no constraint: {flag} {value}"))
-            .hint(format!("leave {flag} out: no answer of this kind can be constrained"))),
+        Some((flag, value)) => Err(Error::usage(format!(
+            "the {backend} backend takes no constraint: {flag} {value}"
+        ))
+        .hint(format!(
+            "leave {flag} out: no answer of this kind can be constrained"
+        ))),
     }
 }
 
 fn refuse_token_latencies(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
-    let percentiles = arguments.output.percentile_metrics.iter().find(|name| *name != "e2el");
-    let goodput = arguments.output.goodput.iter().find(|pair| !pair.starts_with("e2el:"));
-    let rows = [("--percentile-metrics", percentiles), ("--goodput", goodput)];
-    match rows.into_iter().find_map(|(flag, value)| Some((flag, value?))) {
+    let percentiles = arguments
+        .output
+        .percentile_metrics
+        .iter()
+        .find(|name| *name != "e2el");
+    let goodput = arguments
+        .output
+        .goodput
+        .iter()
+        .find(|pair| !pair.starts_with("e2el:"));
+    let rows = [
+        ("--percentile-metrics", percentiles),
+        ("--goodput", goodput),
+    ];
+    match rows
+        .into_iter()
+        .find_map(|(flag, value)| Some((flag, value?)))
+    {
         None => Ok(()),
-        Some((flag, value)) => Err(Error::usage(format!("the {backend} backend generates no tokens: {flag} {value}"))
-            .hint("only the latency to the end, e2el, has a meaning there")),
+        Some((flag, value)) => Err(Error::usage(format!(
+            "the {backend} backend generates no tokens: {flag} {value}"
+        ))
+        .hint("only the latency to the end, e2el, has a meaning there")),
     }
 }
 
 /// The dataset where none is named.
 pub(crate) fn default_dataset(backend: ServerKind) -> DatasetName {
-    if backend.input() == Input::Audio { DatasetName::Audio } else { DatasetName::Json }
+    if backend.input() == Input::Audio {
+        DatasetName::Audio
+    } else {
+        DatasetName::Json
+    }
 }
 
 /// What prompts are made into for this kind of server.
@@ -73,7 +123,9 @@ pub(crate) fn prompt_form(backend: ServerKind, flags: &DatasetArgs) -> Result<Pr
         Input::Ranking => {
             let documents = flags.rerank_documents.unwrap_or(1);
             if documents == 0 || documents > MAX_DOCUMENTS {
-                return Err(Error::usage(format!("--rerank-documents is not from 1 to {MAX_DOCUMENTS}: {documents}")));
+                return Err(Error::usage(format!(
+                    "--rerank-documents is not from 1 to {MAX_DOCUMENTS}: {documents}"
+                )));
             }
             PromptForm::Ranking { documents }
         }

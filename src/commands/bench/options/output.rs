@@ -32,8 +32,8 @@ pub struct OutputArgs {
     /// Also keep every request's times, text and verdict in the file
     #[arg(long)]
     pub save_detailed: bool,
-    /// Layout of the result file: sobench's own, that of `vllm bench serve`, or that of vLLM's structured-output script; the
-    /// default name follows it
+    /// Layout of the result file: sobench's own, that of `vllm bench serve`, or that of vLLM's
+    /// structured-output script; the default name follows it
     #[arg(long, value_name = "LAYOUT", default_value = ResultFormat::Sobench.name(),
           value_parser = named(&ResultFormat::ALL, ResultFormat::name))]
     pub result_format: ResultFormat,
@@ -82,18 +82,19 @@ pub struct OutputArgs {
     /// Folder of the result file; made if missing [default: the current one]
     #[arg(long, value_name = "PATH")]
     pub result_dir: Option<OutputFolder>,
-    /// Name of the result file [default: made from ratio, backend, rate, model, dataset, number and length]
+    /// Name of the result file [default: made from ratio, backend, rate, model, dataset, number and
+    /// length]
     #[arg(long, value_name = "NAME")]
     pub result_filename: Option<OutputName>,
-    /// File that every request is written to when it ends; `report`, `score` and `compare` read it [default: beside the saved
-    /// result, else in the user's cache folder]
+    /// File that every request is written to when it ends; `report`, `score` and `compare` read it
+    /// [default: beside the saved result, else in the user's cache folder]
     #[arg(long, value_name = "PATH")]
     pub run_log: Option<OutputPath>,
     /// Write no run log
     #[arg(long, conflicts_with = "run_log")]
     pub no_run_log: bool,
-    /// Bound that the run has to keep, for exit code 0: a metric of the saved result, >= or <=, and a number, such as
-    /// 'correct_rate>=99.5' or 'p99_ttft_ms<=200'; may be given several times
+    /// Bound that the run has to keep, for exit code 0: a metric of the saved result, >= or <=, and
+    /// a number, such as 'correct_rate>=99.5' or 'p99_ttft_ms<=200'; may be given several times
     #[arg(long, value_name = "RULE")]
     pub require: Vec<String>,
     /// What a bound counts as that the samples are too few to tell of
@@ -113,7 +114,8 @@ pub struct OutputArgs {
     /// Percentiles of those metrics
     #[arg(long, value_name = "P,P", value_delimiter = ',', default_value = "99")]
     pub metric_percentiles: Vec<f64>,
-    /// Service-level objectives in ms that a good request meets: ttft, tpot, e2el; and `valid`, for a valid answer
+    /// Service-level objectives in ms that a good request meets: ttft, tpot, e2el; and `valid`, for
+    /// a valid answer
     #[arg(long, value_name = "METRIC:MS", num_args = 1..)]
     pub goodput: Vec<String>,
     /// No progress on stderr
@@ -131,7 +133,8 @@ pub struct OutputPlan {
     pub append: bool,
     /// Whether the failing cases are kept in a file.
     pub failures: bool,
-    /// Whether a page of what each request did when is kept, and where gaps change their colour on it.
+    /// Whether a page of what each request did when is kept, and where gaps change their colour on
+    /// it.
     pub timeline: Option<Thresholds>,
     /// Whether a page of the lengths of prompts and answers is kept.
     pub lengths: bool,
@@ -165,12 +168,32 @@ pub enum RunLogPlan {
 ///
 /// # Errors
 /// A percentile that is none, or an objective that is none.
-pub(crate) fn metrics(flags: &OutputArgs, backend: ServerKind, streamed: bool) -> Result<MetricsOptions> {
-    if let Some(wrong) = flags.metric_percentiles.iter().find(|percentile| !(0.0..=100.0).contains(*percentile)) {
-        return Err(Error::usage(format!("--metric-percentiles is not between 0 and 100: {wrong}")).hint("try 50,90,99"));
+pub(crate) fn metrics(
+    flags: &OutputArgs,
+    backend: ServerKind,
+    streamed: bool,
+) -> Result<MetricsOptions> {
+    if let Some(wrong) = flags
+        .metric_percentiles
+        .iter()
+        .find(|percentile| !(0.0..=100.0).contains(*percentile))
+    {
+        return Err(Error::usage(format!(
+            "--metric-percentiles is not between 0 and 100: {wrong}"
+        ))
+        .hint("try 50,90,99"));
     }
-    let answers = if backend.generates() { Answers::Generated } else { Answers::Computed };
-    Ok(MetricsOptions { percentiles: flags.metric_percentiles.clone(), goodput: goodput(&flags.goodput)?, streamed, answers })
+    let answers = if backend.generates() {
+        Answers::Generated
+    } else {
+        Answers::Computed
+    };
+    Ok(MetricsOptions {
+        percentiles: flags.metric_percentiles.clone(),
+        goodput: goodput(&flags.goodput)?,
+        streamed,
+        answers,
+    })
 }
 
 /// The objective that has no limit: a valid answer.
@@ -181,7 +204,9 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
     for pair in pairs {
         if pair == VALID {
             if std::mem::replace(&mut slo.valid, true) {
-                return Err(Error::usage(format!("--goodput names {VALID} twice")).hint("name it once"));
+                return Err(
+                    Error::usage(format!("--goodput names {VALID} twice")).hint("name it once")
+                );
             }
             continue;
         }
@@ -190,7 +215,11 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
                 .hint("give ttft, tpot or e2el with milliseconds, or valid, e.g. --goodput ttft:200 e2el:5000 valid")
         };
         let (metric, limit_ms) = pair.split_once(':').ok_or_else(wrong)?;
-        let limit_ms = limit_ms.parse::<f64>().ok().filter(|limit| limit.is_finite() && *limit >= 0.0).ok_or_else(wrong)?;
+        let limit_ms = limit_ms
+            .parse::<f64>()
+            .ok()
+            .filter(|limit| limit.is_finite() && *limit >= 0.0)
+            .ok_or_else(wrong)?;
         let place = match metric {
             "ttft" => &mut slo.ttft_ms,
             "tpot" => &mut slo.tpot_ms,
@@ -198,7 +227,10 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
             _ => return Err(wrong()),
         };
         if place.replace(limit_ms).is_some() {
-            return Err(Error::usage(format!("--goodput names a metric twice: {pair}")).hint("give each metric one limit"));
+            return Err(
+                Error::usage(format!("--goodput names a metric twice: {pair}"))
+                    .hint("give each metric one limit"),
+            );
         }
     }
     Ok((!pairs.is_empty()).then_some(slo))
@@ -233,18 +265,28 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         (OutputFormat::Csv, &flags.csv),
         (OutputFormat::Junit, &flags.junit),
     ];
-    let files: Vec<(OutputFormat, PathBuf)> =
-        files.into_iter().filter_map(|(format, path)| Some((format, path.clone()?.into()))).collect();
+    let files: Vec<(OutputFormat, PathBuf)> = files
+        .into_iter()
+        .filter_map(|(format, path)| Some((format, path.clone()?.into())))
+        .collect();
     Ok(OutputPlan {
         save: flags.save_result || flags.save_detailed || flags.append_result,
         result_format: flags.result_format,
         append: flags.append_result,
         failures: flags.save_failures,
-        timeline: if flags.plot_timeline { Some(thresholds(&flags.timeline_itl_thresholds)?) } else { None },
+        timeline: if flags.plot_timeline {
+            Some(thresholds(&flags.timeline_itl_thresholds)?)
+        } else {
+            None
+        },
         lengths: flags.plot_dataset_stats,
         pytorch: environment::wants_pytorch_records(),
         files,
-        forms: FormOptions { detailed: flags.save_detailed, junit_per: flags.junit_per, plot: flags.plot },
+        forms: FormOptions {
+            detailed: flags.save_detailed,
+            junit_per: flags.junit_per,
+            plot: flags.plot,
+        },
         directory: flags.result_dir.clone().map(Into::into),
         filename: flags.result_filename.clone().map(Into::into),
         progress: !flags.disable_tqdm,
@@ -260,9 +302,13 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
 
 fn thresholds(values: &[f64]) -> Result<Thresholds> {
     match values {
-        &[low_ms, high_ms] if low_ms >= 0.0 && high_ms >= low_ms && high_ms.is_finite() => Ok(Thresholds { low_ms, high_ms }),
-        other => Err(Error::usage(format!("--timeline-itl-thresholds is not two times, the shorter first: {other:?}"))
-            .hint("give milliseconds, e.g. 25,50")),
+        &[low_ms, high_ms] if low_ms >= 0.0 && high_ms >= low_ms && high_ms.is_finite() => {
+            Ok(Thresholds { low_ms, high_ms })
+        }
+        other => Err(Error::usage(format!(
+            "--timeline-itl-thresholds is not two times, the shorter first: {other:?}"
+        ))
+        .hint("give milliseconds, e.g. 25,50")),
     }
 }
 
@@ -270,7 +316,10 @@ fn thresholds(values: &[f64]) -> Result<Thresholds> {
 fn percentile_metrics(names: &[String]) -> Result<(Vec<LatencyMetric>, Vec<QueueMetric>)> {
     let (mut latencies, mut queueing) = (Vec::new(), Vec::new());
     for name in names {
-        match LatencyMetric::ALL.into_iter().find(|metric| metric.key() == name) {
+        match LatencyMetric::ALL
+            .into_iter()
+            .find(|metric| metric.key() == name)
+        {
             Some(latency) => latencies.push(latency),
             None => queueing.push(name.parse::<QueueMetric>()?),
         }

@@ -1,4 +1,5 @@
-//! What every request carries beside its case: the flags, checked against the fields that the kind of server has.
+//! What every request carries beside its case: the flags, checked against the fields that the kind
+//! of server has.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -40,13 +41,15 @@ pub struct SamplingArgs {
     /// Ask the server to go on past the end of the answer; breaks constrained requests
     #[arg(long)]
     pub ignore_eos: bool,
-    /// Ask for the log probabilities of so many of the likeliest tokens at each place, in the field that the backend has for it
+    /// Ask for the log probabilities of so many of the likeliest tokens at each place, in the field
+    /// that the backend has for it
     #[arg(long, value_name = "N")]
     pub logprobs: Option<u32>,
     /// Answers to choose the best one from; only 1 can be asked for
     #[arg(long, value_name = "N", hide = true)]
     pub best_of: Option<u32>,
-    /// JSON object of variables for the chat template: the server's, or the tokenizer's where prompts are put into it here
+    /// JSON object of variables for the chat template: the server's, or the tokenizer's where
+    /// prompts are put into it here
     #[arg(long, value_name = "JSON")]
     pub chat_template_kwargs: Option<String>,
     /// JSON object merged into every request body
@@ -56,33 +59,60 @@ pub struct SamplingArgs {
 
 /// The assignments, as they are typed.
 pub(crate) const LORA_ASSIGNMENTS: [Described<LoraAssignment>; 2] = [
-    Described(LoraAssignment::Random, "random", "Drawn for each request, by --seed"),
+    Described(
+        LoraAssignment::Random,
+        "random",
+        "Drawn for each request, by --seed",
+    ),
     Described(LoraAssignment::RoundRobin, "round-robin", "In turn"),
 ];
 
 /// # Errors
-/// `--extra-body` or `--chat-template-kwargs` is no JSON object; a field is asked for that the kind does not have, or twice.
-pub(crate) fn request(arguments: &BenchArgs, backend: ServerKind, dataset: DatasetName) -> Result<RequestSettings> {
+/// `--extra-body` or `--chat-template-kwargs` is no JSON object; a field is asked for that the kind
+/// does not have, or twice.
+pub(crate) fn request(
+    arguments: &BenchArgs,
+    backend: ServerKind,
+    dataset: DatasetName,
+) -> Result<RequestSettings> {
     let flags = &arguments.sampling;
-    let mut own = flags.extra_body.as_deref().map(|text| json_object("--extra-body", text)).transpose()?;
+    let mut own = flags
+        .extra_body
+        .as_deref()
+        .map(|text| json_object("--extra-body", text))
+        .transpose()?;
     if arguments.traffic.continuous_usage {
         add(&mut own, "--continuous-usage", counting(backend)?)?;
     }
     if let Some(n) = flags.logprobs {
-        let fields = backend.logprobs(n).ok_or_else(|| no_field("--logprobs", backend))?;
+        let fields = backend
+            .logprobs(n)
+            .ok_or_else(|| no_field("--logprobs", backend))?;
         add(&mut own, "--logprobs", fields)?;
     }
-    let template_variables = flags.chat_template_kwargs.as_deref().map(|text| json_object("--chat-template-kwargs", text));
+    let template_variables = flags
+        .chat_template_kwargs
+        .as_deref()
+        .map(|text| json_object("--chat-template-kwargs", text));
     let mut template_variables = template_variables.transpose()?;
     // Where the template is the server's, the variables are a field of the request.
     if let Some(variables) = template_variables.take_if(|_| backend.input() != Input::Text) {
-        let field = backend.template_variables().ok_or_else(|| no_field("--chat-template-kwargs", backend))?;
-        add(&mut own, "--chat-template-kwargs", [(field.to_owned(), Value::Object(variables))].into_iter().collect())?;
+        let field = backend
+            .template_variables()
+            .ok_or_else(|| no_field("--chat-template-kwargs", backend))?;
+        add(
+            &mut own,
+            "--chat-template-kwargs",
+            [(field.to_owned(), Value::Object(variables))]
+                .into_iter()
+                .collect(),
+        )?;
     }
     Ok(RequestSettings {
         stream: streams(arguments, backend),
         sampling: sampling(flags, backend),
-        ignore_eos: flags.ignore_eos || super::dataset::goes_on(&arguments.dataset, backend, dataset),
+        ignore_eos: flags.ignore_eos
+            || super::dataset::goes_on(&arguments.dataset, backend, dataset),
         extra_body: own,
         template_variables,
         request_id_prefix: arguments.server.request_id_prefix.clone(),
@@ -98,21 +128,39 @@ fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
     if !backend.names_model() {
         return Err(no_field("--lora-modules", backend));
     }
-    if let Some(empty) = flags.lora_modules.iter().find(|name| name.trim().is_empty()) {
-        return Err(Error::usage(format!("--lora-modules has an empty name: {empty:?}"))
-            .hint("name modules that the server was started with"));
+    if let Some(empty) = flags
+        .lora_modules
+        .iter()
+        .find(|name| name.trim().is_empty())
+    {
+        return Err(
+            Error::usage(format!("--lora-modules has an empty name: {empty:?}"))
+                .hint("name modules that the server was started with"),
+        );
     }
-    Ok(Some(Lora { modules: flags.lora_modules.clone(), assignment: flags.lora_assignment }))
+    Ok(Some(Lora {
+        modules: flags.lora_modules.clone(),
+        assignment: flags.lora_assignment,
+    }))
 }
 
 /// Prompts of one's own are sent as they are in any case.
 pub(crate) fn untemplated(arguments: &BenchArgs) -> Option<Notice> {
     let is_given = arguments.dataset.typed.contains("skip_chat_template");
-    is_given.then(|| without_effect("skip-chat-template", "prompts of one's own are sent as they are"))
+    is_given.then(|| {
+        without_effect(
+            "skip-chat-template",
+            "prompts of one's own are sent as they are",
+        )
+    })
 }
 
 fn without_effect(flag: &str, why: &str) -> Notice {
-    BenchNotice::FlagWithoutEffect { flag: flag.to_owned(), why: why.to_owned() }.into()
+    BenchNotice::FlagWithoutEffect {
+        flag: flag.to_owned(),
+        why: why.to_owned(),
+    }
+    .into()
 }
 
 /// One answer is what every request asks for; more are refused.
@@ -122,9 +170,14 @@ fn without_effect(flag: &str, why: &str) -> Notice {
 pub(crate) fn best_of(flags: &SamplingArgs) -> Result<Option<Notice>> {
     match flags.best_of {
         None => Ok(None),
-        Some(1) => Ok(Some(without_effect("best-of", "every request asks for one answer"))),
-        Some(n) => Err(Error::usage(format!("an answer that is chosen from several has no latency of its own: --best-of {n}"))
-            .hint("leave it out; servers of today do not take it any more")),
+        Some(1) => Ok(Some(without_effect(
+            "best-of",
+            "every request asks for one answer",
+        ))),
+        Some(n) => Err(Error::usage(format!(
+            "an answer that is chosen from several has no latency of its own: --best-of {n}"
+        ))
+        .hint("leave it out; servers of today do not take it any more")),
     }
 }
 
@@ -149,16 +202,18 @@ fn add(own: &mut Option<Map<String, Value>>, flag: &str, fields: Map<String, Val
     let all = own.get_or_insert_with(Map::new);
     for (field, value) in fields {
         if all.contains_key(&field) {
-            return Err(
-                Error::usage(format!("{flag} sets {field}, which --extra-body sets as well")).hint("leave one of them out")
-            );
+            return Err(Error::usage(format!(
+                "{flag} sets {field}, which --extra-body sets as well"
+            ))
+            .hint("leave one of them out"));
         }
         all.insert(field, value);
     }
     Ok(())
 }
 
-/// Whether answers are asked for as streams: where nothing is generated, there is nothing to stream.
+/// Whether answers are asked for as streams: where nothing is generated, there is nothing to
+/// stream.
 pub(crate) fn streams(arguments: &BenchArgs, backend: ServerKind) -> bool {
     !arguments.traffic.disable_stream && backend.generates()
 }
@@ -166,14 +221,21 @@ pub(crate) fn streams(arguments: &BenchArgs, backend: ServerKind) -> bool {
 /// The fields that ask for usage in every chunk.
 fn counting(backend: ServerKind) -> Result<Map<String, Value>> {
     if !backend.takes_stream_options() {
-        return Err(Error::usage(format!("--continuous-usage has no field on --backend {backend}"))
-            .hint("leave it out: where such a server counts tokens in its chunks, that is read as it is"));
+        return Err(Error::usage(format!(
+            "--continuous-usage has no field on --backend {backend}"
+        ))
+        .hint(
+            "leave it out: where such a server counts tokens in its chunks, that is read as it is",
+        ));
     }
     let options = json!({"include_usage": true, "continuous_usage_stats": true});
-    Ok([("stream_options".to_owned(), options)].into_iter().collect())
+    Ok([("stream_options".to_owned(), options)]
+        .into_iter()
+        .collect())
 }
 
-/// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record as well.
+/// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record
+/// as well.
 fn sampling(flags: &SamplingArgs, backend: ServerKind) -> Sampling {
     Sampling {
         temperature: flags.temperature,

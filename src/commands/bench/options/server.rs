@@ -48,10 +48,12 @@ pub struct ServerArgs {
     /// How they are dealt out
     #[arg(long, value_name = "HOW", requires = "lora_modules", default_value = "random", value_parser = described(&LORA_ASSIGNMENTS))]
     pub lora_assignment: LoraAssignment,
-    /// Have the server profile the measured part: posts to /start_profile before it, to /stop_profile after it
+    /// Have the server profile the measured part: posts to /start_profile before it, to
+    /// /stop_profile after it
     #[arg(long)]
     pub profile: bool,
-    /// Tokenizer for prompt counts and chat templates: a folder, a tokenizer.json or a Hub id [default: embedded cl100k_base]
+    /// Tokenizer for prompt counts and chat templates: a folder, a tokenizer.json or a Hub id
+    /// [default: embedded cl100k_base]
     #[arg(long, value_name = "PATH|ID")]
     pub tokenizer: Option<InputNames>,
     /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
@@ -75,8 +77,18 @@ const DEFAULT_PORT: u16 = 8000;
 ///
 /// # Errors
 /// Flags that only the other one takes; a URL, a header or a pace that is none.
-pub(crate) fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option<String>) -> Result<Target> {
-    let ServerArgs { base_url, host, port, model, .. } = &arguments.server;
+pub(crate) fn target(
+    arguments: &BenchArgs,
+    backend: ServerKind,
+    api_key: Option<String>,
+) -> Result<Target> {
+    let ServerArgs {
+        base_url,
+        host,
+        port,
+        model,
+        ..
+    } = &arguments.server;
     let named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
     if !named {
         return embedded_target(arguments, backend);
@@ -84,21 +96,27 @@ pub(crate) fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option
     let mut embedded = embedded::embedded_flags(&arguments.embedded, &arguments.engine);
     embedded.extend(arguments.constraint.explain.then_some("--explain"));
     if let Some(flag) = embedded.first() {
-        return Err(Error::usage(format!("a server is named, and only the embedded engine takes {flag}"))
-            .hint(format!("leave {flag} out, or name no server")));
+        return Err(Error::usage(format!(
+            "a server is named, and only the embedded engine takes {flag}"
+        ))
+        .hint(format!("leave {flag} out, or name no server")));
     }
     let base_url = match base_url {
         Some(url) => checked_url(url)?,
-        None => format!("http://{}:{}", bracketed(host.as_deref().unwrap_or(DEFAULT_HOST)), port.unwrap_or(DEFAULT_PORT)),
+        None => format!(
+            "http://{}:{}",
+            bracketed(host.as_deref().unwrap_or(DEFAULT_HOST)),
+            port.unwrap_or(DEFAULT_PORT)
+        ),
     };
     Ok(Target::Server(ServerTarget {
         endpoint: Endpoint {
             base_url,
-            path: arguments
-                .server
-                .endpoint
-                .clone()
-                .unwrap_or_else(|| backend.path(request::streams(arguments, backend)).to_owned()),
+            path: arguments.server.endpoint.clone().unwrap_or_else(|| {
+                backend
+                    .path(request::streams(arguments, backend))
+                    .to_owned()
+            }),
             headers: key_values("--header", &arguments.server.header)?,
             api_key: api_key.map(ApiKey::new),
             insecure: arguments.server.insecure,
@@ -111,7 +129,10 @@ pub(crate) fn target(arguments: &BenchArgs, backend: ServerKind, api_key: Option
 
 fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target> {
     embedded::refuse_unembedded(backend, arguments.constraint.dialect())?;
-    let engine = arguments.constraint.engine().map_or(Ok(EngineName::default()), EngineName::parse)?;
+    let engine = arguments
+        .constraint
+        .engine()
+        .map_or(Ok(EngineName::default()), EngineName::parse)?;
     let server = &arguments.server;
     let rows = [
         ("--endpoint", server.endpoint.is_some()),
@@ -120,16 +141,27 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
         ("--insecure", server.insecure),
         ("--lora-modules", !server.lora_modules.is_empty()),
         ("--profile", server.profile),
-        ("--ready-check-timeout-sec", server.ready_check_timeout_sec > 0),
+        (
+            "--ready-check-timeout-sec",
+            server.ready_check_timeout_sec > 0,
+        ),
     ];
     if let Some((flag, _)) = rows.iter().find(|(_, given)| *given) {
-        return Err(Error::usage(format!("no server is named, and the embedded engine takes no {flag}"))
-            .hint(format!("name a server with --base-url, or leave {flag} out")));
+        return Err(Error::usage(format!(
+            "no server is named, and the embedded engine takes no {flag}"
+        ))
+        .hint(format!(
+            "name a server with --base-url, or leave {flag} out"
+        )));
     }
     embedded::options(engine, &arguments.embedded, &arguments.engine).map(Target::Embedded)
 }
 
 /// An IPv6 address goes into brackets in a URL.
 fn bracketed(host: &str) -> String {
-    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
+    if host.contains(':') && !host.starts_with('[') {
+        format!("[{host}]")
+    } else {
+        host.to_owned()
+    }
 }

@@ -9,9 +9,15 @@ use sobench_data::dataset::{Constraints, DatasetName, PromptForm};
 use sobench_results::metrics::{LatencyMetric, Slo};
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
-    let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
-    let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
-    let Command::Bench(arguments) = command else { panic!("{command:?}") };
+    let arguments = std::iter::once("sobench")
+        .chain(arguments.iter().copied())
+        .map(OsString::from);
+    let command = Cli::parse_arguments(arguments)
+        .expect("clap takes these arguments")
+        .into_command();
+    let Command::Bench(arguments) = command else {
+        panic!("{command:?}")
+    };
     RunPlan::new(&arguments, Some("key-from-environment".to_owned()))
 }
 
@@ -30,7 +36,10 @@ fn a_server_is_asked_only_if_one_is_named() {
         (&["--port", "9000"], Some("http://127.0.0.1:9000")),
         (&["--host", "::1"], Some("http://[::1]:8000")),
         (&["--model", "m"], Some("http://127.0.0.1:8000")),
-        (&["--base-url", "https://x/v1", "--port", "9"], Some("https://x/v1")),
+        (
+            &["--base-url", "https://x/v1", "--port", "9"],
+            Some("https://x/v1"),
+        ),
     ] {
         assert_eq!(base_url(arguments).as_deref(), expected, "{arguments:?}");
     }
@@ -45,14 +54,27 @@ fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
         ("openai-responses", "/v1/responses", PromptForm::Messages),
         ("llama.cpp", "/completion", PromptForm::Text),
         ("tgi", "/generate_stream", PromptForm::Text),
-        ("openai-audio", "/v1/audio/transcriptions", PromptForm::Audio),
+        (
+            "openai-audio",
+            "/v1/audio/transcriptions",
+            PromptForm::Audio,
+        ),
         ("openai-embeddings", "/v1/embeddings", PromptForm::Text),
         ("vllm-pooling", "/pooling", PromptForm::Text),
-        ("vllm-rerank", "/rerank", PromptForm::Ranking { documents: 1 }),
+        (
+            "vllm-rerank",
+            "/rerank",
+            PromptForm::Ranking { documents: 1 },
+        ),
     ] {
         let plan = plan(&["--backend", backend, "--port", "1"]).unwrap();
-        let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
-        assert_eq!((endpoint.path.as_str(), plan.settings.dataset.prompt_form), (path, form));
+        let Target::Server(ServerTarget { endpoint, .. }) = plan.target else {
+            panic!("a port names a server")
+        };
+        assert_eq!(
+            (endpoint.path.as_str(), plan.settings.dataset.prompt_form),
+            (path, form)
+        );
     }
 }
 
@@ -60,55 +82,135 @@ fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
 fn some_servers_have_another_endpoint_for_whole_answers() {
     for (arguments, path) in [
         (&["--backend", "tgi", "--disable-stream"][..], "/generate"),
-        (&["--backend", "tgi", "--disable-stream", "--endpoint", "/x/generate"], "/x/generate"),
-        (&["--backend", "tensorrt-llm"], "/v2/models/ensemble/generate_stream"),
+        (
+            &[
+                "--backend",
+                "tgi",
+                "--disable-stream",
+                "--endpoint",
+                "/x/generate",
+            ],
+            "/x/generate",
+        ),
+        (
+            &["--backend", "tensorrt-llm"],
+            "/v2/models/ensemble/generate_stream",
+        ),
         (&["--backend", "sglang", "--disable-stream"], "/generate"),
     ] {
         let plan = plan(&[arguments, &["--port", "1"]].concat()).unwrap();
         assert_eq!(plan.warnings(), Vec::new());
-        let Target::Server(ServerTarget { endpoint, .. }) = plan.target else { panic!("a port names a server") };
+        let Target::Server(ServerTarget { endpoint, .. }) = plan.target else {
+            panic!("a port names a server")
+        };
         assert_eq!(endpoint.path, path);
     }
 }
 
 #[test]
 fn no_secret_shows_in_the_plan() {
-    let shown = format!("{:?}", plan(&["--port", "1", "--header", "x-token=hush"]).unwrap());
-    assert!(!shown.contains("key-from-environment") && !shown.contains("hush"), "{shown}");
+    let shown = format!(
+        "{:?}",
+        plan(&["--port", "1", "--header", "x-token=hush"]).unwrap()
+    );
+    assert!(
+        !shown.contains("key-from-environment") && !shown.contains("hush"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn wrong_values_name_flag_and_value() {
     for (arguments, words) in [
-        (&["--guided-decoding-ratio", "1.5"][..], "--guided-decoding-ratio is not between 0 and 1: 1.5"),
-        (&["--request-rate", "nan"], "--request-rate is not a positive number: NaN"),
-        (&["--request-rate", "1e-9"], "--request-rate spreads the requests over 1000000000000 s: 0.000000001"),
+        (
+            &["--guided-decoding-ratio", "1.5"][..],
+            "--guided-decoding-ratio is not between 0 and 1: 1.5",
+        ),
+        (
+            &["--request-rate", "nan"],
+            "--request-rate is not a positive number: NaN",
+        ),
+        (
+            &["--request-rate", "1e-9"],
+            "--request-rate spreads the requests over 1000000000000 s: 0.000000001",
+        ),
         (&["--burstiness", "0"], "--burstiness is not positive: 0"),
         (&["--max-concurrency", "0"], "--max-concurrency is 0"),
         (&["--num-prompts", "0"], "--num-prompts is 0"),
         (&["--output-len", "0"], "--output-len is 0"),
-        (&["--request-timeout", "-1"], "--request-timeout is not a time: -1"),
-        (&["--metric-percentiles", "50,101"], "--metric-percentiles is not between 0 and 100: 101"),
-        (&["--goodput", "ttft:200", "tpt:50"], "--goodput is not METRIC:MS: tpt:50"),
-        (&["--metadata", "novalue"], "--metadata is not KEY=VALUE: novalue"),
-        (&["--port", "1", "--header", "=x"], "--header is not KEY=VALUE: =x"),
-        (&["--base-url", "localhost:8000"], "--base-url is not an http or https URL: localhost:8000"),
-        (&["--backend", "sglang"], "no server is named, and the embedded engine is no such backend: sglang"),
         (
-            &["--backend", "openai-chat", "--constraint-dialect", "tool-call"],
+            &["--request-timeout", "-1"],
+            "--request-timeout is not a time: -1",
+        ),
+        (
+            &["--metric-percentiles", "50,101"],
+            "--metric-percentiles is not between 0 and 100: 101",
+        ),
+        (
+            &["--goodput", "ttft:200", "tpt:50"],
+            "--goodput is not METRIC:MS: tpt:50",
+        ),
+        (
+            &["--metadata", "novalue"],
+            "--metadata is not KEY=VALUE: novalue",
+        ),
+        (
+            &["--port", "1", "--header", "=x"],
+            "--header is not KEY=VALUE: =x",
+        ),
+        (
+            &["--base-url", "localhost:8000"],
+            "--base-url is not an http or https URL: localhost:8000",
+        ),
+        (
+            &["--backend", "sglang"],
+            "no server is named, and the embedded engine is no such backend: sglang",
+        ),
+        (
+            &[
+                "--backend",
+                "openai-chat",
+                "--constraint-dialect",
+                "tool-call",
+            ],
             "no server is named, and the embedded engine reads no such dialect: tool-call",
         ),
-        (&["--choice", "a,b"], "--choice has no meaning with --dataset json"),
-        (&["--endpoint", "/x"], "no server is named, and the embedded engine takes no --endpoint"),
-        (&["--header", "a=b"], "no server is named, and the embedded engine takes no --header"),
-        (&["--port", "1", "--embedded-itl-ms", "3"], "a server is named, and only the embedded engine takes --embedded-itl-ms"),
-        (&["--grammar-dialect", "lark"], "--grammar-dialect has no meaning with --dataset json"),
-        (&["--port", "1", "--backend", "tgi", "--continuous-usage"], "--continuous-usage has no field on --backend tgi"),
         (
-            &["--continuous-usage", "--extra-body", r#"{"stream_options": {}}"#],
+            &["--choice", "a,b"],
+            "--choice has no meaning with --dataset json",
+        ),
+        (
+            &["--endpoint", "/x"],
+            "no server is named, and the embedded engine takes no --endpoint",
+        ),
+        (
+            &["--header", "a=b"],
+            "no server is named, and the embedded engine takes no --header",
+        ),
+        (
+            &["--port", "1", "--embedded-itl-ms", "3"],
+            "a server is named, and only the embedded engine takes --embedded-itl-ms",
+        ),
+        (
+            &["--grammar-dialect", "lark"],
+            "--grammar-dialect has no meaning with --dataset json",
+        ),
+        (
+            &["--port", "1", "--backend", "tgi", "--continuous-usage"],
+            "--continuous-usage has no field on --backend tgi",
+        ),
+        (
+            &[
+                "--continuous-usage",
+                "--extra-body",
+                r#"{"stream_options": {}}"#,
+            ],
             "--continuous-usage sets stream_options, which --extra-body sets as well",
         ),
-        (&["--embedded-itl-ms", "-2"], "--embedded-itl-ms is not a time: -2"),
+        (
+            &["--embedded-itl-ms", "-2"],
+            "--embedded-itl-ms is not a time: -2",
+        ),
     ] {
         let error = plan(arguments).expect_err("the value is wrong");
         assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
@@ -120,37 +222,103 @@ fn wrong_values_name_flag_and_value() {
 fn every_dataset_with_grammars_takes_their_notation() {
     for dataset in ["grammar", "custom"] {
         let plan = plan(&["--dataset", dataset, "--grammar-dialect", "lark"]).unwrap();
-        assert_eq!(plan.settings.constraint.grammar_dialect, Some(GrammarDialect::Lark), "{dataset}");
+        assert_eq!(
+            plan.settings.constraint.grammar_dialect,
+            Some(GrammarDialect::Lark),
+            "{dataset}"
+        );
     }
 }
 
 #[test]
 fn ratio_and_objectives_are_taken() {
-    assert_eq!(plan(&["--no-guided-decoding"]).unwrap().settings.dataset.constrained_ratio, 0.0);
+    assert_eq!(
+        plan(&["--no-guided-decoding"])
+            .unwrap()
+            .settings
+            .dataset
+            .constrained_ratio,
+        0.0
+    );
     assert_eq!(plan(&[]).unwrap().settings.dataset.constrained_ratio, 1.0);
-    let slo = plan(&["--goodput", "ttft:200", "e2el:5000"]).unwrap().settings.metrics.goodput;
-    assert_eq!(slo, Some(Slo { ttft_ms: Some(200.0), tpot_ms: None, e2el_ms: Some(5000.0), valid: false }));
+    let slo = plan(&["--goodput", "ttft:200", "e2el:5000"])
+        .unwrap()
+        .settings
+        .metrics
+        .goodput;
+    assert_eq!(
+        slo,
+        Some(Slo {
+            ttft_ms: Some(200.0),
+            tpot_ms: None,
+            e2el_ms: Some(5000.0),
+            valid: false
+        })
+    );
     assert_eq!(plan(&["--ignore-eos"]).unwrap().warnings().len(), 1);
-    assert!(plan(&["--ignore-eos", "--no-guided-decoding"]).unwrap().warnings().is_empty());
+    assert!(
+        plan(&["--ignore-eos", "--no-guided-decoding"])
+            .unwrap()
+            .warnings()
+            .is_empty()
+    );
 }
 
 #[test]
 fn kinds_without_constraints_have_defaults_of_their_own() {
     use LatencyMetric::{E2el, Itl, Tpot, Ttft};
     for (backend, dataset, streamed, latencies) in [
-        ("openai-audio", DatasetName::Audio, true, &[Ttft, Tpot, Itl][..]),
+        (
+            "openai-audio",
+            DatasetName::Audio,
+            true,
+            &[Ttft, Tpot, Itl][..],
+        ),
         ("openai-embeddings", DatasetName::Json, false, &[E2el]),
         ("vllm-pooling", DatasetName::Json, false, &[E2el]),
         ("vllm-rerank", DatasetName::Json, false, &[E2el]),
     ] {
-        let plan = plan(&["--backend", backend, "--port", "1", "--guided-decoding-ratio", "0"]).unwrap();
-        assert_eq!((plan.settings.dataset.name(), plan.settings.dataset.constrained_ratio), (dataset, 0.0), "{backend}");
+        let plan = plan(&[
+            "--backend",
+            backend,
+            "--port",
+            "1",
+            "--guided-decoding-ratio",
+            "0",
+        ])
+        .unwrap();
+        assert_eq!(
+            (
+                plan.settings.dataset.name(),
+                plan.settings.dataset.constrained_ratio
+            ),
+            (dataset, 0.0),
+            "{backend}"
+        );
         assert_eq!(plan.settings.dataset.constraints, Constraints::LeftOut);
-        assert_eq!((plan.settings.request.stream, plan.settings.metrics.streamed), (streamed, streamed), "{backend}");
-        assert_eq!(plan.settings.report.percentile_metrics, latencies, "{backend}");
+        assert_eq!(
+            (plan.settings.request.stream, plan.settings.metrics.streamed),
+            (streamed, streamed),
+            "{backend}"
+        );
+        assert_eq!(
+            plan.settings.report.percentile_metrics, latencies,
+            "{backend}"
+        );
     }
-    let plan = plan(&["--backend", "vllm-rerank", "--port", "1", "--rerank-documents", "8"]).unwrap();
-    assert_eq!(plan.settings.dataset.prompt_form, PromptForm::Ranking { documents: 8 });
+    let plan = plan(&[
+        "--backend",
+        "vllm-rerank",
+        "--port",
+        "1",
+        "--rerank-documents",
+        "8",
+    ])
+    .unwrap();
+    assert_eq!(
+        plan.settings.dataset.prompt_form,
+        PromptForm::Ranking { documents: 8 }
+    );
 }
 
 #[test]
@@ -163,18 +331,46 @@ fn what_kinds_without_constraints_cannot_do_is_refused_by_name() {
             &["--guided-decoding-ratio", "0.5"][..],
             "the vllm-rerank backend takes no constraint: --guided-decoding-ratio 0.5",
         ),
-        (audio, &["--guided-decoding-ratio", "1"], "the openai-audio backend takes no constraint: --guided-decoding-ratio 1"),
-        (audio, &["--constraint-dialect", "guided"], "the openai-audio backend takes no constraint: --constraint-dialect guided"),
-        (rerank, &["--guided-decoding-backend", "guidance"], "takes no constraint: --guided-decoding-backend guidance"),
+        (
+            audio,
+            &["--guided-decoding-ratio", "1"],
+            "the openai-audio backend takes no constraint: --guided-decoding-ratio 1",
+        ),
+        (
+            audio,
+            &["--constraint-dialect", "guided"],
+            "the openai-audio backend takes no constraint: --constraint-dialect guided",
+        ),
+        (
+            rerank,
+            &["--guided-decoding-backend", "guidance"],
+            "takes no constraint: --guided-decoding-backend guidance",
+        ),
         (
             rerank,
             &["--percentile-metrics", "e2el,ttft"],
             "the vllm-rerank backend generates no tokens: --percentile-metrics ttft",
         ),
-        (rerank, &["--goodput", "tpot:5"], "the vllm-rerank backend generates no tokens: --goodput tpot:5"),
-        (rerank, &["--rerank-documents", "0"], "--rerank-documents is not from 1 to 10000: 0"),
-        (rerank, &["--audio-seconds", "3"], "--audio-seconds has no meaning with --dataset json"),
-        (&["--port", "1"], &["--rerank-documents", "2"], "--rerank-documents has no meaning with --backend vllm"),
+        (
+            rerank,
+            &["--goodput", "tpot:5"],
+            "the vllm-rerank backend generates no tokens: --goodput tpot:5",
+        ),
+        (
+            rerank,
+            &["--rerank-documents", "0"],
+            "--rerank-documents is not from 1 to 10000: 0",
+        ),
+        (
+            rerank,
+            &["--audio-seconds", "3"],
+            "--audio-seconds has no meaning with --dataset json",
+        ),
+        (
+            &["--port", "1"],
+            &["--rerank-documents", "2"],
+            "--rerank-documents has no meaning with --backend vllm",
+        ),
         (
             &[],
             &["--backend", "openai-embeddings"],
@@ -185,6 +381,24 @@ fn what_kinds_without_constraints_cannot_do_is_refused_by_name() {
         assert!(error.what.contains(words), "{arguments:?}: {error}");
         assert_eq!(error.exit_code(), 2);
     }
-    assert!(plan(&[rerank, &["--goodput", "e2el:5", "--percentile-metrics", "e2el"]].concat()).is_ok());
-    assert!(plan(&[audio, &["--goodput", "ttft:5", "--audio-path", "a.wav", "b.wav"]].concat()).is_ok());
+    assert!(
+        plan(
+            &[
+                rerank,
+                &["--goodput", "e2el:5", "--percentile-metrics", "e2el"]
+            ]
+            .concat()
+        )
+        .is_ok()
+    );
+    assert!(
+        plan(
+            &[
+                audio,
+                &["--goodput", "ttft:5", "--audio-path", "a.wav", "b.wav"]
+            ]
+            .concat()
+        )
+        .is_ok()
+    );
 }

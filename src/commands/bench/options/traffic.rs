@@ -30,54 +30,91 @@ pub struct TrafficArgs {
     #[arg(long, value_name = "HOW", requires_all = ["ramp_up_start_rps", "ramp_up_end_rps"], value_parser = described(&RAMP_STRATEGIES))]
     pub ramp_up_strategy: Option<RampStrategy>,
     /// Requests per second at the first request
-    #[arg(long, value_name = "RPS", requires = "ramp_up_strategy", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "RPS",
+        requires = "ramp_up_strategy",
+        allow_negative_numbers = true
+    )]
     pub ramp_up_start_rps: Option<u32>,
     /// Requests per second at the last request
-    #[arg(long, value_name = "RPS", requires = "ramp_up_strategy", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "RPS",
+        requires = "ramp_up_strategy",
+        allow_negative_numbers = true
+    )]
     pub ramp_up_end_rps: Option<u32>,
-    /// Shape of the gamma-distributed gaps: 1 is a Poisson process, lower is burstier, inf is even spacing
+    /// Shape of the gamma-distributed gaps: 1 is a Poisson process, lower is burstier, inf is even
+    /// spacing
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub burstiness: f64,
     /// Most requests in flight at once
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_concurrency: Option<usize>,
-    /// Share of --max-concurrency from which a run counts as steady; the steady part is reported beside the whole
-    #[arg(long, value_name = "SHARE", default_value_t = 0.95, allow_negative_numbers = true)]
+    /// Share of --max-concurrency from which a run counts as steady; the steady part is reported
+    /// beside the whole
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.95,
+        allow_negative_numbers = true
+    )]
     pub steady_state_threshold: f64,
-    /// Send a request for one token beside the run so many times a second, one at a time and outside the cap, and report its latency:
-    /// what the run does to requests that have nothing to do with it
-    #[arg(long, value_name = "RPS", default_value_t = 0.0, allow_negative_numbers = true)]
+    /// Send a request for one token beside the run so many times a second, one at a time and
+    /// outside the cap, and report its latency: what the run does to requests that have nothing to
+    /// do with it
+    #[arg(
+        long,
+        value_name = "RPS",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub probe_request_rate: f64,
     /// Seed of everything that is drawn: which requests are constrained, due times, unique members
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Requests sent before the measured ones, under the same cap: unconstrained, with prompts of their own
+    /// Requests sent before the measured ones, under the same cap: unconstrained, with prompts of
+    /// their own
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub num_warmups: usize,
-    /// Give every so many-th constrained request a JSON Schema that no server has seen, and report what that does to the others
+    /// Give every so many-th constrained request a JSON Schema that no server has seen, and report
+    /// what that does to the others
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub cold_schema_every: Option<usize>,
     /// Exit with 1 where the client itself stood in the way of the figures
     #[arg(long)]
     pub strict_client: bool,
     /// End a request that takes longer than so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 21600.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 21600.0,
+        allow_negative_numbers = true
+    )]
     pub request_timeout: f64,
-    /// End a request whose server sends no byte of the answer for so many seconds, before its head or between its pieces; comments
-    /// that keep a stream alive are bytes [default: no such limit]
+    /// End a request whose server sends no byte of the answer for so many seconds, before its head
+    /// or between its pieces; comments that keep a stream alive are bytes [default: no such limit]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub idle_timeout: Option<f64>,
-    /// Give up where more than this share of the requests that have ended are errors, once 20 have; what is under way may end, and all
-    /// is reported
+    /// Give up where more than this share of the requests that have ended are errors, once 20 have;
+    /// what is under way may end, and all is reported
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub max_error_rate: Option<f64>,
-    /// Give up where so many requests in a row end in an error: a refusal, a failure, a broken connection, a time limit
+    /// Give up where so many requests in a row end in an error: a refusal, a failure, a broken
+    /// connection, a time limit
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_consecutive_errors: Option<usize>,
     /// After the first Ctrl-C, wait up to so many seconds for requests under way
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30.0,
+        allow_negative_numbers = true
+    )]
     pub drain_timeout: f64,
-    /// Ask for a count of tokens in every chunk, so that chunks of several tokens can be told (vLLM's continuous_usage_stats)
+    /// Ask for a count of tokens in every chunk, so that chunks of several tokens can be told
+    /// (vLLM's continuous_usage_stats)
     #[arg(long, conflicts_with = "disable_stream")]
     pub continuous_usage: bool,
     /// Ask for whole answers instead of streams
@@ -87,8 +124,16 @@ pub struct TrafficArgs {
 
 /// How a rate rises.
 const RAMP_STRATEGIES: [Described<RampStrategy>; 2] = [
-    Described(RampStrategy::Linear, "linear", "By the same number of requests per second each time"),
-    Described(RampStrategy::Exponential, "exponential", "By the same factor each time"),
+    Described(
+        RampStrategy::Linear,
+        "linear",
+        "By the same number of requests per second each time",
+    ),
+    Described(
+        RampStrategy::Exponential,
+        "exponential",
+        "By the same factor each time",
+    ),
 ];
 
 /// Requests where nobody said how many: vLLM's default.
@@ -106,18 +151,28 @@ pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Load, usize)> {
         return Err(Error::usage("--num-prompts is 0").hint("ask for at least one request"));
     }
     if flags.burstiness.is_nan() || flags.burstiness <= 0.0 {
-        return Err(Error::usage(format!("--burstiness is not positive: {}", flags.burstiness)).hint("1 is a Poisson process"));
+        return Err(Error::usage(format!(
+            "--burstiness is not positive: {}",
+            flags.burstiness
+        ))
+        .hint("1 is a Poisson process"));
     }
     if flags.max_concurrency == Some(0) {
-        return Err(Error::usage("--max-concurrency is 0").hint("allow at least one request in flight, or leave it out"));
+        return Err(Error::usage("--max-concurrency is 0")
+            .hint("allow at least one request in flight, or leave it out"));
     }
     let threshold = flags.steady_state_threshold;
     if threshold.is_nan() || threshold <= 0.0 || threshold > 1.0 {
-        return Err(Error::usage(format!("--steady-state-threshold is not a share of the cap: {threshold}"))
-            .hint("give a number above 0 and up to 1"));
+        return Err(Error::usage(format!(
+            "--steady-state-threshold is not a share of the cap: {threshold}"
+        ))
+        .hint("give a number above 0 and up to 1"));
     }
     let request_timeout = seconds("--request-timeout", flags.request_timeout)?;
-    let idle_timeout = flags.idle_timeout.map(|value| idle_timeout(flags, value, request_timeout)).transpose()?;
+    let idle_timeout = flags
+        .idle_timeout
+        .map(|value| idle_timeout(flags, value, request_timeout))
+        .transpose()?;
     let pace = pace(flags)?;
     let (until, requests) = extent(flags, pace)?;
     check_length(flags, pace, requests)?;
@@ -150,10 +205,14 @@ fn probe_rate(rate: f64) -> Result<Option<f64>> {
     if rate.is_finite() && rate >= SLOWEST_PROBE_RPS {
         return Ok(Some(rate));
     }
-    Err(Error::usage(format!("--probe-request-rate is no rate: {rate}")).hint("give requests per second, e.g. 1; 0 sends none"))
+    Err(
+        Error::usage(format!("--probe-request-rate is no rate: {rate}"))
+            .hint("give requests per second, e.g. 1; 0 sends none"),
+    )
 }
 
-/// A limit that another one never lets run out is a mistake, and answers that come whole have no pieces to wait between.
+/// A limit that another one never lets run out is a mistake, and answers that come whole have no
+/// pieces to wait between.
 fn idle_timeout(flags: &TrafficArgs, value: f64, request_timeout: Duration) -> Result<Duration> {
     let limit = seconds("--idle-timeout", value)?;
     if flags.disable_stream {
@@ -174,22 +233,29 @@ fn idle_timeout(flags: &TrafficArgs, value: f64, request_timeout: Duration) -> R
 
 fn drain_timeout(value: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(value).map_err(|_| {
-        Error::usage(format!("--drain-timeout is not a time: {value}")).hint("give seconds; 0 cuts off what is under way")
+        Error::usage(format!("--drain-timeout is not a time: {value}"))
+            .hint("give seconds; 0 cuts off what is under way")
     })
 }
 
-/// By default a run puts up with any number: what a server refuses or breaks is a result, and one that fails for a while comes back.
+/// By default a run puts up with any number: what a server refuses or breaks is a result, and one
+/// that fails for a while comes back.
 fn error_limits(flags: &TrafficArgs) -> Result<ErrorLimits> {
-    if let Some(share) = flags.max_error_rate.filter(|share| !(0.0..1.0).contains(share)) {
+    if let Some(share) = flags
+        .max_error_rate
+        .filter(|share| !(0.0..1.0).contains(share))
+    {
         return Err(Error::usage(format!("--max-error-rate is not a share of errors: {share}"))
             .hint("give a number from 0 (no error) to below 1, such as 0.1; leave it out to put up with any"));
     }
     if flags.max_consecutive_errors == Some(0) {
-        return Err(
-            Error::usage("--max-consecutive-errors is 0").hint("give at least 1, or leave it out to put up with any number")
-        );
+        return Err(Error::usage("--max-consecutive-errors is 0")
+            .hint("give at least 1, or leave it out to put up with any number"));
     }
-    Ok(ErrorLimits { max_error_rate: flags.max_error_rate, max_consecutive_errors: flags.max_consecutive_errors })
+    Ok(ErrorLimits {
+        max_error_rate: flags.max_error_rate,
+        max_consecutive_errors: flags.max_consecutive_errors,
+    })
 }
 
 fn pace(flags: &TrafficArgs) -> Result<Pace> {
@@ -197,30 +263,51 @@ fn pace(flags: &TrafficArgs) -> Result<Pace> {
         rate if rate == f64::INFINITY => Rate::Infinite,
         rate if rate.is_finite() && rate > 0.0 => Rate::PerSecond(rate),
         rate => {
-            return Err(Error::usage(format!("--request-rate is not a positive number: {rate}"))
-                .hint("give requests per second, or inf to send all at once"));
+            return Err(
+                Error::usage(format!("--request-rate is not a positive number: {rate}"))
+                    .hint("give requests per second, or inf to send all at once"),
+            );
         }
     };
-    let ramp = flags.ramp_up_strategy.zip(flags.ramp_up_start_rps.zip(flags.ramp_up_end_rps));
-    let Some((strategy, (start_rps, end_rps))) = ramp else { return Ok(Pace::Steady(steady)) };
+    let ramp = flags
+        .ramp_up_strategy
+        .zip(flags.ramp_up_start_rps.zip(flags.ramp_up_end_rps));
+    let Some((strategy, (start_rps, end_rps))) = ramp else {
+        return Ok(Pace::Steady(steady));
+    };
     if let Rate::PerSecond(rate) = steady {
-        return Err(Error::usage(format!("a ramp has its own rates, and --request-rate is given as well: {rate}"))
-            .hint("leave --request-rate out, or --ramp-up-strategy"));
+        return Err(Error::usage(format!(
+            "a ramp has its own rates, and --request-rate is given as well: {rate}"
+        ))
+        .hint("leave --request-rate out, or --ramp-up-strategy"));
     }
     if start_rps == 0 {
-        return Err(Error::usage("--ramp-up-start-rps is 0, a rate at which the first request is never due: 0")
-            .hint("begin with at least 1 request per second"));
+        return Err(Error::usage(
+            "--ramp-up-start-rps is 0, a rate at which the first request is never due: 0",
+        )
+        .hint("begin with at least 1 request per second"));
     }
     if start_rps > end_rps {
-        return Err(Error::usage(format!("the ramp falls, from {start_rps} to --ramp-up-end-rps {end_rps}"))
-            .hint("give an end at or above --ramp-up-start-rps"));
+        return Err(Error::usage(format!(
+            "the ramp falls, from {start_rps} to --ramp-up-end-rps {end_rps}"
+        ))
+        .hint("give an end at or above --ramp-up-start-rps"));
     }
-    Ok(Pace::Ramp(Ramp { strategy, start_rps, end_rps }))
+    Ok(Pace::Ramp(Ramp {
+        strategy,
+        start_rps,
+        end_rps,
+    }))
 }
 
 /// When sending ends, and how many cases that takes.
 fn extent(flags: &TrafficArgs, pace: Pace) -> Result<(Until, usize)> {
-    let Some(duration_s) = flags.duration else { return Ok((Until::LastCase, flags.num_prompts.unwrap_or(DEFAULT_PROMPTS))) };
+    let Some(duration_s) = flags.duration else {
+        return Ok((
+            Until::LastCase,
+            flags.num_prompts.unwrap_or(DEFAULT_PROMPTS),
+        ));
+    };
     let duration = seconds("--duration", duration_s)?;
     match (flags.num_prompts, pace.requests_within(duration)) {
         (_, None) if flags.max_concurrency.is_none() => Err(Error::usage(format!(
@@ -249,17 +336,29 @@ fn check_length(flags: &TrafficArgs, pace: Pace, requests: usize) -> Result<()> 
     if longest_s <= LONGEST_SCHEDULE_S {
         return Ok(());
     }
-    let given = if matches!(pace, Pace::Steady(_)) { flags.request_rate } else { slowest };
-    Err(Error::usage(format!("{flag} spreads the requests over {longest_s:.0} s: {given}"))
-        .hint(format!("raise the rate or lower --num-prompts, to at most {LONGEST_SCHEDULE_S} s in all")))
+    let given = if matches!(pace, Pace::Steady(_)) {
+        flags.request_rate
+    } else {
+        slowest
+    };
+    Err(Error::usage(format!(
+        "{flag} spreads the requests over {longest_s:.0} s: {given}"
+    ))
+    .hint(format!(
+        "raise the rate or lower --num-prompts, to at most {LONGEST_SCHEDULE_S} s in all"
+    )))
 }
 
 fn check_cold(every: Option<usize>, until: Until) -> Result<()> {
     match (every, until) {
-        (Some(every), _) if every < 2 => Err(Error::usage(format!("--cold-schema-every leaves no warm request: {every}"))
-            .hint("give 2 or more; --dataset json-unique makes every schema a new one")),
-        (Some(_), Until::Cycling(_)) => Err(Error::usage("requests go round until --duration ends, so that no schema stays new")
-            .hint("give --num-prompts or a --request-rate beside --cold-schema-every")),
+        (Some(every), _) if every < 2 => Err(Error::usage(format!(
+            "--cold-schema-every leaves no warm request: {every}"
+        ))
+        .hint("give 2 or more; --dataset json-unique makes every schema a new one")),
+        (Some(_), Until::Cycling(_)) => Err(Error::usage(
+            "requests go round until --duration ends, so that no schema stays new",
+        )
+        .hint("give --num-prompts or a --request-rate beside --cold-schema-every")),
         _ => Ok(()),
     }
 }
@@ -272,13 +371,26 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn read(arguments: &[&str]) -> Result<(Load, usize)> {
-        let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
-        let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
-        let Command::Bench(arguments) = command else { panic!("{command:?}") };
+        let arguments = std::iter::once("sobench")
+            .chain(arguments.iter().copied())
+            .map(OsString::from);
+        let command = Cli::parse_arguments(arguments)
+            .expect("clap takes these arguments")
+            .into_command();
+        let Command::Bench(arguments) = command else {
+            panic!("{command:?}")
+        };
         traffic(&arguments.traffic)
     }
 
-    const LINEAR: [&str; 6] = ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "19"];
+    const LINEAR: [&str; 6] = [
+        "--ramp-up-strategy",
+        "linear",
+        "--ramp-up-start-rps",
+        "1",
+        "--ramp-up-end-rps",
+        "19",
+    ];
 
     #[test]
     fn number_and_duration_end_a_run_together_or_alone() {
@@ -286,26 +398,74 @@ mod tests {
         for (arguments, until, requests) in [
             (&[][..], Until::LastCase, 1000),
             (&["--num-prompts", "7"], Until::LastCase, 7),
-            (&["--request-rate", "50", "--duration", "10"], Until::Time(ten), 500),
-            (&["--request-rate", "0.1", "--duration", "10"], Until::Time(ten), 1),
-            (&["--request-rate", "50", "--duration", "10", "--num-prompts", "9"], Until::Time(ten), 9),
-            (&["--max-concurrency", "4", "--duration", "10"], Until::Cycling(ten), 1000),
-            (&["--max-concurrency", "4", "--duration", "10", "--num-prompts", "9"], Until::Time(ten), 9),
+            (
+                &["--request-rate", "50", "--duration", "10"],
+                Until::Time(ten),
+                500,
+            ),
+            (
+                &["--request-rate", "0.1", "--duration", "10"],
+                Until::Time(ten),
+                1,
+            ),
+            (
+                &[
+                    "--request-rate",
+                    "50",
+                    "--duration",
+                    "10",
+                    "--num-prompts",
+                    "9",
+                ],
+                Until::Time(ten),
+                9,
+            ),
+            (
+                &["--max-concurrency", "4", "--duration", "10"],
+                Until::Cycling(ten),
+                1000,
+            ),
+            (
+                &[
+                    "--max-concurrency",
+                    "4",
+                    "--duration",
+                    "10",
+                    "--num-prompts",
+                    "9",
+                ],
+                Until::Time(ten),
+                9,
+            ),
         ] {
             let (traffic, loaded) = read(arguments).unwrap();
             assert_eq!((traffic.until, loaded), (until, requests), "{arguments:?}");
         }
         let (traffic, loaded) = read(&[&LINEAR[..], &["--duration", "10"]].concat()).unwrap();
-        assert_eq!((traffic.until, loaded), (Until::Time(ten), 61), "10 s * 18 / ln 19");
-        let ramp = Ramp { strategy: RampStrategy::Linear, start_rps: 1, end_rps: 19 };
+        assert_eq!(
+            (traffic.until, loaded),
+            (Until::Time(ten), 61),
+            "10 s * 18 / ln 19"
+        );
+        let ramp = Ramp {
+            strategy: RampStrategy::Linear,
+            start_rps: 1,
+            end_rps: 19,
+        };
         assert_eq!(traffic.pace, Pace::Ramp(ramp));
     }
 
     #[test]
     fn what_makes_no_sense_together_is_refused() {
         for (arguments, words) in [
-            (&["--duration", "0", "--max-concurrency", "1"][..], "--duration is not a time: 0"),
-            (&["--drain-timeout", "-1"], "--drain-timeout is not a time: -1"),
+            (
+                &["--duration", "0", "--max-concurrency", "1"][..],
+                "--duration is not a time: 0",
+            ),
+            (
+                &["--drain-timeout", "-1"],
+                "--drain-timeout is not a time: -1",
+            ),
             (&["--idle-timeout", "0"], "--idle-timeout is not a time: 0"),
             (
                 &["--idle-timeout", "9", "--request-timeout", "9"],
@@ -315,22 +475,61 @@ mod tests {
                 &["--idle-timeout", "9", "--disable-stream"],
                 "answers come whole with --disable-stream, without a byte before their end, and --idle-timeout is given: 9",
             ),
-            (&["--steady-state-threshold", "0"], "--steady-state-threshold is not a share of the cap: 0"),
-            (&["--steady-state-threshold", "1.5"], "--steady-state-threshold is not a share of the cap: 1.5"),
-            (&["--cold-schema-every", "1"], "--cold-schema-every leaves no warm request: 1"),
             (
-                &["--cold-schema-every", "9", "--duration", "5", "--max-concurrency", "2"],
+                &["--steady-state-threshold", "0"],
+                "--steady-state-threshold is not a share of the cap: 0",
+            ),
+            (
+                &["--steady-state-threshold", "1.5"],
+                "--steady-state-threshold is not a share of the cap: 1.5",
+            ),
+            (
+                &["--cold-schema-every", "1"],
+                "--cold-schema-every leaves no warm request: 1",
+            ),
+            (
+                &[
+                    "--cold-schema-every",
+                    "9",
+                    "--duration",
+                    "5",
+                    "--max-concurrency",
+                    "2",
+                ],
                 "requests go round until --duration ends, so that no schema stays new",
             ),
-            (&["--duration", "5"], "all requests are due at once, so that there is nothing to stop after --duration 5"),
-            (&["--duration", "5", "--request-rate", "0.1"], "no request is due within --duration 5"),
-            (&["--duration", "1e6", "--request-rate", "1e6"], "1000000000000 requests are due within --duration 1000000"),
             (
-                &["--ramp-up-strategy", "exponential", "--ramp-up-start-rps", "0", "--ramp-up-end-rps", "5"],
+                &["--duration", "5"],
+                "all requests are due at once, so that there is nothing to stop after --duration 5",
+            ),
+            (
+                &["--duration", "5", "--request-rate", "0.1"],
+                "no request is due within --duration 5",
+            ),
+            (
+                &["--duration", "1e6", "--request-rate", "1e6"],
+                "1000000000000 requests are due within --duration 1000000",
+            ),
+            (
+                &[
+                    "--ramp-up-strategy",
+                    "exponential",
+                    "--ramp-up-start-rps",
+                    "0",
+                    "--ramp-up-end-rps",
+                    "5",
+                ],
                 "--ramp-up-start-rps is 0, a rate at which the first request is never due: 0",
             ),
             (
-                &["--ramp-up-strategy", "linear", "--ramp-up-start-rps", "6", "--ramp-up-end-rps", "5"],
+                &[
+                    "--ramp-up-strategy",
+                    "linear",
+                    "--ramp-up-start-rps",
+                    "6",
+                    "--ramp-up-end-rps",
+                    "5",
+                ],
                 "the ramp falls, from 6 to --ramp-up-end-rps 5",
             ),
         ] {
@@ -339,6 +538,9 @@ mod tests {
             assert!(error.hint.is_some(), "{arguments:?}");
         }
         let error = read(&[&LINEAR[..], &["--request-rate", "3"]].concat()).unwrap_err();
-        assert_eq!(error.what, "a ramp has its own rates, and --request-rate is given as well: 3");
+        assert_eq!(
+            error.what,
+            "a ramp has its own rates, and --request-rate is given as well: 3"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What goes on beside the measured part, where the user asks for it: the server's profiler, its counters, and a small request at a time. Knows no
-//! verdict and no figure.
+//! What goes on beside the measured part, where the user asks for it: the server's profiler, its
+//! counters, and a small request at a time. Knows no verdict and no figure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,19 +24,23 @@ pub(super) const MAX_PROBES: usize = 1_000_000;
 /// vLLM's words for a small request.
 const PROBE_PROMPT: &str = "Hi";
 
-/// Has the server begin or end its profile, where it is to. What it says against it is a notice, and no end of the run.
+/// Has the server begin or end its profile, where it is to. What it says against it is a notice,
+/// and no end of the run.
 pub(super) async fn profiled(is_wanted: bool, session: &Session, path: &str) -> Option<Notice> {
     if !is_wanted {
         return None;
     }
     let why = driver::order(&session.client, path).await.err()?;
-    let notice = Notice::from(BenchNotice::ProfilerRefused { path: path.to_owned(), why });
+    let notice = Notice::from(BenchNotice::ProfilerRefused {
+        path: path.to_owned(),
+        why,
+    });
     terminal::warn(&notice.to_string());
     Some(notice)
 }
 
-/// The server's counters of speculative decoding, where it is a vLLM server that has some; as in `vllm bench serve`, one that does not
-/// answer has none.
+/// The server's counters of speculative decoding, where it is a vLLM server that has some; as in
+/// `vllm bench serve`, one that does not answer has none.
 pub(super) async fn spec_decode(session: &Session) -> Option<SpecDecodeCounts> {
     if !session.is_vllm() {
         return None;
@@ -56,13 +60,20 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// One that goes out so many times a second, less the time that it takes, on a connection of its own.
+    /// One that goes out so many times a second, less the time that it takes, on a connection of
+    /// its own.
     ///
     /// # Errors
     /// There can be no connection.
     pub(super) fn new(sending: &Sending<'_>, rate: f64) -> Result<Self> {
         let prompt = match sending.adapter.kind().input() {
-            Input::Messages => Prompt::Messages([Message { role: "user".to_owned(), content: PROBE_PROMPT.into() }].into()),
+            Input::Messages => Prompt::Messages(
+                [Message {
+                    role: "user".to_owned(),
+                    content: PROBE_PROMPT.into(),
+                }]
+                .into(),
+            ),
             Input::Text | Input::Audio | Input::Ranking => Prompt::Text(PROBE_PROMPT.into()),
         };
         Ok(Self {
@@ -75,13 +86,22 @@ impl Probe {
         })
     }
 
-    /// Sends until the run is over, and lets the last one end. The latency of each, in milliseconds; `None` where it failed.
+    /// Sends until the run is over, and lets the last one end. The latency of each, in
+    /// milliseconds; `None` where it failed.
     pub(super) async fn until(self, mut over: oneshot::Receiver<()>) -> Vec<Option<f64>> {
         let mut latencies_ms = Vec::new();
         while latencies_ms.len() < MAX_PROBES {
             let label = format!("probe-{}", latencies_ms.len());
             let adapter = Arc::clone(&self.adapter);
-            let seen = driver::send_one(&self.client, adapter, &self.request, &self.case, &label, &self.shutdown).await;
+            let seen = driver::send_one(
+                &self.client,
+                adapter,
+                &self.request,
+                &self.case,
+                &label,
+                &self.shutdown,
+            )
+            .await;
             let answer = seen.ok().filter(|seen| seen.outcome.is_answer());
             latencies_ms.push(answer.and_then(|seen| e2el_ms(&seen.timing)));
             // Either side closed: the run is over.
@@ -93,8 +113,12 @@ impl Probe {
     }
 }
 
-/// Sent to last content, as for every other request; to the end where the one token of the answer has no text.
+/// Sent to last content, as for every other request; to the end where the one token of the answer
+/// has no text.
 fn e2el_ms(timing: &Timing) -> Option<f64> {
-    let span_ns = timing.last_content_ns().or(timing.end_ns)?.checked_sub(timing.sent_ns?)?;
+    let span_ns = timing
+        .last_content_ns()
+        .or(timing.end_ns)?
+        .checked_sub(timing.sent_ns?)?;
     Some(Duration::from_nanos(span_ns).as_secs_f64() * 1000.0)
 }

@@ -1,4 +1,5 @@
-//! Schemas that no server has seen, dealt into a load that is otherwise warm. Knows no server and no figure.
+//! Schemas that no server has seen, dealt into a load that is otherwise warm. Knows no server and
+//! no figure.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -10,10 +11,12 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_results::metrics::cold_load::COLD_TAG;
 
-/// Gives every `every`-th constrained case a schema with one more optional member, whose name nobody has used before, and tags it.
-/// Prompts stay as they are, so that nothing but the constraint is new; answers that were valid still are. Returns how many.
+/// Gives every `every`-th constrained case a schema with one more optional member, whose name
+/// nobody has used before, and tags it. Prompts stay as they are, so that nothing but the
+/// constraint is new; answers that were valid still are. Returns how many.
 ///
-/// The names are drawn anew for each run, and not from its seed: a server that has seen a run would know its schemas.
+/// The names are drawn anew for each run, and not from its seed: a server that has seen a run would
+/// know its schemas.
 ///
 /// # Errors
 /// There is no constrained case with a JSON Schema to change.
@@ -25,10 +28,20 @@ pub(super) fn inject(cases: &mut [Case], every: usize) -> Result<usize> {
 }
 
 fn inject_with(cases: &mut [Case], every: usize, name: impl Fn(usize) -> String) -> Result<usize> {
-    let constrained = cases.iter_mut().enumerate().filter(|(_, case)| case.arm == Arm::Constrained);
+    let constrained = cases
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, case)| case.arm == Arm::Constrained);
     let mut injected = 0;
-    for (index, case) in constrained.skip(every.saturating_sub(1)).step_by(every.max(1)) {
-        if let Some(constraint) = case.constraint.as_deref().and_then(|it| with_member(it, &name(index))) {
+    for (index, case) in constrained
+        .skip(every.saturating_sub(1))
+        .step_by(every.max(1))
+    {
+        if let Some(constraint) = case
+            .constraint
+            .as_deref()
+            .and_then(|it| with_member(it, &name(index)))
+        {
             case.constraint = Some(Arc::new(constraint));
             case.tags.push(COLD_TAG.to_owned());
             injected += 1;
@@ -42,10 +55,17 @@ fn inject_with(cases: &mut [Case], every: usize, name: impl Fn(usize) -> String)
 }
 
 fn with_member(constraint: &Constraint, name: &str) -> Option<Constraint> {
-    let Constraint::JsonSchema(schema) = constraint else { return None };
+    let Constraint::JsonSchema(schema) = constraint else {
+        return None;
+    };
     let mut schema = Value::clone(schema);
-    let properties = schema.as_object_mut()?.entry("properties").or_insert_with(|| json!({}));
-    properties.as_object_mut()?.insert(name.to_owned(), json!({"type": "string"}));
+    let properties = schema
+        .as_object_mut()?
+        .entry("properties")
+        .or_insert_with(|| json!({}));
+    properties
+        .as_object_mut()?
+        .insert(name.to_owned(), json!({"type": "string"}));
     Some(Constraint::JsonSchema(Arc::new(schema)))
 }
 
@@ -57,7 +77,12 @@ mod tests {
     fn cases(constraint: &Constraint, arms: &[Arm]) -> Vec<Case> {
         let case = |(index, arm): (usize, &Arm)| Case {
             arm: *arm,
-            ..Case::new(format!("json-{index}"), Prompt::Text("?".into()), Some(Arc::new(constraint.clone())), 8)
+            ..Case::new(
+                format!("json-{index}"),
+                Prompt::Text("?".into()),
+                Some(Arc::new(constraint.clone())),
+                8,
+            )
         };
         arms.iter().enumerate().map(case).collect()
     }
@@ -69,23 +94,45 @@ mod tests {
     #[test]
     fn every_so_many_constrained_requests_have_a_schema_of_their_own() {
         use Arm::{Constrained as C, Control};
-        let before = cases(&schema(json!({"type": "object", "properties": {"a": {}}})), &[C, Control, C, C, C, Control, C, C]);
+        let before = cases(
+            &schema(json!({"type": "object", "properties": {"a": {}}})),
+            &[C, Control, C, C, C, Control, C, C],
+        );
         let mut after = before.clone();
         assert_eq!(inject(&mut after, 2).unwrap(), 3);
-        let changed: Vec<usize> = (0..8).filter(|&index| after[index].constraint != before[index].constraint).collect();
-        assert_eq!(changed, [2, 4, 7], "the second, fourth and sixth constrained one");
-        let tagged: Vec<usize> = (0..8).filter(|&index| after[index].tags == [COLD_TAG]).collect();
+        let changed: Vec<usize> = (0..8)
+            .filter(|&index| after[index].constraint != before[index].constraint)
+            .collect();
+        assert_eq!(
+            changed,
+            [2, 4, 7],
+            "the second, fourth and sixth constrained one"
+        );
+        let tagged: Vec<usize> = (0..8)
+            .filter(|&index| after[index].tags == [COLD_TAG])
+            .collect();
         assert_eq!(tagged, changed);
         assert_ne!(after[2].constraint, after[4].constraint);
-        assert!(after.iter().zip(&before).all(|(after, before)| after.prompt == before.prompt));
+        assert!(
+            after
+                .iter()
+                .zip(&before)
+                .all(|(after, before)| after.prompt == before.prompt)
+        );
         let mut again = before;
         inject(&mut again, 2).unwrap();
-        assert_ne!(again[2].constraint, after[2].constraint, "no two runs use a name");
+        assert_ne!(
+            again[2].constraint, after[2].constraint,
+            "no two runs use a name"
+        );
     }
 
     #[test]
     fn a_schema_keeps_what_it_says() {
-        let mut one = cases(&schema(json!({"type": "object", "properties": {"a": {}}, "required": ["a"]})), &[Arm::Constrained]);
+        let mut one = cases(
+            &schema(json!({"type": "object", "properties": {"a": {}}, "required": ["a"]})),
+            &[Arm::Constrained],
+        );
         inject_with(&mut one, 1, |index| format!("new{index}")).unwrap();
         let expected = json!({"type": "object", "properties": {"a": {}, "new0": {"type": "string"}}, "required": ["a"]});
         assert_eq!(one[0].constraint.as_deref(), Some(&schema(expected)));
@@ -95,7 +142,11 @@ mod tests {
 
     #[test]
     fn without_a_schema_to_change_it_says_so() {
-        for (constraint, every) in [(Constraint::Regex("a".into()), 1), (schema(json!(true)), 1), (schema(json!({})), 3)] {
+        for (constraint, every) in [
+            (Constraint::Regex("a".into()), 1),
+            (schema(json!(true)), 1),
+            (schema(json!({})), 3),
+        ] {
             let error = inject(&mut cases(&constraint, &[Arm::Constrained; 2]), every).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{constraint:?}");
         }

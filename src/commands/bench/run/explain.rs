@@ -9,24 +9,42 @@ use sobench_engine::EngineName;
 /// Distinct constraints that are told one by one; of more, how many there are.
 const MAX_EXPLAINED: usize = 50;
 
-/// A line for every distinct constraint, named by the first case that carries it; one line where the engine has no choice.
+/// A line for every distinct constraint, named by the first case that carries it; one line where
+/// the engine has no choice.
 pub(super) fn routes(session: &Session, cases: &[Case]) -> Vec<String> {
     let mut seen = HashSet::new();
     let distinct = cases.iter().filter_map(|case| {
         let constraint = case.constraint.as_ref()?;
-        seen.insert(constraint.fingerprint()).then_some((case, constraint))
+        seen.insert(constraint.fingerprint())
+            .then_some((case, constraint))
     });
-    if session.engine().is_none_or(|engine| engine.name != EngineName::Auto.name()) {
-        return vec!["--explain: this engine takes every constraint itself; only auto has a choice".to_owned()];
+    if session
+        .engine()
+        .is_none_or(|engine| engine.name != EngineName::Auto.name())
+    {
+        return vec![
+            "--explain: this engine takes every constraint itself; only auto has a choice"
+                .to_owned(),
+        ];
     }
     let distinct: Vec<_> = distinct.collect();
     let mut lines = Vec::new();
     for (case, constraint) in distinct.iter().take(MAX_EXPLAINED) {
         lines.push(match session.route(constraint) {
             Some(route) => {
-                format!("{}: auto sends its {} to {}: {}", case.id, constraint.kind(), route.engine.name(), route.why)
+                format!(
+                    "{}: auto sends its {} to {}: {}",
+                    case.id,
+                    constraint.kind(),
+                    route.engine.name(),
+                    route.why
+                )
             }
-            None => format!("{}: no engine that auto knows takes its {}", case.id, constraint.kind()),
+            None => format!(
+                "{}: no engine that auto knows takes its {}",
+                case.id,
+                constraint.kind()
+            ),
         });
     }
     let left_out = distinct.len().saturating_sub(MAX_EXPLAINED);

@@ -5,23 +5,50 @@ use sobench_core::schedule::Until;
 use sobench_data::dataset::DatasetName;
 use sobench_notices::notice::{BenchNotice, Notice};
 
-/// The case behind request `index`, and its id: cases go round, and one that comes round again has its lap in its id, such as
-/// `json-17#2`.
+/// The case behind request `index`, and its id: cases go round, and one that comes round again has
+/// its lap in its id, such as `json-17#2`.
 pub(super) fn asked(cases: &[Case], index: usize) -> Option<(&Case, String)> {
     let case = cases.get(index.checked_rem(cases.len())?)?;
     let lap = 1 + index / cases.len();
-    Some((case, if lap == 1 { case.id.clone() } else { format!("{}#{lap}", case.id) }))
+    Some((
+        case,
+        if lap == 1 {
+            case.id.clone()
+        } else {
+            format!("{}#{lap}", case.id)
+        },
+    ))
 }
 
 /// What the reader has to know about a run that a time ended.
-pub(super) fn notice(dataset: DatasetName, until: Until, cases: usize, count: usize) -> Option<Notice> {
+pub(super) fn notice(
+    dataset: DatasetName,
+    until: Until,
+    cases: usize,
+    count: usize,
+) -> Option<Notice> {
     let after_s = until.time()?.as_secs_f64();
     let (requests, prepared) = (count, cases);
     if count <= cases {
-        return Some(BenchNotice::DurationEnded { after_s, requests, prepared }.into());
+        return Some(
+            BenchNotice::DurationEnded {
+                after_s,
+                requests,
+                prepared,
+            }
+            .into(),
+        );
     }
     let unique_schemas = dataset == DatasetName::JsonUnique;
-    Some(BenchNotice::DurationEndedAfterLaps { after_s, requests, prepared, unique_schemas }.into())
+    Some(
+        BenchNotice::DurationEndedAfterLaps {
+            after_s,
+            requests,
+            prepared,
+            unique_schemas,
+        }
+        .into(),
+    )
 }
 
 #[cfg(test)]
@@ -32,15 +59,21 @@ mod tests {
     use sobench_core::case::Prompt;
 
     fn cases(count: usize) -> Vec<Case> {
-        let case = |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
+        let case =
+            |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
         (0..count).map(case).collect()
     }
 
     #[test]
     fn cases_go_round() {
         let cases = cases(3);
-        let ids: Vec<String> = (0..8).map(|index| asked(&cases, index).unwrap().1).collect();
-        assert_eq!(ids.join(" "), "json-0 json-1 json-2 json-0#2 json-1#2 json-2#2 json-0#3 json-1#3");
+        let ids: Vec<String> = (0..8)
+            .map(|index| asked(&cases, index).unwrap().1)
+            .collect();
+        assert_eq!(
+            ids.join(" "),
+            "json-0 json-1 json-2 json-0#2 json-1#2 json-2#2 json-0#3 json-1#3"
+        );
         assert_eq!(asked(&cases, 7).unwrap().0.id, "json-1");
         assert!(asked(&[], 0).is_none());
     }
@@ -48,11 +81,25 @@ mod tests {
     #[test]
     fn the_reader_is_told_what_the_time_made_of_the_plan() {
         let ten = Duration::from_secs(10);
-        let said = |until, count| notice(DatasetName::JsonUnique, until, 100, count).map(|notice| notice.to_string());
+        let said = |until, count| {
+            notice(DatasetName::JsonUnique, until, 100, count).map(|notice| notice.to_string())
+        };
         assert_eq!(said(Until::LastCase, 100), None);
-        assert!(said(Until::Time(ten), 40).unwrap().contains("40 of 100 prepared"));
+        assert!(
+            said(Until::Time(ten), 40)
+                .unwrap()
+                .contains("40 of 100 prepared")
+        );
         let again = said(Until::Cycling(ten), 250).unwrap();
-        assert!(again.contains("2.5 times") && again.contains("no schema was new"), "{again}");
-        assert!(!notice(DatasetName::Json, Until::Cycling(ten), 100, 250).unwrap().to_string().contains("schema"));
+        assert!(
+            again.contains("2.5 times") && again.contains("no schema was new"),
+            "{again}"
+        );
+        assert!(
+            !notice(DatasetName::Json, Until::Cycling(ten), 100, 250)
+                .unwrap()
+                .to_string()
+                .contains("schema")
+        );
     }
 }

@@ -1,11 +1,14 @@
-//! Files that a report is written to beside the saved result: its forms, the failing cases, vLLM's records. Knows no form of it.
+//! Files that a report is written to beside the saved result: its forms, the failing cases, vLLM's
+//! records. Knows no form of it.
 
 use std::path::{Path, PathBuf};
 
 use super::result_file::directory;
 use crate::commands::bench::options::OutputPlan;
 use sobench_core::error::{Error, Result};
-use sobench_core::output_files::{cannot_write_report, make_folder, numbered_names, try_file, write};
+use sobench_core::output_files::{
+    cannot_write_report, make_folder, numbered_names, try_file, write,
+};
 use sobench_report::view::View;
 use sobench_report::{failures, filename, format, lengths_page, pytorch, requests_page};
 
@@ -17,8 +20,8 @@ const PYTORCH_ENDING: &str = "pytorch.json";
 const TIMELINE_ENDING: &str = "timeline.html";
 const LENGTHS_ENDING: &str = "dataset_stats.html";
 
-/// What became of the files: a line for each that was written, and why others were not. One that cannot be written does not keep the
-/// others from it.
+/// What became of the files: a line for each that was written, and why others were not. One that
+/// cannot be written does not keep the others from it.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) lines: Vec<String>,
@@ -40,7 +43,9 @@ impl Written {
 /// One of them cannot.
 pub(super) fn make_room(output: &OutputPlan) -> Result<()> {
     for (_, path) in &output.files {
-        make_folder(path).and_then(|()| try_file(path)).map_err(|error| cannot_write_report(path, &error))?;
+        make_folder(path)
+            .and_then(|()| try_file(path))
+            .map_err(|error| cannot_write_report(path, &error))?;
     }
     if output.failures || output.timeline.is_some() || output.lengths {
         let folder = directory(output);
@@ -67,32 +72,58 @@ pub(super) fn write_all(output: &OutputPlan, view: &View<'_>, saved: Option<&Pat
     }
     let texts = [
         output.timeline.map(|thresholds| {
-            ("timeline", beside(output, view, saved, TIMELINE_ENDING), requests_page::render(view, thresholds))
+            (
+                "timeline",
+                beside(output, view, saved, TIMELINE_ENDING),
+                requests_page::render(view, thresholds),
+            )
         }),
-        output.lengths.then(|| ("lengths", beside(output, view, saved, LENGTHS_ENDING), lengths_page::render(view))),
+        output.lengths.then(|| {
+            (
+                "lengths",
+                beside(output, view, saved, LENGTHS_ENDING),
+                lengths_page::render(view),
+            )
+        }),
         saved.filter(|_| output.pytorch).map(|result| {
             let records = pytorch::render(view.report, output.filename.as_deref());
-            ("PyTorch benchmark records", result.with_extension(PYTORCH_ENDING), records.to_string())
+            (
+                "PyTorch benchmark records",
+                result.with_extension(PYTORCH_ENDING),
+                records.to_string(),
+            )
         }),
     ];
     for (name, path, text) in texts.into_iter().flatten() {
-        let done = write(&path, |out| out.write_all(text.as_bytes()).map_err(|error| cannot_write_report(&path, &error)));
+        let done = write(&path, |out| {
+            out.write_all(text.as_bytes())
+                .map_err(|error| cannot_write_report(&path, &error))
+        });
         written.add(done.map(|()| format!("{name} written: {}", path.display())));
     }
     written
 }
 
-/// The path of a file beside the result. Where the result has no file of its own, its name is the one that it would have had: what a
-/// result is added to holds other runs.
+/// The path of a file beside the result. Where the result has no file of its own, its name is the
+/// one that it would have had: what a result is added to holds other runs.
 fn beside(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -> PathBuf {
-    let named = saved.map(Path::to_owned).or_else(|| Some(directory(output).join(output.filename.as_ref()?)));
+    let named = saved
+        .map(Path::to_owned)
+        .or_else(|| Some(directory(output).join(output.filename.as_ref()?)));
     if let Some(path) = named.filter(|_| !output.append) {
         return path.with_extension(ending);
     }
-    let name = filename(&view.report.record, view.report.requests, output.result_format, &view.report.record.date());
+    let name = filename(
+        &view.report.record,
+        view.report.requests,
+        output.result_format,
+        &view.report.record.date(),
+    );
     let stem = Path::new(&name).with_extension("");
     let stem = stem.display().to_string();
     // As results, whose names of our own making are never written over.
     let mut paths = numbered_names(&stem, ending).map(|name| directory(output).join(name));
-    paths.find(|path| !path.exists()).unwrap_or_else(|| directory(output).join(format!("{stem}.{ending}")))
+    paths
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| directory(output).join(format!("{stem}.{ending}")))
 }

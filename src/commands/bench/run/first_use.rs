@@ -1,9 +1,11 @@
-//! What the first use of a constraint costs on a server that is known never to have had it, where a run has only the one: asked for alone,
-//! before the clock starts. Knows no figure but its own.
+//! What the first use of a constraint costs on a server that is known never to have had it, where a
+//! run has only the one: asked for alone, before the clock starts. Knows no figure but its own.
 //!
-//! In the run itself nothing would be cold: its trial request has the constraint compiled. Three requests with one prompt tell the cost: the
-//! first without the constraint, so that neither the prompt nor whatever a server does at the first request of its life counts as the
-//! constraint's; the second with it, which is *cold*; and the same once more, which is *warm*, and as alone as the cold one was.
+//! In the run itself nothing would be cold: its trial request has the constraint compiled. Three
+//! requests with one prompt tell the cost: the first without the constraint, so that neither the
+//! prompt nor whatever a server does at the first request of its life counts as the constraint's;
+//! the second with it, which is *cold*; and the same once more, which is *warm*, and as alone as
+//! the cold one was.
 
 use super::sending::Sending;
 use super::setting::Past;
@@ -20,41 +22,71 @@ pub struct FirstUse {
     pub warm_ttft_ms: f64,
 }
 
-/// Asks for the first use; `None` where it would tell nothing, or got no answer. Returns the requests that it took as well.
+/// Asks for the first use; `None` where it would tell nothing, or got no answer. Returns the
+/// requests that it took as well.
 ///
 /// # Errors
 /// A request cannot be sent at all.
-pub(super) async fn first_use(sending: &Sending<'_>, past: &Past, cases: &[Case]) -> Result<(usize, Option<FirstUse>)> {
+pub(super) async fn first_use(
+    sending: &Sending<'_>,
+    past: &Past,
+    cases: &[Case],
+) -> Result<(usize, Option<FirstUse>)> {
     let only = only_constraint(cases).filter(|_| sending.request.stream);
-    let Some(cold) = only.filter(|case| is_new(case, past) && unsupported(sending.adapter.kind(), case).is_none()) else {
+    let Some(cold) = only
+        .filter(|case| is_new(case, past) && unsupported(sending.adapter.kind(), case).is_none())
+    else {
         return Ok((0, None));
     };
-    let opener = Case { arm: Arm::Control, ..cold.clone() };
+    let opener = Case {
+        arm: Arm::Control,
+        ..cold.clone()
+    };
     let mut ttfts_ms = Vec::new();
-    for (sent, (case, label)) in [(&opener, "opener"), (cold, "first-use"), (cold, "second-use")].into_iter().enumerate() {
-        let Some(ttft_ms) = ttft_ms(&sending.send(case, label).await?) else { return Ok((sent + 1, None)) };
+    for (sent, (case, label)) in [
+        (&opener, "opener"),
+        (cold, "first-use"),
+        (cold, "second-use"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let Some(ttft_ms) = ttft_ms(&sending.send(case, label).await?) else {
+            return Ok((sent + 1, None));
+        };
         ttfts_ms.push(ttft_ms);
     }
-    let found = FirstUse { cold_ttft_ms: ttfts_ms[1], warm_ttft_ms: ttfts_ms[2] };
+    let found = FirstUse {
+        cold_ttft_ms: ttfts_ms[1],
+        warm_ttft_ms: ttfts_ms[2],
+    };
     Ok((ttfts_ms.len(), Some(found)))
 }
 
 impl FirstUse {
     /// What the reader of the run has to know.
     pub(super) fn notice(self) -> Notice {
-        BenchNotice::FirstUse { cold_ttft_ms: self.cold_ttft_ms, warm_ttft_ms: self.warm_ttft_ms }.into()
+        BenchNotice::FirstUse {
+            cold_ttft_ms: self.cold_ttft_ms,
+            warm_ttft_ms: self.warm_ttft_ms,
+        }
+        .into()
     }
 }
 
 fn is_new(case: &Case, past: &Past) -> bool {
-    case.constraint.as_ref().is_some_and(|constraint| past.excludes(&constraint.fingerprint()))
+    case.constraint
+        .as_ref()
+        .is_some_and(|constraint| past.excludes(&constraint.fingerprint()))
 }
 
 /// The first constrained case of a run in which all have one constraint.
 fn only_constraint(cases: &[Case]) -> Option<&Case> {
     let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
     let first = constrained().next()?;
-    constrained().all(|case| case.constraint == first.constraint).then_some(first)
+    constrained()
+        .all(|case| case.constraint == first.constraint)
+        .then_some(first)
 }
 
 /// The TTFT of a streamed answer.
@@ -77,20 +109,48 @@ mod tests {
     use sobench_core::observation::{Outcome, Timing};
 
     fn case(regex: &str, arm: Arm) -> Case {
-        Case { arm, ..Case::new("t-0", Prompt::Text("?".into()), Some(Arc::new(Constraint::Regex(regex.into()))), 8) }
+        Case {
+            arm,
+            ..Case::new(
+                "t-0",
+                Prompt::Text("?".into()),
+                Some(Arc::new(Constraint::Regex(regex.into()))),
+                8,
+            )
+        }
     }
 
     #[test]
     fn only_a_run_with_one_constraint_that_is_new_asks() {
-        let asks = |cases: &[Case], past: &Past| only_constraint(cases).is_some_and(|case| is_new(case, past));
-        let one = [case("a", Arm::Control), case("a", Arm::Constrained), case("a", Arm::Constrained)];
-        let nothing = Past { sent: HashSet::new(), is_whole: true };
+        let asks = |cases: &[Case], past: &Past| {
+            only_constraint(cases).is_some_and(|case| is_new(case, past))
+        };
+        let one = [
+            case("a", Arm::Control),
+            case("a", Arm::Constrained),
+            case("a", Arm::Constrained),
+        ];
+        let nothing = Past {
+            sent: HashSet::new(),
+            is_whole: true,
+        };
         let sent = one[1].constraint.as_ref().map(|it| it.fingerprint());
         for (cases, past, expected) in [
             (&one[..], &nothing, true),
-            (&one[..], &Past { sent: sent.into_iter().collect(), is_whole: true }, false),
+            (
+                &one[..],
+                &Past {
+                    sent: sent.into_iter().collect(),
+                    is_whole: true,
+                },
+                false,
+            ),
             (&one[..], &Past::default(), false),
-            (&[case("a", Arm::Constrained), case("b", Arm::Constrained)], &nothing, false),
+            (
+                &[case("a", Arm::Constrained), case("b", Arm::Constrained)],
+                &nothing,
+                false,
+            ),
             (&one[..1], &nothing, false),
         ] {
             assert_eq!(asks(cases, past), expected, "{past:?}");
@@ -99,8 +159,12 @@ mod tests {
 
     #[test]
     fn the_time_is_from_sent_to_first_content() {
-        let timing =
-            Timing { sent_ns: Some(2_000_000), chunks_ns: vec![5_500_000, 9_000_000], streamed: true, ..Timing::default() };
+        let timing = Timing {
+            sent_ns: Some(2_000_000),
+            chunks_ns: vec![5_500_000, 9_000_000],
+            streamed: true,
+            ..Timing::default()
+        };
         let seen = Observation {
             case_index: 0,
             outcome: Outcome::Completed,
@@ -110,7 +174,19 @@ mod tests {
             usage: None,
         };
         assert_eq!(ttft_ms(&seen), Some(3.5));
-        assert_eq!(ttft_ms(&Observation { outcome: Outcome::Cancelled, ..seen.clone() }), None);
-        assert_eq!(ttft_ms(&Observation { timing: Timing::default(), ..seen }), None);
+        assert_eq!(
+            ttft_ms(&Observation {
+                outcome: Outcome::Cancelled,
+                ..seen.clone()
+            }),
+            None
+        );
+        assert_eq!(
+            ttft_ms(&Observation {
+                timing: Timing::default(),
+                ..seen
+            }),
+            None
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and token counts, from the run log, an
-//! answer at a time. Knows no server and no rendering.
+//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and
+//! token counts, from the run log, an answer at a time. Knows no server and no rendering.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,23 +18,40 @@ use sobench_results::runlog::RunLog;
 use sobench_results::runlog::judge::judge;
 use sobench_shutdown::{Shutdown, unless_left};
 
-/// Looks at the constraints before anything is sent. One that belongs to the whole run and cannot be judged by is an error: no
-/// answer would get a verdict. Rows that have their own are named, and run.
+/// Looks at the constraints before anything is sent. One that belongs to the whole run and cannot
+/// be judged by is an error: no answer would get a verdict. Rows that have their own are named, and
+/// run.
 ///
 /// # Errors
 /// The run's only constraint is broken, or beyond our evaluator.
-pub(super) fn look_ahead(dataset: DatasetName, cases: &[Case], evaluator: &mut Evaluator) -> Result<Option<Notice>> {
-    let mut why = |case: &Case| evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref());
+pub(super) fn look_ahead(
+    dataset: DatasetName,
+    cases: &[Case],
+    evaluator: &mut Evaluator,
+) -> Result<Option<Notice>> {
+    let mut why = |case: &Case| {
+        evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref())
+    };
     if !dataset.has_rows() {
         return cases.first().and_then(why).map_or(Ok(None), |why| {
-            Err(Error::usage(format!("no answer could be judged by this constraint: {why}"))
-                .hint("correct the schema, regex, grammar or oracle; nothing was sent"))
+            Err(Error::usage(format!(
+                "no answer could be judged by this constraint: {why}"
+            ))
+            .hint("correct the schema, regex, grammar or oracle; nothing was sent"))
         });
     }
-    let unusable: Vec<(&Case, NotScored)> = cases.iter().filter_map(|case| Some((case, why(case)?))).collect();
+    let unusable: Vec<(&Case, NotScored)> = cases
+        .iter()
+        .filter_map(|case| Some((case, why(case)?)))
+        .collect();
     Ok(unusable.first().map(|(case, why)| {
         let first_request = case.id.clone();
-        BenchNotice::UnusableConstraints { requests: unusable.len(), first_request, why: why.clone() }.into()
+        BenchNotice::UnusableConstraints {
+            requests: unusable.len(),
+            first_request,
+            why: why.clone(),
+        }
+        .into()
     }))
 }
 
@@ -47,22 +64,42 @@ pub(super) struct Judging<'a> {
 }
 
 impl Judging<'_> {
-    /// Judges a log, whose file has this path. The user may walk away from it: then the answers are in the file.
+    /// Judges a log, whose file has this path. The user may walk away from it: then the answers are
+    /// in the file.
     ///
     /// # Errors
     /// The user did; the log cannot be read again.
     pub(super) fn judge(self, mut log: RunLog, path: Option<PathBuf>) -> Result<RunLog> {
-        let Self { mut evaluator, tokenizer, runtime, shutdown } = self;
-        let work = move || judge(&mut log, &mut evaluator, Some(&|text| tokenizer.count(text))).map(|()| log);
-        runtime.block_on(unless_left("a run", work, second_request(shutdown.from_now())))?.unwrap_or_else(|| {
-            let error = Error::interrupted("stopped before the answers were judged");
-            Err(match path {
-                Some(path) => {
-                    error.hint(format!("the answers are in the run log, which sobench report judges: {}", path.display()))
-                }
-                None => error.hint("nothing is kept without a run log"),
+        let Self {
+            mut evaluator,
+            tokenizer,
+            runtime,
+            shutdown,
+        } = self;
+        let work = move || {
+            judge(
+                &mut log,
+                &mut evaluator,
+                Some(&|text| tokenizer.count(text)),
+            )
+            .map(|()| log)
+        };
+        runtime
+            .block_on(unless_left(
+                "a run",
+                work,
+                second_request(shutdown.from_now()),
+            ))?
+            .unwrap_or_else(|| {
+                let error = Error::interrupted("stopped before the answers were judged");
+                Err(match path {
+                    Some(path) => error.hint(format!(
+                        "the answers are in the run log, which sobench report judges: {}",
+                        path.display()
+                    )),
+                    None => error.hint("nothing is kept without a run log"),
+                })
             })
-        })
     }
 }
 

@@ -1,5 +1,6 @@
-//! Which model an answer says it is from: looked for in the trial's answer, outside everything that is measured. Knows no kind of
-//! server: a member `model` of the body or of an event, which OpenAI's shape has and others may have.
+//! Which model an answer says it is from: looked for in the trial's answer, outside everything that
+//! is measured. Knows no kind of server: a member `model` of the body or of an event, which
+//! OpenAI's shape has and others may have.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +12,8 @@ use sobench_core::case::Case;
 use sobench_core::printable::printable;
 use sobench_notices::notice::{BenchNotice, Notice};
 
-/// The first bytes of an answer, in which the model is looked for; a stream names it in its first event.
+/// The first bytes of an answer, in which the model is looked for; a stream names it in its first
+/// event.
 const MAX_LOOKED_AT_BYTES: usize = 64 << 10;
 
 /// Characters of a model's name that a notice shows.
@@ -25,14 +27,23 @@ pub(super) struct Overhearing {
 
 impl Overhearing {
     pub(super) fn new(inner: Arc<dyn Adapter>) -> Self {
-        Self { inner, heard: Arc::default() }
+        Self {
+            inner,
+            heard: Arc::default(),
+        }
     }
 
     /// What the reader has to know where the last answer names another model than `asked`.
     pub(super) fn notice(&self, asked: &str) -> Option<Notice> {
         let named = named_model(&self.heard.lock().unwrap_or_else(PoisonError::into_inner))?;
         let [named, asked] = [named.as_str(), asked].map(|name| printable(name, MAX_NAME_CHARS));
-        (named != asked).then(|| BenchNotice::OtherModel { answered: named, asked }.into())
+        (named != asked).then(|| {
+            BenchNotice::OtherModel {
+                answered: named,
+                asked,
+            }
+            .into()
+        })
     }
 }
 
@@ -46,8 +57,14 @@ impl Adapter for Overhearing {
     }
 
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        Box::new(OverhearingDecoder { inner: self.inner.decoder(stream, max_event_bytes), heard: Arc::clone(&self.heard) })
+        self.heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        Box::new(OverhearingDecoder {
+            inner: self.inner.decoder(stream, max_event_bytes),
+            heard: Arc::clone(&self.heard),
+        })
     }
 
     fn content_type(&self) -> &'static str {
@@ -87,10 +104,15 @@ fn named_model(body: &[u8]) -> Option<String> {
     let model = |json: &[u8]| {
         let value: Value = serde_json::from_slice(json).ok()?;
         // Events of the responses endpoint carry the response, which has the name.
-        let model = value.get("model").or_else(|| value.get("response")?.get("model"))?;
+        let model = value
+            .get("model")
+            .or_else(|| value.get("response")?.get("model"))?;
         Some(model.as_str()?.to_owned()).filter(|name| !name.is_empty())
     };
-    let lines = || body.split(|byte| *byte == b'\n').map(|line| line.strip_prefix(b"data:").unwrap_or(line));
+    let lines = || {
+        body.split(|byte| *byte == b'\n')
+            .map(|line| line.strip_prefix(b"data:").unwrap_or(line))
+    };
     model(body).or_else(|| lines().find_map(model))
 }
 
@@ -102,12 +124,46 @@ mod tests {
     #[test]
     fn an_answer_that_names_another_model_is_told() {
         for (kind, reads, asked, expected) in [
-            (ServerKind::Vllm, &["data: {\"model\":\"a\",\"choi", "ces\":[]}\n\n"][..], "a", None),
-            (ServerKind::Vllm, &[": hi\ndata: {\"model\":", "\"b\"}\r\n\r\ndata: [DONE]\n\n"], "a", Some("b")),
-            (ServerKind::OpenaiResponses, &["event: x\ndata: {\"response\":{\"model\":\"b\"}}\n\n"], "a", Some("b")),
-            (ServerKind::Ollama, &["{\"model\":\"b\",\"done\":false}\n{\"model\":\"a\"}\n"], "a", Some("b")),
-            (ServerKind::Tgi, &["data: {\"token\":{\"text\":\"model\"}}\n\n"], "a", None),
-            (ServerKind::Vllm, &["data: {\"model\":\"\"}\n\n", "data: {\"model\":null}\n\n", "\u{1}"], "a", None),
+            (
+                ServerKind::Vllm,
+                &["data: {\"model\":\"a\",\"choi", "ces\":[]}\n\n"][..],
+                "a",
+                None,
+            ),
+            (
+                ServerKind::Vllm,
+                &[": hi\ndata: {\"model\":", "\"b\"}\r\n\r\ndata: [DONE]\n\n"],
+                "a",
+                Some("b"),
+            ),
+            (
+                ServerKind::OpenaiResponses,
+                &["event: x\ndata: {\"response\":{\"model\":\"b\"}}\n\n"],
+                "a",
+                Some("b"),
+            ),
+            (
+                ServerKind::Ollama,
+                &["{\"model\":\"b\",\"done\":false}\n{\"model\":\"a\"}\n"],
+                "a",
+                Some("b"),
+            ),
+            (
+                ServerKind::Tgi,
+                &["data: {\"token\":{\"text\":\"model\"}}\n\n"],
+                "a",
+                None,
+            ),
+            (
+                ServerKind::Vllm,
+                &[
+                    "data: {\"model\":\"\"}\n\n",
+                    "data: {\"model\":null}\n\n",
+                    "\u{1}",
+                ],
+                "a",
+                None,
+            ),
         ] {
             let overhearing = Overhearing::new(Arc::from(adapter(kind)));
             let mut decoder = overhearing.decoder(true, 1 << 20);
@@ -116,10 +172,12 @@ mod tests {
             });
             let notice = overhearing.notice(asked);
             assert_eq!(notice.is_some(), expected.is_some(), "{reads:?}");
-            assert!(
-                expected
-                    .is_none_or(|name| notice.unwrap().to_string().contains(&format!("from the model {name}, and {asked} was")))
-            );
+            assert!(expected.is_none_or(|name| {
+                notice
+                    .unwrap()
+                    .to_string()
+                    .contains(&format!("from the model {name}, and {asked} was"))
+            }));
         }
         let whole = Overhearing::new(Arc::from(adapter(ServerKind::OpenaiChat)));
         let mut decoder = whole.decoder(false, 1 << 20);

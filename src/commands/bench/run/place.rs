@@ -1,5 +1,5 @@
-//! Where a run's log goes: the file that the user named, one beside the saved result, or one in the user's cache folder. Knows no
-//! line of it.
+//! Where a run's log goes: the file that the user named, one beside the saved result, or one in the
+//! user's cache folder. Knows no line of it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -33,7 +33,11 @@ pub(super) struct Opened {
 impl Opened {
     /// There is nothing to know.
     fn quietly(sink: Sink) -> Self {
-        Self { sink, warning: None, replaced: None }
+        Self {
+            sink,
+            warning: None,
+            replaced: None,
+        }
     }
 }
 
@@ -42,38 +46,61 @@ impl Opened {
 /// # Errors
 /// It cannot, or it is no file's name.
 pub(super) fn make_room(run_log: &RunLogPlan) -> Result<()> {
-    let RunLogPlan::At(path) = run_log else { return Ok(()) };
+    let RunLogPlan::At(path) = run_log else {
+        return Ok(());
+    };
     if path.file_name().is_none() || path.is_dir() {
-        return Err(Error::usage(format!("not the name of a file: {}", path.display())).hint("give --run-log a file's name"));
+        return Err(
+            Error::usage(format!("not the name of a file: {}", path.display()))
+                .hint("give --run-log a file's name"),
+        );
     }
-    make_folder(path).and_then(|()| try_file(path)).map_err(|error| cannot_write(path, &error))
+    make_folder(path)
+        .and_then(|()| try_file(path))
+        .map_err(|error| cannot_write(path, &error))
 }
 
-/// Opens the log of a run that begins now. A failure is no end of the run: the log is then kept in memory.
+/// Opens the log of a run that begins now. A failure is no end of the run: the log is then kept in
+/// memory.
 pub(super) fn open(output: &OutputPlan, record: &RunRecord) -> Opened {
     let stem = || {
-        let name = report::filename(record, record.own_requests(), output.result_format, &record.date());
-        name.rsplit_once('.').map_or_else(|| name.clone(), |(stem, _)| stem.to_owned())
+        let name = report::filename(
+            record,
+            record.own_requests(),
+            output.result_format,
+            &record.date(),
+        );
+        name.rsplit_once('.')
+            .map_or_else(|| name.clone(), |(stem, _)| stem.to_owned())
     };
     let asked = |made: io::Result<Sink>, path: &Path| match made {
         Ok(sink) => Opened::quietly(sink),
         Err(error) => Opened::quietly(Sink::failed(cannot_write(path, &error))),
     };
     let named = |path: &Path| match make_folder(path).and_then(|()| kept_aside(path)) {
-        Ok(replaced) => Opened { replaced, ..asked(Sink::create(path, Access::Usual), path) },
+        Ok(replaced) => Opened {
+            replaced,
+            ..asked(Sink::create(path, Access::Usual), path)
+        },
         Err(error) => asked(Err(error), path),
     };
     match (&output.run_log, &output.filename) {
         (RunLogPlan::Off, _) => Opened::quietly(Sink::in_memory()),
         (RunLogPlan::At(path), _) => named(path),
-        (RunLogPlan::Default, Some(name)) if output.save && !output.append => named(&beside(&directory(output).join(name))),
+        (RunLogPlan::Default, Some(name)) if output.save && !output.append => {
+            named(&beside(&directory(output).join(name)))
+        }
         // What a result is added to holds other runs, and each has a log of its own.
-        (RunLogPlan::Default, _) if output.save => asked(fresh(directory(output), &stem(), Access::Usual), directory(output)),
+        (RunLogPlan::Default, _) if output.save => asked(
+            fresh(directory(output), &stem(), Access::Usual),
+            directory(output),
+        ),
         (RunLogPlan::Default, _) => in_cache(&stem()),
     }
 }
 
-/// Keeps what another run wrote to this file under another name, and says so: a log is all that is left of hours of load.
+/// Keeps what another run wrote to this file under another name, and says so: a log is all that is
+/// left of hours of load.
 ///
 /// # Errors
 /// It cannot be kept, and is where it was.
@@ -87,17 +114,26 @@ fn kept_aside(path: &Path) -> io::Result<Option<String>> {
     let mut kept = file.clone().into_os_string();
     kept.push(KEPT);
     fs::rename(&file, &kept)?;
-    Ok(Some(format!("{} was there: what was in it is kept as {}", path.display(), Path::new(&kept).display())))
+    Ok(Some(format!(
+        "{} was there: what was in it is kept as {}",
+        path.display(),
+        Path::new(&kept).display()
+    )))
 }
 
-/// Gives the log the name of the result that it stands beside, which only the end of the run made known. A log that keeps its name
-/// has lost nothing by it.
+/// Gives the log the name of the result that it stands beside, which only the end of the run made
+/// known. A log that keeps its name has lost nothing by it.
 pub(super) fn follow(output: &OutputPlan, sink: &mut Sink, result: &Path) {
     if output.append {
         return;
     }
     let named = beside(result);
-    let Some(path) = sink.path().filter(|path| output.run_log == RunLogPlan::Default && *path != named) else { return };
+    let Some(path) = sink
+        .path()
+        .filter(|path| output.run_log == RunLogPlan::Default && *path != named)
+    else {
+        return;
+    };
     if !named.exists() && fs::rename(path, &named).is_ok() {
         sink.renamed(named);
     }
@@ -106,17 +142,27 @@ pub(super) fn follow(output: &OutputPlan, sink: &mut Sink, result: &Path) {
 /// The log's name beside a result's: the same but for its ending.
 pub(super) fn beside(result: &Path) -> PathBuf {
     let named = result.with_extension(ENDING);
-    if named == result { result.with_extension(format!("run.{ENDING}")) } else { named }
+    if named == result {
+        result.with_extension(format!("run.{ENDING}"))
+    } else {
+        named
+    }
 }
 
 /// The user's cache folder is nobody's order: where it cannot be written to, that is a warning.
 fn in_cache(stem: &str) -> Opened {
-    let made =
-        cache_folder("runs").and_then(|folder| fs::create_dir_all(&folder).and_then(|()| fresh(&folder, stem, Access::Private)));
+    let made = cache_folder("runs").and_then(|folder| {
+        fs::create_dir_all(&folder).and_then(|()| fresh(&folder, stem, Access::Private))
+    });
     match made {
         Ok(sink) => Opened::quietly(sink),
         Err(error) => Opened {
-            warning: Some(BenchNotice::NoRunLog { why: error.to_string() }.into()),
+            warning: Some(
+                BenchNotice::NoRunLog {
+                    why: error.to_string(),
+                }
+                .into(),
+            ),
             ..Opened::quietly(Sink::in_memory())
         },
     }
@@ -130,7 +176,10 @@ fn fresh(folder: &Path, stem: &str, access: Access) -> io::Result<Sink> {
             made => return made,
         }
     }
-    Err(io::Error::new(ErrorKind::AlreadyExists, format!("{MAX_SAME_NAMES} logs have this name")))
+    Err(io::Error::new(
+        ErrorKind::AlreadyExists,
+        format!("{MAX_SAME_NAMES} logs have this name"),
+    ))
 }
 
 #[cfg(test)]
@@ -161,7 +210,10 @@ mod tests {
             fs::write(&path, text).unwrap();
             let told = kept_aside(&path).unwrap().unwrap();
             assert!(told.ends_with("run.jsonl.old") && !path.exists(), "{told}");
-            assert_eq!(fs::read_to_string(folder.path().join("run.jsonl.old")).unwrap(), text);
+            assert_eq!(
+                fs::read_to_string(folder.path().join("run.jsonl.old")).unwrap(),
+                text
+            );
         }
     }
 
@@ -169,21 +221,37 @@ mod tests {
     #[test]
     fn behind_a_link_the_new_log_is_where_the_link_leads() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (folder.path().join("far.jsonl"), folder.path().join("run.jsonl"));
+        let (file, link) = (
+            folder.path().join("far.jsonl"),
+            folder.path().join("run.jsonl"),
+        );
         fs::write(&file, "first").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         kept_aside(&link).unwrap().unwrap();
         Sink::create(&link, Access::Usual).unwrap();
         assert!(file.exists() && link.is_symlink());
-        assert_eq!(fs::read_to_string(folder.path().join("far.jsonl.old")).unwrap(), "first");
+        assert_eq!(
+            fs::read_to_string(folder.path().join("far.jsonl.old")).unwrap(),
+            "first"
+        );
     }
 
     #[test]
     fn a_name_of_our_own_is_never_written_over() {
         let folder = tempfile::tempdir().unwrap();
-        let names: Vec<PathBuf> =
-            (0..3).map(|_| fresh(folder.path(), "run", Access::Private).unwrap().path().unwrap().to_owned()).collect();
-        assert_eq!(names, ["run.jsonl", "run-2.jsonl", "run-3.jsonl"].map(|name| folder.path().join(name)));
+        let names: Vec<PathBuf> = (0..3)
+            .map(|_| {
+                fresh(folder.path(), "run", Access::Private)
+                    .unwrap()
+                    .path()
+                    .unwrap()
+                    .to_owned()
+            })
+            .collect();
+        assert_eq!(
+            names,
+            ["run.jsonl", "run-2.jsonl", "run-3.jsonl"].map(|name| folder.path().join(name))
+        );
         assert!(fresh(&folder.path().join("none"), "run", Access::Private).is_err());
     }
 }

@@ -1,10 +1,12 @@
-//! Before the clock starts: which dialect the run speaks, and whether the server applies the constraints that it is about to send.
-//! Knows no question.
+//! Before the clock starts: which dialect the run speaks, and whether the server applies the
+//! constraints that it is about to send. Knows no question.
 //!
-//! The run's own trial request goes first. On a vLLM server the first constrained request of its life fixes its engine in `auto`,
-//! and that is to be one of the run's, not one of ours; where the trial request has no constraint, the first that has one follows.
-//! Then the questions, which use none of the run's constraints. Where the dialect was left to `auto`, the one that is suggested is
-//! asked first, and the others that the kind of server could take only as long as none enforces every kind of the run.
+//! The run's own trial request goes first. On a vLLM server the first constrained request of its
+//! life fixes its engine in `auto`, and that is to be one of the run's, not one of ours; where the
+//! trial request has no constraint, the first that has one follows. Then the questions, which use
+//! none of the run's constraints. Where the dialect was left to `auto`, the one that is suggested
+//! is asked first, and the others that the kind of server could take only as long as none enforces
+//! every kind of the run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +21,9 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::load::ErrorLimits;
 use sobench_engine::{self as engine, EngineName, EnginePolicy, Vocabulary};
-use sobench_notices::enforcement::{DialectChoice, Enforcement, FirstConstrained, Held, State, Unenforced};
+use sobench_notices::enforcement::{
+    DialectChoice, Enforcement, FirstConstrained, Held, State, Unenforced,
+};
 use sobench_notices::notice::{KindClass, Notice, PreflightNotice};
 use sobench_preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use sobench_preflight::gate::gate;
@@ -45,36 +49,63 @@ pub(super) struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// The requests that could be sent, one a dialect, the first choice first: more than one only where the dialect is left to
-    /// `auto` and the server is to be asked which it reads.
+    /// The requests that could be sent, one a dialect, the first choice first: more than one only
+    /// where the dialect is left to `auto` and the server is to be asked which it reads.
     ///
     /// # Errors
     /// No dialect can carry every constraint.
     pub(super) fn candidates(&self, cases: &[Case]) -> Result<Vec<RequestOptions>> {
-        let first = request_options(self.settings, self.session.model.clone(), self.session.dialect);
-        let checked = |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
-        let is_open = self.settings.constraint.dialect.is_none() && self.unenforced().is_some() && !kinds(cases).is_empty();
-        let others = self.settings.backend.dialects().iter().filter(|dialect| is_open && **dialect != first.dialect);
-        let others = others.map(|dialect| RequestOptions { dialect: *dialect, ..first.clone() });
-        let fitting: Vec<RequestOptions> =
-            std::iter::once(first.clone()).chain(others).filter(|it| checked(it).is_ok()).collect();
+        let first = request_options(
+            self.settings,
+            self.session.model.clone(),
+            self.session.dialect,
+        );
+        let checked =
+            |request: &RequestOptions| backend::check(self.settings.backend, cases, request);
+        let is_open = self.settings.constraint.dialect.is_none()
+            && self.unenforced().is_some()
+            && !kinds(cases).is_empty();
+        let others = self
+            .settings
+            .backend
+            .dialects()
+            .iter()
+            .filter(|dialect| is_open && **dialect != first.dialect);
+        let others = others.map(|dialect| RequestOptions {
+            dialect: *dialect,
+            ..first.clone()
+        });
+        let fitting: Vec<RequestOptions> = std::iter::once(first.clone())
+            .chain(others)
+            .filter(|it| checked(it).is_ok())
+            .collect();
         if fitting.is_empty() {
             checked(&first).map_err(|error| self.explain_auto(error))?;
         }
         Ok(fitting)
     }
 
-    /// Tries the run's own requests, then asks about the kinds that it sends. A server of our own is not asked, and one of which
-    /// nothing can be learnt is measured all the same.
+    /// Tries the run's own requests, then asks about the kinds that it sends. A server of our own
+    /// is not asked, and one of which nothing can be learnt is measured all the same.
     ///
     /// # Errors
-    /// The trial run fails; the server drops a constraint without a word, and the user did not allow that; the user stopped it.
-    pub(super) async fn settle<'c>(&self, candidates: Vec<RequestOptions>, cases: &'c [Case]) -> Result<Settled<'c>> {
-        let first = candidates.first().ok_or_else(|| Error::internal("a run without a request to send"))?;
+    /// The trial run fails; the server drops a constraint without a word, and the user did not
+    /// allow that; the user stopped it.
+    pub(super) async fn settle<'c>(
+        &self,
+        candidates: Vec<RequestOptions>,
+        cases: &'c [Case],
+    ) -> Result<Settled<'c>> {
+        let first = candidates
+            .first()
+            .ok_or_else(|| Error::internal("a run without a request to send"))?;
         let tried = self.sending(first).try_out(cases).await?;
         let kinds = kinds(cases);
         let (Some(unenforced), false) = (self.unenforced(), kinds.is_empty()) else {
-            let enforcement = Enforcement { dialect: self.choice(first.dialect, false), ..Enforcement::default() };
+            let enforcement = Enforcement {
+                dialect: self.choice(first.dialect, false),
+                ..Enforcement::default()
+            };
             return Ok(Settled {
                 request: first.clone(),
                 trial: tried.map_err(|refused| refused.error)?,
@@ -86,11 +117,16 @@ impl Settling<'_> {
             Err(refused) if candidates.len() == 1 => return Err(refused.error),
             Err(refused) => (Err(refused), None),
             Ok(trial) => {
-                let (trial, first_constrained) = self.first_constrained(first, trial, cases).await?;
+                let (trial, first_constrained) =
+                    self.first_constrained(first, trial, cases).await?;
                 (Ok(trial), first_constrained)
             }
         };
-        let options = self.options(&candidates, kinds, notation(cases).unwrap_or(self.session.grammar_dialect));
+        let options = self.options(
+            &candidates,
+            kinds,
+            notation(cases).unwrap_or(self.session.grammar_dialect),
+        );
         let asked = preflight::run(&self.session.client, &options, self.shutdown, |_| {}).await;
         let found = match asked {
             Ok(found) => found,
@@ -98,8 +134,13 @@ impl Settling<'_> {
                 let notice = Notice::from(PreflightNotice::EnforcementUnknown { why: error.what });
                 terminal::warn(&notice.to_string());
                 let dialect = self.choice(first.dialect, false);
-                let enforcement =
-                    Enforcement { state: State::Unproven, dialect, first_constrained, requests: 1, ..Enforcement::default() };
+                let enforcement = Enforcement {
+                    state: State::Unproven,
+                    dialect,
+                    first_constrained,
+                    requests: 1,
+                    ..Enforcement::default()
+                };
                 return Ok(Settled {
                     request: first.clone(),
                     trial: tried.map_err(|refused| refused.error)?,
@@ -109,25 +150,49 @@ impl Settling<'_> {
             }
             Err(error) => return Err(error),
         };
-        let chosen = found.recommendation().map_or(first.dialect, |best| best.dialect);
-        let request = candidates.iter().find(|it| it.dialect == chosen).unwrap_or(first).clone();
+        let chosen = found
+            .recommendation()
+            .map_or(first.dialect, |best| best.dialect);
+        let request = candidates
+            .iter()
+            .find(|it| it.dialect == chosen)
+            .unwrap_or(first)
+            .clone();
         let mut notices = self.changed(first.dialect, chosen, &found);
         let of_gate = gate(&found, chosen, unenforced)?;
-        of_gate.iter().chain(&notices).for_each(|notice| terminal::warn(&notice.to_string()));
+        of_gate
+            .iter()
+            .chain(&notices)
+            .for_each(|notice| terminal::warn(&notice.to_string()));
         notices.extend(of_gate);
         notices.extend(proved(&found, chosen));
         let trial = if chosen == first.dialect {
             tried.map_err(|refused| refused.error)?
         } else {
-            // The requests that a trial took whose dialect was given up, and the constraints that the server knows from it.
-            let (before, known) =
-                tried.map_or_else(|refused| (refused.requests, HashSet::new()), |trial| (trial.requests, trial.constraints));
-            let mut trial = self.sending(&request).try_out(cases).await?.map_err(|refused| refused.error)?;
+            // The requests that a trial took whose dialect was given up, and the constraints that
+            // the server knows from it.
+            let (before, known) = tried.map_or_else(
+                |refused| (refused.requests, HashSet::new()),
+                |trial| (trial.requests, trial.constraints),
+            );
+            let mut trial = self
+                .sending(&request)
+                .try_out(cases)
+                .await?
+                .map_err(|refused| refused.error)?;
             trial.constraints.extend(known);
-            Trial { requests: trial.requests + before, ..trial }
+            Trial {
+                requests: trial.requests + before,
+                ..trial
+            }
         };
         let enforcement = self.enforcement(&found, chosen, first_constrained);
-        Ok(Settled { request, trial, enforcement, notices })
+        Ok(Settled {
+            request,
+            trial,
+            enforcement,
+            notices,
+        })
     }
 
     pub(super) fn sending<'s>(&'s self, request: &'s RequestOptions) -> Sending<'s> {
@@ -143,41 +208,67 @@ impl Settling<'_> {
 
     /// What to do about a dropped constraint; `None` where nobody is asked.
     fn unenforced(&self) -> Option<Unenforced> {
-        self.settings.constraint.preflight.filter(|_| !self.session.is_embedded())
+        self.settings
+            .constraint
+            .preflight
+            .filter(|_| !self.session.is_embedded())
     }
 
-    /// Sees to it that the first constrained request that a vLLM server gets is one of the run's, and says which it was. The trial
-    /// run counts what it takes.
+    /// Sees to it that the first constrained request that a vLLM server gets is one of the run's,
+    /// and says which it was. The trial run counts what it takes.
     async fn first_constrained<'c>(
         &self,
         request: &RequestOptions,
         mut trial: Trial<'c>,
         cases: &'c [Case],
     ) -> Result<(Trial<'c>, Option<FirstConstrained>)> {
-        // Of several requests, all but the last of which were refused, it is not known which one the server compiled first.
+        // Of several requests, all but the last of which were refused, it is not known which one
+        // the server compiled first.
         if !self.session.is_vllm() || trial.requests > 1 {
             return Ok((trial, None));
         }
-        let is_constrained = |case: &Case| case.arm == Arm::Constrained && case.constraint.is_some();
-        let Some(case) = std::iter::once(trial.answered).chain(cases).find(|case| is_constrained(case)) else {
+        let is_constrained =
+            |case: &Case| case.arm == Arm::Constrained && case.constraint.is_some();
+        let Some(case) = std::iter::once(trial.answered)
+            .chain(cases)
+            .find(|case| is_constrained(case))
+        else {
             return Ok((trial, None));
         };
         if !is_constrained(trial.answered) {
-            self.sending(request).send(case, "trial-constrained").await?;
+            self.sending(request)
+                .send(case, "trial-constrained")
+                .await?;
             trial.requests += 1;
         }
-        let constraint = case.constraint.clone().ok_or_else(|| Error::internal("a constrained case without a constraint"))?;
+        let constraint = case
+            .constraint
+            .clone()
+            .ok_or_else(|| Error::internal("a constrained case without a constraint"))?;
         trial.constraints.insert(constraint.fingerprint());
         let (engine, why) = self.routed(constraint).await;
-        Ok((trial, Some(FirstConstrained { case_id: case.id.clone(), engine, why })))
+        Ok((
+            trial,
+            Some(FirstConstrained {
+                case_id: case.id.clone(),
+                engine,
+                why,
+            }),
+        ))
     }
 
-    /// Where vLLM's rule for `auto` sends a constraint. It is the rule of one version, so it is asked only of servers that tell
-    /// theirs.
+    /// Where vLLM's rule for `auto` sends a constraint. It is the rule of one version, so it is
+    /// asked only of servers that tell theirs.
     async fn routed(&self, constraint: Arc<Constraint>) -> (Option<String>, String) {
-        match (self.session.engine_choice.value(), &self.session.server_version) {
+        match (
+            self.session.engine_choice.value(),
+            &self.session.server_version,
+        ) {
             (Some(named), _) if named != EngineName::Auto.name() => {
-                return (None, format!("the user says that the server is not in auto: {named}"));
+                return (
+                    None,
+                    format!("the user says that the server is not in auto: {named}"),
+                );
             }
             (_, None) => return (None, "the server does not tell its version".to_owned()),
             _ => {}
@@ -188,14 +279,25 @@ impl Settling<'_> {
             Ok::<_, Error>(auto.route(&constraint))
         });
         match routed.await {
-            Ok(Ok(Some(route))) => (Some(route.engine.name().to_owned()), format!("as of vLLM 0.33: {}", route.why)),
-            Ok(Ok(None)) => (None, "vLLM's rule names no engine for this constraint".to_owned()),
+            Ok(Ok(Some(route))) => (
+                Some(route.engine.name().to_owned()),
+                format!("as of vLLM 0.33: {}", route.why),
+            ),
+            Ok(Ok(None)) => (
+                None,
+                "vLLM's rule names no engine for this constraint".to_owned(),
+            ),
             Ok(Err(error)) => (None, error.what),
             Err(_) => (None, "vLLM's rule could not be applied".to_owned()),
         }
     }
 
-    fn options(&self, candidates: &[RequestOptions], kinds: Vec<Kind>, notation: GrammarDialect) -> Options {
+    fn options(
+        &self,
+        candidates: &[RequestOptions],
+        kinds: Vec<Kind>,
+        notation: GrammarDialect,
+    ) -> Options {
         let request = &candidates[0];
         Options {
             backend: self.settings.backend,
@@ -214,15 +316,30 @@ impl Settling<'_> {
     }
 
     /// A dialect that is not the one that was expected needs a word.
-    fn changed(&self, first: ConstraintDialect, chosen: ConstraintDialect, found: &Preflight) -> Vec<Notice> {
+    fn changed(
+        &self,
+        first: ConstraintDialect,
+        chosen: ConstraintDialect,
+        found: &Preflight,
+    ) -> Vec<Notice> {
         if first == chosen {
             return Vec::new();
         }
         let not_enforced = (found.cells.iter())
             .filter(|cell| cell.dialect == first && cell.finding.class != Class::Enforced)
-            .map(|cell| KindClass { constraint: cell.label(), class: cell.finding.class })
+            .map(|cell| KindClass {
+                constraint: cell.label(),
+                class: cell.finding.class,
+            })
             .collect();
-        vec![PreflightNotice::DialectChanged { chosen, expected: first, not_enforced }.into()]
+        vec![
+            PreflightNotice::DialectChanged {
+                chosen,
+                expected: first,
+                not_enforced,
+            }
+            .into(),
+        ]
     }
 
     fn choice(&self, dialect: ConstraintDialect, is_proved: bool) -> DialectChoice {
@@ -233,11 +350,25 @@ impl Settling<'_> {
         }
     }
 
-    fn enforcement(&self, found: &Preflight, chosen: ConstraintDialect, first: Option<FirstConstrained>) -> Enforcement {
-        let cells: Vec<_> = found.about.kinds.iter().filter_map(|kind| found.verdict_for(*kind, chosen)).collect();
-        let is_enforced = cells.iter().all(|cell| cell.finding.class == Class::Enforced);
+    fn enforcement(
+        &self,
+        found: &Preflight,
+        chosen: ConstraintDialect,
+        first: Option<FirstConstrained>,
+    ) -> Enforcement {
+        let cells: Vec<_> = found
+            .about
+            .kinds
+            .iter()
+            .filter_map(|kind| found.verdict_for(*kind, chosen))
+            .collect();
+        let is_enforced = cells
+            .iter()
+            .all(|cell| cell.finding.class == Class::Enforced);
         let state = match () {
-            () if cells.iter().any(|cell| cell.finding.class.is_silent_loss()) => State::NotEnforced,
+            () if cells.iter().any(|cell| cell.finding.class.is_silent_loss()) => {
+                State::NotEnforced
+            }
             () if is_enforced => State::Enforced,
             () => State::Unproven,
         };
@@ -247,7 +378,10 @@ impl Settling<'_> {
             class: cell.finding.class,
             words: cell.finding.words.clone(),
         };
-        let tried_before = found.cells.iter().filter(|cell| cell.dialect != chosen && cell.finding.class != Class::NotCarried);
+        let tried_before = found
+            .cells
+            .iter()
+            .filter(|cell| cell.dialect != chosen && cell.finding.class != Class::NotCarried);
         Enforcement {
             state,
             requests: found.requests,
@@ -274,8 +408,17 @@ impl Settling<'_> {
 
 /// What was proved, for the record.
 fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
-    let best = found.recommendation().filter(|best| best.dialect == chosen)?;
-    Some(PreflightNotice::Enforced { requests: found.requests, constraints: best.enforced, dialect: chosen }.into())
+    let best = found
+        .recommendation()
+        .filter(|best| best.dialect == chosen)?;
+    Some(
+        PreflightNotice::Enforced {
+            requests: found.requests,
+            constraints: best.enforced,
+            dialect: chosen,
+        }
+        .into(),
+    )
 }
 
 /// The kinds that are sent, each once, in the order in which they are asked.
@@ -293,7 +436,10 @@ fn notation(cases: &[Case]) -> Option<GrammarDialect> {
 }
 
 fn sent(cases: &[Case]) -> impl Iterator<Item = &Constraint> {
-    cases.iter().filter(|case| case.arm == Arm::Constrained).filter_map(|case| case.constraint.as_deref())
+    cases
+        .iter()
+        .filter(|case| case.arm == Arm::Constrained)
+        .filter_map(|case| case.constraint.as_deref())
 }
 
 #[cfg(test)]
@@ -304,15 +450,33 @@ mod tests {
     use sobench_core::case::Prompt;
 
     fn case(constraint: Constraint, arm: Arm) -> Case {
-        Case { arm, ..Case::new("t-0", Prompt::Text("?".into()), Some(Arc::new(constraint)), 8) }
+        Case {
+            arm,
+            ..Case::new(
+                "t-0",
+                Prompt::Text("?".into()),
+                Some(Arc::new(constraint)),
+                8,
+            )
+        }
     }
 
     #[test]
     fn only_what_is_sent_is_asked() {
         let regex = || Constraint::Regex("a".into());
-        let lark = Constraint::Grammar { dialect: GrammarDialect::Lark, text: "start: \"a\"".into() };
-        let cases = [case(lark, Arm::Constrained), case(regex(), Arm::Constrained), case(regex(), Arm::Constrained)];
-        assert_eq!((kinds(&cases), notation(&cases)), (vec![Kind::Regex, Kind::Grammar], Some(GrammarDialect::Lark)));
+        let lark = Constraint::Grammar {
+            dialect: GrammarDialect::Lark,
+            text: "start: \"a\"".into(),
+        };
+        let cases = [
+            case(lark, Arm::Constrained),
+            case(regex(), Arm::Constrained),
+            case(regex(), Arm::Constrained),
+        ];
+        assert_eq!(
+            (kinds(&cases), notation(&cases)),
+            (vec![Kind::Regex, Kind::Grammar], Some(GrammarDialect::Lark))
+        );
         let control = [case(regex(), Arm::Control)];
         assert_eq!((kinds(&control), notation(&control)), (vec![], None));
     }

@@ -1,4 +1,5 @@
-//! What is written down about a run: begin and end of its log, and the file of its result. Knows no rendering and no formula.
+//! What is written down about a run: begin and end of its log, and the file of its result. Knows no
+//! rendering and no formula.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,9 +15,12 @@ use sobench_data::dataset::Dataset;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_results::metrics::client::ClientCost;
 use sobench_results::metrics::cold_load::COLD_TAG;
-use sobench_results::record::{ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord};
+use sobench_results::record::{
+    ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord,
+};
 
-/// The record of a run that starts now. The instant of the start is not known yet: the log's writer adds it.
+/// The record of a run that starts now. The instant of the start is not known yet: the log's writer
+/// adds it.
 pub(super) fn record(
     plan: &RunPlan,
     session: &Session,
@@ -27,8 +31,10 @@ pub(super) fn record(
 ) -> RunRecord {
     let mut known_constraints: Vec<String> = before.known.into_iter().collect();
     known_constraints.sort_unstable();
-    let shard =
-        plan.shard.map(|part| ShardRecord { start: plan.start.whose(), ..ShardRecord::new(part, &dataset.cases, &schedule.due) });
+    let shard = plan.shard.map(|part| ShardRecord {
+        start: plan.start.whose(),
+        ..ShardRecord::new(part, &dataset.cases, &schedule.due)
+    });
     let mut record = RunRecord {
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: String::new(),
@@ -44,7 +50,13 @@ pub(super) fn record(
         known_constraints,
         shard,
         merged: Vec::new(),
-        notices: [plan.warnings(), session.notices.clone(), dataset.notices.clone(), before.notices].concat(),
+        notices: [
+            plan.warnings(),
+            session.notices.clone(),
+            dataset.notices.clone(),
+            before.notices,
+        ]
+        .concat(),
     };
     let plan_sha256 = record.plan_sha256();
     if let Some(shard) = &mut record.shard {
@@ -54,7 +66,10 @@ pub(super) fn record(
 }
 
 fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
-    let headers = plan.endpoint().into_iter().flat_map(|endpoint| &endpoint.headers);
+    let headers = plan
+        .endpoint()
+        .into_iter()
+        .flat_map(|endpoint| &endpoint.headers);
     ServerRecord {
         base_url: session.base_url.clone(),
         endpoint: session.path.clone(),
@@ -70,7 +85,11 @@ fn server(plan: &RunPlan, session: &Session) -> ServerRecord {
 }
 
 fn dataset_record(dataset: &Dataset) -> DatasetRecord {
-    let kinds: BTreeSet<&str> = dataset.cases.iter().filter_map(|case| Some(case.constraint.as_ref()?.kind())).collect();
+    let kinds: BTreeSet<&str> = dataset
+        .cases
+        .iter()
+        .filter_map(|case| Some(case.constraint.as_ref()?.kind()))
+        .collect();
     DatasetRecord {
         source: dataset.source.clone(),
         rows: dataset.rows,
@@ -84,12 +103,25 @@ fn dataset_record(dataset: &Dataset) -> DatasetRecord {
 
 /// The constraints of a run as a whole; those that no other run can have are left out.
 fn constraints(cases: &[Case]) -> ConstraintSet {
-    let lasting = cases.iter().filter(|case| !case.tags.iter().any(|tag| tag == COLD_TAG));
-    let by_address: BTreeMap<usize, &Arc<Constraint>> =
-        lasting.filter_map(|case| case.constraint.as_ref()).map(|it| (Arc::as_ptr(it) as usize, it)).collect();
-    let fingerprints: BTreeSet<String> = by_address.into_values().map(|constraint| constraint.fingerprint()).collect();
-    let lines: String = fingerprints.iter().map(|fingerprint| format!("{fingerprint}\n")).collect();
-    ConstraintSet { distinct: fingerprints.len(), sha256: (!lines.is_empty()).then(|| sha256_hex(lines.as_bytes())) }
+    let lasting = cases
+        .iter()
+        .filter(|case| !case.tags.iter().any(|tag| tag == COLD_TAG));
+    let by_address: BTreeMap<usize, &Arc<Constraint>> = lasting
+        .filter_map(|case| case.constraint.as_ref())
+        .map(|it| (Arc::as_ptr(it) as usize, it))
+        .collect();
+    let fingerprints: BTreeSet<String> = by_address
+        .into_values()
+        .map(|constraint| constraint.fingerprint())
+        .collect();
+    let lines: String = fingerprints
+        .iter()
+        .map(|fingerprint| format!("{fingerprint}\n"))
+        .collect();
+    ConstraintSet {
+        distinct: fingerprints.len(),
+        sha256: (!lines.is_empty()).then(|| sha256_hex(lines.as_bytes())),
+    }
 }
 
 /// What a run took, for the end of its log.
@@ -101,7 +133,9 @@ pub(super) fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
         threads: cost.threads,
         other_runs: cost.other_runs,
         machine_busy_percent: cost.machine_busy.map(|it| 100.0 * it),
-        peak_memory_mib: cost.peak_memory_bytes.map(|it| it as f64 / f64::from(1 << 20)),
+        peak_memory_mib: cost
+            .peak_memory_bytes
+            .map(|it| it as f64 / f64::from(1 << 20)),
         connections_opened: Some(cost.connections_opened),
         connections_waited_for: Some(cost.connections_waited_for),
         includes_server,
@@ -112,6 +146,8 @@ fn host() -> Host {
     Host {
         os: Some(std::env::consts::OS.to_owned()),
         arch: Some(std::env::consts::ARCH.to_owned()),
-        cpus: std::thread::available_parallelism().ok().map(std::num::NonZero::get),
+        cpus: std::thread::available_parallelism()
+            .ok()
+            .map(std::num::NonZero::get),
     }
 }

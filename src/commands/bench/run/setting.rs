@@ -1,4 +1,5 @@
-//! Run context: constraints the server has already compiled, the shutdown token, and concurrent runs.
+//! Run context: constraints the server has already compiled, the shutdown token, and concurrent
+//! runs.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +18,8 @@ use sobench_shutdown::{Listener, Shutdown, Stage};
 pub struct Setting {
     pub past: Past,
     pub shutdown: Shutdown,
-    /// Whether the run listens for signals itself, from when it sends. In a matrix the matrix does, for all its runs.
+    /// Whether the run listens for signals itself, from when it sends. In a matrix the matrix does,
+    /// for all its runs.
     pub listens: bool,
     pub company: Option<Company>,
 }
@@ -56,7 +58,11 @@ impl Setting {
         if let Some(company) = &self.company {
             runtime.block_on(company.seat.turn());
         }
-        if self.shutdown.is_requested() { Err(stopped_early()) } else { Ok(()) }
+        if self.shutdown.is_requested() {
+            Err(stopped_early())
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits until everybody is ready.
@@ -66,8 +72,8 @@ impl Setting {
         }
     }
 
-    /// Waits until everybody has sent and heard everything, and then for the turn to judge and to report: that takes CPU time, which
-    /// those who still measure are not to miss.
+    /// Waits until everybody has sent and heard everything, and then for the turn to judge and to
+    /// report: that takes CPU time, which those who still measure are not to miss.
     pub(super) fn wait_for_all(&self, runtime: &Runtime) {
         if let Some(company) = &self.company {
             self.meet(runtime);
@@ -108,14 +114,22 @@ impl Setting {
     pub(super) fn notice(&self) -> Option<Notice> {
         let company = self.company.as_ref()?;
         let apart_us = PHASE.as_micros() as u64;
-        Some(BenchNotice::ConcurrentRuns { others: company.others.clone(), apart_us }.into())
+        Some(
+            BenchNotice::ConcurrentRuns {
+                others: company.others.clone(),
+                apart_us,
+            }
+            .into(),
+        )
     }
 }
 
 /// Reports a signal to a user whose requests are in flight.
 pub fn report_stage(stage: Stage) {
     terminal::say(match stage {
-        Stage::Draining => "stopping: requests under way may end; press Ctrl-C again to cut them off",
+        Stage::Draining => {
+            "stopping: requests under way may end; press Ctrl-C again to cut them off"
+        }
         Stage::Running | Stage::Aborting => "stopping now",
     });
 }

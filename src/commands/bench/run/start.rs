@@ -1,4 +1,5 @@
-//! When a run begins that others begin with: where shards find each other before it, and part after it. Knows no request.
+//! When a run begins that others begin with: where shards find each other before it, and part after
+//! it. Knows no request.
 
 use tokio::runtime::Runtime;
 
@@ -13,7 +14,8 @@ use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::RunRecord;
 use sobench_shutdown::Shutdown;
 
-/// Finds the other shards, where a coordinator was named: they have to have the plan of this record.
+/// Finds the other shards, where a coordinator was named: they have to have the plan of this
+/// record.
 ///
 /// # Errors
 /// As for [`Coordination::join`].
@@ -32,15 +34,25 @@ pub(super) fn gather(
         StartPlan::Coordinator(options) => options,
     };
     let part = record.part();
-    let role = if part.number == 1 { "the others join" } else { "shard 1 answers" };
-    terminal::say(&format!("shard {part}: waiting until {role} at {} ...", options.address));
+    let role = if part.number == 1 {
+        "the others join"
+    } else {
+        "shard 1 answers"
+    };
+    terminal::say(&format!(
+        "shard {part}: waiting until {role} at {} ...",
+        options.address
+    ));
     let plan_sha256 = record.plan_sha256();
     let joined = Coordination::join(options, part, &plan_sha256, shutdown);
     runtime.block_on(joined).map(Some)
 }
 
 /// The begin of the plan.
-pub(super) fn beginning<'a>(start: &StartPlan, gathered: Option<&'a mut Coordination>) -> Beginning<'a> {
+pub(super) fn beginning<'a>(
+    start: &StartPlan,
+    gathered: Option<&'a mut Coordination>,
+) -> Beginning<'a> {
     match (start, gathered) {
         (_, Some(coordination)) => Beginning::Agreed(coordination),
         (StartPlan::At(instant), None) => Beginning::At(*instant),
@@ -48,19 +60,31 @@ pub(super) fn beginning<'a>(start: &StartPlan, gathered: Option<&'a mut Coordina
     }
 }
 
-/// What the clock is off after the run; and what the reader has to know where that could not be found out.
-pub(super) fn measured_again(gathered: Option<&mut Coordination>, runtime: &Runtime) -> (Option<ClockOffset>, Option<Notice>) {
-    let Some(coordination) = gathered else { return (None, None) };
+/// What the clock is off after the run; and what the reader has to know where that could not be
+/// found out.
+pub(super) fn measured_again(
+    gathered: Option<&mut Coordination>,
+    runtime: &Runtime,
+) -> (Option<ClockOffset>, Option<Notice>) {
+    let Some(coordination) = gathered else {
+        return (None, None);
+    };
     let clock = runtime.block_on(coordination.measure_again());
-    let notice = clock.is_none().then(|| BenchNotice::ClockDriftUnknown.into());
+    let notice = clock
+        .is_none()
+        .then(|| BenchNotice::ClockDriftUnknown.into());
     (clock, notice)
 }
 
 /// Shard 1 stays until the others have ended: they measure their clocks against it then.
 pub(super) fn part(gathered: Option<Coordination>, setting: &Setting, runtime: &Runtime) {
     // Signals are listened for since the run was sent.
-    let (Some(coordination), Ok((shutdown, _listener))) = (gathered, setting.listen()) else { return };
+    let (Some(coordination), Ok((shutdown, _listener))) = (gathered, setting.listen()) else {
+        return;
+    };
     if !runtime.block_on(coordination.leave(&shutdown)) {
-        terminal::warn("not all of the other shards were waited for; those that end later know nothing of their clocks' drift");
+        terminal::warn(
+            "not all of the other shards were waited for; those that end later know nothing of their clocks' drift",
+        );
     }
 }

@@ -1,27 +1,32 @@
 //! Requests that warm a server up without showing it anything of the run. Knows no server.
 //!
-//! What warm-ups are for: connections, the batch, kernels and code that run for the first time. What they must not do is fill the
-//! caches that the run measures: prompts whose beginnings a server keeps (prefix caching), constraints that it has compiled. vLLM's
-//! client sends copies of the first request, which fills both. Ours ask without any constraint: one of another kind could even
-//! decide which engine a server loads.
+//! What warm-ups are for: connections, the batch, kernels and code that run for the first time.
+//! What they must not do is fill the caches that the run measures: prompts whose beginnings a
+//! server keeps (prefix caching), constraints that it has compiled. vLLM's client sends copies of
+//! the first request, which fills both. Ours ask without any constraint: one of another kind could
+//! even decide which engine a server loads.
 
 use std::sync::Arc;
 
 use sobench_core::case::{Case, Message, Prompt};
 use sobench_pycompat::random::PythonRandom;
 
-/// Sets the shuffling apart from the other streams of the seed: the ASCII codes of `warm` above its 64 bits.
+/// Sets the shuffling apart from the other streams of the seed: the ASCII codes of `warm` above its
+/// 64 bits.
 const WARM_STREAM: u128 = 0x7761_726d << 64;
 
 /// The most words that one warm-up takes from the run's prompt; more would only cost time.
 const MAX_WORDS: usize = 20_000;
 
-/// So many cases in the likeness of the run's, one after the other: a prompt of the same words in another order, after a beginning
-/// of its own, and the same length of answer.
+/// So many cases in the likeness of the run's, one after the other: a prompt of the same words in
+/// another order, after a beginning of its own, and the same length of answer.
 pub(super) fn cases(of_the_run: &[Case], count: usize, seed: u64) -> Vec<Case> {
     let mut random = PythonRandom::from_big(WARM_STREAM | u128::from(seed));
     let models = of_the_run.iter().cycle().take(count);
-    models.enumerate().map(|(index, model)| case(model, index, &mut random)).collect()
+    models
+        .enumerate()
+        .map(|(index, model)| case(model, index, &mut random))
+        .collect()
 }
 
 fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
@@ -33,10 +38,19 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
     let prompt = format!("{:032x} {}", random.getrandbits(128), shuffled.join(" "));
     let prompt = match &model.prompt {
         Prompt::Text(_) => Prompt::Text(prompt.into()),
-        Prompt::Messages(_) => Prompt::Messages([Message { role: "user".to_owned(), content: prompt.into() }].into()),
+        Prompt::Messages(_) => Prompt::Messages(
+            [Message {
+                role: "user".to_owned(),
+                content: prompt.into(),
+            }]
+            .into(),
+        ),
         // A recording cannot be said in other words.
         Prompt::Audio(clip) => Prompt::Audio(Arc::clone(clip)),
-        Prompt::Ranking { documents, .. } => Prompt::Ranking { query: prompt.into(), documents: Arc::clone(documents) },
+        Prompt::Ranking { documents, .. } => Prompt::Ranking {
+            query: prompt.into(),
+            documents: Arc::clone(documents),
+        },
     };
     Case::new(format!("warmup-{index}"), prompt, None, model.output_len)
 }
@@ -50,7 +64,10 @@ fn text_of(prompt: &Prompt) -> String {
         Prompt::Messages(messages) => {
             let texts = messages.iter().flat_map(|message| match &message.content {
                 serde_json::Value::String(text) => vec![text.as_str()],
-                serde_json::Value::Array(parts) => parts.iter().filter_map(|part| part.get("text")?.as_str()).collect(),
+                serde_json::Value::Array(parts) => parts
+                    .iter()
+                    .filter_map(|part| part.get("text")?.as_str())
+                    .collect(),
                 _ => Vec::new(),
             });
             texts.collect::<Vec<_>>().join(" ")
@@ -70,7 +87,12 @@ mod tests {
     fn model(prompt: Prompt) -> Case {
         Case {
             completion: Some("a".to_owned()),
-            ..Case::new("json-0", prompt, Some(Arc::new(Constraint::Regex("a".into()))), 77)
+            ..Case::new(
+                "json-0",
+                prompt,
+                Some(Arc::new(Constraint::Regex("a".into()))),
+                77,
+            )
         }
     }
 
@@ -80,15 +102,31 @@ mod tests {
 
     #[test]
     fn warm_ups_show_nothing_of_the_run() {
-        let run = [model(Prompt::Text("Generate an example of a brief user profile".into()))];
+        let run = [model(Prompt::Text(
+            "Generate an example of a brief user profile".into(),
+        ))];
         let warm = cases(&run, 50, 3);
-        let beginnings: HashSet<String> = warm.iter().map(|case| text(case).chars().take(8).collect()).collect();
+        let beginnings: HashSet<String> = warm
+            .iter()
+            .map(|case| text(case).chars().take(8).collect())
+            .collect();
         assert_eq!(beginnings.len(), 50, "no two share a beginning");
         for case in &warm {
-            assert_eq!((case.arm, &case.constraint, case.output_len), (Arm::Free, &None, 77));
-            let mut words: Vec<String> = text(case).split_whitespace().skip(1).map(str::to_owned).collect();
+            assert_eq!(
+                (case.arm, &case.constraint, case.output_len),
+                (Arm::Free, &None, 77)
+            );
+            let mut words: Vec<String> = text(case)
+                .split_whitespace()
+                .skip(1)
+                .map(str::to_owned)
+                .collect();
             words.sort();
-            assert_eq!(words.join(" "), "Generate a an brief example of profile user", "as many tokens, more or less");
+            assert_eq!(
+                words.join(" "),
+                "Generate a an brief example of profile user",
+                "as many tokens, more or less"
+            );
         }
         assert_eq!(warm, cases(&run, 50, 3));
         assert_ne!(text(&warm[0]), text(&cases(&run, 1, 4)[0]));
@@ -96,13 +134,22 @@ mod tests {
 
     #[test]
     fn messages_stay_messages() {
-        let parts = serde_json::json!([{"type": "text", "text": "two words"}, {"type": "image_url"}]);
+        let parts =
+            serde_json::json!([{"type": "text", "text": "two words"}, {"type": "image_url"}]);
         let messages = [
-            Message { role: "system".to_owned(), content: "be brief".into() },
-            Message { role: "user".to_owned(), content: parts },
+            Message {
+                role: "system".to_owned(),
+                content: "be brief".into(),
+            },
+            Message {
+                role: "user".to_owned(),
+                content: parts,
+            },
         ];
         let warm = cases(&[model(Prompt::Messages(messages.into()))], 1, 0);
-        let Prompt::Messages(messages) = &warm[0].prompt else { panic!("{:?}", warm[0]) };
+        let Prompt::Messages(messages) = &warm[0].prompt else {
+            panic!("{:?}", warm[0])
+        };
         assert_eq!((messages.len(), messages[0].role.as_str()), (1, "user"));
         assert_eq!(text(&warm[0]).split_whitespace().count(), 5);
     }
@@ -111,7 +158,10 @@ mod tests {
     fn each_is_like_another_of_the_run() {
         let run = ["one", "two"].map(|word| model(Prompt::Text(word.into())));
         let last = |case: &Case| text(case).split_whitespace().last().unwrap().to_owned();
-        assert_eq!(cases(&run, 3, 0).iter().map(last).collect::<Vec<_>>(), ["one", "two", "one"]);
+        assert_eq!(
+            cases(&run, 3, 0).iter().map(last).collect::<Vec<_>>(),
+            ["one", "two", "one"]
+        );
         assert!(cases(&[], 3, 0).is_empty());
     }
 }

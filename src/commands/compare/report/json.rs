@@ -1,4 +1,5 @@
-//! A comparison as JSON; the contract is `schemas/contracts/comparison.schema.json`. What is not known is `null`.
+//! A comparison as JSON; the contract is `schemas/contracts/comparison.schema.json`. What is not
+//! known is `null`.
 
 use serde_json::{Map, Value, json};
 
@@ -75,8 +76,12 @@ fn figure(row: &Row) -> Value {
         _ => None,
     };
     let (pairs, p_value) = match &measured.spread {
-        Spread::Rates { pairs: Some(pairs), .. } => (
-            Some(json!({"both": pairs.both, "only_first": pairs.only_a, "only_other": pairs.only_b, "neither": pairs.neither})),
+        Spread::Rates {
+            pairs: Some(pairs), ..
+        } => (
+            Some(
+                json!({"both": pairs.both, "only_first": pairs.only_a, "only_other": pairs.only_b, "neither": pairs.neither}),
+            ),
             measured.spread.p_value(),
         ),
         _ => (None, None),

@@ -25,17 +25,29 @@ pub fn markdown(comparison: &Comparison) -> String {
 /// What is said on stderr in the end: what stopped the comparison, or what became of the gate.
 pub fn closing(comparison: &Comparison) -> Vec<String> {
     if !comparison.is_comparable() {
-        let stops = comparison.conditions.iter().filter(|it| it.finding == Finding::Stops);
+        let stops = comparison
+            .conditions
+            .iter()
+            .filter(|it| it.finding == Finding::Stops);
         let names: Vec<&str> = stops.map(|it| it.field.name()).collect();
         return vec![
-            format!("error: not comparable, as these differ: {}", names.join(", ")),
-            format!("hint: if that is what you compare, say so: --allow-different {}", names.join(" --allow-different ")),
+            format!(
+                "error: not comparable, as these differ: {}",
+                names.join(", ")
+            ),
+            format!(
+                "hint: if that is what you compare, say so: --allow-different {}",
+                names.join(" --allow-different ")
+            ),
         ];
     }
     let mut lines = Vec::new();
     let (mut rules, mut broken, mut undecided) = (0, 0, 0);
     for against in &comparison.against {
-        let changes = against.changes.iter().map(|it| (words::broken_change(it), it.ruling));
+        let changes = against
+            .changes
+            .iter()
+            .map(|it| (words::broken_change(it), it.ruling));
         let limits = against.limits.iter().map(|it| (it.to_string(), it.ruling));
         for (words, ruling) in changes.chain(limits) {
             rules += 1;
@@ -47,13 +59,21 @@ pub fn closing(comparison: &Comparison) -> Vec<String> {
         }
     }
     if rules > 0 {
-        let result = if comparison.is_failed() { "failed" } else { "passed" };
-        lines.push(format!("gate {result}: {broken} of {rules} rules broken, {undecided} undecided"));
+        let result = if comparison.is_failed() {
+            "failed"
+        } else {
+            "passed"
+        };
+        lines.push(format!(
+            "gate {result}: {broken} of {rules} rules broken, {undecided} undecided"
+        ));
         // Whoever reads only the verdict has to know what it rests on.
         let runs = comparison.sides.iter().flat_map(|side| &side.runs);
-        lines.extend(
-            runs.flat_map(|run| run.notices.iter().map(|notice| format!("note: {}: {notice}", printable(&run.file, 60)))),
-        );
+        lines.extend(runs.flat_map(|run| {
+            run.notices
+                .iter()
+                .map(|notice| format!("note: {}: {notice}", printable(&run.file, 60)))
+        }));
     }
     lines
 }

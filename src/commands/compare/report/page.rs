@@ -15,7 +15,10 @@ const CONDITION_CHARS: usize = 60;
 
 pub(super) fn document(comparison: &Comparison) -> Document {
     let mut page = Document::default();
-    page.push(Block::Heading { level: Level::Page, text: "Comparison".into() });
+    page.push(Block::Heading {
+        level: Level::Page,
+        text: "Comparison".into(),
+    });
     page.table(sides(&comparison.sides));
     add_conditions(&mut page, comparison);
     for against in &comparison.against {
@@ -27,20 +30,34 @@ pub(super) fn document(comparison: &Comparison) -> Document {
 fn sides(sides: &[Side]) -> Table {
     let mut table = Table::new(["", "side", "runs", "requests", "of"], 2).words(4);
     for (place, side) in sides.iter().enumerate() {
-        let requests = side.requests().map_or_else(|| "not kept".to_owned(), |requests| requests.len().to_string());
+        let requests = side.requests().map_or_else(
+            || "not kept".to_owned(),
+            |requests| requests.len().to_string(),
+        );
         let mut kinds: Vec<&str> = side.runs.iter().map(|run| words::kind(run.kind)).collect();
         kinds.dedup();
         let name = printable(&side.name, CONDITION_CHARS);
-        table.row([words::side(place), name, side.runs.len().to_string(), requests, kinds.join(", ")]);
+        table.row([
+            words::side(place),
+            name,
+            side.runs.len().to_string(),
+            requests,
+            kinds.join(", "),
+        ]);
     }
     table
 }
 
 fn add_conditions(page: &mut Document, comparison: &Comparison) {
-    let differing: Vec<&Condition> =
-        comparison.conditions.iter().filter(|it| !matches!(it.finding, Finding::Same | Finding::NotKnown)).collect();
+    let differing: Vec<&Condition> = comparison
+        .conditions
+        .iter()
+        .filter(|it| !matches!(it.finding, Finding::Same | Finding::NotKnown))
+        .collect();
     if !comparison.is_comparable() {
-        page.paragraph("NOT COMPARABLE: what is marked below differs, and figures would say nothing.");
+        page.paragraph(
+            "NOT COMPARABLE: what is marked below differs, and figures would say nothing.",
+        );
     }
     if !differing.is_empty() {
         page.heading("What differs beside the figures");
@@ -54,19 +71,29 @@ fn add_conditions(page: &mut Document, comparison: &Comparison) {
         .map(|it| it.field.name())
         .collect();
     if !unknown.is_empty() {
-        page.paragraph(format!("Not known on every side, and so not checked: {}.", unknown.join(", ")));
+        page.paragraph(format!(
+            "Not known on every side, and so not checked: {}.",
+            unknown.join(", ")
+        ));
     }
     for (place, side) in comparison.sides.iter().enumerate() {
         for run in &side.runs {
             let file = printable(&run.file, CONDITION_CHARS);
-            page.paragraphs(run.notices.iter().map(|notice| format!("{} ({file}): {notice}", words::side(place))));
+            page.paragraphs(
+                run.notices
+                    .iter()
+                    .map(|notice| format!("{} ({file}): {notice}", words::side(place))),
+            );
         }
     }
 }
 
 fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
     let names = (0..comparison.sides.len()).map(words::side);
-    let heads: Vec<String> = std::iter::once("condition".to_owned()).chain(names).chain(["so".to_owned()]).collect();
+    let heads: Vec<String> = std::iter::once("condition".to_owned())
+        .chain(names)
+        .chain(["so".to_owned()])
+        .collect();
     let columns = heads.len();
     let mut table = Table::new(heads, columns);
     for condition in differing {
@@ -76,10 +103,18 @@ fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
             Finding::Notice => "mind it",
             Finding::Listed | Finding::Same | Finding::NotKnown => "",
         };
-        let value =
-            |value: &Option<String>| value.as_ref().map_or_else(|| "not known".to_owned(), |it| printable(it, CONDITION_CHARS));
+        let value = |value: &Option<String>| {
+            value.as_ref().map_or_else(
+                || "not known".to_owned(),
+                |it| printable(it, CONDITION_CHARS),
+            )
+        };
         let values = condition.values.iter().map(value);
-        table.row(std::iter::once(condition.field.name().to_owned()).chain(values).chain([so.to_owned()]));
+        table.row(
+            std::iter::once(condition.field.name().to_owned())
+                .chain(values)
+                .chain([so.to_owned()]),
+        );
     }
     table
 }
@@ -99,7 +134,11 @@ fn add_side(page: &mut Document, comparison: &Comparison, against: &Against) {
             words::word(row),
         ]
     });
-    page.table(Table::new(["figure", "A", &other, "difference", &interval, "so"], 1).words(5).with_rows(rows));
+    page.table(
+        Table::new(["figure", "A", &other, "difference", &interval, "so"], 1)
+            .words(5)
+            .with_rows(rows),
+    );
     page.paragraphs(notes(comparison, against));
     add_rulings(page, comparison, against);
     if let Some(changed) = &against.changed {
@@ -109,7 +148,11 @@ fn add_side(page: &mut Document, comparison: &Comparison, against: &Against) {
 
 fn notes(comparison: &Comparison, against: &Against) -> Vec<String> {
     let method = comparison.method;
-    let tested = against.rows.iter().filter(|row| row.interval.is_some()).count();
+    let tested = against
+        .rows
+        .iter()
+        .filter(|row| row.interval.is_some())
+        .count();
     let mut lines = vec![format!(
         "Requests are {}. {} resamples, seed {}. {tested} rows are tested at {} %, each by itself: of equal servers, up to one in {:.0} \
          rows would show a word by chance.",
@@ -119,8 +162,17 @@ fn notes(comparison: &Comparison, against: &Against) -> Vec<String> {
         percent(method.level),
         1.0 / (1.0 - method.level)
     )];
-    let methods = distinct(against.rows.iter().filter_map(|row| row.measured.spread.method()));
-    lines.extend(methods.into_iter().map(|method| format!("{}.", words::method(method))));
+    let methods = distinct(
+        against
+            .rows
+            .iter()
+            .filter_map(|row| row.measured.spread.method()),
+    );
+    lines.extend(
+        methods
+            .into_iter()
+            .map(|method| format!("{}.", words::method(method))),
+    );
     lines.push(spread_of_runs(comparison, against));
     lines
 }
@@ -134,13 +186,19 @@ fn spread_of_runs(comparison: &Comparison, against: &Against) -> String {
     );
     match sides.map(|side| side.runs.len()) {
         [1, 1] => {
-            format!("One run a side: how far runs of the same server are apart is not known, and is in no interval. {floor}")
+            format!(
+                "One run a side: how far runs of the same server are apart is not known, and is in no interval. {floor}"
+            )
         }
         [a, b] if sides.iter().any(|side| side.requests().is_none()) => {
-            format!("{a} and {b} runs, some without their requests: the spread between runs is in no interval.")
+            format!(
+                "{a} and {b} runs, some without their requests: the spread between runs is in no interval."
+            )
         }
         [a, b] if a == 1 || b == 1 => {
-            format!("{a} and {b} runs: the spread between runs of the side with one is not known, and is in no interval. {floor}")
+            format!(
+                "{a} and {b} runs: the spread between runs of the side with one is not known, and is in no interval. {floor}"
+            )
         }
         [a, b] => format!(
             "{a} and {b} runs: the spread between runs is in the intervals; with fewer than five a side it is roughly known."
@@ -150,7 +208,11 @@ fn spread_of_runs(comparison: &Comparison, against: &Against) -> String {
 
 fn add_rulings(page: &mut Document, comparison: &Comparison, against: &Against) {
     let other = words::side(against.other);
-    if let Some(level) = comparison.method.gate_level.filter(|_| !against.changes.is_empty()) {
+    if let Some(level) = comparison
+        .method
+        .gate_level
+        .filter(|_| !against.changes.is_empty())
+    {
         let interval = format!("{} % interval", percent(level));
         let rows = against.changes.iter().map(|it| {
             let metric = it.rule.metric;
@@ -164,7 +226,11 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &Against) 
             ]
         });
         page.heading(format!("Gate: changes from A to {other}"));
-        page.table(Table::new(["rule", "A", &other, "change", &interval, "ruling"], 1).words(5).with_rows(rows));
+        page.table(
+            Table::new(["rule", "A", &other, "change", &interval, "ruling"], 1)
+                .words(5)
+                .with_rows(rows),
+        );
         page.paragraph(format!(
             "A rule is broken where the change is past its size and the whole interval is beyond nothing. The intervals are so wide that of \
              gates over equal sides at most {} % fail by chance, the spread between runs of a side with one run aside.",
@@ -172,9 +238,19 @@ fn add_rulings(page: &mut Document, comparison: &Comparison, against: &Against) 
         ));
     }
     if !against.limits.is_empty() {
-        let rows = against.limits.iter().map(|it| [it.rule.to_string(), it.rule.metric.text(it.value), it.ruling.to_string()]);
+        let rows = against.limits.iter().map(|it| {
+            [
+                it.rule.to_string(),
+                it.rule.metric.text(it.value),
+                it.ruling.to_string(),
+            ]
+        });
         page.heading(format!("Gate: bounds on {other}"));
-        page.table(Table::new(["bound", &other, "ruling"], 1).words(2).with_rows(rows));
+        page.table(
+            Table::new(["bound", &other, "ruling"], 1)
+                .words(2)
+                .with_rows(rows),
+        );
     }
 }
 
@@ -184,10 +260,16 @@ fn add_cases(page: &mut Document, changed: &Changed, other: &str) {
         "{} right in A and wrong in {other}, {} the other way round, of {} that are judged on both sides.",
         changed.worse, changed.better, changed.judged
     ));
-    changed.cases.iter().for_each(|case| page.push(one_case(case, other)));
+    changed
+        .cases
+        .iter()
+        .for_each(|case| page.push(one_case(case, other)));
     let more = changed.worse + changed.better - changed.cases.len();
     if more > 0 {
-        page.paragraph(format!("{more} more: --changed {}", changed.worse + changed.better));
+        page.paragraph(format!(
+            "{more} more: --changed {}",
+            changed.worse + changed.better
+        ));
     }
 }
 
@@ -201,15 +283,22 @@ fn one_case(case: &ChangedCase, other: &str) -> Block {
         };
         match &seen.answer {
             Some(answer) => {
-                let [verdict, text] = [&answer.verdict, &answer.text].map(|it| printable(it, words::ANSWER_CHARS));
+                let [verdict, text] =
+                    [&answer.verdict, &answer.text].map(|it| printable(it, words::ANSWER_CHARS));
                 format!("{name}{runs}: {verdict}: {text}")
             }
             None => format!("{name}{runs}: the file keeps no answers"),
         }
     };
     Block::Item {
-        text: Text::default().strong(format!("{} ({way})", printable(&case.case, CONDITION_CHARS))),
-        below: vec![Text::default().code(seen("A", &case.a)), Text::default().code(seen(other, &case.b))],
+        text: Text::default().strong(format!(
+            "{} ({way})",
+            printable(&case.case, CONDITION_CHARS)
+        )),
+        below: vec![
+            Text::default().code(seen("A", &case.a)),
+            Text::default().code(seen(other, &case.b)),
+        ],
     }
 }
 

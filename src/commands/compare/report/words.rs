@@ -12,29 +12,40 @@ pub(super) const ANSWER_CHARS: usize = 160;
 
 /// A, B, C ...
 pub(super) fn side(place: usize) -> String {
-    u8::try_from(place)
-        .ok()
-        .filter(|it| *it < 26)
-        .map_or_else(|| format!("side {}", place + 1), |it| char::from(b'A' + it).to_string())
+    u8::try_from(place).ok().filter(|it| *it < 26).map_or_else(
+        || format!("side {}", place + 1),
+        |it| char::from(b'A' + it).to_string(),
+    )
 }
 
 /// The difference in the figure's unit, and in percent where that has a meaning.
 pub(super) fn difference(measured: &Measured) -> String {
-    let Some(difference) = measured.difference else { return String::new() };
+    let Some(difference) = measured.difference else {
+        return String::new();
+    };
     match (measured.metric, measured.a) {
         (metric, _) if metric.is_rate() => format!("{difference:+.2} pp"),
         (metric, Some(base)) if base > 0.0 => {
-            format!("{} ({:+.1} %)", signed(metric, difference), 100.0 * difference / base)
+            format!(
+                "{} ({:+.1} %)",
+                signed(metric, difference),
+                100.0 * difference / base
+            )
         }
         (metric, _) => signed(metric, difference),
     }
 }
 
 fn signed(metric: Figure, difference: f64) -> String {
-    if metric.is_count() { format!("{difference:+.0}") } else { format!("{difference:+.2}") }
+    if metric.is_count() {
+        format!("{difference:+.0}")
+    } else {
+        format!("{difference:+.2}")
+    }
 }
 
-/// The interval: rates in points, others in percent of the first value where they have that, else in their unit.
+/// The interval: rates in points, others in percent of the first value where they have that, else
+/// in their unit.
 pub(super) fn interval(row: &Row) -> String {
     match (row.measured.metric, row.interval, row.relative) {
         (metric, Some((low, high)), _) if metric.is_rate() => format!("{low:+.2} to {high:+.2} pp"),
@@ -81,25 +92,37 @@ pub(super) fn kind(kind: FileKind) -> &'static str {
 /// How intervals of a kind came about.
 pub(super) fn method(method: Method) -> &'static str {
     match method {
-        Method::PairedBootstrap => "latencies: bootstrap over cases, the same for both sides, gaps with their request",
-        Method::Bootstrap => "latencies: bootstrap over the requests of each side, gaps with their request",
+        Method::PairedBootstrap => {
+            "latencies: bootstrap over cases, the same for both sides, gaps with their request"
+        }
+        Method::Bootstrap => {
+            "latencies: bootstrap over the requests of each side, gaps with their request"
+        }
         Method::BlockBootstrap => "throughput: bootstrap over blocks of the run's time",
         Method::McnemarAndNewcombePaired => {
             "rates: McNemar's exact test on the same cases, with Newcombe's interval for paired shares (1998, method 10)"
         }
         Method::Newcombe => "rates: Newcombe's interval for independent shares (1998, method 10)",
-        Method::NewcombeAndRuns => "rates: the wider of Newcombe's interval and a bootstrap over runs",
+        Method::NewcombeAndRuns => {
+            "rates: the wider of Newcombe's interval and a bootstrap over runs"
+        }
         Method::Welch => "means of files without requests: their standard errors",
     }
 }
 
 /// The change in the rule's unit.
 pub(super) fn change(ruling: &ChangeRuling) -> String {
-    ruling.change.map(|change| format!("{change:+.2} {}", unit(ruling))).unwrap_or_default()
+    ruling
+        .change
+        .map(|change| format!("{change:+.2} {}", unit(ruling)))
+        .unwrap_or_default()
 }
 
 pub(super) fn change_interval(ruling: &ChangeRuling) -> String {
-    ruling.interval.map(|(low, high)| format!("{low:+.2} to {high:+.2} {}", unit(ruling))).unwrap_or_default()
+    ruling
+        .interval
+        .map(|(low, high)| format!("{low:+.2} to {high:+.2} {}", unit(ruling)))
+        .unwrap_or_default()
 }
 
 pub(super) fn unit(ruling: &ChangeRuling) -> &'static str {
@@ -115,7 +138,12 @@ pub(super) fn broken_change(it: &ChangeRuling) -> String {
     let (a, b) = (metric.text(it.a), metric.text(it.b));
     match it.ruling {
         Ruling::Broken => {
-            format!("{}: {metric} went from {a} to {b}: {}, interval {}", it.rule, change(it), change_interval(it))
+            format!(
+                "{}: {metric} went from {a} to {b}: {}, interval {}",
+                it.rule,
+                change(it),
+                change_interval(it)
+            )
         }
         other => format!("{}: {other}", it.rule),
     }

@@ -15,7 +15,11 @@ pub const VERSION: u32 = 1;
 pub fn render(summary: &Summary) -> Value {
     let proved = &summary.proved;
     let by_engine = |(tag, shares): (&String, &Vec<Share>)| {
-        let by_engine = summary.engines.iter().zip(shares).map(|(engine, share)| (engine.engine.name().to_owned(), json!(share)));
+        let by_engine = summary
+            .engines
+            .iter()
+            .zip(shares)
+            .map(|(engine, share)| (engine.engine.name().to_owned(), json!(share)));
         (tag.clone(), Value::Object(by_engine.collect()))
     };
     let tags: Map<String, Value> = summary.tags.iter().map(by_engine).collect();
@@ -41,8 +45,7 @@ pub fn render(summary: &Summary) -> Value {
 /// The departures that engines declare, by engine.
 fn declared() -> Vec<Value> {
     let of_engine = |engine: EngineName| {
-        let line =
-            move |it: &Declared| json!({"engine": engine, "departure": it.departure, "what": it.what, "source": it.source});
+        let line = move |it: &Declared| json!({"engine": engine, "departure": it.departure, "what": it.what, "source": it.source});
         engine.departures().iter().map(line)
     };
     EngineName::ALL.into_iter().flat_map(of_engine).collect()
@@ -52,7 +55,12 @@ fn engine(engine: &EngineSummary) -> Value {
     let mut value = json!(engine);
     let rates: Map<String, Value> = Proof::ALL
         .into_iter()
-        .filter_map(|proof| Some((proof.name().to_owned(), json!(engine.per_million(Some(proof))?))))
+        .filter_map(|proof| {
+            Some((
+                proof.name().to_owned(),
+                json!(engine.per_million(Some(proof))?),
+            ))
+        })
         .collect();
     value["errors_per_million"] = json!(engine.per_million(None));
     value["errors_per_million_by_proof"] = Value::Object(rates);

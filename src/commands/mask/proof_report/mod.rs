@@ -1,5 +1,5 @@
-//! The report of a proof: adds its rows up to one [`Summary`], and shows that as a page ([`page`]), as JSON ([`json`]) and as texts of
-//! issues ([`issue`]). Pure.
+//! The report of a proof: adds its rows up to one [`Summary`], and shows that as a page ([`page`]),
+//! as JSON ([`json`]) and as texts of issues ([`issue`]). Pure.
 
 pub mod issue;
 pub mod json;
@@ -50,7 +50,8 @@ pub struct EngineSummary {
     pub schemas: u64,
     /// Of which the engine did not compile so many, in its own words.
     pub declined: u64,
-    /// Of which the engine gave out over so many later on: it crashed, took too long, or said that it cannot go on.
+    /// Of which the engine gave out over so many later on: it crashed, took too long, or said that
+    /// it cannot go on.
     pub stopped: u64,
     /// Entries of which something was decided.
     pub decided_schemas: u64,
@@ -97,7 +98,9 @@ impl EngineSummary {
             *self.wrong_schemas_by_proof.entry(proof).or_default() += u64::from(count.wrong > 0);
             departures.extend(count.declared.keys().cloned());
         }
-        departures.into_iter().for_each(|name| *self.declared_schemas.entry(name).or_default() += 1);
+        departures
+            .into_iter()
+            .for_each(|name| *self.declared_schemas.entry(name).or_default() += 1);
         self.counts.add(&proved.counts);
         self.masks += proved.masks;
         self.texts += proved.texts;
@@ -108,7 +111,10 @@ impl EngineSummary {
         if let Some(words) = proved.stopped.as_deref().filter(|_| !proved.declined) {
             let words = general(words);
             let is_room = self.stops.len() < MAX_REASONS || self.stops.contains_key(&words);
-            *self.stops.entry(if is_room { words } else { "other".to_owned() }).or_default() += 1;
+            *self
+                .stops
+                .entry(if is_room { words } else { "other".to_owned() })
+                .or_default() += 1;
         }
     }
 }
@@ -116,7 +122,11 @@ impl EngineSummary {
 /// Words without their numbers, so that the same reason is the same text.
 fn general(words: &str) -> String {
     let line = words.lines().next().unwrap_or_default();
-    let mut out: String = line.chars().map(|it| if it.is_ascii_digit() { '#' } else { it }).take(MAX_REASON_CHARS).collect();
+    let mut out: String = line
+        .chars()
+        .map(|it| if it.is_ascii_digit() { '#' } else { it })
+        .take(MAX_REASON_CHARS)
+        .collect();
     while out.contains("##") {
         out = out.replace("##", "#");
     }
@@ -129,25 +139,37 @@ impl Summary {
     /// # Errors
     /// Those of the rows.
     pub fn build(proved: ProofRun) -> Result<Self> {
-        let empty =
-            |it: &MeasuredEngine| EngineSummary { engine: it.engine, version: it.version.clone(), ..EngineSummary::default() };
+        let empty = |it: &MeasuredEngine| EngineSummary {
+            engine: it.engine,
+            version: it.version.clone(),
+            ..EngineSummary::default()
+        };
         let mut engines: Vec<EngineSummary> = proved.about.engines.iter().map(empty).collect();
         let mut tags: BTreeMap<String, Vec<Share>> = BTreeMap::new();
         for row in proved.rows() {
             let row = row?;
-            let Some(place) = engines.iter().position(|it| it.engine == row.engine) else { continue };
+            let Some(place) = engines.iter().position(|it| it.engine == row.engine) else {
+                continue;
+            };
             engines[place].add(&row);
             let (decided, wrong) = row.proved.counts.totals();
             for tag in row.tags.iter().collect::<BTreeSet<_>>() {
-                let shares = tags.entry(tag.clone()).or_insert_with(|| vec![Share::default(); engines.len()]);
+                let shares = tags
+                    .entry(tag.clone())
+                    .or_insert_with(|| vec![Share::default(); engines.len()]);
                 shares[place].of += u64::from(decided > 0);
                 shares[place].part += u64::from(wrong > 0);
             }
         }
-        Ok(Self { proved, engines, tags })
+        Ok(Self {
+            proved,
+            engines,
+            tags,
+        })
     }
 
-    /// Decisions in a second by the clock, all engines together; making findings small is not in it. `None` where an earlier run made some.
+    /// Decisions in a second by the clock, all engines together; making findings small is not in
+    /// it. `None` where an earlier run made some.
     pub fn decisions_per_second(&self) -> Option<f64> {
         let decided: u64 = self.engines.iter().map(|it| it.counts.totals().0).sum();
         let seconds = self.proved.wall_ns.saturating_sub(self.proved.shrink_ns) as f64 / 1e9;

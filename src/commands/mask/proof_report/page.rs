@@ -21,7 +21,12 @@ const TAGS_SHOWN: usize = 20;
 const MIN_TAGGED: u64 = 5;
 
 /// Proofs of which so few are decided that a rate says less than the counts.
-const IS_COUNTED: [Proof; 4] = [Proof::DiffersStrict, Proof::DiffersLoose, Proof::DeadEnd, Proof::Contradicts];
+const IS_COUNTED: [Proof; 4] = [
+    Proof::DiffersStrict,
+    Proof::DiffersLoose,
+    Proof::DeadEnd,
+    Proof::Contradicts,
+];
 
 /// What stands between a text and the token after it.
 const THEN: &str = " then ";
@@ -56,30 +61,64 @@ pub fn document(summary: &Summary) -> Document {
     document.titled_table("Schemas with an error, by keyword", tags(summary).if_any());
     add_clusters(&mut document, &proved.clusters);
     document.heading("Declared departures");
-    let engines = EngineName::ALL.into_iter().filter(|name| summary.engines.iter().any(|engine| engine.engine == *name));
+    let engines = EngineName::ALL
+        .into_iter()
+        .filter(|name| summary.engines.iter().any(|engine| engine.engine == *name));
     document.definitions(engines.flat_map(|engine| {
-        let line =
-            move |line: &Declared| (format!("{engine} {}", line.departure.name()), format!("{} ({})", line.what, line.source));
+        let line = move |line: &Declared| {
+            (
+                format!("{engine} {}", line.departure.name()),
+                format!("{} ({})", line.what, line.source),
+            )
+        };
         engine.departures().iter().map(line)
     }));
     document.gap();
     document.facts(conditions(summary));
     document.gap();
-    document.notes(proved.notices.iter().map(|notice| printable(&notice.to_string(), NOTICE_MAX_CHARS)).collect());
+    document.notes(
+        proved
+            .notices
+            .iter()
+            .map(|notice| printable(&notice.to_string(), NOTICE_MAX_CHARS))
+            .collect(),
+    );
     document
 }
 
 fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     let proved = &summary.proved;
-    let mut lines = conditions_of(&proved.about, env!("CARGO_PKG_VERSION"), Some(&date(proved.began)));
+    let mut lines = conditions_of(
+        &proved.about,
+        env!("CARGO_PKG_VERSION"),
+        Some(&date(proved.began)),
+    );
     lines.retain(|(name, _)| *name != "spellings");
-    lines.push(("effort", format!("seed {}, {} masks an entry and engine", proved.effort.seed, proved.effort.budget)));
-    let rate = summary.decisions_per_second().map(|it| format!(", {it:.0} decisions/s")).unwrap_or_default();
+    lines.push((
+        "effort",
+        format!(
+            "seed {}, {} masks an entry and engine",
+            proved.effort.seed, proved.effort.budget
+        ),
+    ));
+    let rate = summary
+        .decisions_per_second()
+        .map(|it| format!(", {it:.0} decisions/s"))
+        .unwrap_or_default();
     let shrinking = proved.shrink_ns as f64 / 1e9;
     let wall = proved.wall_ns as f64 / 1e9;
-    lines.push(("wall time", format!("{wall:.1} s{rate}; {shrinking:.1} s of it to make findings small")));
+    lines.push((
+        "wall time",
+        format!("{wall:.1} s{rate}; {shrinking:.1} s of it to make findings small"),
+    ));
     if proved.resumed > 0 {
-        lines.push(("resumed", format!("{} entries were proved before, in a time of their own", proved.resumed)));
+        lines.push((
+            "resumed",
+            format!(
+                "{} entries were proved before, in a time of their own",
+                proved.resumed
+            ),
+        ));
     }
     lines
 }
@@ -90,12 +129,21 @@ fn by_engine(summary: &Summary) -> Table {
     Table::new(std::iter::once(String::new()).chain(versions), 1).wrapped(0, LABEL_CHARS)
 }
 
-fn row(summary: &Summary, label: impl Into<String>, cell: impl Fn(&EngineSummary) -> String) -> Vec<String> {
-    std::iter::once(label.into()).chain(summary.engines.iter().map(cell)).collect()
+fn row(
+    summary: &Summary,
+    label: impl Into<String>,
+    cell: impl Fn(&EngineSummary) -> String,
+) -> Vec<String> {
+    std::iter::once(label.into())
+        .chain(summary.engines.iter().map(cell))
+        .collect()
 }
 
 fn by_proof(summary: &Summary) -> Table {
-    let cell = |engine: &EngineSummary, proof: Option<Proof>, schemas: u64| match (engine.per_million(proof), proof) {
+    let cell = |engine: &EngineSummary, proof: Option<Proof>, schemas: u64| match (
+        engine.per_million(proof),
+        proof,
+    ) {
         (None, _) => "-".to_owned(),
         (Some(_), Some(proof)) if IS_COUNTED.contains(&proof) => {
             let count = engine.counts.of(proof);
@@ -105,59 +153,109 @@ fn by_proof(summary: &Summary) -> Table {
     };
     let mut table = by_engine(summary);
     for proof in Proof::ALL {
-        let schemas = |engine: &EngineSummary| engine.wrong_schemas_by_proof.get(&proof).copied().unwrap_or(0);
+        let schemas = |engine: &EngineSummary| {
+            engine
+                .wrong_schemas_by_proof
+                .get(&proof)
+                .copied()
+                .unwrap_or(0)
+        };
         let label = format!("{} {}", proof.name(), proof.says());
-        table.row(row(summary, label, |engine| cell(engine, Some(proof), schemas(engine))));
+        table.row(row(summary, label, |engine| {
+            cell(engine, Some(proof), schemas(engine))
+        }));
     }
-    table.row(row(summary, "all", |engine| cell(engine, None, engine.wrong_schemas)));
-    table.row(row(summary, "schemas of which something was decided", |engine| engine.decided_schemas.to_string()));
+    table.row(row(summary, "all", |engine| {
+        cell(engine, None, engine.wrong_schemas)
+    }));
+    table.row(row(
+        summary,
+        "schemas of which something was decided",
+        |engine| engine.decided_schemas.to_string(),
+    ));
     table
 }
 
 fn rated(rate: f64) -> String {
-    if rate == 0.0 || rate >= 100.0 { format!("{rate:.0}") } else { format!("{rate:.2}") }
+    if rate == 0.0 || rate >= 100.0 {
+        format!("{rate:.0}")
+    } else {
+        format!("{rate:.2}")
+    }
 }
 
 fn declared(summary: &Summary) -> Table {
-    let names: BTreeSet<&String> = summary.engines.iter().flat_map(|engine| engine.declared_schemas.keys()).collect();
+    let names: BTreeSet<&String> = summary
+        .engines
+        .iter()
+        .flat_map(|engine| engine.declared_schemas.keys())
+        .collect();
     let mut table = by_engine(summary);
     for name in names {
         let findings = |engine: &EngineSummary| -> u64 {
-            engine.counts.iter().map(|(_, count)| count.declared.get(name).copied().unwrap_or(0)).sum()
+            engine
+                .counts
+                .iter()
+                .map(|(_, count)| count.declared.get(name).copied().unwrap_or(0))
+                .sum()
         };
-        table.row(row(summary, name, |engine| match engine.declared_schemas.get(name) {
-            None => "-".to_owned(),
-            Some(schemas) => format!("{}  {schemas}", findings(engine)),
+        table.row(row(summary, name, |engine| {
+            match engine.declared_schemas.get(name) {
+                None => "-".to_owned(),
+                Some(schemas) => format!("{}  {schemas}", findings(engine)),
+            }
         }));
     }
-    table.row(row(summary, "texts with two members of one name let through", |engine| {
-        format!("{} of {}", engine.duplicates.let_through, engine.duplicates.tried)
-    }));
+    table.row(row(
+        summary,
+        "texts with two members of one name let through",
+        |engine| {
+            format!(
+                "{} of {}",
+                engine.duplicates.let_through, engine.duplicates.tried
+            )
+        },
+    ));
     table
 }
 
 fn effort(summary: &Summary) -> Table {
-    let line = |label: &str, of: fn(&EngineSummary) -> u64| row(summary, label, |engine| of(engine).to_string());
+    let line = |label: &str, of: fn(&EngineSummary) -> u64| {
+        row(summary, label, |engine| of(engine).to_string())
+    };
     by_engine(summary).with_rows([
         line("schemas", |engine| engine.schemas),
         line("not compiled", |engine| engine.declined),
-        line("given out later: crashes, limits, time", |engine| engine.stopped),
+        line("given out later: crashes, limits, time", |engine| {
+            engine.stopped
+        }),
         line("masks", |engine| engine.masks),
         line("texts", |engine| engine.texts),
         line("decisions", |engine| engine.counts.totals().0),
-        line("ends on which the oracles do not agree", |engine| engine.open),
-        line("differences that led to no whole text", |engine| engine.unresolved),
+        line("ends on which the oracles do not agree", |engine| {
+            engine.open
+        }),
+        line("differences that led to no whole text", |engine| {
+            engine.unresolved
+        }),
     ])
 }
 
 /// Tags with errors; no rows where there are none.
 fn tags(summary: &Summary) -> Table {
     let part = |shares: &[Share]| shares.iter().map(|share| share.part).sum::<u64>();
-    let is_shown = |shares: &[Share]| part(shares) > 0 && shares.iter().any(|share| share.of >= MIN_TAGGED);
-    let mut tags: Vec<(&String, &Vec<Share>)> = summary.tags.iter().filter(|(_, shares)| is_shown(shares)).collect();
+    let is_shown =
+        |shares: &[Share]| part(shares) > 0 && shares.iter().any(|share| share.of >= MIN_TAGGED);
+    let mut tags: Vec<(&String, &Vec<Share>)> = summary
+        .tags
+        .iter()
+        .filter(|(_, shares)| is_shown(shares))
+        .collect();
     tags.sort_by_key(|(_, shares)| std::cmp::Reverse(part(shares)));
     by_engine(summary).with_rows(tags.into_iter().take(TAGS_SHOWN).map(|(tag, shares)| {
-        let cells = shares.iter().map(|share| format!("{} of {}", share.part, share.of));
+        let cells = shares
+            .iter()
+            .map(|share| format!("{} of {}", share.part, share.of));
         std::iter::once(printable(tag, MAX_CHARS)).chain(cells)
     }))
 }
@@ -166,16 +264,30 @@ fn add_clusters(document: &mut Document, clusters: &[Cluster]) {
     if clusters.is_empty() {
         return;
     }
-    let witnesses = clusters.iter().filter(|cluster| cluster.witness.is_some()).count();
+    let witnesses = clusters
+        .iter()
+        .filter(|cluster| cluster.witness.is_some())
+        .count();
     let (all, shown) = (clusters.len(), CLUSTERS_SHOWN.min(clusters.len()));
-    document.heading(format!("Kinds of errors: {all}, with {witnesses} witnesses; the {shown} most frequent"));
+    document.heading(format!(
+        "Kinds of errors: {all}, with {witnesses} witnesses; the {shown} most frequent"
+    ));
     for (place, cluster) in clusters.iter().take(CLUSTERS_SHOWN).enumerate() {
         let (number, engine, schemas) = (place + 1, cluster.engine.name(), cluster.schemas);
         let (proof, says) = (cluster.proof.name(), cluster.proof.says());
-        let [place, keywords] = [&cluster.place, &cluster.keywords.join(", ")].map(|words| printable(words, MAX_CHARS));
-        let text = format!("{number}. {engine} {proof} {says}; {schemas} schemas: {place} [{keywords}]");
-        let below = cluster.witness.as_ref().map(witness_lines).unwrap_or_default();
-        document.push(Block::Item { text: text.into(), below });
+        let [place, keywords] =
+            [&cluster.place, &cluster.keywords.join(", ")].map(|words| printable(words, MAX_CHARS));
+        let text =
+            format!("{number}. {engine} {proof} {says}; {schemas} schemas: {place} [{keywords}]");
+        let below = cluster
+            .witness
+            .as_ref()
+            .map(witness_lines)
+            .unwrap_or_default();
+        document.push(Block::Item {
+            text: text.into(),
+            below,
+        });
     }
 }
 
@@ -185,7 +297,12 @@ fn witness_lines(witness: &Witness) -> Vec<Text> {
     let prefix = printable(&format!("{:?}", witness.prefix_text), MAX_CHARS);
     let mut after = Text::default().plain("after ").code(prefix);
     if let Some(token) = &witness.token_text {
-        after = after.plain(THEN).code(printable(&format!("{token:?}"), MAX_CHARS - THEN.len()));
+        after = after
+            .plain(THEN)
+            .code(printable(&format!("{token:?}"), MAX_CHARS - THEN.len()));
     }
-    vec![Text::default().code(printable(&constraint, 2 * MAX_CHARS)), after]
+    vec![
+        Text::default().code(printable(&constraint, 2 * MAX_CHARS)),
+        after,
+    ]
 }

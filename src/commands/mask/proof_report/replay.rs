@@ -41,16 +41,37 @@ pub fn document(witnesses: &[Witness], standings: &[Option<Standing>]) -> Docume
     let mut lines = String::new();
     for (number, (witness, standing)) in witnesses.iter().zip(standings).enumerate() {
         let (word, why) = word_and_reason(standing.as_ref());
-        let why = if why.is_empty() { witness.why.as_str() } else { why };
+        let why = if why.is_empty() {
+            witness.why.as_str()
+        } else {
+            why
+        };
         let (engine, proof) = (witness.engine.name(), witness.finding.proof.name());
-        let _ = writeln!(lines, "{:>4} {word:<11} {engine} {proof}: {}", number + 1, printable(why, MAX_CHARS));
+        let _ = writeln!(
+            lines,
+            "{:>4} {word:<11} {engine} {proof}: {}",
+            number + 1,
+            printable(why, MAX_CHARS)
+        );
     }
-    let Tally { holds, gone, unknown, not_reached } = Tally::new(standings);
-    let left = if not_reached > 0 { format!(", {not_reached} not reached") } else { String::new() };
+    let Tally {
+        holds,
+        gone,
+        unknown,
+        not_reached,
+    } = Tally::new(standings);
+    let left = if not_reached > 0 {
+        format!(", {not_reached} not reached")
+    } else {
+        String::new()
+    };
     let mut document = Document::new("sobench mask --replay");
     document.push(Block::Preformatted(lines));
     document.gap();
-    document.paragraph(format!("{} witnesses: {holds} hold, {gone} gone, {unknown} unknown{left}", witnesses.len()));
+    document.paragraph(format!(
+        "{} witnesses: {holds} hold, {gone} gone, {unknown} unknown{left}",
+        witnesses.len()
+    ));
     document
 }
 

@@ -41,20 +41,36 @@ fn outcomes(summary: &Summary, title: &str) -> Charts {
     let bars: Vec<Bar> = summary.engines.iter().map(bar).collect();
     let svg = svg::stacked(&format!("{title} (unit: schema)"), &bars);
     Charts {
-        legend: legend.map(|(class, label)| LegendEntry::Area { class, label: label.to_owned() }).to_vec(),
+        legend: legend
+            .map(|(class, label)| LegendEntry::Area {
+                class,
+                label: label.to_owned(),
+            })
+            .to_vec(),
         caption: String::new(),
-        charts: vec![Chart { title: String::new(), svg }],
+        charts: vec![Chart {
+            title: String::new(),
+            svg,
+        }],
         layout: Layout::Wide,
     }
 }
 
 fn bar(engine: &EngineSummary) -> Bar {
     let schemas = &engine.headline().schemas;
-    let (apart, judged): (Vec<_>, Vec<_>) =
-        SchemaOutcome::ALL.iter().copied().partition(|outcome| *outcome < SchemaOutcome::Pass);
-    let part =
-        |outcome: SchemaOutcome| Part { name: outcome.title().to_owned(), class: class_of(outcome), count: schemas.get(outcome) };
-    Bar { name: engine.engine.name().to_owned(), parts: judged.into_iter().chain(apart).map(part).collect() }
+    let (apart, judged): (Vec<_>, Vec<_>) = SchemaOutcome::ALL
+        .iter()
+        .copied()
+        .partition(|outcome| *outcome < SchemaOutcome::Pass);
+    let part = |outcome: SchemaOutcome| Part {
+        name: outcome.title().to_owned(),
+        class: class_of(outcome),
+        count: schemas.get(outcome),
+    };
+    Bar {
+        name: engine.engine.name().to_owned(),
+        parts: judged.into_iter().chain(apart).map(part).collect(),
+    }
 }
 
 fn class_of(outcome: SchemaOutcome) -> &'static str {
@@ -82,7 +98,12 @@ fn durations(summary: &Summary) -> Charts {
     }
     let caption = "share of all that are not longer; a curve that ends below 100 % has timeouts, or goes on beyond 10 s. \
                    The lower charts show the tail: each line up is one nine more.";
-    Charts { legend, caption: caption.to_owned(), charts: duration_charts(summary), layout: Layout::Grid }
+    Charts {
+        legend,
+        caption: caption.to_owned(),
+        charts: duration_charts(summary),
+        layout: Layout::Grid,
+    }
 }
 
 fn duration_charts(summary: &Summary) -> Vec<Chart> {
@@ -90,19 +111,33 @@ fn duration_charts(summary: &Summary) -> Vec<Chart> {
     let to_first_mask: Shown = Box::new(|engine, set| &engine.compile.get(set).to_first_mask);
     let mut charts = vec![
         ("Cold compile (unit: schema)".to_owned(), Shares::Even, cold),
-        ("Compile and first mask (unit: schema)".to_owned(), Shares::Even, to_first_mask),
+        (
+            "Compile and first mask (unit: schema)".to_owned(),
+            Shares::Even,
+            to_first_mask,
+        ),
     ];
     for (shares, tail) in [(Shares::Even, ""), (Shares::Nines, ": the tail")] {
-        charts.extend(passes(&summary.measurement.about).iter().map(|&(pass, of)| {
-            let shown: Shown = Box::new(move |engine, set| &of(engine.headline().masks.get(set)).mask);
-            (format!("Masks, {pass}{tail} (unit: token)"), shares, shown)
-        }));
+        charts.extend(
+            passes(&summary.measurement.about)
+                .iter()
+                .map(|&(pass, of)| {
+                    let shown: Shown =
+                        Box::new(move |engine, set| &of(engine.headline().masks.get(set)).mask);
+                    (format!("Masks, {pass}{tail} (unit: token)"), shares, shown)
+                }),
+        );
     }
     let axis = Axis::microsecond_to_ten_seconds();
     let chart = |(title, shares, shown): (String, Shares, Shown)| {
         let engines = summary.engines.iter().enumerate();
-        let curves: Vec<Curve> = engines.flat_map(|(place, engine)| curves(engine, place, &shown)).collect();
-        Chart { svg: svg::cumulative(&title, &curves, shares, &axis), title }
+        let curves: Vec<Curve> = engines
+            .flat_map(|(place, engine)| curves(engine, place, &shown))
+            .collect();
+        Chart {
+            svg: svg::cumulative(&title, &curves, shares, &axis),
+            title,
+        }
     };
     charts.into_iter().map(chart).collect()
 }
@@ -110,7 +145,17 @@ fn duration_charts(summary: &Summary) -> Vec<Chart> {
 fn curves(engine: &EngineSummary, colour: usize, shown: &Shown) -> [Curve; 2] {
     [Set::Own, Set::Common].map(|set| {
         let distribution = shown(engine, set);
-        let name = format!("{}, {} set, n = {}", engine.engine.name(), set.name(), distribution.n());
-        Curve { name, colour, dashed: set == Set::Common, points: distribution.cumulative().collect() }
+        let name = format!(
+            "{}, {} set, n = {}",
+            engine.engine.name(),
+            set.name(),
+            distribution.n()
+        );
+        Curve {
+            name,
+            colour,
+            dashed: set == Set::Common,
+            points: distribution.cumulative().collect(),
+        }
     })
 }

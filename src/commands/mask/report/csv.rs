@@ -23,30 +23,68 @@ const COLUMNS: [(&str, Cell); 18] = [
     ("library", |_, library| library.to_owned()),
     ("kind", |row, _| row.kind.clone()),
     ("tags", |row, _| row.tags.join(" ")),
-    ("route_engine", |row, _| row.route.as_ref().map(|it| it.engine.name().to_owned()).unwrap_or_default()),
-    ("route_why", |row, _| row.route.as_ref().map(|it| it.why.clone()).unwrap_or_default()),
+    ("route_engine", |row, _| {
+        row.route
+            .as_ref()
+            .map(|it| it.engine.name().to_owned())
+            .unwrap_or_default()
+    }),
+    ("route_why", |row, _| {
+        row.route
+            .as_ref()
+            .map(|it| it.why.clone())
+            .unwrap_or_default()
+    }),
     // Enums of ours by the names that the row file has for them.
-    ("declined", |row, _| text(&json!(row.declined.as_ref().map(|it| it.class)))),
-    ("stopped", |row, _| text(&json!(row.stopped.as_ref().map(|it| it.cause)))),
-    ("stopped_at", |row, _| text(&json!(row.stopped.as_ref().map(|it| it.stage))["at"])),
+    ("declined", |row, _| {
+        text(&json!(row.declined.as_ref().map(|it| it.class)))
+    }),
+    ("stopped", |row, _| {
+        text(&json!(row.stopped.as_ref().map(|it| it.cause)))
+    }),
+    ("stopped_at", |row, _| {
+        text(&json!(row.stopped.as_ref().map(|it| it.stage))["at"])
+    }),
     ("words", |row, _| {
         let declined = row.declined.as_ref().map(|it| it.words.clone());
-        declined.or_else(|| row.stopped.as_ref().map(|it| it.words.clone())).unwrap_or_default()
+        declined
+            .or_else(|| row.stopped.as_ref().map(|it| it.words.clone()))
+            .unwrap_or_default()
     }),
-    ("cold_compile_ns", |row, _| number(row.compile.map(|it| it.cold_ns))),
-    ("first_mask_ns", |row, _| number(row.compile.map(|it| it.first_mask_ns))),
-    ("to_first_mask_ns", |row, _| number(row.compile.map(|it| it.cold_ns.saturating_add(it.first_mask_ns)))),
-    ("cached_compile_ns", |row, _| number(row.compile.map(|it| it.cached_ns))),
-    ("grammar_bytes", |row, _| number(row.compile.and_then(|it| it.grammar_bytes))),
-    ("peak_bytes", |row, _| number(row.compile.and_then(|it| it.peak_bytes))),
+    ("cold_compile_ns", |row, _| {
+        number(row.compile.map(|it| it.cold_ns))
+    }),
+    ("first_mask_ns", |row, _| {
+        number(row.compile.map(|it| it.first_mask_ns))
+    }),
+    ("to_first_mask_ns", |row, _| {
+        number(
+            row.compile
+                .map(|it| it.cold_ns.saturating_add(it.first_mask_ns)),
+        )
+    }),
+    ("cached_compile_ns", |row, _| {
+        number(row.compile.map(|it| it.cached_ns))
+    }),
+    ("grammar_bytes", |row, _| {
+        number(row.compile.and_then(|it| it.grammar_bytes))
+    }),
+    ("peak_bytes", |row, _| {
+        number(row.compile.and_then(|it| it.peak_bytes))
+    }),
 ];
 
 /// A name in columns, and what it stands for.
 type Part<Whole, Found> = (&'static str, fn(&Whole) -> &Found);
 
 /// The walks of a spelling, and the kinds of durations in each.
-const PASSES: [Part<SpellingTimes, PassTimes>; 2] = [("cold", |it| &it.cold), ("warm", |it| &it.warm)];
-const PARTS: [Part<PassTimes, Durations>; 3] = [("mask", |it| &it.mask), ("commit", |it| &it.commit), ("step", |it| &it.step)];
+const PASSES: [Part<SpellingTimes, PassTimes>; 2] =
+    [("cold", |it| &it.cold), ("warm", |it| &it.warm)];
+const PARTS: [Part<PassTimes, Durations>; 3] = [
+    ("mask", |it| &it.mask),
+    ("commit", |it| &it.commit),
+    ("step", |it| &it.step),
+];
 
 /// The name of a figure in columns, and its text.
 type DurationFigure = (&'static str, fn(&Durations) -> String);
@@ -54,11 +92,18 @@ type DurationFigure = (&'static str, fn(&Durations) -> String);
 /// The figures of each kind of duration in each pass.
 const FIGURES: [DurationFigure; 6] = [
     ("n", |durations| durations.count().to_string()),
-    ("mean_ns", |durations| durations.mean_ns().map(|ns| format!("{ns:.1}")).unwrap_or_default()),
+    ("mean_ns", |durations| {
+        durations
+            .mean_ns()
+            .map(|ns| format!("{ns:.1}"))
+            .unwrap_or_default()
+    }),
     ("p50_ns", |durations| number(durations.quantile_ns(0.5))),
     ("p99_ns", |durations| number(durations.quantile_ns(0.99))),
     ("max_ns", |durations| number(durations.max_ns())),
-    ("over_1_ms", |durations| durations.above(SLOW_NS).to_string()),
+    ("over_1_ms", |durations| {
+        durations.above(SLOW_NS).to_string()
+    }),
 ];
 
 fn number(value: Option<u64>) -> String {
@@ -69,28 +114,52 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A line for every row, in the order given, with the outcomes and durations of each of the measurement's spellings, then of
-/// text as it stands. A row whose instances are text has no data in the others, and the other way round.
+/// A line for every row, in the order given, with the outcomes and durations of each of the
+/// measurement's spellings, then of text as it stands. A row whose instances are text has no data
+/// in the others, and the other way round.
 ///
 /// # Errors
 /// What the rows cannot be read for.
-pub fn render_rows(rows: impl IntoIterator<Item = Result<Row>>, about: &MaskRecord) -> Result<Vec<u8>> {
-    let with_text: Vec<Spelling> = about.spellings.iter().copied().chain([Spelling::Verbatim]).collect();
+pub fn render_rows(
+    rows: impl IntoIterator<Item = Result<Row>>,
+    about: &MaskRecord,
+) -> Result<Vec<u8>> {
+    let with_text: Vec<Spelling> = about
+        .spellings
+        .iter()
+        .copied()
+        .chain([Spelling::Verbatim])
+        .collect();
     let line = |row: Row| {
-        let library = about.engines.iter().find(|engine| engine.engine == row.engine).map_or("", |engine| &engine.version);
+        let library = about
+            .engines
+            .iter()
+            .find(|engine| engine.engine == row.engine)
+            .map_or("", |engine| &engine.version);
         cells(&row, library, &about.spellings)
     };
-    try_render(header(&with_text), rows.into_iter().map(|row| row.map(line)))
+    try_render(
+        header(&with_text),
+        rows.into_iter().map(|row| row.map(line)),
+    )
 }
 
 /// A line for every tag and engine; the unit is the schema.
 pub fn render_tags(summary: &Summary) -> Vec<u8> {
-    let header = ["tag", "engine", "schemas"].into_iter().chain(SchemaOutcome::ALL.iter().map(|outcome| outcome.name()));
+    let header = ["tag", "engine", "schemas"]
+        .into_iter()
+        .chain(SchemaOutcome::ALL.iter().map(|outcome| outcome.name()));
     let mut rows: Vec<Vec<String>> = Vec::new();
     for tag in summary.tags.sorted() {
         for (engine, counts) in summary.engines.iter().zip(tag.engines) {
-            let names = [tag.tag.to_owned(), engine.engine.name().to_owned(), counts.total().to_string()];
-            let counts = SchemaOutcome::ALL.iter().map(|outcome| counts.get(*outcome).to_string());
+            let names = [
+                tag.tag.to_owned(),
+                engine.engine.name().to_owned(),
+                counts.total().to_string(),
+            ];
+            let counts = SchemaOutcome::ALL
+                .iter()
+                .map(|outcome| counts.get(*outcome).to_string());
             rows.push(names.into_iter().chain(counts).collect());
         }
     }
@@ -102,10 +171,16 @@ fn header(spellings: &[Spelling]) -> Vec<String> {
     for spelling in spellings {
         let spelling = spelling.name();
         names.push(format!("{spelling}_outcome"));
-        names.extend(InstanceClass::ALL.iter().map(|class| format!("{spelling}_instances_{}", class.name())));
+        names.extend(
+            InstanceClass::ALL
+                .iter()
+                .map(|class| format!("{spelling}_instances_{}", class.name())),
+        );
         for (pass, _) in PASSES {
             for (part, _) in PARTS {
-                names.extend(FIGURES.map(|(figure, _)| format!("{spelling}_{pass}_{part}_{figure}")));
+                names.extend(
+                    FIGURES.map(|(figure, _)| format!("{spelling}_{pass}_{part}_{figure}")),
+                );
             }
         }
     }
@@ -116,15 +191,33 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
     let mut cells = COLUMNS.map(|(_, cell)| cell(row, library)).to_vec();
     let (is_json, is_text) = written(row);
     for spelling in spellings.iter().copied().chain([Spelling::Verbatim]) {
-        if !(if spelling == Spelling::Verbatim { is_text } else { is_json }) {
-            cells.extend(vec![String::new(); header(&[spelling]).len() - COLUMNS.len()]);
+        if !(if spelling == Spelling::Verbatim {
+            is_text
+        } else {
+            is_json
+        }) {
+            cells.extend(vec![
+                String::new();
+                header(&[spelling]).len() - COLUMNS.len()
+            ]);
             continue;
         }
-        cells.push(SchemaOutcome::of(row, spelling, spellings).name().to_owned());
+        cells.push(
+            SchemaOutcome::of(row, spelling, spellings)
+                .name()
+                .to_owned(),
+        );
         let mut counts = Counts::default();
         instances_in(row, spelling).for_each(|it| counts.add(InstanceClass::of(&it.outcome)));
-        cells.extend(InstanceClass::ALL.iter().map(|class| counts.get(*class).to_string()));
-        let times = row.times.iter().find(|it| it.spelling == spelling || it.spelling == Spelling::Verbatim);
+        cells.extend(
+            InstanceClass::ALL
+                .iter()
+                .map(|class| counts.get(*class).to_string()),
+        );
+        let times = row
+            .times
+            .iter()
+            .find(|it| it.spelling == spelling || it.spelling == Spelling::Verbatim);
         for (_, pass) in PASSES {
             for (_, part) in PARTS {
                 let durations = times.map(|it| part(pass(it)));
@@ -135,12 +228,23 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
     cells
 }
 
-/// Whether a row speaks of JSON, and whether of text. Where no instance was reached, the constraint's kind says which.
+/// Whether a row speaks of JSON, and whether of text. Where no instance was reached, the
+/// constraint's kind says which.
 fn written(row: &Row) -> (bool, bool) {
     let is_json = is_json_kind(&row.kind);
-    let has_text = row.instances.iter().any(|it| it.spelling == Spelling::Verbatim);
-    let has_json = row.instances.iter().any(|it| it.spelling != Spelling::Verbatim);
-    if row.instances.is_empty() { (is_json, !is_json) } else { (has_json, has_text) }
+    let has_text = row
+        .instances
+        .iter()
+        .any(|it| it.spelling == Spelling::Verbatim);
+    let has_json = row
+        .instances
+        .iter()
+        .any(|it| it.spelling != Spelling::Verbatim);
+    if row.instances.is_empty() {
+        (is_json, !is_json)
+    } else {
+        (has_json, has_text)
+    }
 }
 
 #[cfg(test)]
@@ -150,7 +254,10 @@ mod tests {
     use sobench_engine::EngineName;
 
     fn read(file: &[u8]) -> Vec<Vec<String>> {
-        let lines = ::csv::ReaderBuilder::new().has_headers(false).from_reader(file).into_deserialize();
+        let lines = ::csv::ReaderBuilder::new()
+            .has_headers(false)
+            .from_reader(file)
+            .into_deserialize();
         lines.collect::<std::result::Result<_, _>>().unwrap()
     }
 
@@ -163,18 +270,39 @@ mod tests {
         let about = measurement(&[EngineName::Guidance, EngineName::Xgrammar]).about;
         let lines = read(&render_rows([Ok(odd.clone()), Ok(declined)], &about).unwrap());
         assert_eq!(lines.len(), 3);
-        assert!(lines.iter().all(|it| it.len() == lines[0].len()), "{lines:?}");
+        assert!(
+            lines.iter().all(|it| it.len() == lines[0].len()),
+            "{lines:?}"
+        );
         let cell = |line: usize, column: &str| {
-            let place = lines[0].iter().position(|it| it == column).unwrap_or_else(|| panic!("no column {column}"));
+            let place = lines[0]
+                .iter()
+                .position(|it| it == column)
+                .unwrap_or_else(|| panic!("no column {column}"));
             lines[line][place].as_str()
         };
         assert_eq!(cell(1, "entry"), odd.entry);
         assert_eq!(cell(2, "library"), about.engines[1].version);
-        assert_eq!((cell(1, "maskbench_outcome"), cell(2, "maskbench_outcome")), ("pass", "declined_unsupported"));
-        assert_eq!((cell(2, "declined"), cell(2, "words"), cell(2, "tags")), ("unsupported", "no `not`, sorry", "not $ref"));
-        assert_eq!((cell(2, "cold_compile_ns"), cell(2, "maskbench_warm_mask_p50_ns")), ("", ""));
+        assert_eq!(
+            (cell(1, "maskbench_outcome"), cell(2, "maskbench_outcome")),
+            ("pass", "declined_unsupported")
+        );
+        assert_eq!(
+            (cell(2, "declined"), cell(2, "words"), cell(2, "tags")),
+            ("unsupported", "no `not`, sorry", "not $ref")
+        );
+        assert_eq!(
+            (
+                cell(2, "cold_compile_ns"),
+                cell(2, "maskbench_warm_mask_p50_ns")
+            ),
+            ("", "")
+        );
         assert_eq!(cell(1, "to_first_mask_ns"), "1500000");
-        assert_eq!((cell(1, "verbatim_outcome"), cell(2, "verbatim_outcome")), ("", ""));
+        assert_eq!(
+            (cell(1, "verbatim_outcome"), cell(2, "verbatim_outcome")),
+            ("", "")
+        );
     }
 
     #[test]
@@ -184,7 +312,13 @@ mod tests {
         text.instances[0].spelling = Spelling::Verbatim;
         let mut declined = row(1, EngineName::Guidance).declined_with("no");
         declined.kind = "regex".to_owned();
-        let lines = read(&render_rows([Ok(text), Ok(declined)], &measurement(&[EngineName::Guidance]).about).unwrap());
+        let lines = read(
+            &render_rows(
+                [Ok(text), Ok(declined)],
+                &measurement(&[EngineName::Guidance]).about,
+            )
+            .unwrap(),
+        );
         let place = |column: &str| lines[0].iter().position(|it| it == column).unwrap();
         for (line, outcome) in [(1, "pass"), (2, "declined_unsupported")] {
             assert_eq!(lines[line].len(), lines[0].len());
@@ -196,9 +330,15 @@ mod tests {
 
     #[test]
     fn tags_have_a_line_an_engine() {
-        let summary = Summary::build(measurement(&[EngineName::Guidance, EngineName::Outlines]), || {
-            Ok([Ok(row(0, EngineName::Guidance)), Ok(row(0, EngineName::Outlines).declined_with("no"))])
-        });
+        let summary = Summary::build(
+            measurement(&[EngineName::Guidance, EngineName::Outlines]),
+            || {
+                Ok([
+                    Ok(row(0, EngineName::Guidance)),
+                    Ok(row(0, EngineName::Outlines).declined_with("no")),
+                ])
+            },
+        );
         let lines = read(&render_tags(&summary.unwrap()));
         assert_eq!(lines[1][..3], ["type", "guidance", "1"]);
         assert_eq!(lines[2][..3], ["type", "outlines", "1"]);

@@ -12,23 +12,46 @@ pub fn spoken_of(page: &str) -> impl Iterator<Item = (&'static str, &'static str
         "schema outcome" => page.contains("Outcomes of schemas"),
         name => page.contains(name),
     };
-    DEFINITIONS.into_iter().filter(move |(name, _)| occurs(name))
+    DEFINITIONS
+        .into_iter()
+        .filter(move |(name, _)| occurs(name))
 }
 
 /// A name and its meaning, in reading order.
 pub const DEFINITIONS: [(&str, &str); 17] = [
-    ("schema", "an entry of the corpus with its constraint, whatever the constraint's kind"),
-    ("instance", "a text of an entry that its constraint should allow or mask out"),
+    (
+        "schema",
+        "an entry of the corpus with its constraint, whatever the constraint's kind",
+    ),
+    (
+        "instance",
+        "a text of an entry that its constraint should allow or mask out",
+    ),
     (
         "schema outcome",
         "of the instances that can be judged the worst decides: pass < rejects valid < declined < dead end < failed while masking < \
          timeout < out of memory < crash < accepts invalid",
     ),
-    ("rejects valid", "a token of a valid text, or its end, is masked out"),
-    ("accepts invalid", "an invalid text is allowed to its end, or the end is allowed after a text that is not valid"),
-    ("disputed", "the corpus's label and our evaluator disagree; listed, and in no outcome of a schema"),
-    ("not judged", "neither label nor evaluator can say, or our evaluator was stopped; no engine is blamed"),
-    ("headline spelling", "the first of the measured ways to write JSON; outcomes of schemas and the common set are by it"),
+    (
+        "rejects valid",
+        "a token of a valid text, or its end, is masked out",
+    ),
+    (
+        "accepts invalid",
+        "an invalid text is allowed to its end, or the end is allowed after a text that is not valid",
+    ),
+    (
+        "disputed",
+        "the corpus's label and our evaluator disagree; listed, and in no outcome of a schema",
+    ),
+    (
+        "not judged",
+        "neither label nor evaluator can say, or our evaluator was stopped; no engine is blamed",
+    ),
+    (
+        "headline spelling",
+        "the first of the measured ways to write JSON; outcomes of schemas and the common set are by it",
+    ),
     (
         "own set",
         "compile: schemas that this engine compiled, and those whose compile timed out; masks: schemas of which it began a walk, \
@@ -55,16 +78,26 @@ pub const DEFINITIONS: [(&str, &str); 17] = [
         "the first walk over an instance in this spelling; the same walk again on a new matcher (not with --cold-only); the instances and spellings of a \
          schema share its grammar, so that only the first of them meets one that was just compiled",
     ),
-    ("step", "the mask before a token and the commit of that token, together"),
-    ("slope", "least squares through (token's position, mask time), over all walks; * where it is over fewer than 1,000 masks"),
-    ("masks/s/core", "1 / mean(step), one thread; of the warm walks, if there were any"),
+    (
+        "step",
+        "the mask before a token and the commit of that token, together",
+    ),
+    (
+        "slope",
+        "least squares through (token's position, mask time), over all walks; * where it is over fewer than 1,000 masks",
+    ),
+    (
+        "masks/s/core",
+        "1 / mean(step), one thread; of the warm walks, if there were any",
+    ),
     (
         "sequences in 10 ms",
         "floor(10 ms / mean(step)), one core; by p99: floor(10 ms / p99(step)); of the warm walks, if there were any",
     ),
 ];
 
-/// Masks below which a slope is marked: a few walks of a few tokens tell of their texts, and not of how masks grow.
+/// Masks below which a slope is marked: a few walks of a few tokens tell of their texts, and not of
+/// how masks grow.
 pub const SLOPE_MIN_MASKS: u64 = 1_000;
 
 /// Which percentile is meant, and when it is marked.

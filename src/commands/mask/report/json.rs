@@ -1,5 +1,6 @@
-//! The saved file: everything the summary holds, with units in names. Knows no console. Its contract is
-//! `schemas/contracts/mask.schema.json`. What is not known is `null`; no NaN, no infinity.
+//! The saved file: everything the summary holds, with units in names. Knows no console. Its
+//! contract is `schemas/contracts/mask.schema.json`. What is not known is `null`; no NaN, no
+//! infinity.
 
 use serde_json::{Map, Value, json};
 
@@ -37,12 +38,17 @@ pub fn render(summary: &Summary) -> Value {
 fn definitions() -> Map<String, Value> {
     let words = DEFINITIONS.into_iter().chain([("percentile", PERCENTILE)]);
     let words = words.map(|(name, meaning)| (name.to_owned(), json!(meaning)));
-    words.chain([("maskbench".to_owned(), json!(DIFFERENCES))]).collect()
+    words
+        .chain([("maskbench".to_owned(), json!(DIFFERENCES))])
+        .collect()
 }
 
 /// A tag's outcomes by engine; the unit is the schema.
 fn tag_entry(tag: &TagCounts<'_>, engines: &[EngineSummary]) -> Value {
-    let counts = engines.iter().zip(tag.engines).map(|(engine, counts)| (engine.engine.name().to_owned(), json!(counts)));
+    let counts = engines
+        .iter()
+        .zip(tag.engines)
+        .map(|(engine, counts)| (engine.engine.name().to_owned(), json!(counts)));
     json!({"tag": tag.tag, "schemas": tag.schemas(), "engines": counts.collect::<Map<_, _>>()})
 }
 
@@ -59,10 +65,18 @@ mod tests {
 
     fn check(contract: &str, file: &Value) -> std::result::Result<(), String> {
         let schema: Value = serde_json::from_str(contract).expect("the contract is JSON");
-        jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
+        jsonschema::draft202012::meta::validate(&schema)
+            .map_err(|error| format!("the contract itself: {error}"))?;
         let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-        let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+        let errors: Vec<String> = validator
+            .iter_errors(file)
+            .map(|it| format!("{}: {it}", it.instance_path()))
+            .collect();
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors.join("\n"))
+        }
     }
 
     /// As a reader would have it: through text.
@@ -72,16 +86,28 @@ mod tests {
 
     fn rows() -> Vec<Row> {
         let mut rows = eventful_rows();
-        let route = Some(RouteRow { engine: EngineName::Outlines, why: "a regex".into() });
-        rows.push(Row { route, ..row(9, EngineName::Auto) });
-        let declined = rows[1].declined.clone().map(|it| Declined { feature: Some("if".into()), ..it });
+        let route = Some(RouteRow {
+            engine: EngineName::Outlines,
+            why: "a regex".into(),
+        });
+        rows.push(Row {
+            route,
+            ..row(9, EngineName::Auto)
+        });
+        let declined = rows[1].declined.clone().map(|it| Declined {
+            feature: Some("if".into()),
+            ..it
+        });
         rows[1].declined = declined;
         rows
     }
 
     #[test]
     fn every_file_keeps_its_contract() {
-        let nothing = Summary::build(measurement(&EngineName::ALL), || Ok(Vec::<Result<Row>>::new())).unwrap();
+        let nothing = Summary::build(measurement(&EngineName::ALL), || {
+            Ok(Vec::<Result<Row>>::new())
+        })
+        .unwrap();
         for summary in [eventful(), nothing] {
             assert_eq!(check(SUMMARY, &read(&render(&summary))), Ok(()));
         }
@@ -97,26 +123,62 @@ mod tests {
         for (contract, file, pointer, value) in [
             (SUMMARY, &summary, "/extra", json!(1)),
             (SUMMARY, &summary, "/format_version", json!(2)),
-            (SUMMARY, &summary, "/engines/0/compile/own/cold/mean_ns", json!("fast")),
-            (SUMMARY, &summary, "/engines/0/compile/own/cold/mean", json!(1)),
-            (SUMMARY, &summary, "/engines/0/spellings/0/schemas/exploded", json!(1)),
-            (SUMMARY, &summary, "/engines/0/spellings/0/masks/own/warm/mask/share_over_1_ms", json!(2)),
+            (
+                SUMMARY,
+                &summary,
+                "/engines/0/compile/own/cold/mean_ns",
+                json!("fast"),
+            ),
+            (
+                SUMMARY,
+                &summary,
+                "/engines/0/compile/own/cold/mean",
+                json!(1),
+            ),
+            (
+                SUMMARY,
+                &summary,
+                "/engines/0/spellings/0/schemas/exploded",
+                json!(1),
+            ),
+            (
+                SUMMARY,
+                &summary,
+                "/engines/0/spellings/0/masks/own/warm/mask/share_over_1_ms",
+                json!(2),
+            ),
             (SUMMARY, &summary, "/tags/0/engines/nobody", json!({})),
             (SUMMARY, &summary, "/about/corpora/0/kind", json!("other")),
             (ROW, &row, "/extra", json!(1)),
             (ROW, &row, "/engine", json!("other")),
-            (ROW, &row, "/instances/0/outcome", json!({"is": "pass", "byte": 1})),
+            (
+                ROW,
+                &row,
+                "/instances/0/outcome",
+                json!({"is": "pass", "byte": 1}),
+            ),
             (ROW, &row, "/times/0/warm/mask/counts", json!([[1]])),
         ] {
             let mut broken = file.clone();
             let (parent, member) = pointer.rsplit_once('/').unwrap();
-            broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
+            broken
+                .pointer_mut(parent)
+                .unwrap()
+                .as_object_mut()
+                .unwrap()
+                .insert(member.to_owned(), value);
             assert!(check(contract, &broken).is_err(), "{pointer} passed");
         }
-        for (contract, file, member) in [(SUMMARY, &summary, "common_schemas"), (ROW, &row, "instances")] {
+        for (contract, file, member) in [
+            (SUMMARY, &summary, "common_schemas"),
+            (ROW, &row, "instances"),
+        ] {
             let mut broken = file.clone();
             broken.as_object_mut().unwrap().remove(member);
-            assert!(check(contract, &broken).is_err(), "without {member} it passed");
+            assert!(
+                check(contract, &broken).is_err(),
+                "without {member} it passed"
+            );
         }
     }
 
@@ -124,10 +186,16 @@ mod tests {
     fn what_is_cut_off_is_no_value_in_the_file() {
         let file = read(&render(&eventful()));
         let cold = &file["engines"][1]["compile"]["own"]["cold"];
-        assert_eq!((cold["n"].as_u64(), cold["censored"].as_u64()), (Some(5), Some(1)));
+        assert_eq!(
+            (cold["n"].as_u64(), cold["censored"].as_u64()),
+            (Some(5), Some(1))
+        );
         assert!(cold["mean_ns"].is_null() && cold["max_ns"].is_null());
         assert_eq!(cold["max_above_ns"].as_u64(), Some(60_000_000_000));
         assert_eq!(file["disputed"]["instances"].as_u64(), Some(1));
-        assert_eq!(file["tags"][0]["engines"]["xgrammar"]["timeout"].as_u64(), Some(1));
+        assert_eq!(
+            file["tags"][0]["engines"]["xgrammar"]["timeout"].as_u64(),
+            Some(1)
+        );
     }
 }

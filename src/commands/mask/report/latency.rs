@@ -1,4 +1,5 @@
-//! What compiling, masking and committing took, added up over rows. Knows no outcome but the stops that cut a duration off.
+//! What compiling, masking and committing took, added up over rows. Knows no outcome but the stops
+//! that cut a duration off.
 
 use serde::Serialize;
 use serde_json::json;
@@ -9,7 +10,8 @@ use sobench_mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
 use sobench_mask::times::Slope;
 use sobench_results::metrics::distribution::{Bound, Distribution, Sizes};
 
-/// A server's step, as llguidance's documentation budgets it: what one core's masks have to fit into.
+/// A server's step, as llguidance's documentation budgets it: what one core's masks have to fit
+/// into.
 pub const STEP_BUDGET_NS: f64 = 10_000_000.0;
 
 /// The same figures over the engine's own set of schemas, and over the common one.
@@ -64,7 +66,8 @@ pub struct CompileSummary {
 pub struct MaskSummary {
     /// Schemas of which a walk was begun.
     pub schemas: u64,
-    /// Schemas of which a walk was stopped. Not every mask and commit of that walk may be among the durations.
+    /// Schemas of which a walk was stopped. Not every mask and commit of that walk may be among the
+    /// durations.
     pub stopped: u64,
     pub cold: PassSummary,
     pub warm: PassSummary,
@@ -108,23 +111,32 @@ pub struct BatchSummary {
 pub struct MemorySummary {
     /// Of a compiled grammar, where the library can say; the unit of the count is the schema.
     pub grammar: Sizes,
-    /// Schemas of which the system said how far the process peaked above what it had before the compile.
+    /// Schemas of which the system said how far the process peaked above what it had before the
+    /// compile.
     pub peak_known: u64,
-    /// Of them, those that made the process grow at all, and by how much; the others fitted into memory kept from earlier rows.
+    /// Of them, those that made the process grow at all, and by how much; the others fitted into
+    /// memory kept from earlier rows.
     pub peak: Sizes,
 }
 
 impl CompileSummary {
-    /// Adds a row. A compile that timed out counts as longer than `limit_ns`; one that ended without a grammar does not count.
+    /// Adds a row. A compile that timed out counts as longer than `limit_ns`; one that ended
+    /// without a grammar does not count.
     pub fn add(&mut self, row: &Row, limit_ns: u64) {
         if let Some(compile) = &row.compile {
             self.cold.record(compile.cold_ns);
             self.first_mask.record(compile.first_mask_ns);
-            self.to_first_mask.record(compile.cold_ns.saturating_add(compile.first_mask_ns));
+            self.to_first_mask
+                .record(compile.cold_ns.saturating_add(compile.first_mask_ns));
             self.cached.record(compile.cached_ns);
             return;
         }
-        match row.stopped.as_ref().filter(|it| it.cause == StopCause::Timeout).map(|it| it.stage) {
+        match row
+            .stopped
+            .as_ref()
+            .filter(|it| it.cause == StopCause::Timeout)
+            .map(|it| it.stage)
+        {
             Some(Stage::Compile) => {
                 self.cold.censor(limit_ns);
                 self.to_first_mask.censor(limit_ns);
@@ -142,15 +154,17 @@ impl CompileSummary {
 /// One of the walks over an instance, by its name.
 pub type NamedPass = (&'static str, fn(&MaskSummary) -> &PassSummary);
 
-/// The walks of a measurement, warm ones first if there were any: figures that stand alone are of the first.
+/// The walks of a measurement, warm ones first if there were any: figures that stand alone are of
+/// the first.
 pub fn passes(about: &MaskRecord) -> &'static [NamedPass] {
     const PASSES: [NamedPass; 2] = [("warm", |it| &it.warm), ("cold", |it| &it.cold)];
     if about.warm { &PASSES } else { &PASSES[1..] }
 }
 
 impl MaskSummary {
-    /// Adds what a row has of `spelling`. A walk that ran into the time limit counts once as longer than `limit_ns`, in either pass:
-    /// whether a single mask took that long is not known, and without it the slowest schemas would look like the fastest.
+    /// Adds what a row has of `spelling`. A walk that ran into the time limit counts once as longer
+    /// than `limit_ns`, in either pass: whether a single mask took that long is not known, and
+    /// without it the slowest schemas would look like the fastest.
     pub fn add(&mut self, row: &Row, spelling: Spelling, limit_ns: u64) {
         let in_walk = |it: &&Stopped| matches!(it.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling));
         let stopped = row.stopped.as_ref().filter(in_walk);
@@ -160,7 +174,11 @@ impl MaskSummary {
         }
         self.stopped += u64::from(stopped.is_some());
         let mut any = stopped.is_some();
-        for times in row.times.iter().filter(|it| counts_in(it.spelling, spelling)) {
+        for times in row
+            .times
+            .iter()
+            .filter(|it| counts_in(it.spelling, spelling))
+        {
             any = true;
             self.cold.add(&times.cold);
             self.warm.add(&times.warm);
@@ -238,8 +256,15 @@ impl MemorySummary {
     /// Adds a row, where it compiled.
     pub fn add(&mut self, row: &Row) {
         let Some(compile) = &row.compile else { return };
-        compile.grammar_bytes.into_iter().for_each(|bytes| self.grammar.record(bytes));
+        compile
+            .grammar_bytes
+            .into_iter()
+            .for_each(|bytes| self.grammar.record(bytes));
         self.peak_known += u64::from(compile.peak_bytes.is_some());
-        compile.peak_bytes.into_iter().filter(|bytes| *bytes > 0).for_each(|bytes| self.peak.record(bytes));
+        compile
+            .peak_bytes
+            .into_iter()
+            .filter(|bytes| *bytes > 0)
+            .for_each(|bytes| self.peak.record(bytes));
     }
 }

@@ -1,5 +1,6 @@
-//! The columns of MaskBench's published table, counted as its script counts them (guidance-ai/jsonschemabench,
-//! `maskbench/runner.py` and `scripts/maskbench_results.py`), to line up with old figures. Our own figures are elsewhere.
+//! The columns of MaskBench's published table, counted as its script counts them
+//! (guidance-ai/jsonschemabench, `maskbench/runner.py` and `scripts/maskbench_results.py`), to line
+//! up with old figures. Our own figures are elsewhere.
 
 use serde::Serialize;
 
@@ -71,7 +72,8 @@ pub struct MaskbenchPercentile {
 }
 
 impl MaskbenchColumn {
-    /// Adds a row of a JSON schema by its instances in MaskBench's spelling, and by nothing else of it.
+    /// Adds a row of a JSON schema by its instances in MaskBench's spelling, and by nothing else of
+    /// it.
     pub fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
         if row.kind != JSON_SCHEMA {
             return;
@@ -80,10 +82,21 @@ impl MaskbenchColumn {
         if let Some(compile) = &row.compile {
             self.compiles.record(compile.cold_ns);
         }
-        let tests = || row.instances.iter().filter(|it| it.spelling == Spelling::Maskbench);
+        let tests = || {
+            row.instances
+                .iter()
+                .filter(|it| it.spelling == Spelling::Maskbench)
+        };
         self.tests += tests().count() as u64;
-        let stopped = stop_in(row, Spelling::Maskbench, order)
-            .filter(|it| !matches!(it.stage, Stage::Instance { spelling: Spelling::Verbatim, .. }));
+        let stopped = stop_in(row, Spelling::Maskbench, order).filter(|it| {
+            !matches!(
+                it.stage,
+                Stage::Instance {
+                    spelling: Spelling::Verbatim,
+                    ..
+                }
+            )
+        });
         let ours = stopped.is_some_and(|it| it.stage == Stage::Oracle);
         match (stopped.filter(|_| !ours), &row.declined) {
             (Some(stopped), _) => match stopped.cause {
@@ -104,7 +117,10 @@ impl MaskbenchColumn {
                 None => self.passing += 1,
             },
         }
-        let times = row.times.iter().filter(|it| it.spelling == Spelling::Maskbench);
+        let times = row
+            .times
+            .iter()
+            .filter(|it| it.spelling == Spelling::Maskbench);
         times.for_each(|it| self.steps.merge(&it.cold.step));
     }
 
@@ -126,8 +142,14 @@ impl MaskbenchTimes {
         let us = |bound: Bound| match bound {
             Bound::At(ns) | Bound::Above(ns) => ns as f64 / 1e3,
         };
-        let percentiles = PERCENTILES.map(|p| MaskbenchPercentile { p, us: distribution.percentile(p).map(us) });
-        Self { mean_us: distribution.mean_at_limit_ns().map(|ns| ns / 1e3), percentiles: percentiles.to_vec() }
+        let percentiles = PERCENTILES.map(|p| MaskbenchPercentile {
+            p,
+            us: distribution.percentile(p).map(us),
+        });
+        Self {
+            mean_us: distribution.mean_at_limit_ns().map(|ns| ns / 1e3),
+            percentiles: percentiles.to_vec(),
+        }
     }
 }
 
@@ -144,8 +166,8 @@ fn wrong_test(instance: &InstanceRow) -> Option<Wrong> {
     if instance.masks == 0 && matches!(instance.outcome, InstanceOutcome::NotJudged { .. }) {
         return None;
     }
-    // A walk goes on past an end that was allowed too early, and the mask after the last token is computed only where every token
-    // was allowed.
+    // A walk goes on past an end that was allowed too early, and the mask after the last token is
+    // computed only where every token was allowed.
     let accepted = instance.masks > instance.tokens;
     match (valid, accepted) {
         (true, false) => Some(Wrong::Validation),

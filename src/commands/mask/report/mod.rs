@@ -1,7 +1,8 @@
-//! The report of a measurement: adds its rows up to one [`Summary`], and shows that as a page ([`page`]), as JSON ([`json`]) and its rows
-//! and tags as CSV ([`csv`]). Pure.
+//! The report of a measurement: adds its rows up to one [`Summary`], and shows that as a page
+//! ([`page`]), as JSON ([`json`]) and its rows and tags as CSV ([`csv`]). Pure.
 //!
-//! Rows are read twice and never kept: which schemas all engines pass is known only after the last row.
+//! Rows are read twice and never kept: which schemas all engines pass is known only after the last
+//! row.
 
 mod charts;
 pub mod conditions;
@@ -26,7 +27,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use self::latency::{BatchSummary, CompileSummary, MaskSummary, MemorySummary, PassSummary, Set, Sets};
+use self::latency::{
+    BatchSummary, CompileSummary, MaskSummary, MemorySummary, PassSummary, Set, Sets,
+};
 use self::maskbench::MaskbenchColumn;
 use self::outcome::{Counts, InstanceClass, SchemaOutcome, instances_in};
 use self::reason::Reasons;
@@ -57,8 +60,8 @@ pub struct Measurement {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     pub measurement: Measurement,
-    /// The spelling that outcomes of schemas, tags and the common set are by; [`Spelling::Verbatim`] where no instance that was
-    /// reached is JSON.
+    /// The spelling that outcomes of schemas, tags and the common set are by;
+    /// [`Spelling::Verbatim`] where no instance that was reached is JSON.
     pub headline: Spelling,
     /// What the instances that were reached are, all engines together.
     pub written: Written,
@@ -84,7 +87,8 @@ pub struct Written {
 pub struct EngineSummary {
     pub engine: EngineName,
     pub version: String,
-    /// Rows of it; the unit is the schema. Fewer than were selected where the measurement was interrupted.
+    /// Rows of it; the unit is the schema. Fewer than were selected where the measurement was
+    /// interrupted.
     pub schemas: u64,
     pub spellings: Vec<SpellingSummary>,
     pub declines: Reasons,
@@ -127,7 +131,8 @@ impl Summary {
     /// Adds up all rows. `rows` is called twice, and gives the same rows each time.
     ///
     /// # Errors
-    /// What the rows cannot be read for, or a row of an engine that [`MaskRecord::engines`] does not name.
+    /// What the rows cannot be read for, or a row of an engine that [`MaskRecord::engines`] does
+    /// not name.
     pub fn build<I>(measurement: Measurement, rows: impl Fn() -> Result<I>) -> Result<Self>
     where
         I: IntoIterator<Item = Result<Row>>,
@@ -139,7 +144,9 @@ impl Summary {
             let row = row?;
             let place = summary.place(&row)?;
             if let Some(route) = &row.route {
-                *routes[place].entry((route.engine, route.why.clone())).or_insert(0) += 1;
+                *routes[place]
+                    .entry((route.engine, route.why.clone()))
+                    .or_insert(0) += 1;
             }
             if summary.add(place, &row) == SchemaOutcome::Pass {
                 *passed.entry(row.index).or_default() += 1;
@@ -156,48 +163,99 @@ impl Summary {
                 summary.add_common(place, &row);
             }
         }
-        if !summary.engines.iter().any(|it| it.maskbench.as_ref().is_some_and(MaskbenchColumn::has_tests)) {
-            summary.engines.iter_mut().for_each(|it| it.maskbench = None);
+        if !summary.engines.iter().any(|it| {
+            it.maskbench
+                .as_ref()
+                .is_some_and(MaskbenchColumn::has_tests)
+        }) {
+            summary
+                .engines
+                .iter_mut()
+                .for_each(|it| it.maskbench = None);
         }
         if !summary.measurement.about.warm {
             // Walks that ran into the time limit were counted in both.
             let spellings = summary.engines.iter_mut().flat_map(|it| &mut it.spellings);
-            spellings.flat_map(|it| [&mut it.masks.own, &mut it.masks.common]).for_each(|it| it.warm = PassSummary::default());
+            spellings
+                .flat_map(|it| [&mut it.masks.own, &mut it.masks.common])
+                .for_each(|it| it.warm = PassSummary::default());
         }
         for (engine, routes) in summary.engines.iter_mut().zip(routes) {
-            engine.routes = routes.into_iter().map(|((engine, why), schemas)| RouteCount { engine, why, schemas }).collect();
-            engine.maskbench.iter_mut().for_each(MaskbenchColumn::finish);
+            engine.routes = routes
+                .into_iter()
+                .map(|((engine, why), schemas)| RouteCount {
+                    engine,
+                    why,
+                    schemas,
+                })
+                .collect();
+            engine
+                .maskbench
+                .iter_mut()
+                .for_each(MaskbenchColumn::finish);
         }
         Ok(summary)
     }
 
-    /// The sets that figures are shown over: where no schema is passed by every engine, there is no common one.
+    /// The sets that figures are shown over: where no schema is passed by every engine, there is no
+    /// common one.
     pub fn sets(&self) -> &'static [Set] {
-        if self.common_schemas == 0 { &[Set::Own] } else { &[Set::Own, Set::Common] }
+        if self.common_schemas == 0 {
+            &[Set::Own]
+        } else {
+            &[Set::Own, Set::Common]
+        }
     }
 
     fn empty(measurement: Measurement) -> Self {
         let about = &measurement.about;
-        let headline = about.spellings.first().copied().unwrap_or(Spelling::Verbatim);
-        let spellings = if about.spellings.is_empty() { vec![headline] } else { about.spellings.clone() };
+        let headline = about
+            .spellings
+            .first()
+            .copied()
+            .unwrap_or(Spelling::Verbatim);
+        let spellings = if about.spellings.is_empty() {
+            vec![headline]
+        } else {
+            about.spellings.clone()
+        };
         let engines = about.engines.iter().map(|engine| {
-            let batches = measurement.batches.iter().filter(|it| it.engine == engine.engine).map(BatchSummary::of).collect();
+            let batches = measurement
+                .batches
+                .iter()
+                .filter(|it| it.engine == engine.engine)
+                .map(BatchSummary::of)
+                .collect();
             EngineSummary {
                 engine: engine.engine,
                 version: engine.version.clone(),
-                spellings: spellings.iter().map(|it| SpellingSummary::empty(*it)).collect(),
+                spellings: spellings
+                    .iter()
+                    .map(|it| SpellingSummary::empty(*it))
+                    .collect(),
                 batches,
-                maskbench: spellings.contains(&Spelling::Maskbench).then(MaskbenchColumn::default),
+                maskbench: spellings
+                    .contains(&Spelling::Maskbench)
+                    .then(MaskbenchColumn::default),
                 ..EngineSummary::default()
             }
         });
         let engines: Vec<EngineSummary> = engines.collect();
         let tags = Tags::new(engines.len());
         let (written, disputes) = (Written::default(), Disputes::default());
-        Self { headline, written, common_schemas: 0, engines, tags, disputes, measurement }
+        Self {
+            headline,
+            written,
+            common_schemas: 0,
+            engines,
+            tags,
+            disputes,
+            measurement,
+        }
     }
 
-    /// Where all instances are text, what was counted in every spelling is said once, under its own name.
+    /// Where all instances are text, what was counted in every spelling is said once, under its own
+    /// name.
     fn drop_spellings_never_written(&mut self) {
         if self.written.json > 0 || self.written.text == 0 {
             return;
@@ -205,21 +263,35 @@ impl Summary {
         self.headline = Spelling::Verbatim;
         for engine in &mut self.engines {
             engine.spellings.truncate(1);
-            engine.spellings.iter_mut().for_each(|it| it.spelling = Spelling::Verbatim);
+            engine
+                .spellings
+                .iter_mut()
+                .for_each(|it| it.spelling = Spelling::Verbatim);
         }
     }
 
     fn place(&self, row: &Row) -> Result<usize> {
-        self.engines.iter().position(|it| it.engine == row.engine).ok_or_else(|| {
-            Error::internal(format!("row {} is of an engine that was not measured: {}", row.index, row.engine.name()))
-        })
+        self.engines
+            .iter()
+            .position(|it| it.engine == row.engine)
+            .ok_or_else(|| {
+                Error::internal(format!(
+                    "row {} is of an engine that was not measured: {}",
+                    row.index,
+                    row.engine.name()
+                ))
+            })
     }
 
     /// Adds a row to everything but the common set, and says what became of its schema.
     fn add(&mut self, place: usize, row: &Row) -> SchemaOutcome {
         let about = &self.measurement.about;
         let (order, limit_ns) = (&about.spellings, about.timeout_ms.saturating_mul(1_000_000));
-        let text = row.instances.iter().filter(|it| it.spelling == Spelling::Verbatim).count() as u64;
+        let text = row
+            .instances
+            .iter()
+            .filter(|it| it.spelling == Spelling::Verbatim)
+            .count() as u64;
         self.written.text += text;
         self.written.json += row.instances.len() as u64 - text;
         let outcome = SchemaOutcome::of(row, self.headline, order);
@@ -227,11 +299,19 @@ impl Summary {
         engine.add(row, order, limit_ns);
         engine.witnesses.add(row, instances_in(row, self.headline));
         for spelling in order.iter().filter(|it| **it != self.headline) {
-            engine.witnesses.add(row, row.instances.iter().filter(|it| it.spelling == *spelling));
+            engine.witnesses.add(
+                row,
+                row.instances.iter().filter(|it| it.spelling == *spelling),
+            );
         }
         if let Some(stopped) = &row.stopped {
             let cause = SchemaOutcome::of_stop(stopped).unwrap_or(SchemaOutcome::NotJudged);
-            engine.stops.add(cause, None, &row.entry, &format!("{}: {}", words_of(stopped.stage), stopped.words));
+            engine.stops.add(
+                cause,
+                None,
+                &row.entry,
+                &format!("{}: {}", words_of(stopped.stage), stopped.words),
+            );
         }
         self.tags.add(place, &row.tags, outcome);
         self.disputes.add(row, instances_in(row, self.headline));
@@ -242,25 +322,39 @@ impl Summary {
         let limit_ns = self.measurement.about.timeout_ms.saturating_mul(1_000_000);
         let engine = &mut self.engines[place];
         engine.compile.common.add(row, limit_ns);
-        engine.spellings.iter_mut().for_each(|it| it.masks.common.add(row, it.spelling, limit_ns));
+        engine
+            .spellings
+            .iter_mut()
+            .for_each(|it| it.masks.common.add(row, it.spelling, limit_ns));
     }
 }
 
 impl EngineSummary {
     /// The headline spelling.
     pub fn headline(&self) -> &SpellingSummary {
-        self.spellings.first().expect("`Summary::empty` gives every engine the headline spelling, first")
+        self.spellings
+            .first()
+            .expect("`Summary::empty` gives every engine the headline spelling, first")
     }
 
     fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
         self.schemas += 1;
-        self.spellings.iter_mut().for_each(|it| it.add(row, order, limit_ns));
+        self.spellings
+            .iter_mut()
+            .for_each(|it| it.add(row, order, limit_ns));
         self.compile.own.add(row, limit_ns);
         self.memory.add(row);
-        self.maskbench.iter_mut().for_each(|it| it.add(row, order, limit_ns));
+        self.maskbench
+            .iter_mut()
+            .for_each(|it| it.add(row, order, limit_ns));
         if let Some(declined) = &row.declined {
             let outcome = SchemaOutcome::of_decline(declined.class);
-            self.declines.add(outcome, declined.feature.as_deref(), &row.entry, &declined.words);
+            self.declines.add(
+                outcome,
+                declined.feature.as_deref(),
+                &row.entry,
+                &declined.words,
+            );
         }
     }
 }
@@ -278,10 +372,14 @@ impl SpellingSummary {
     }
 
     fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
-        self.schemas.add(SchemaOutcome::of(row, self.spelling, order));
+        self.schemas
+            .add(SchemaOutcome::of(row, self.spelling, order));
         for instance in instances_in(row, self.spelling) {
             self.instances.add(InstanceClass::of(&instance.outcome));
-            self.rejects_valid_at_end += u64::from(matches!(instance.outcome, InstanceOutcome::RejectsValid { token: None, .. }));
+            self.rejects_valid_at_end += u64::from(matches!(
+                instance.outcome,
+                InstanceOutcome::RejectsValid { token: None, .. }
+            ));
             self.accepts_invalid_early_end += u64::from(is_early_end(instance));
         }
         self.masks.own.add(row, self.spelling, limit_ns);

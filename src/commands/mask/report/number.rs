@@ -1,4 +1,5 @@
-//! Numbers as a person reads them in a table cell: three digits that count, thousands apart, `n/a` for what is not known.
+//! Numbers as a person reads them in a table cell: three digits that count, thousands apart, `n/a`
+//! for what is not known.
 
 pub(super) use sobench_core::printable::thousands as count;
 use sobench_results::metrics::distribution::{Bound, Distribution};
@@ -28,7 +29,11 @@ impl Unit {
 
     /// A percentile, marked where there are too few values for it.
     pub(super) fn percentile(self, distribution: &Distribution, percent: f64) -> String {
-        let mark = if distribution.carries(percent) || distribution.n() == 0 { "" } else { "*" };
+        let mark = if distribution.carries(percent) || distribution.n() == 0 {
+            ""
+        } else {
+            "*"
+        };
         format!("{}{mark}", self.bound(distribution.percentile(percent)))
     }
 
@@ -68,14 +73,20 @@ pub(super) fn percent(share: Option<f64>) -> String {
 
 /// A size in the largest binary unit that leaves something before the point.
 pub(super) fn bytes(value: Option<u64>) -> String {
-    let Some(value) = value else { return UNKNOWN.to_owned() };
+    let Some(value) = value else {
+        return UNKNOWN.to_owned();
+    };
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let (mut size, mut unit) = (value as f64, 0);
     while size >= 1024.0 && unit + 1 < units.len() {
         size /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{value} B") } else { format!("{} {}", decimal(size), units[unit]) }
+    if unit == 0 {
+        format!("{value} B")
+    } else {
+        format!("{} {}", decimal(size), units[unit])
+    }
 }
 
 #[cfg(test)]
@@ -132,7 +143,10 @@ mod tests {
         ] {
             assert_eq!(bytes(size), expected);
         }
-        assert_eq!(Unit::Ms.bound(Some(Bound::Above(60_000_000_000))), ">60,000");
+        assert_eq!(
+            Unit::Ms.bound(Some(Bound::Above(60_000_000_000))),
+            ">60,000"
+        );
         let mut few = Distribution::default();
         assert_eq!(Unit::Us.percentile(&few, 99.0), "n/a");
         few.record(1_500);

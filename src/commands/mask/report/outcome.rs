@@ -1,10 +1,13 @@
-//! What a row says of a schema, and of each instance, in one word. Knows neither durations nor how words are shown.
+//! What a row says of a schema, and of each instance, in one word. Knows neither durations nor how
+//! words are shown.
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use sobench_mask::row::{DeclineClass, InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause, Stopped};
+use sobench_mask::row::{
+    DeclineClass, InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause, Stopped,
+};
 
 /// A closed list of words that things are counted by.
 pub trait Class: Copy + Ord + 'static {
@@ -25,14 +28,15 @@ pub trait Class: Copy + Ord + 'static {
     }
 }
 
-/// What became of a schema under one engine in one spelling, from the best to the worst: the worst instance decides. The first
-/// two say nothing about the engine.
+/// What became of a schema under one engine in one spelling, from the best to the worst: the worst
+/// instance decides. The first two say nothing about the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaOutcome {
     /// It compiled, and the corpus has no instance of it.
     NoInstance,
-    /// Nothing could be judged: labels and evaluator disagree, neither knows, or our own evaluator was stopped.
+    /// Nothing could be judged: labels and evaluator disagree, neither knows, or our own evaluator
+    /// was stopped.
     NotJudged,
     Pass,
     RejectsValid,
@@ -47,7 +51,8 @@ pub enum SchemaOutcome {
     AcceptsInvalid,
 }
 
-/// What became of one instance in one spelling, from the best to the worst. The first two blame nobody.
+/// What became of one instance in one spelling, from the best to the worst. The first two blame
+/// nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstanceClass {
@@ -65,20 +70,27 @@ pub enum InstanceClass {
 pub struct Counts<K: Ord>(BTreeMap<K, u64>);
 
 impl SchemaOutcome {
-    /// What `row` says of its schema in `spelling`; text that is no JSON has one spelling and counts in each. `order` are the
-    /// spellings in the order in which they were walked. What our evaluator cut short passes nothing, and a fault that was found
-    /// before stays one.
+    /// What `row` says of its schema in `spelling`; text that is no JSON has one spelling and
+    /// counts in each. `order` are the spellings in the order in which they were walked. What our
+    /// evaluator cut short passes nothing, and a fault that was found before stays one.
     pub fn of(row: &Row, spelling: Spelling, order: &[Spelling]) -> Self {
         let declined = row.declined.as_ref().map(|it| Self::of_decline(it.class));
         let stop = stop_in(row, spelling, order);
         let stopped = stop.and_then(Self::of_stop);
-        let instances = instances_in(row, spelling).filter_map(|it| InstanceClass::of(&it.outcome).of_schema());
+        let instances =
+            instances_in(row, spelling).filter_map(|it| InstanceClass::of(&it.outcome).of_schema());
         let worst = instances.chain(declined).chain(stopped).max();
         if stop.is_some() && worst.is_none_or(|it| it == Self::Pass) {
             return Self::NotJudged;
         }
-        let nothing_to_judge = row.compile.is_some() && row.stopped.is_none() && instances_in(row, spelling).next().is_none();
-        worst.unwrap_or(if nothing_to_judge { Self::NoInstance } else { Self::NotJudged })
+        let nothing_to_judge = row.compile.is_some()
+            && row.stopped.is_none()
+            && instances_in(row, spelling).next().is_none();
+        worst.unwrap_or(if nothing_to_judge {
+            Self::NoInstance
+        } else {
+            Self::NotJudged
+        })
     }
 
     /// A fault that was not declared: a wrong mask, or an engine that did not come to an end.
@@ -88,7 +100,10 @@ impl SchemaOutcome {
 
     /// The engine said that it cannot.
     pub fn is_declined(self) -> bool {
-        matches!(self, Self::DeclinedUnsupported | Self::DeclinedInvalid | Self::DeclinedTooLarge)
+        matches!(
+            self,
+            Self::DeclinedUnsupported | Self::DeclinedInvalid | Self::DeclinedTooLarge
+        )
     }
 
     pub(super) fn of_decline(class: DeclineClass) -> Self {
@@ -141,17 +156,24 @@ impl InstanceClass {
 
 /// The instances that count in `spelling`.
 pub(super) fn instances_in(row: &Row, spelling: Spelling) -> impl Iterator<Item = &InstanceRow> {
-    row.instances.iter().filter(move |it| counts_in(it.spelling, spelling))
+    row.instances
+        .iter()
+        .filter(move |it| counts_in(it.spelling, spelling))
 }
 
-/// Whether what is written in `written` counts in `spelling`: text that is no JSON has no other spelling.
+/// Whether what is written in `written` counts in `spelling`: text that is no JSON has no other
+/// spelling.
 pub(super) fn counts_in(written: Spelling, spelling: Spelling) -> bool {
     written == spelling || written == Spelling::Verbatim
 }
 
-/// What kept the row from being walked to its end in `spelling`. A stop leaves the spellings alone that were through before it;
-/// our evaluator stands where the last instance stood.
-pub(super) fn stop_in<'a>(row: &'a Row, spelling: Spelling, order: &[Spelling]) -> Option<&'a Stopped> {
+/// What kept the row from being walked to its end in `spelling`. A stop leaves the spellings alone
+/// that were through before it; our evaluator stands where the last instance stood.
+pub(super) fn stop_in<'a>(
+    row: &'a Row,
+    spelling: Spelling,
+    order: &[Spelling],
+) -> Option<&'a Stopped> {
     let place = |spelling: Spelling| order.iter().position(|it| *it == spelling).unwrap_or(0);
     let reaches = |at: Spelling| counts_in(at, spelling) || place(at) <= place(spelling);
     row.stopped.as_ref().filter(|stopped| match stopped.stage {
@@ -180,7 +202,11 @@ impl<K: Class> Counts<K> {
 
     /// How many of the words that `wanted` names.
     pub fn sum(&self, wanted: impl Fn(K) -> bool) -> u64 {
-        self.0.iter().filter(|(class, _)| wanted(**class)).map(|(_, count)| count).sum()
+        self.0
+            .iter()
+            .filter(|(class, _)| wanted(**class))
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// How many in all.
@@ -232,8 +258,15 @@ impl Class for SchemaOutcome {
 }
 
 impl Class for InstanceClass {
-    const ALL: &'static [Self] =
-        &[Self::Disputed, Self::NotJudged, Self::Pass, Self::RejectsValid, Self::DeadEnd, Self::Failed, Self::AcceptsInvalid];
+    const ALL: &'static [Self] = &[
+        Self::Disputed,
+        Self::NotJudged,
+        Self::Pass,
+        Self::RejectsValid,
+        Self::DeadEnd,
+        Self::Failed,
+        Self::AcceptsInvalid,
+    ];
 
     fn words(self) -> (&'static str, &'static str) {
         match self {

@@ -24,7 +24,11 @@ pub enum Order {
 
 /// The page.
 pub fn document(summary: &Summary, order: Order) -> Document {
-    let names: Vec<&str> = summary.engines.iter().map(|engine| engine.engine.name()).collect();
+    let names: Vec<&str> = summary
+        .engines
+        .iter()
+        .map(|engine| engine.engine.name())
+        .collect();
     let mut document = Document::new(format!("sobench mask: {}", names.join(", ")));
     document.style = charts::STYLE;
     if let Some(partial) = partial(summary) {
@@ -57,7 +61,10 @@ fn add_conditions(document: &mut Document, summary: &Summary) {
 
 fn move_legends_above_tables(blocks: &mut [Block]) {
     for place in 1..blocks.len() {
-        if matches!(blocks[place - 1..=place], [Block::Table(_), Block::Legend(_)]) {
+        if matches!(
+            blocks[place - 1..=place],
+            [Block::Table(_), Block::Legend(_)]
+        ) {
             blocks.swap(place - 1, place);
         }
     }
@@ -68,7 +75,13 @@ fn partial(summary: &Summary) -> Option<String> {
     let wanted = summary.measurement.about.selected as u64 * summary.engines.len() as u64;
     let done: u64 = summary.engines.iter().map(|engine| engine.schemas).sum();
     let words = "PARTIAL: stopped before its end, with";
-    summary.measurement.interrupted.then(|| format!("{words} {} of {} rows; see the notes", count(done), count(wanted)))
+    summary.measurement.interrupted.then(|| {
+        format!(
+            "{words} {} of {} rows; see the notes",
+            count(done),
+            count(wanted)
+        )
+    })
 }
 
 /// The caller's notices, and what the data lack.
@@ -76,20 +89,38 @@ fn notes(summary: &Summary) -> Vec<Notice> {
     let measurement = &summary.measurement;
     let selected = measurement.about.selected as u64;
     let mut notes = Vec::new();
-    for engine in summary.engines.iter().filter(|engine| engine.schemas != selected) {
+    for engine in summary
+        .engines
+        .iter()
+        .filter(|engine| engine.schemas != selected)
+    {
         let name = engine.engine.name().to_owned();
-        notes.push(MaskNotice::SchemasMissing { engine: name, rows: engine.schemas, schemas: selected });
+        notes.push(MaskNotice::SchemasMissing {
+            engine: name,
+            rows: engine.schemas,
+            schemas: selected,
+        });
     }
     for engine in &summary.engines {
         let ours = engine.stops.schemas(SchemaOutcome::NotJudged);
         if ours > 0 {
-            notes.push(MaskNotice::EvaluatorStopped { engine: engine.engine.name().to_owned(), schemas: ours });
+            notes.push(MaskNotice::EvaluatorStopped {
+                engine: engine.engine.name().to_owned(),
+                schemas: ours,
+            });
         }
     }
     if summary.common_schemas == 0 {
-        let passes = |engine: &&EngineSummary| engine.headline().schemas.get(SchemaOutcome::Pass) > 0;
-        let none = summary.engines.iter().filter(|engine| !passes(engine)).map(|engine| engine.engine.name().to_owned());
-        notes.push(MaskNotice::NoCommonSchema { passing_none: none.collect() });
+        let passes =
+            |engine: &&EngineSummary| engine.headline().schemas.get(SchemaOutcome::Pass) > 0;
+        let none = summary
+            .engines
+            .iter()
+            .filter(|engine| !passes(engine))
+            .map(|engine| engine.engine.name().to_owned());
+        notes.push(MaskNotice::NoCommonSchema {
+            passing_none: none.collect(),
+        });
     }
     if summary.engines.len() == 1 {
         notes.push(MaskNotice::OneEngine);
@@ -100,9 +131,16 @@ fn notes(summary: &Summary) -> Vec<Notice> {
         notes.push(MaskNotice::TextInstances);
     }
     if summary.tags.rows_left_out() > 0 {
-        notes.push(MaskNotice::TagsLeftOut { rows: summary.tags.rows_left_out() });
+        notes.push(MaskNotice::TagsLeftOut {
+            rows: summary.tags.rows_left_out(),
+        });
     }
-    measurement.notices.iter().cloned().chain(notes.into_iter().map(Notice::from)).collect()
+    measurement
+        .notices
+        .iter()
+        .cloned()
+        .chain(notes.into_iter().map(Notice::from))
+        .collect()
 }
 
 /// The sentence of a note, fit to be shown.
@@ -141,9 +179,15 @@ mod tests {
 
     #[test]
     fn a_page_about_nothing_has_no_zeros_for_unknowns() {
-        let nothing = Summary::build(measurement(&[EngineName::Guidance]), || Ok(Vec::<Result<Row>>::new())).unwrap();
+        let nothing = Summary::build(measurement(&[EngineName::Guidance]), || {
+            Ok(Vec::<Result<Row>>::new())
+        })
+        .unwrap();
         let page = render(&nothing);
-        assert!(page.contains("n/a") && !page.contains("NaN") && !page.contains("inf"), "{page}");
+        assert!(
+            page.contains("n/a") && !page.contains("NaN") && !page.contains("inf"),
+            "{page}"
+        );
         assert!(page.contains("has rows of 0 of 5 schemas"));
     }
 
@@ -151,19 +195,33 @@ mod tests {
     fn without_warm_walks_no_figure_is_called_warm() {
         let mut measurement = measurement(&[EngineName::Guidance]);
         measurement.about.warm = false;
-        let stage = Stage::Instance { index: 0, spelling: Spelling::Maskbench };
-        let rows = [row(0, EngineName::Guidance), row(1, EngineName::Guidance).stopped_at(StopCause::Timeout, stage)];
+        let stage = Stage::Instance {
+            index: 0,
+            spelling: Spelling::Maskbench,
+        };
+        let rows = [
+            row(0, EngineName::Guidance),
+            row(1, EngineName::Guidance).stopped_at(StopCause::Timeout, stage),
+        ];
         let summary = Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok))).unwrap();
         assert_eq!(summary.engines[0].headline().masks.own.warm.mask.n(), 0);
         let page = render(&summary);
         let tables = page.split("What the words mean").next().unwrap();
-        assert!(!tables.contains("warm") && tables.contains("What one core carries (cold;"), "{page}");
+        assert!(
+            !tables.contains("warm") && tables.contains("What one core carries (cold;"),
+            "{page}"
+        );
     }
 
     #[test]
     fn a_child_s_address_space_is_told_as_it_is() {
         let page = unwrapped(&render(&eventful()));
-        assert!(page.contains("4.50 GiB of address space (4.00 GiB asked for, and 512 MiB for stacks and threads)"), "{page}");
+        assert!(
+            page.contains(
+                "4.50 GiB of address space (4.00 GiB asked for, and 512 MiB for stacks and threads)"
+            ),
+            "{page}"
+        );
     }
 
     #[test]
@@ -180,23 +238,45 @@ mod tests {
             let rows = || Ok(rows.iter().cloned().map(Ok));
             render(&Summary::build(measurement(&[EngineName::Guidance]), rows).unwrap())
         };
-        let (alone, mixed) = (page(&[text(0), text(1)]), page(&[text(0), row(1, EngineName::Guidance)]));
-        assert!(alone.contains("spelling: verbatim)") && alone.contains("note: no instance is JSON"), "{alone}");
-        assert!(!alone.contains("in the other spellings") && !alone.contains("spelling: maskbench"), "{alone}");
-        let walked = alone.lines().find(|line| line.contains("warm mask n (tokens)")).unwrap();
+        let (alone, mixed) = (
+            page(&[text(0), text(1)]),
+            page(&[text(0), row(1, EngineName::Guidance)]),
+        );
+        assert!(
+            alone.contains("spelling: verbatim)") && alone.contains("note: no instance is JSON"),
+            "{alone}"
+        );
+        assert!(
+            !alone.contains("in the other spellings") && !alone.contains("spelling: maskbench"),
+            "{alone}"
+        );
+        let walked = alone
+            .lines()
+            .find(|line| line.contains("warm mask n (tokens)"))
+            .unwrap();
         assert!(walked.ends_with(" 6"), "the walks are there: {walked}");
-        assert!(mixed.contains("spelling: maskbench)") && mixed.contains("note: some instances are text"), "{mixed}");
+        assert!(
+            mixed.contains("spelling: maskbench)")
+                && mixed.contains("note: some instances are text"),
+            "{mixed}"
+        );
         assert!(mixed.contains("in the other spellings"), "{mixed}");
     }
 
     #[test]
     fn a_measurement_that_was_stopped_says_so_before_its_figures() {
-        let stopped = Measurement { interrupted: true, ..measurement(&[EngineName::Guidance]) };
+        let stopped = Measurement {
+            interrupted: true,
+            ..measurement(&[EngineName::Guidance])
+        };
         let summary = Summary::build(stopped, || Ok([Ok(row(0, EngineName::Guidance))])).unwrap();
         let first = "PARTIAL: stopped before its end, with 1 of 5 rows; see the notes";
         assert_eq!(render(&summary).lines().next(), Some(first));
         let html = rendered_as_html(&summary);
-        assert!(html.find(first).unwrap() < html.find("<h2>").unwrap(), "{html}");
+        assert!(
+            html.find(first).unwrap() < html.find("<h2>").unwrap(),
+            "{html}"
+        );
         assert!(!render(&eventful()).contains("PARTIAL"));
     }
 
@@ -204,35 +284,77 @@ mod tests {
     fn without_a_common_set_there_is_no_column_of_it_and_the_note_says_whose_doing_it_is() {
         let engines = [EngineName::Guidance, EngineName::Outlines];
         let rows = [row(0, engines[0]), row(0, engines[1]).declined_with("no")];
-        let page = render(&Summary::build(measurement(&engines), || Ok(rows.iter().cloned().map(Ok))).unwrap());
-        assert!(unwrapped(&page).contains("no schema is passed by every engine; none at all by outlines"), "{page}");
-        assert!(!page.contains("common: ") && !page.contains("Masks in the other spellings"), "{page}");
+        let page = render(
+            &Summary::build(measurement(&engines), || Ok(rows.iter().cloned().map(Ok))).unwrap(),
+        );
+        assert!(
+            unwrapped(&page)
+                .contains("no schema is passed by every engine; none at all by outlines"),
+            "{page}"
+        );
+        assert!(
+            !page.contains("common: ") && !page.contains("Masks in the other spellings"),
+            "{page}"
+        );
         assert!(
             !page.contains("common set: schemas") && page.contains("own set: "),
             "only what is spoken of is explained: {page}"
         );
-        assert!(page.lines().all(|line| !(line.contains('|') && line.ends_with(" common"))), "{page}");
+        assert!(
+            page.lines()
+                .all(|line| !(line.contains('|') && line.ends_with(" common"))),
+            "{page}"
+        );
     }
 
     #[test]
     fn what_no_engine_took_is_among_the_routes() {
-        let route = Some(RouteRow { engine: EngineName::Xgrammar, why: "it can".into() });
-        let rows = [Row { route, ..row(0, EngineName::Auto) }, row(1, EngineName::Auto).declined_with("no")];
-        let page = render(&Summary::build(measurement(&[EngineName::Auto]), || Ok(rows.iter().cloned().map(Ok))).unwrap());
-        let routes: Vec<&str> = page.split("Where auto sent schemas").nth(1).unwrap().lines().skip(3).take(2).collect();
-        assert!(routes[0].starts_with(" xgrammar ") && routes[0].ends_with(" 1"), "{routes:?}");
-        assert!(routes[1].starts_with(" none ") && routes[1].ends_with(" 1"), "{routes:?}");
+        let route = Some(RouteRow {
+            engine: EngineName::Xgrammar,
+            why: "it can".into(),
+        });
+        let rows = [
+            Row {
+                route,
+                ..row(0, EngineName::Auto)
+            },
+            row(1, EngineName::Auto).declined_with("no"),
+        ];
+        let page = render(
+            &Summary::build(measurement(&[EngineName::Auto]), || {
+                Ok(rows.iter().cloned().map(Ok))
+            })
+            .unwrap(),
+        );
+        let routes: Vec<&str> = page
+            .split("Where auto sent schemas")
+            .nth(1)
+            .unwrap()
+            .lines()
+            .skip(3)
+            .take(2)
+            .collect();
+        assert!(
+            routes[0].starts_with(" xgrammar ") && routes[0].ends_with(" 1"),
+            "{routes:?}"
+        );
+        assert!(
+            routes[1].starts_with(" none ") && routes[1].ends_with(" 1"),
+            "{routes:?}"
+        );
     }
 
     #[test]
     fn a_failure_of_our_own_is_told() {
         let stopped = || row(0, EngineName::Guidance).stopped_at(StopCause::Crash, Stage::Oracle);
-        let summary = Summary::build(measurement(&[EngineName::Guidance]), || Ok([Ok(stopped())])).unwrap();
+        let summary =
+            Summary::build(measurement(&[EngineName::Guidance]), || Ok([Ok(stopped())])).unwrap();
         assert!(
             notes(&summary)
                 .iter()
                 .map(note_text)
-                .any(|it| it.starts_with("sobench's own evaluator was stopped") && it.ends_with(": 1"))
+                .any(|it| it.starts_with("sobench's own evaluator was stopped")
+                    && it.ends_with(": 1"))
         );
     }
 
@@ -254,9 +376,15 @@ mod tests {
         loud.about.engines[0].version.clone_from(&long);
         for summary in [eventful(), Summary::build(loud, rows).unwrap()] {
             let page = render(&summary);
-            assert!(!page.chars().any(|it| it.is_control() && it != '\n') && !page.contains('\u{202e}'), "{page}");
+            assert!(
+                !page.chars().any(|it| it.is_control() && it != '\n') && !page.contains('\u{202e}'),
+                "{page}"
+            );
             for line in page.lines() {
-                assert!(line.chars().count() <= if summary.engines.len() > 3 { 190 } else { 120 }, "{line}");
+                assert!(
+                    line.chars().count() <= if summary.engines.len() > 3 { 190 } else { 120 },
+                    "{line}"
+                );
             }
         }
     }
@@ -265,11 +393,20 @@ mod tests {
     fn a_page_is_well_formed_and_needs_nothing_else() {
         let page = rendered_as_html(&eventful());
         check_well_formed(&page);
-        for word in ["<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>&"] {
+        for word in [
+            "<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>&",
+        ] {
             assert!(!page.contains(word), "{word} is in the page");
         }
-        assert!(page.contains("&lt;script&gt;"), "strangers' words are there, escaped");
+        assert!(
+            page.contains("&lt;script&gt;"),
+            "strangers' words are there, escaped"
+        );
         let classes = page.matches("<path class=\"curve").count();
-        assert_eq!(classes, 6 * 2 * 2, "six charts of two engines over two sets");
+        assert_eq!(
+            classes,
+            6 * 2 * 2,
+            "six charts of two engines over two sets"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Why schemas were declined or rows ended, gathered by what is the same about them. Knows neither engines nor tables.
+//! Why schemas were declined or rows ended, gathered by what is the same about them. Knows neither
+//! engines nor tables.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ pub struct Reasons {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
     pub outcome: SchemaOutcome,
-    /// What is the same in all of them: the feature that is missing, or the words; where they differ, without names and numbers.
+    /// What is the same in all of them: the feature that is missing, or the words; where they
+    /// differ, without names and numbers.
     pub reason: String,
     pub schemas: u64,
     /// The first schema, and the library's own words there.
@@ -43,7 +45,8 @@ pub struct Reason {
 impl Reasons {
     /// Counts a schema under `feature`, or under what is general in `words`.
     pub fn add(&mut self, outcome: SchemaOutcome, feature: Option<&str>, entry: &str, words: &str) {
-        let reason = feature.map_or_else(|| general(words), |feature| cut(feature, REASON_MAX_CHARS));
+        let reason =
+            feature.map_or_else(|| general(words), |feature| cut(feature, REASON_MAX_CHARS));
         let full = self.groups.len() >= MAX_REASONS;
         let (key, words) = ((outcome, reason), cut(words, WORDS_MAX_CHARS));
         if let Some(group) = self.groups.get_mut(&key) {
@@ -55,9 +58,23 @@ impl Reasons {
         } else if full {
             self.left_out += 1;
         } else {
-            let whole = if feature.is_some() { key.1.clone() } else { one_line(&words) };
+            let whole = if feature.is_some() {
+                key.1.clone()
+            } else {
+                one_line(&words)
+            };
             let entry = entry.to_owned();
-            self.groups.insert(key, Reason { outcome, reason: whole, schemas: 1, entry, words, is_same: true });
+            self.groups.insert(
+                key,
+                Reason {
+                    outcome,
+                    reason: whole,
+                    schemas: 1,
+                    entry,
+                    words,
+                    is_same: true,
+                },
+            );
         }
     }
 
@@ -70,7 +87,11 @@ impl Reasons {
 
     /// Schemas with this outcome whose reasons are told apart.
     pub fn schemas(&self, outcome: SchemaOutcome) -> u64 {
-        self.groups.values().filter(|it| it.outcome == outcome).map(|it| it.schemas).sum()
+        self.groups
+            .values()
+            .filter(|it| it.outcome == outcome)
+            .map(|it| it.schemas)
+            .sum()
     }
 
     /// Schemas whose reasons were too many to tell apart.
@@ -86,7 +107,10 @@ impl Serialize for Reasons {
 }
 
 fn or_no_words(words: &str) -> String {
-    cut(if words.is_empty() { NO_WORDS } else { words }, REASON_MAX_CHARS)
+    cut(
+        if words.is_empty() { NO_WORDS } else { words },
+        REASON_MAX_CHARS,
+    )
 }
 
 /// The words themselves on one line.
@@ -94,12 +118,16 @@ fn one_line(words: &str) -> String {
     or_no_words(&words.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Words without what differs from schema to schema: quoted names become `…`, numbers `N`, white space one blank.
+/// Words without what differs from schema to schema: quoted names become `…`, numbers `N`, white
+/// space one blank.
 fn general(words: &str) -> String {
     let mut general = String::new();
     let mut characters = words.chars().peekable();
     while let Some(character) = characters.next() {
-        let after_letter = general.chars().next_back().is_some_and(char::is_alphanumeric);
+        let after_letter = general
+            .chars()
+            .next_back()
+            .is_some_and(char::is_alphanumeric);
         match character {
             '"' | '\'' | '`' if !after_letter && closes(characters.clone(), character) => {
                 characters.by_ref().find(|it| *it == character);
@@ -142,8 +170,14 @@ mod tests {
     #[test]
     fn what_differs_from_schema_to_schema_is_taken_out_of_words() {
         for (words, expected) in [
-            ("Unimplemented keys: [\"if\", \"then\"]", "Unimplemented keys: [\"…\", \"…\"]"),
-            ("grammar has 1234 items,\n  limit 1000", "grammar has N items, limit N"),
+            (
+                "Unimplemented keys: [\"if\", \"then\"]",
+                "Unimplemented keys: [\"…\", \"…\"]",
+            ),
+            (
+                "grammar has 1234 items,\n  limit 1000",
+                "grammar has N items, limit N",
+            ),
             ("can't compile `a.b` at 12:3", "can't compile `…` at N:N"),
             ("an open \"quotation", "an open \"quotation"),
             (" \n", "(no words)"),
@@ -160,17 +194,43 @@ mod tests {
         let declined = SchemaOutcome::DeclinedUnsupported;
         reasons.add(declined, Some("not"), "a.json", "no `not` here");
         reasons.add(declined, Some("not"), "b.json", "no `not` there");
-        reasons.add(SchemaOutcome::DeclinedInvalid, Some("not"), "c.json", "what?");
+        reasons.add(
+            SchemaOutcome::DeclinedInvalid,
+            Some("not"),
+            "c.json",
+            "what?",
+        );
         let sorted = reasons.sorted();
-        assert_eq!((sorted.len(), sorted[0].schemas, sorted[0].entry.as_str()), (2, 2, "a.json"));
+        assert_eq!(
+            (sorted.len(), sorted[0].schemas, sorted[0].entry.as_str()),
+            (2, 2, "a.json")
+        );
         assert_eq!(sorted[0].words, "no `not` here");
-        assert_eq!((reasons.schemas(declined), reasons.schemas(SchemaOutcome::DeclinedTooLarge)), (2, 0));
+        assert_eq!(
+            (
+                reasons.schemas(declined),
+                reasons.schemas(SchemaOutcome::DeclinedTooLarge)
+            ),
+            (2, 0)
+        );
         let timeout = SchemaOutcome::Timeout;
-        let reason_of = |reasons: &Reasons| reasons.sorted().iter().find(|it| it.outcome == timeout).unwrap().reason.clone();
+        let reason_of = |reasons: &Reasons| {
+            reasons
+                .sorted()
+                .iter()
+                .find(|it| it.outcome == timeout)
+                .unwrap()
+                .reason
+                .clone()
+        };
         let mut stops = Reasons::default();
         stops.add(timeout, None, "a.json", "compile: took\n longer than 5 s");
         stops.add(timeout, None, "b.json", "compile: took\n longer than 5 s");
-        assert_eq!(reason_of(&stops), "compile: took longer than 5 s", "what is the same in all keeps its numbers");
+        assert_eq!(
+            reason_of(&stops),
+            "compile: took longer than 5 s",
+            "what is the same in all keeps its numbers"
+        );
         stops.add(timeout, None, "c.json", "compile: took longer than 6 s");
         assert_eq!(reason_of(&stops), "compile: took longer than N s");
         stops.add(timeout, None, "d.json", "compile: took longer than 5 s");
@@ -179,6 +239,9 @@ mod tests {
             let feature: String = letter.to_string();
             reasons.add(declined, Some(&feature), "d.json", "");
         }
-        assert_eq!((reasons.sorted().len(), reasons.left_out()), (MAX_REASONS, 12));
+        assert_eq!(
+            (reasons.sorted().len(), reasons.left_out()),
+            (MAX_REASONS, 12)
+        );
     }
 }

@@ -26,7 +26,10 @@ pub struct TagCounts<'a> {
 impl Tags {
     /// No tags yet, for so many engines.
     pub fn new(engines: usize) -> Self {
-        Self { engines, ..Self::default() }
+        Self {
+            engines,
+            ..Self::default()
+        }
     }
 
     /// Adds a row of the engine at `place`; a tag that a row names twice counts once.
@@ -36,15 +39,27 @@ impl Tags {
                 self.rows_left_out += 1;
                 continue;
             }
-            let engines = self.by_tag.entry(tag.clone()).or_insert_with(|| vec![Counts::default(); self.engines]);
+            let engines = self
+                .by_tag
+                .entry(tag.clone())
+                .or_insert_with(|| vec![Counts::default(); self.engines]);
             engines[place].add(outcome);
         }
     }
 
     /// Tags with the most faults first, then those that were declined most, then by name.
     pub fn sorted(&self) -> Vec<TagCounts<'_>> {
-        let mut sorted: Vec<TagCounts<'_>> = self.by_tag.iter().map(|(tag, engines)| TagCounts { tag, engines }).collect();
-        sorted.sort_by_key(|it| std::cmp::Reverse((it.sum(SchemaOutcome::is_fault), it.sum(SchemaOutcome::is_declined))));
+        let mut sorted: Vec<TagCounts<'_>> = self
+            .by_tag
+            .iter()
+            .map(|(tag, engines)| TagCounts { tag, engines })
+            .collect();
+        sorted.sort_by_key(|it| {
+            std::cmp::Reverse((
+                it.sum(SchemaOutcome::is_fault),
+                it.sum(SchemaOutcome::is_declined),
+            ))
+        });
         sorted
     }
 
@@ -57,7 +72,11 @@ impl Tags {
 impl TagCounts<'_> {
     /// Schemas that carry the tag, as the engine that saw the most of them counts.
     pub fn schemas(&self) -> u64 {
-        self.engines.iter().map(Counts::total).max().unwrap_or_default()
+        self.engines
+            .iter()
+            .map(Counts::total)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Over all engines: schemas with an outcome that `wanted` names.

@@ -3,11 +3,12 @@
 use super::{Measurement, Summary};
 use sobench_engine::{EngineName, EnginePolicy};
 use sobench_mask::record::{
-    BatchRow, CorpusKind, CorpusRecord, MachineRecord, MaskRecord, MeasuredEngine, Sample, VocabularyRecord,
+    BatchRow, CorpusKind, CorpusRecord, MachineRecord, MaskRecord, MeasuredEngine, Sample,
+    VocabularyRecord,
 };
 use sobench_mask::row::{
-    Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling, SpellingTimes, Stage, StopCause,
-    Stopped,
+    Compile, DeclineClass, Declined, InstanceOutcome, InstanceRow, PassTimes, Row, Spelling,
+    SpellingTimes, Stage, StopCause, Stopped,
 };
 use sobench_mask::times::Durations;
 use sobench_notices::notice::Notice;
@@ -19,7 +20,15 @@ pub(crate) const TIMEOUT_MS: u64 = 60_000;
 pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
     let engine = |name: &EngineName| MeasuredEngine {
         engine: *name,
-        version: format!("lib-{} 1.2.3{}", name.name(), if *name == EngineName::Xgrammar { ", port" } else { "" }),
+        version: format!(
+            "lib-{} 1.2.3{}",
+            name.name(),
+            if *name == EngineName::Xgrammar {
+                ", port"
+            } else {
+                ""
+            }
+        ),
         settings: vec![("whitespace".into(), "any".into())],
         peak_rss_bytes: Some(300 << 20),
         wall_ns: 2_500_000_000,
@@ -36,20 +45,32 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
             sha256: "0123456789abcdef".repeat(4),
         }],
         selected: 5,
-        vocabulary: VocabularyRecord { name: "cl100k_base".into(), ids: 100_277 },
+        vocabulary: VocabularyRecord {
+            name: "cl100k_base".into(),
+            ids: 100_277,
+        },
         policy: EnginePolicy::default(),
         spellings: vec![Spelling::Maskbench, Spelling::Compact],
         assert_formats: true,
         warm: true,
         filter: Some("a|b".into()),
         limit: None,
-        sample: Some(Sample { entries: 5, seed: 7 }),
+        sample: Some(Sample {
+            entries: 5,
+            seed: 7,
+        }),
         jobs: 2,
         timeout_ms: TIMEOUT_MS,
         memory_limit_bytes: Some(4 << 30),
         prove: None,
         shard: None,
-        host: MachineRecord { os: "linux".into(), arch: "x86_64".into(), cpu: None, threads: 2, clock_ns: 25 },
+        host: MachineRecord {
+            os: "linux".into(),
+            arch: "x86_64".into(),
+            cpu: None,
+            threads: 2,
+            clock_ns: 25,
+        },
     };
     Measurement {
         about,
@@ -69,17 +90,32 @@ pub(crate) fn eventful() -> Summary {
         let mut step = Durations::default();
         (0..4).for_each(|_| step.record(step_ns));
         let masks_per_second = sequences as f64 * 1e9 / step_ns as f64;
-        BatchRow { engine, sequences, distinct: 1, threads: 2, step, masks: 4 * sequences as u64, masks_per_second }
+        BatchRow {
+            engine,
+            sequences,
+            distinct: 1,
+            threads: 2,
+            step,
+            masks: 4 * sequences as u64,
+            masks_per_second,
+        }
     };
     let batches = vec![
         batch(EngineName::Guidance, 1, 20_000),
         batch(EngineName::Guidance, 8, 90_000),
         batch(EngineName::Xgrammar, 1, 5_000),
     ];
-    let notices = vec![Notice::Other("a file was not read: \u{1b}[31mred<script>.json".to_owned())];
-    let measurement = Measurement { batches, notices, ..measurement(&engines) };
+    let notices = vec![Notice::Other(
+        "a file was not read: \u{1b}[31mred<script>.json".to_owned(),
+    )];
+    let measurement = Measurement {
+        batches,
+        notices,
+        ..measurement(&engines)
+    };
     let rows = eventful_rows();
-    Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok))).expect("the rows are of these engines")
+    Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok)))
+        .expect("the rows are of these engines")
 }
 
 /// The rows of [`eventful`]; one is missing.
@@ -91,23 +127,35 @@ pub(crate) fn eventful_rows() -> Vec<Row> {
     slow.times[0] = times(Spelling::Maskbench, &[3_000, 4_000, 2_500_000, 31_000_000]);
     let mut wrong = row(1, Xgrammar).with(&InstanceOutcome::AcceptsInvalid { byte: 12 });
     wrong.tags.clone_from(&tagged.tags);
-    let rejects = InstanceOutcome::RejectsValid { byte: 7, token: Some("\u{1b}\"</td>".into()) };
+    let rejects = InstanceOutcome::RejectsValid {
+        byte: 7,
+        token: Some("\u{1b}\"</td>".into()),
+    };
     let at = |spelling| Stage::Instance { index: 0, spelling };
     vec![
         row(0, Guidance).with(&InstanceOutcome::Disputed { accepted: true }),
         tagged,
-        row(2, Guidance).with(&InstanceOutcome::RejectsValid { byte: 9, token: None }),
+        row(2, Guidance).with(&InstanceOutcome::RejectsValid {
+            byte: 9,
+            token: None,
+        }),
         row(3, Guidance).bare(),
-        row(4, Guidance).with(&InstanceOutcome::Failed { byte: 2, words: "too many items".into() }),
+        row(4, Guidance).with(&InstanceOutcome::Failed {
+            byte: 2,
+            words: "too many items".into(),
+        }),
         slow.with(&InstanceOutcome::Disputed { accepted: false }),
         wrong,
-        row(2, Xgrammar).with(&rejects).with(&InstanceOutcome::DeadEnd { byte: 1 }),
+        row(2, Xgrammar)
+            .with(&rejects)
+            .with(&InstanceOutcome::DeadEnd { byte: 1 }),
         row(3, Xgrammar).stopped_at(StopCause::Timeout, Stage::Compile),
         row(4, Xgrammar).stopped_at(StopCause::Crash, at(Spelling::Compact)),
     ]
 }
 
-/// A row that compiled in 1 ms, made its first mask in 0.5 ms, and passed one instance of three tokens in each spelling.
+/// A row that compiled in 1 ms, made its first mask in 0.5 ms, and passed one instance of three
+/// tokens in each spelling.
 pub(crate) fn row(index: usize, engine: EngineName) -> Row {
     let spellings = [Spelling::Maskbench, Spelling::Compact];
     Row {
@@ -126,15 +174,28 @@ pub(crate) fn row(index: usize, engine: EngineName) -> Row {
             grammar_bytes: Some(4096),
             peak_bytes: Some(1 << 20),
         }),
-        instances: spellings.map(|it| instance(0, it, InstanceOutcome::Pass)).to_vec(),
-        times: spellings.map(|it| times(it, &[10_000, 20_000, 30_000])).to_vec(),
+        instances: spellings
+            .map(|it| instance(0, it, InstanceOutcome::Pass))
+            .to_vec(),
+        times: spellings
+            .map(|it| times(it, &[10_000, 20_000, 30_000]))
+            .to_vec(),
     }
 }
 
 /// A valid instance of three tokens.
 pub(crate) fn instance(index: usize, spelling: Spelling, outcome: InstanceOutcome) -> InstanceRow {
     let before = outcome.byte().map(|_| "{\"naïve\": [1.5,\n".to_owned());
-    InstanceRow { index, spelling, label: Some(true), judged: Some(true), outcome, tokens: 3, masks: 4, before }
+    InstanceRow {
+        index,
+        spelling,
+        label: Some(true),
+        judged: Some(true),
+        outcome,
+        tokens: 3,
+        masks: 4,
+        before,
+    }
 }
 
 /// One walk; each commit takes a tenth of its mask, cold takes twice as long as warm.
@@ -149,7 +210,11 @@ pub(crate) fn times(spelling: Spelling, masks_ns: &[u64]) -> SpellingTimes {
         }
         times
     };
-    SpellingTimes { spelling, cold: pass(2), warm: pass(1) }
+    SpellingTimes {
+        spelling,
+        cold: pass(2),
+        warm: pass(1),
+    }
 }
 
 /// What is done to a row that was made for a test.
@@ -169,14 +234,24 @@ pub(crate) trait MadeRow {
 
 impl MadeRow for Row {
     fn declined_with(mut self, words: &str) -> Self {
-        let declined = Declined { class: DeclineClass::Unsupported, feature: None, words: words.to_owned(), after_ns: 5 };
+        let declined = Declined {
+            class: DeclineClass::Unsupported,
+            feature: None,
+            words: words.to_owned(),
+            after_ns: 5,
+        };
         self.declined = Some(declined);
         (self.compile, self.instances, self.times) = (None, Vec::new(), Vec::new());
         self
     }
 
     fn stopped_at(mut self, cause: StopCause, stage: Stage) -> Self {
-        self.stopped = Some(Stopped { cause, stage, words: "gone".into(), after_ns: 9 });
+        self.stopped = Some(Stopped {
+            cause,
+            stage,
+            words: "gone".into(),
+            after_ns: 9,
+        });
         if !matches!(stage, Stage::Instance { .. }) {
             (self.compile, self.instances, self.times) = (None, Vec::new(), Vec::new());
         }
@@ -184,8 +259,15 @@ impl MadeRow for Row {
     }
 
     fn with(mut self, outcome: &InstanceOutcome) -> Self {
-        let index = self.instances.iter().map(|it| it.index + 1).max().unwrap_or(0);
-        self.instances.extend([Spelling::Maskbench, Spelling::Compact].map(|it| instance(index, it, outcome.clone())));
+        let index = self
+            .instances
+            .iter()
+            .map(|it| it.index + 1)
+            .max()
+            .unwrap_or(0);
+        self.instances.extend(
+            [Spelling::Maskbench, Spelling::Compact].map(|it| instance(index, it, outcome.clone())),
+        );
         self
     }
 

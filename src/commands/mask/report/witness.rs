@@ -1,4 +1,5 @@
-//! What a reader may check by hand: the first wrong masks of an engine, and the instances whose labels are disputed.
+//! What a reader may check by hand: the first wrong masks of an engine, and the instances whose
+//! labels are disputed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,8 @@ use super::reason::cut;
 use sobench_engine::EngineName;
 use sobench_mask::row::{InstanceOutcome, InstanceRow, Row, Spelling};
 
-/// The most wrong masks of one kind that are kept for one engine, one for a schema; all are counted.
+/// The most wrong masks of one kind that are kept for one engine, one for a schema; all are
+/// counted.
 pub const MAX_WITNESSES: usize = 20;
 
 /// The most disputed instances that are kept; all are counted.
@@ -67,9 +69,13 @@ impl Witnesses {
     /// Keeps the wrong masks among `instances` that are the first of their kind in their schema.
     pub fn add<'a>(&mut self, row: &Row, instances: impl Iterator<Item = &'a InstanceRow>) {
         for instance in instances {
-            let Some(witness) = witness(row, instance) else { continue };
+            let Some(witness) = witness(row, instance) else {
+                continue;
+            };
             let kept = self.0.entry(witness.class).or_default();
-            if kept.len() < MAX_WITNESSES && kept.last().is_none_or(|it| it.entry_index != row.index) {
+            if kept.len() < MAX_WITNESSES
+                && kept.last().is_none_or(|it| it.entry_index != row.index)
+            {
                 kept.push(witness);
             }
         }
@@ -91,7 +97,9 @@ impl Disputes {
     /// Adds what `row` has of them among `instances`.
     pub fn add<'a>(&mut self, row: &Row, instances: impl Iterator<Item = &'a InstanceRow>) {
         for instance in instances {
-            let InstanceOutcome::Disputed { accepted } = instance.outcome else { continue };
+            let InstanceOutcome::Disputed { accepted } = instance.outcome else {
+                continue;
+            };
             let key = (row.index, instance.index);
             if self.listed.len() >= MAX_DISPUTED && !self.listed.contains_key(&key) {
                 self.beyond.insert(key);
@@ -106,7 +114,12 @@ impl Disputes {
                 accepted_by: Vec::new(),
                 rejected_by: Vec::new(),
             });
-            if accepted { &mut disputed.accepted_by } else { &mut disputed.rejected_by }.push(row.engine);
+            if accepted {
+                &mut disputed.accepted_by
+            } else {
+                &mut disputed.rejected_by
+            }
+            .push(row.engine);
         }
     }
 
@@ -123,7 +136,8 @@ impl Disputes {
 
 impl Serialize for Disputes {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        json!({"instances": self.total(), "listed": self.iter().collect::<Vec<_>>()}).serialize(serializer)
+        json!({"instances": self.total(), "listed": self.iter().collect::<Vec<_>>()})
+            .serialize(serializer)
     }
 }
 
@@ -131,9 +145,13 @@ fn witness(row: &Row, instance: &InstanceRow) -> Option<Witness> {
     let cut = |text: &str| cut(text, WORDS_MAX_CHARS);
     let (byte, token, words) = match &instance.outcome {
         InstanceOutcome::RejectsValid { byte, token } => (*byte, token.as_deref().map(cut), None),
-        InstanceOutcome::AcceptsInvalid { byte } | InstanceOutcome::DeadEnd { byte } => (*byte, None, None),
+        InstanceOutcome::AcceptsInvalid { byte } | InstanceOutcome::DeadEnd { byte } => {
+            (*byte, None, None)
+        }
         InstanceOutcome::Failed { byte, words } => (*byte, None, Some(cut(words))),
-        InstanceOutcome::Pass | InstanceOutcome::Disputed { .. } | InstanceOutcome::NotJudged { .. } => return None,
+        InstanceOutcome::Pass
+        | InstanceOutcome::Disputed { .. }
+        | InstanceOutcome::NotJudged { .. } => return None,
     };
     Some(Witness {
         class: InstanceClass::of(&instance.outcome),

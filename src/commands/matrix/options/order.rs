@@ -1,8 +1,9 @@
 //! Whether those that are compared run at once, and why or why not. Opens nothing.
 //!
-//! At once is better where it is possible: whatever drifts then meets all of them in the same second. It is possible where each has a
-//! server of its own that is up at the same time as the others'. One server for all would be asked for so many times the load, and servers
-//! that are started one at a time never meet.
+//! At once is better where it is possible: whatever drifts then meets all of them in the same
+//! second. It is possible where each has a server of its own that is up at the same time as the
+//! others'. One server for all would be asked for so many times the load, and servers that are
+//! started one at a time never meet.
 
 use std::fmt;
 
@@ -13,8 +14,9 @@ use crate::commands::bench::matrix_args::WantedOrder;
 use sobench_client::PHASE;
 use sobench_core::error::{Error, Result};
 
-/// Cores that an embedded server is left with before several run at once without being asked to: it computes the masks of its batch on
-/// as many threads as there are cores, and answers and compiles on others.
+/// Cores that an embedded server is left with before several run at once without being asked to: it
+/// computes the masks of its batch on as many threads as there are cores, and answers and compiles
+/// on others.
 const CORES_PER_ENGINE: usize = 4;
 
 /// Cores for the client beside them.
@@ -57,7 +59,8 @@ pub enum Apart {
     SameServer {
         address: String,
     },
-    /// So many embedded servers would take each other's time. `None` where the system does not tell its cores.
+    /// So many embedded servers would take each other's time. `None` where the system does not tell
+    /// its cores.
     FewCores {
         cores: Option<usize>,
         wanted: usize,
@@ -69,7 +72,11 @@ impl Order {
     ///
     /// # Errors
     /// It is not possible.
-    pub(super) fn of(wanted: WantedOrder, contenders: &[ContenderPlan], cores: Option<usize>) -> Result<Self> {
+    pub(super) fn of(
+        wanted: WantedOrder,
+        contenders: &[ContenderPlan],
+        cores: Option<usize>,
+    ) -> Result<Self> {
         let found = possible(contenders, cores);
         match (wanted, found) {
             (WantedOrder::Blocks, Ok(_) | Err(Apart::FewCores { .. })) => Ok(Self::Blocks(Apart::Asked)),
@@ -92,19 +99,32 @@ impl Order {
 }
 
 /// Why the contenders can run at once, or why not.
-fn possible(contenders: &[ContenderPlan], cores: Option<usize>) -> std::result::Result<AtOnce, Apart> {
-    let [first, _, ..] = contenders else { return Err(Apart::Alone) };
+fn possible(
+    contenders: &[ContenderPlan],
+    cores: Option<usize>,
+) -> std::result::Result<AtOnce, Apart> {
+    let [first, _, ..] = contenders else {
+        return Err(Apart::Alone);
+    };
     match &first.how {
         How::Launched { .. } => Err(Apart::Launched),
         How::PerRequest => Err(Apart::PerRequest),
         How::Embedded => {
             let wanted = CORES_PER_ENGINE * contenders.len() + CORES_FOR_CLIENT;
-            cores.filter(|cores| *cores >= wanted).map(|cores| AtOnce::Cores { cores }).ok_or(Apart::FewCores { cores, wanted })
+            cores
+                .filter(|cores| *cores >= wanted)
+                .map(|cores| AtOnce::Cores { cores })
+                .ok_or(Apart::FewCores { cores, wanted })
         }
         How::Running => {
-            let addresses: Vec<(String, u16)> = contenders.iter().filter_map(ContenderPlan::address).collect();
+            let addresses: Vec<(String, u16)> = contenders
+                .iter()
+                .filter_map(ContenderPlan::address)
+                .collect();
             match twice(addresses.iter()) {
-                Some((host, port)) => Err(Apart::SameServer { address: format!("{host}:{port}") }),
+                Some((host, port)) => Err(Apart::SameServer {
+                    address: format!("{host}:{port}"),
+                }),
                 None => {
                     let shared_host = twice(addresses.iter().map(|(host, _)| host)).cloned();
                     Ok(AtOnce::ServersOfTheirOwn { shared_host })
@@ -119,7 +139,12 @@ impl ContenderPlan {
     pub fn address(&self) -> Option<(String, u16)> {
         let url = Url::parse(&self.runs.first()?.plan.endpoint()?.base_url).ok()?;
         let host = url.host_str()?;
-        let host = if matches!(host, "localhost" | "[::1]" | "0.0.0.0") || host.starts_with("127.") { "127.0.0.1" } else { host };
+        let host = if matches!(host, "localhost" | "[::1]" | "0.0.0.0") || host.starts_with("127.")
+        {
+            "127.0.0.1"
+        } else {
+            host
+        };
         Some((host.to_owned(), url.port_or_known_default()?))
     }
 }
@@ -154,8 +179,15 @@ impl fmt::Display for AtOnce {
             Self::ServersOfTheirOwn { .. } => write!(f, "each names a server of its own"),
             Self::Cores { cores } => write!(f, "an embedded server for each, on {cores} cores"),
             Self::InSpiteOfCores { cores } => {
-                let cores = if *cores == 1 { "one core".to_owned() } else { format!("{cores} cores") };
-                write!(f, "as --matrix-order asks, although the embedded servers share {cores}, and take each other's time")
+                let cores = if *cores == 1 {
+                    "one core".to_owned()
+                } else {
+                    format!("{cores} cores")
+                };
+                write!(
+                    f,
+                    "as --matrix-order asks, although the embedded servers share {cores}, and take each other's time"
+                )
             }
         }
     }
@@ -167,13 +199,25 @@ impl fmt::Display for Apart {
             Self::Asked => write!(f, "as --matrix-order asks"),
             Self::Alone => write!(f, "there is nobody to run beside"),
             Self::Launched => write!(f, "servers are started one at a time"),
-            Self::PerRequest => write!(f, "one server does the work of all, and would be asked for so many times the load"),
+            Self::PerRequest => write!(
+                f,
+                "one server does the work of all, and would be asked for so many times the load"
+            ),
             Self::SameServer { address } => {
-                write!(f, "two name one server, which would be asked for so many times the load: {address}")
+                write!(
+                    f,
+                    "two name one server, which would be asked for so many times the load: {address}"
+                )
             }
             Self::FewCores { cores, wanted } => {
-                let cores = cores.map_or_else(|| "an unknown number of".to_owned(), |cores| cores.to_string());
-                write!(f, "embedded servers on {cores} cores would take each other's time, on {wanted} they would run at once")
+                let cores = cores.map_or_else(
+                    || "an unknown number of".to_owned(),
+                    |cores| cores.to_string(),
+                );
+                write!(
+                    f,
+                    "embedded servers on {cores} cores would take each other's time, on {wanted} they would run at once"
+                )
             }
         }
     }

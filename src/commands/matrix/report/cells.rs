@@ -26,12 +26,18 @@ pub(super) fn table(comparison: &Comparison) -> Table {
     head.extend(columns.iter().map(|(name, _)| *name));
     let reasons = reasons(comparison);
     let row = |row: &Row| {
-        let mut cells = vec![printable(&row.dataset, NAME_CHARS), printable(&row.contender, NAME_CHARS)];
+        let mut cells = vec![
+            printable(&row.dataset, NAME_CHARS),
+            printable(&row.contender, NAME_CHARS),
+        ];
         cells.extend(swept.then(|| row.load.to_string()));
         match &row.fate {
             Fate::Measured(figures) => cells.extend(columns.iter().map(|(_, show)| show(figures))),
             Fate::DidNotRun { reason } => {
-                let number = reasons.iter().position(|known| known == reason).map_or(0, |place| place + 1);
+                let number = reasons
+                    .iter()
+                    .position(|known| known == reason)
+                    .map_or(0, |place| place + 1);
                 cells.push(format!("did not\nrun ({number})"));
                 cells.extend(columns.iter().skip(1).map(|_| String::new()));
             }
@@ -56,32 +62,62 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
         ("cover.\n%", |figures| percent(figures.coverage)),
     ];
     if comparison.about.control {
-        columns.push(("control\n%", |figures| percent(figures.control.as_ref().and_then(|control| control.control_rate))));
+        columns.push(("control\n%", |figures| {
+            percent(
+                figures
+                    .control
+                    .as_ref()
+                    .and_then(|control| control.control_rate),
+            )
+        }));
     }
     columns.extend([
-        ("TTFT ms\np50/p99", (|figures| latency(figures, &figures.ttft_ms)) as Show),
-        ("TPOT ms\np50/p99", |figures| latency(figures, &figures.tpot_ms)),
+        (
+            "TTFT ms\np50/p99",
+            (|figures| latency(figures, &figures.ttft_ms)) as Show,
+        ),
+        ("TPOT ms\np50/p99", |figures| {
+            latency(figures, &figures.tpot_ms)
+        }),
         ("out\ntok/s", |figures| figure(figures.output_throughput)),
     ]);
     if swept {
-        columns.push(("req/s\nvalid", |figures| two(&figure(figures.request_throughput), &figure(figures.valid_throughput))));
+        columns.push(("req/s\nvalid", |figures| {
+            two(
+                &figure(figures.request_throughput),
+                &figure(figures.valid_throughput),
+            )
+        }));
     }
     if comparison.about.goodput.is_some() {
-        columns.push(("valid in\nobj. %", |figures| with_interval(figures.valid_within_objectives)));
+        columns.push(("valid in\nobj. %", |figures| {
+            with_interval(figures.valid_within_objectives)
+        }));
     }
     if comparison.about.control {
-        columns.push(("overhead\nTTFT %", |figures| overhead(figures, |control| control.ttft_overhead.as_ref())));
-        columns.push(("overhead\nTPOT %", |figures| overhead(figures, |control| control.tpot_overhead.as_ref())));
+        columns.push(("overhead\nTTFT %", |figures| {
+            overhead(figures, |control| control.ttft_overhead.as_ref())
+        }));
+        columns.push(("overhead\nTPOT %", |figures| {
+            overhead(figures, |control| control.tpot_overhead.as_ref())
+        }));
     }
     columns.push(("cold/warm\nTTFT ms", |figures| {
-        two(&uses(figures, &figures.cold_ttft_ms), &uses(figures, &figures.warm_ttft_ms))
+        two(
+            &uses(figures, &figures.cold_ttft_ms),
+            &uses(figures, &figures.warm_ttft_ms),
+        )
     }));
     columns
 }
 
 /// One below the other; where neither is known, one word says so.
 fn two(first: &str, second: &str) -> String {
-    if first == UNKNOWN && second == UNKNOWN { first.to_owned() } else { format!("{first}\n{second}") }
+    if first == UNKNOWN && second == UNKNOWN {
+        first.to_owned()
+    } else {
+        format!("{first}\n{second}")
+    }
 }
 
 /// Two decimals where they count.
@@ -101,30 +137,55 @@ fn percent(rate: Option<Rate>) -> String {
 fn with_interval(rate: Option<Rate>) -> String {
     rate.map_or_else(
         || UNKNOWN.to_owned(),
-        |rate| format!("{:.2}\n{:.1} to {:.1}", rate.percent, rate.low_percent, rate.high_percent),
+        |rate| {
+            format!(
+                "{:.2}\n{:.1} to {:.1}",
+                rate.percent, rate.low_percent, rate.high_percent
+            )
+        },
     )
 }
 
 /// The median, and the tail with a mark where the sample is too small for it.
 fn latency(figures: &Figures, summary: &Summary) -> String {
     let tail = summary.percentiles.first();
-    let mark = if tail.is_some_and(|tail| tail.value.is_some() && !tail.enough) { "*" } else { "" };
-    two(&doubted(figures, figure(summary.median)), &format!("{}{mark}", figure(tail.and_then(|tail| tail.value))))
+    let mark = if tail.is_some_and(|tail| tail.value.is_some() && !tail.enough) {
+        "*"
+    } else {
+        ""
+    };
+    two(
+        &doubted(figures, figure(summary.median)),
+        &format!("{}{mark}", figure(tail.and_then(|tail| tail.value))),
+    )
 }
 
 /// A latency, or what follows from some, that the client itself may have spoilt.
 fn doubted(figures: &Figures, figure: String) -> String {
-    if figures.distrusted_runs > 0 && figure != UNKNOWN { format!("{figure}?") } else { figure }
+    if figures.distrusted_runs > 0 && figure != UNKNOWN {
+        format!("{figure}?")
+    } else {
+        figure
+    }
 }
 
 /// The median and the number of uses, with a mark where they had no load around them.
 fn uses(figures: &Figures, summary: &Summary) -> String {
-    let mark = if figures.cold_from == Some(ColdFrom::Alone) { "+" } else { "" };
-    summary.median.map_or_else(|| UNKNOWN.to_owned(), |median| format!("{} ({}){mark}", figure(Some(median)), summary.n))
+    let mark = if figures.cold_from == Some(ColdFrom::Alone) {
+        "+"
+    } else {
+        ""
+    };
+    summary.median.map_or_else(
+        || UNKNOWN.to_owned(),
+        |median| format!("{} ({}){mark}", figure(Some(median)), summary.n),
+    )
 }
 
 fn overhead(figures: &Figures, of: fn(&Control) -> Option<&Overhead>) -> String {
-    let Some(found) = figures.control.as_ref().and_then(of) else { return UNKNOWN.to_owned() };
+    let Some(found) = figures.control.as_ref().and_then(of) else {
+        return UNKNOWN.to_owned();
+    };
     let signed = |value: f64| format!("{value:+.1}");
     let interval = match (found.low_percent, found.high_percent) {
         (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
@@ -132,9 +193,17 @@ fn overhead(figures: &Figures, of: fn(&Control) -> Option<&Overhead>) -> String 
     };
     let mut cell = format!("{}\n{interval}", doubted(figures, signed(found.percent)));
     if found.repeats_percent.len() > 1 {
-        let each: Vec<String> = found.repeats_percent.iter().map(|percent| signed(*percent)).collect();
+        let each: Vec<String> = found
+            .repeats_percent
+            .iter()
+            .map(|percent| signed(*percent))
+            .collect();
         // More would make the table too wide; the file has them all.
-        let each = if each.len() > 3 { each_of_many(&found.repeats_percent) } else { each.join(" ") };
+        let each = if each.len() > 3 {
+            each_of_many(&found.repeats_percent)
+        } else {
+            each.join(" ")
+        };
         cell.push_str(&format!("\n{each}"));
     }
     cell

@@ -1,7 +1,8 @@
 //! The comparison of the runs of a matrix, and its output formats.
 //!
-//! [`Comparison`] is one table, backend by dataset: rates of the answers beside latencies and throughputs. As JSON its contract is
-//! `schemas/contracts/matrix.schema.json`; the other formats render the page of `page.rs`.
+//! [`Comparison`] is one table, backend by dataset: rates of the answers beside latencies and
+//! throughputs. As JSON its contract is `schemas/contracts/matrix.schema.json`; the other formats
+//! render the page of `page.rs`.
 
 mod cells;
 mod page;
@@ -35,7 +36,8 @@ pub struct Comparison {
     pub about: MatrixConditions,
     /// By dataset, then by contender, then by load.
     pub rows: Vec<Row>,
-    /// Where loads were swept and there are objectives: the highest load that each contender carries, by dataset.
+    /// Where loads were swept and there are objectives: the highest load that each contender
+    /// carries, by dataset.
     pub knees: Vec<KneeRow>,
     /// Every run, in the order in which they were made.
     pub runs: Vec<MatrixRun>,
@@ -94,7 +96,8 @@ pub enum Fate {
     },
 }
 
-/// What the runs of one line came to. Latencies are in milliseconds, over all repeats; throughputs per second of the runs' time.
+/// What the runs of one line came to. Latencies are in milliseconds, over all repeats; throughputs
+/// per second of the runs' time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Runs with constraints.
@@ -113,13 +116,15 @@ pub struct Figures {
     pub valid_throughput: Option<f64>,
     /// Constrained requests that were valid and met every objective.
     pub valid_within_objectives: Option<Rate>,
-    /// TTFT of first uses of a constraint, and of later ones, on servers that are known not to have had it before.
+    /// TTFT of first uses of a constraint, and of later ones, on servers that are known not to have
+    /// had it before.
     pub cold_ttft_ms: Summary,
     pub warm_ttft_ms: Summary,
     /// Where those first uses are from; `None` where none is known to be one.
     pub cold_from: Option<ColdFrom>,
     pub control: Option<Control>,
-    /// Runs, controls among them, in which the client itself stood in the way: their latencies are no evidence.
+    /// Runs, controls among them, in which the client itself stood in the way: their latencies are
+    /// no evidence.
     pub distrusted_runs: usize,
     pub server_version: Option<String>,
     /// The decoding engine as the server names it, with its version.
@@ -134,7 +139,8 @@ pub struct Figures {
 pub enum ColdFrom {
     /// The runs themselves, with the load around them.
     Run,
-    /// Requests before the runs, each alone: the first use of the run's one constraint, and the same once more.
+    /// Requests before the runs, each alone: the first use of the run's one constraint, and the
+    /// same once more.
     Alone,
 }
 
@@ -205,14 +211,18 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
     match format {
         OutputFormat::Json => Ok(pretty(comparison)),
         OutputFormat::Markdown => {
-            let document = Document { title: "sobench: backends side by side".into(), ..page::document(comparison) };
+            let document = Document {
+                title: "sobench: backends side by side".into(),
+                ..page::document(comparison)
+            };
             Ok(markdown::render(&document, 3))
         }
         OutputFormat::Html => Ok(html::render(&page::document(comparison))),
         OutputFormat::Text => Ok(text::render(&page::document(comparison))),
-        OutputFormat::Csv | OutputFormat::Junit | OutputFormat::VllmServe | OutputFormat::VllmStructured => {
-            Err(format.unsupported("a comparison"))
-        }
+        OutputFormat::Csv
+        | OutputFormat::Junit
+        | OutputFormat::VllmServe
+        | OutputFormat::VllmStructured => Err(format.unsupported("a comparison")),
     }
 }
 

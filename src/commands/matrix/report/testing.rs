@@ -1,8 +1,8 @@
 //! A comparison in which everything happens, for the tests of its forms.
 
 use super::{
-    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load, MatrixConditions, MatrixRun, Row,
-    Treatment,
+    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load,
+    MatrixConditions, MatrixRun, Row, Treatment,
 };
 use sobench_notices::notice::Notice;
 use sobench_results::metrics::Slo;
@@ -11,11 +11,18 @@ use sobench_results::metrics::overhead::Overhead;
 use sobench_statistics::{Rate, Summary};
 
 fn summary(n: usize, from_ms: f64) -> Summary {
-    Summary::of((0..n).map(|place| from_ms + place as f64 / 10.0).collect(), &[99.0])
+    Summary::of(
+        (0..n).map(|place| from_ms + place as f64 / 10.0).collect(),
+        &[99.0],
+    )
 }
 
 fn figures(hits: usize) -> Figures {
-    let pairs = |factor: f64| (0..20).map(|place| (factor * (10.0 + f64::from(place)), 10.0 + f64::from(place))).collect();
+    let pairs = |factor: f64| {
+        (0..20)
+            .map(|place| (factor * (10.0 + f64::from(place)), 10.0 + f64::from(place)))
+            .collect()
+    };
     Figures {
         runs: 2,
         requests: 200,
@@ -52,8 +59,12 @@ fn figures(hits: usize) -> Figures {
 /// Two contenders, one of which does not start, under two loads.
 pub(super) fn eventful() -> Comparison {
     let loads = [Load::RequestRate(4.0), Load::RequestRate(f64::INFINITY)];
-    let row =
-        |contender: &str, load: Load, fate: Fate| Row { dataset: "json".to_owned(), contender: contender.to_owned(), load, fate };
+    let row = |contender: &str, load: Load, fate: Fate| Row {
+        dataset: "json".to_owned(),
+        contender: contender.to_owned(),
+        load,
+        fate,
+    };
     let rows = vec![
         row("xgrammar", loads[0], Fate::Measured(Box::new(figures(200)))),
         row(
@@ -68,8 +79,20 @@ pub(super) fn eventful() -> Comparison {
                 ..figures(150)
             })),
         ),
-        row("<b>|odd*", loads[0], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
-        row("<b>|odd*", loads[1], Fate::DidNotRun { reason: "it said: <script> | \u{1b}[1m".to_owned() }),
+        row(
+            "<b>|odd*",
+            loads[0],
+            Fate::DidNotRun {
+                reason: "it said: <script> | \u{1b}[1m".to_owned(),
+            },
+        ),
+        row(
+            "<b>|odd*",
+            loads[1],
+            Fate::DidNotRun {
+                reason: "it said: <script> | \u{1b}[1m".to_owned(),
+            },
+        ),
     ];
     let run = |failure: Option<&str>| MatrixRun {
         contender: "xgrammar".to_owned(),
@@ -102,18 +125,38 @@ pub(super) fn eventful() -> Comparison {
             seed: 0,
             repeats: 2,
             control: true,
-            goodput: Some(Slo { ttft_ms: Some(200.0), tpot_ms: Some(50.0), e2el_ms: None, valid: false }),
+            goodput: Some(Slo {
+                ttft_ms: Some(200.0),
+                tpot_ms: Some(50.0),
+                e2el_ms: None,
+                valid: false,
+            }),
             goodput_share_percent: 99.0,
             partial: true,
         },
         rows,
         knees: vec![
-            share("xgrammar", &[(loads[0], Rate::of(200, 200)), (loads[1], Rate::of(150, 200))]),
-            share("guidance", &[(loads[0], Rate::of(9, 10)), (loads[1], Rate::of(10, 10))]),
+            share(
+                "xgrammar",
+                &[
+                    (loads[0], Rate::of(200, 200)),
+                    (loads[1], Rate::of(150, 200)),
+                ],
+            ),
+            share(
+                "guidance",
+                &[(loads[0], Rate::of(9, 10)), (loads[1], Rate::of(10, 10))],
+            ),
             share("outlines", &[(loads[0], Rate::of(9, 10))]),
             share("<b>|odd*", &[(loads[0], None)]),
         ],
-        runs: vec![MatrixRun { distrust: Some("late".to_owned()), ..run(None) }, run(Some("gone"))],
+        runs: vec![
+            MatrixRun {
+                distrust: Some("late".to_owned()),
+                ..run(None)
+            },
+            run(Some("gone")),
+        ],
         notices: vec![Notice::Other("a note with <tags> and | bars".to_owned())],
     }
 }

@@ -21,23 +21,37 @@ fn a_pull_request_shows_it_all() {
     insta::assert_snapshot!(page);
     let is_row = |line: &&str| line.starts_with('|');
     let bars = |line: &str| line.replace("\\|", "").matches('|').count();
-    for table in page.split("\n\n").map(|block| block.lines().filter(is_row).map(bars).collect::<Vec<_>>()) {
-        assert!(table.iter().all(|row| *row == table[0]), "every row has every cell");
+    for table in page
+        .split("\n\n")
+        .map(|block| block.lines().filter(is_row).map(bars).collect::<Vec<_>>())
+    {
+        assert!(
+            table.iter().all(|row| *row == table[0]),
+            "every row has every cell"
+        );
     }
     let html = render(&eventful(), OutputFormat::Html).unwrap();
     for metric in Metric::ALL {
         let title = metric.title();
-        assert!(page.contains(&markdown_text(&title)) && html.contains(&escape(&title)), "{metric:?}");
+        assert!(
+            page.contains(&markdown_text(&title)) && html.contains(&escape(&title)),
+            "{metric:?}"
+        );
     }
 }
 
 #[test]
 fn the_page_needs_nothing_else_and_obeys_no_stranger() {
     let page = render(&eventful(), OutputFormat::Html).unwrap();
-    for word in ["<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>|"] {
+    for word in [
+        "<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>|",
+    ] {
         assert!(!page.contains(word), "{word} is in the page");
     }
-    assert!(page.contains("&lt;script&gt;"), "strangers' words are there, escaped");
+    assert!(
+        page.contains("&lt;script&gt;"),
+        "strangers' words are there, escaped"
+    );
     check_well_formed(&page);
 }
 
@@ -46,11 +60,18 @@ fn the_file_keeps_its_contract() {
     let schema: Value = serde_json::from_str(CONTRACT).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let file: Value = serde_json::from_str(&render(&eventful(), OutputFormat::Json).unwrap()).unwrap();
-    let errors: Vec<String> = validator.iter_errors(&file).map(|it| format!("{}: {it}", it.instance_path())).collect();
+    let file: Value =
+        serde_json::from_str(&render(&eventful(), OutputFormat::Json).unwrap()).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&file)
+        .map(|it| format!("{}: {it}", it.instance_path()))
+        .collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     for metric in Metric::ALL {
-        assert!(!file["rows"][0]["metrics"][metric.name].is_null(), "{metric:?}");
+        assert!(
+            !file["rows"][0]["metrics"][metric.name].is_null(),
+            "{metric:?}"
+        );
     }
     for pointer in [
         "/extra",
@@ -64,7 +85,12 @@ fn the_file_keeps_its_contract() {
     ] {
         let mut broken = file.clone();
         let (parent, member) = pointer.rsplit_once('/').unwrap();
-        broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), Value::Null);
+        broken
+            .pointer_mut(parent)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .insert(member.to_owned(), Value::Null);
         assert!(!validator.is_valid(&broken), "{pointer} passed");
     }
 }

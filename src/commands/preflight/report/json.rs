@@ -1,4 +1,5 @@
-//! The saved file. Knows no console. Its contract is `schemas/contracts/preflight.schema.json`. What is not known is `null`.
+//! The saved file. Knows no console. Its contract is `schemas/contracts/preflight.schema.json`.
+//! What is not known is `null`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,10 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// The whole file.
 pub(crate) fn render(preflight: &Preflight) -> Value {
-    let meanings: Map<String, Value> = Class::ALL.into_iter().map(|class| (key(class), class.meaning().into())).collect();
+    let meanings: Map<String, Value> = Class::ALL
+        .into_iter()
+        .map(|class| (key(class), class.meaning().into()))
+        .collect();
     let recommendation = preflight.recommendation().map(|best| {
         json!({
             "constraint_dialect": best.dialect,
@@ -52,10 +56,18 @@ mod tests {
 
     fn check(file: &Value) -> Result<(), String> {
         let schema: Value = serde_json::from_str(CONTRACT).expect("the contract is JSON");
-        jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
+        jsonschema::draft202012::meta::validate(&schema)
+            .map_err(|error| format!("the contract itself: {error}"))?;
         let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-        let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+        let errors: Vec<String> = validator
+            .iter_errors(file)
+            .map(|it| format!("{}: {it}", it.instance_path()))
+            .collect();
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors.join("\n"))
+        }
     }
 
     /// As a reader would have it: through text.
@@ -85,7 +97,12 @@ mod tests {
         ] {
             let mut broken = file.clone();
             let (parent, member) = pointer.rsplit_once('/').unwrap();
-            broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
+            broken
+                .pointer_mut(parent)
+                .unwrap()
+                .as_object_mut()
+                .unwrap()
+                .insert(member.to_owned(), value);
             assert!(check(&broken).is_err(), "{pointer} passed");
         }
     }

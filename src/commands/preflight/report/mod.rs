@@ -1,4 +1,5 @@
-//! The page and the JSON file of a preflight; `features` has those of a survey of JSON-Schema features.
+//! The page and the JSON file of a preflight; `features` has those of a survey of JSON-Schema
+//! features.
 
 pub(super) mod features;
 pub(super) mod json;

@@ -1,5 +1,6 @@
-//! Streams that break their own rules, in the words of every kind of server that has a decoder of its own: events in the wrong order,
-//! two ends, counts that make no sense. None loses what came, none is read in two ways depending on how it was cut, none panics.
+//! Streams that break their own rules, in the words of every kind of server that has a decoder of
+//! its own: events in the wrong order, two ends, counts that make no sense. None loses what came,
+//! none is read in two ways depending on how it was cut, none panics.
 
 use serde_json::{Value, json};
 use sobench_backend::{Decoded, ServerKind, adapter};
@@ -33,7 +34,8 @@ struct Dialect {
     event: fn(&str, &str, Option<&str>, Option<&str>) -> Value,
 }
 
-/// Stands in for a count until the JSON is text: not all that servers write there are numbers that a `Value` has.
+/// Stands in for a count until the JSON is text: not all that servers write there are numbers that
+/// a `Value` has.
 const COUNT: &str = "THE COUNT";
 
 fn counted(count: Option<&str>) -> Value {
@@ -92,14 +94,54 @@ fn ollama(text: &str, _: &str, end: Option<&str>, count: Option<&str>) -> Value 
 }
 
 const DIALECTS: [Dialect; 8] = [
-    Dialect { kind: ServerKind::Openai, end_is_last: false, has_end: true, event: completions },
-    Dialect { kind: ServerKind::OpenaiChat, end_is_last: false, has_end: true, event: chat },
-    Dialect { kind: ServerKind::OpenaiResponses, end_is_last: true, has_end: true, event: responses },
-    Dialect { kind: ServerKind::Sglang, end_is_last: false, has_end: true, event: sglang },
-    Dialect { kind: ServerKind::LlamaCpp, end_is_last: true, has_end: true, event: llama_cpp },
-    Dialect { kind: ServerKind::Tgi, end_is_last: true, has_end: true, event: tgi },
-    Dialect { kind: ServerKind::TensorrtLlm, end_is_last: false, has_end: false, event: triton },
-    Dialect { kind: ServerKind::Ollama, end_is_last: true, has_end: true, event: ollama },
+    Dialect {
+        kind: ServerKind::Openai,
+        end_is_last: false,
+        has_end: true,
+        event: completions,
+    },
+    Dialect {
+        kind: ServerKind::OpenaiChat,
+        end_is_last: false,
+        has_end: true,
+        event: chat,
+    },
+    Dialect {
+        kind: ServerKind::OpenaiResponses,
+        end_is_last: true,
+        has_end: true,
+        event: responses,
+    },
+    Dialect {
+        kind: ServerKind::Sglang,
+        end_is_last: false,
+        has_end: true,
+        event: sglang,
+    },
+    Dialect {
+        kind: ServerKind::LlamaCpp,
+        end_is_last: true,
+        has_end: true,
+        event: llama_cpp,
+    },
+    Dialect {
+        kind: ServerKind::Tgi,
+        end_is_last: true,
+        has_end: true,
+        event: tgi,
+    },
+    Dialect {
+        kind: ServerKind::TensorrtLlm,
+        end_is_last: false,
+        has_end: false,
+        event: triton,
+    },
+    Dialect {
+        kind: ServerKind::Ollama,
+        end_is_last: true,
+        has_end: true,
+        event: ollama,
+    },
 ];
 
 impl Dialect {
@@ -117,7 +159,9 @@ impl Dialect {
             so_far.push_str(text);
             let data = match say {
                 Done => "[DONE]".to_owned(),
-                _ => (self.event)(text, &so_far, end, count).to_string().replace(&format!("{COUNT:?}"), count.unwrap_or("null")),
+                _ => (self.event)(text, &so_far, end, count)
+                    .to_string()
+                    .replace(&format!("{COUNT:?}"), count.unwrap_or("null")),
             };
             stream += &match self.kind {
                 ServerKind::Ollama => format!("{data}\n"),
@@ -127,12 +171,16 @@ impl Dialect {
         stream.into_bytes()
     }
 
-    /// What the stream is read as, which must not depend on how it is cut; and how many chunks had content.
+    /// What the stream is read as, which must not depend on how it is cut; and how many chunks had
+    /// content.
     fn read(&self, said: &[Say]) -> (Decoded, usize) {
         let stream = self.stream(said);
         let in_pieces = |size: usize| {
             let mut decoder = adapter(self.kind).decoder(true, LIMIT_BYTES);
-            let mut chunks: usize = stream.chunks(size).map(|piece| decoder.push(piece).content_chunks).sum();
+            let mut chunks: usize = stream
+                .chunks(size)
+                .map(|piece| decoder.push(piece).content_chunks)
+                .sum();
             chunks += decoder.finish().content_chunks;
             (decoder.into_decoded(), chunks)
         };
@@ -145,7 +193,13 @@ impl Dialect {
     fn check(&self, said: &[Say], name: &str, text: &str) {
         let (answer, chunks) = self.read(said);
         let read = (answer.outcome().name(), &*answer.answer.text(), chunks);
-        assert_eq!(read, (name, text, text.len()), "{} {said:?}: {:?}", self.kind, answer.outcome());
+        assert_eq!(
+            read,
+            (name, text, text.len()),
+            "{} {said:?}: {:?}",
+            self.kind,
+            answer.outcome()
+        );
     }
 }
 
@@ -153,17 +207,37 @@ impl Dialect {
 fn events_in_the_wrong_order() {
     for dialect in &DIALECTS {
         let (ends, last) = (dialect.has_end, dialect.end_is_last);
-        dialect.check(&[Text("a"), Text("b"), End("stop"), Done], "completed", "ab");
+        dialect.check(
+            &[Text("a"), Text("b"), End("stop"), Done],
+            "completed",
+            "ab",
+        );
         // The count comes first.
-        dialect.check(&[Count("2"), Text("a"), Text("b"), End("stop"), Done], "completed", "ab");
+        dialect.check(
+            &[Count("2"), Text("a"), Text("b"), End("stop"), Done],
+            "completed",
+            "ab",
+        );
         // Content after the finish reason is content still, where that event is not the last.
-        dialect.check(&[Text("a"), End("stop"), Text("b"), Done], "completed", if last { "a" } else { "ab" });
+        dialect.check(
+            &[Text("a"), End("stop"), Text("b"), Done],
+            "completed",
+            if last { "a" } else { "ab" },
+        );
         // The end first, and content after it.
         dialect.check(&[Done, Text("a"), End("stop")], "stream_error", "");
-        dialect.check(&[Text("a"), End("stop"), Done, Text("b"), End("length")], "completed", "a");
+        dialect.check(
+            &[Text("a"), End("stop"), Done, Text("b"), End("length")],
+            "completed",
+            "a",
+        );
         dialect.check(&[Done, Done], "stream_error", "");
         // Broken off: only a kind that has no terminal event cannot tell.
-        dialect.check(&[Text("a")], if ends { "stream_error" } else { "completed" }, "a");
+        dialect.check(
+            &[Text("a")],
+            if ends { "stream_error" } else { "completed" },
+            "a",
+        );
         dialect.check(&[], "stream_error", "");
     }
 }
@@ -172,24 +246,53 @@ fn events_in_the_wrong_order() {
 fn a_role_after_content_changes_nothing() {
     let chat = &DIALECTS[1];
     let role = b"data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
-    let stream = [chat.stream(&[Text("a"), Text("b")]), role.to_vec(), chat.stream(&[Text("c"), End("stop"), Done])].concat();
+    let stream = [
+        chat.stream(&[Text("a"), Text("b")]),
+        role.to_vec(),
+        chat.stream(&[Text("c"), End("stop"), Done]),
+    ]
+    .concat();
     let mut decoder = adapter(chat.kind).decoder(true, LIMIT_BYTES);
     assert_eq!(decoder.push(&stream).content_chunks, 3);
     let answer = decoder.into_decoded();
-    assert_eq!((answer.outcome().name(), &*answer.answer.text()), ("completed", "abc"));
+    assert_eq!(
+        (answer.outcome().name(), &*answer.answer.text()),
+        ("completed", "abc")
+    );
 }
 
 #[test]
 fn two_finish_reasons() {
     for dialect in DIALECTS.iter().filter(|dialect| dialect.has_end) {
-        let contradicted = if dialect.end_is_last { "completed" } else { "stream_error" };
-        dialect.check(&[Text("a"), End("stop"), End("length"), Done], contradicted, "a");
-        dialect.check(&[Text("a"), End("stop"), End("stop"), Done], "completed", "a");
-        let contradicted = if dialect.end_is_last { "truncated" } else { "stream_error" };
-        dialect.check(&[Text("a"), End("length"), End("stop"), Done], contradicted, "a");
+        let contradicted = if dialect.end_is_last {
+            "completed"
+        } else {
+            "stream_error"
+        };
+        dialect.check(
+            &[Text("a"), End("stop"), End("length"), Done],
+            contradicted,
+            "a",
+        );
+        dialect.check(
+            &[Text("a"), End("stop"), End("stop"), Done],
+            "completed",
+            "a",
+        );
+        let contradicted = if dialect.end_is_last {
+            "truncated"
+        } else {
+            "stream_error"
+        };
+        dialect.check(
+            &[Text("a"), End("length"), End("stop"), Done],
+            contradicted,
+            "a",
+        );
     }
     let (answer, _) = DIALECTS[0].read(&[Text("a"), End("stop"), End("length"), Done]);
-    let expected = "StreamError { message: \"two finish reasons: \\\"stop\\\", then \\\"length\\\"\" }";
+    let expected =
+        "StreamError { message: \"two finish reasons: \\\"stop\\\", then \\\"length\\\"\" }";
     assert_eq!(format!("{:?}", answer.outcome()), expected);
 }
 
@@ -203,7 +306,11 @@ fn a_finish_reason_without_words_is_none() {
         assert_eq!(decoder.push(stream.as_bytes()).content_chunks, 3);
         decoder.finish();
         let answer = decoder.into_decoded();
-        assert_eq!((answer.outcome().name(), answer.finish_reason), ("stream_error", None), "it broke off");
+        assert_eq!(
+            (answer.outcome().name(), answer.finish_reason),
+            ("stream_error", None),
+            "it broke off"
+        );
     }
 }
 
@@ -232,7 +339,12 @@ fn counts_that_make_no_sense_cost_no_answer() {
             dialect.check(&said, "completed", "ab");
             let (answer, _) = dialect.read(&said);
             let usage = answer.usage.unwrap_or_default();
-            assert_eq!((usage.completion_tokens, usage.unreadable), (read, unreadable), "{} {count}", dialect.kind);
+            assert_eq!(
+                (usage.completion_tokens, usage.unreadable),
+                (read, unreadable),
+                "{} {count}",
+                dialect.kind
+            );
             assert_eq!(
                 answer.usage.is_none_or(|usage| usage.makes_sense(2)),
                 matches!(count, "2" | "null"),
@@ -253,12 +365,24 @@ fn usage_that_is_no_object_costs_no_answer() {
             "data: {{\"type\":\"response.completed\",\"response\":{{\"status\":\"completed\",\"output\":[{{\"content\":[{{\"text\":\"a\"}}]}}],\
              \"usage\":{usage}}}}}\n\n"
         );
-        for (kind, stream) in [(ServerKind::Openai, openai), (ServerKind::OpenaiResponses, responses)] {
+        for (kind, stream) in [
+            (ServerKind::Openai, openai),
+            (ServerKind::OpenaiResponses, responses),
+        ] {
             let mut decoder = adapter(kind).decoder(true, LIMIT_BYTES);
             decoder.push(stream.as_bytes());
             let answer = decoder.into_decoded();
-            assert_eq!((answer.outcome().name(), &*answer.answer.text()), ("completed", "a"), "{kind} {usage}");
-            assert!(answer.usage.is_some_and(|it| it.unreadable && it.completion_tokens.is_none()), "{kind} {usage}");
+            assert_eq!(
+                (answer.outcome().name(), &*answer.answer.text()),
+                ("completed", "a"),
+                "{kind} {usage}"
+            );
+            assert!(
+                answer
+                    .usage
+                    .is_some_and(|it| it.unreadable && it.completion_tokens.is_none()),
+                "{kind} {usage}"
+            );
         }
     }
 }

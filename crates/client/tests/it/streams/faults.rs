@@ -18,13 +18,19 @@ use super::{FOREVER, SHORT, case, check_order, observe, options, request, shared
 
 pub(super) const KIND: ServerKind = ServerKind::Openai;
 pub(super) const CONTENT: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\"}]}\n\n";
-pub(super) const STOP: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
+pub(super) const STOP: &str =
+    "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
 pub(super) const DONE: &str = "data: [DONE]\n\n";
 
 pub(super) async fn observed(server: &Scripted) -> Observation {
     let observation = observe(options(&server.base_url, KIND), KIND, true).await;
     check_order(&observation);
-    assert_eq!(server.requests().len(), 1, "nothing is ever sent twice: {:?}", observation.outcome);
+    assert_eq!(
+        server.requests().len(),
+        1,
+        "nothing is ever sent twice: {:?}",
+        observation.outcome
+    );
     observation
 }
 
@@ -38,25 +44,59 @@ async fn statuses_other_than_200() {
     for (answer, expected) in [
         (
             whole("400 Bad Request", "application/json", "no"),
-            Outcome::Rejected { status: 400, body: "no".to_owned(), advice: None },
+            Outcome::Rejected {
+                status: 400,
+                body: "no".to_owned(),
+                advice: None,
+            },
         ),
         (
             whole("404 Not Found", "application/json", error),
-            Outcome::Rejected { status: 404, body: error.to_owned(), advice: None },
+            Outcome::Rejected {
+                status: 404,
+                body: error.to_owned(),
+                advice: None,
+            },
         ),
-        (whole("429 Too Many", "text/plain", ""), Outcome::Rejected { status: 429, body: String::new(), advice: None }),
+        (
+            whole("429 Too Many", "text/plain", ""),
+            Outcome::Rejected {
+                status: 429,
+                body: String::new(),
+                advice: None,
+            },
+        ),
         (
             whole("500 Oops", "text/html", "<h1>Internal</h1>"),
-            Outcome::ServerError { status: 500, body: "<h1>Internal</h1>".to_owned(), advice: None },
+            Outcome::ServerError {
+                status: 500,
+                body: "<h1>Internal</h1>".to_owned(),
+                advice: None,
+            },
         ),
         (
             "HTTP/1.1 429 Slow\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nslow".to_owned(),
-            Outcome::Rejected { status: 429, body: "slow".to_owned(), advice: Some(Advice::RetryAfter("7".to_owned())) },
+            Outcome::Rejected {
+                status: 429,
+                body: "slow".to_owned(),
+                advice: Some(Advice::RetryAfter("7".to_owned())),
+            },
         ),
-        (whole("204 No Content", "text/plain", ""), Outcome::ServerError { status: 204, body: String::new(), advice: None }),
+        (
+            whole("204 No Content", "text/plain", ""),
+            Outcome::ServerError {
+                status: 204,
+                body: String::new(),
+                advice: None,
+            },
+        ),
         (
             "HTTP/1.1 307 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned(),
-            Outcome::ServerError { status: 307, body: String::new(), advice: Some(Advice::Location("/elsewhere".to_owned())) },
+            Outcome::ServerError {
+                status: 307,
+                body: String::new(),
+                advice: Some(Advice::Location("/elsewhere".to_owned())),
+            },
         ),
     ] {
         assert_eq!(outcome_of(answer).await, expected);
@@ -68,25 +108,66 @@ async fn a_refusals_body_is_cut_aloud_and_may_break_off() {
     let server = Scripted::saying(whole("400 Bad Request", "text/plain", &"x".repeat(100)));
     let mut options = options(&server.base_url, KIND);
     options.limits.max_error_body_bytes = 10;
-    let Outcome::Rejected { body, .. } = observe(options, KIND, true).await.outcome else { panic!("not rejected") };
+    let Outcome::Rejected { body, .. } = observe(options, KIND, true).await.outcome else {
+        panic!("not rejected")
+    };
     assert_eq!(body, "xxxxxxxxxx... (cut at 10 bytes)");
     let broken = "HTTP/1.1 400 Bad Request\r\ncontent-length: 100\r\n\r\nhalf";
-    assert_eq!(outcome_of(broken).await, Outcome::Rejected { status: 400, body: "half".to_owned(), advice: None });
+    assert_eq!(
+        outcome_of(broken).await,
+        Outcome::Rejected {
+            status: 400,
+            body: "half".to_owned(),
+            advice: None
+        }
+    );
 }
 
 #[tokio::test]
 async fn whole_answers_where_a_stream_was_asked_for() {
-    let answer =
-        r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}"#;
-    let observation = observed(&Scripted::saying(whole("200 OK", "application/json", answer))).await;
-    assert_eq!((&observation.outcome, &*observation.answer.text()), (&Outcome::Completed, "hi"));
-    assert_eq!((observation.timing.streamed, observation.timing.chunks_ns.len()), (false, 1));
-    assert_eq!(observation.timing.chunks_ns.last(), observation.timing.end_ns.as_ref());
+    let answer = r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}"#;
+    let observation = observed(&Scripted::saying(whole(
+        "200 OK",
+        "application/json",
+        answer,
+    )))
+    .await;
+    assert_eq!(
+        (&observation.outcome, &*observation.answer.text()),
+        (&Outcome::Completed, "hi")
+    );
+    assert_eq!(
+        (
+            observation.timing.streamed,
+            observation.timing.chunks_ns.len()
+        ),
+        (false, 1)
+    );
+    assert_eq!(
+        observation.timing.chunks_ns.last(),
+        observation.timing.end_ns.as_ref()
+    );
     for (answer, name) in [
-        (whole("200 OK", "text/html", "<h1>Welcome</h1>"), "stream_error"),
-        (whole("200 OK", "application/json", r#"{"object":"list"}"#), "stream_error"),
-        (whole("200 OK", "application/json", r#"{"error":{"message":"no","code":400}}"#), "rejected"),
-        (format!("HTTP/1.1 200 OK\r\n\r\n{CONTENT}{STOP}{DONE}"), "stream_error"),
+        (
+            whole("200 OK", "text/html", "<h1>Welcome</h1>"),
+            "stream_error",
+        ),
+        (
+            whole("200 OK", "application/json", r#"{"object":"list"}"#),
+            "stream_error",
+        ),
+        (
+            whole(
+                "200 OK",
+                "application/json",
+                r#"{"error":{"message":"no","code":400}}"#,
+            ),
+            "rejected",
+        ),
+        (
+            format!("HTTP/1.1 200 OK\r\n\r\n{CONTENT}{STOP}{DONE}"),
+            "stream_error",
+        ),
     ] {
         assert_eq!(outcome_of(answer).await.name(), name);
     }
@@ -94,30 +175,45 @@ async fn whole_answers_where_a_stream_was_asked_for() {
 
 #[tokio::test]
 async fn whole_answers_that_were_asked_for() {
-    let answer =
-        r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"{}","reasoning":"why"},"finish_reason":"length"}]}"#;
+    let answer = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"{}","reasoning":"why"},"finish_reason":"length"}]}"#;
     let server = Scripted::saying(whole("200 OK", "application/json", answer));
     let observation = observe(options(&server.base_url, KIND), KIND, false).await;
     check_order(&observation);
-    assert_eq!((&observation.outcome, &*observation.answer.text()), (&Outcome::Truncated, "{}"));
-    assert_eq!((observation.answer.reasoning.as_str(), observation.timing.chunks_ns.len()), ("why", 1));
+    assert_eq!(
+        (&observation.outcome, &*observation.answer.text()),
+        (&Outcome::Truncated, "{}")
+    );
+    assert_eq!(
+        (
+            observation.answer.reasoning.as_str(),
+            observation.timing.chunks_ns.len()
+        ),
+        ("why", 1)
+    );
     assert!(!observation.timing.streamed);
     let body = String::from_utf8(server.requests()[0].body.clone()).unwrap();
-    assert!(body.contains(r#""stream":false"#) && !body.contains("stream_options"), "{body}");
+    assert!(
+        body.contains(r#""stream":false"#) && !body.contains("stream_options"),
+        "{body}"
+    );
 }
 
 #[tokio::test]
 async fn nobody_is_there() {
     let observation = observe(options(&nobody(), KIND), KIND, true).await;
     check_order(&observation);
-    let Outcome::Transport { cause, message } = observation.outcome else { panic!("{:?}", observation.outcome) };
+    let Outcome::Transport { cause, message } = observation.outcome else {
+        panic!("{:?}", observation.outcome)
+    };
     assert_eq!(cause, TransportCause::Connect);
     assert!(message.contains("refused"), "{message}");
 }
 
 #[track_caller]
 pub(super) fn check_cause(outcome: &Outcome, expected: TransportCause) {
-    let Outcome::Transport { cause, message } = outcome else { panic!("{outcome:?}") };
+    let Outcome::Transport { cause, message } = outcome else {
+        panic!("{outcome:?}")
+    };
     assert_eq!(*cause, expected, "{message}");
 }
 
@@ -125,19 +221,37 @@ pub(super) fn check_cause(outcome: &Outcome, expected: TransportCause) {
 async fn connections_that_end_early() {
     // Closed without a word.
     check_cause(&outcome_of("").await, TransportCause::Closed);
-    // llama-cpp-python, when a grammar kills it: a head, then neither a chunk nor the end of the chunks.
+    // llama-cpp-python, when a grammar kills it: a head, then neither a chunk nor the end of the
+    // chunks.
     check_cause(&outcome_of(STREAM_HEAD).await, TransportCause::Closed);
     let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
     let observation = observed(&Scripted::saying(part.clone())).await;
     check_cause(&observation.outcome, TransportCause::Closed);
-    assert_eq!((&*observation.answer.text(), observation.timing.chunks_ns.len()), ("hi", 1), "what came is kept");
+    assert_eq!(
+        (
+            &*observation.answer.text(),
+            observation.timing.chunks_ns.len()
+        ),
+        ("hi", 1),
+        "what came is kept"
+    );
     assert!(observation.timing.streamed);
     // Closed with half a chunk.
-    check_cause(&outcome_of([&part, b"ff\r\ndata: {".as_slice()].concat()).await, TransportCause::Closed);
+    check_cause(
+        &outcome_of([&part, b"ff\r\ndata: {".as_slice()].concat()).await,
+        TransportCause::Closed,
+    );
     // Not HTTP at all.
-    check_cause(&outcome_of("SSH-2.0-OpenSSH_9.6\r\n").await, TransportCause::Other);
+    check_cause(
+        &outcome_of("SSH-2.0-OpenSSH_9.6\r\n").await,
+        TransportCause::Other,
+    );
     // The whole answer came; only the end of the chunks did not.
-    let answer = [STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat();
+    let answer = [
+        STREAM_HEAD.as_bytes(),
+        &chunk([CONTENT, STOP, DONE].concat().as_bytes()),
+    ]
+    .concat();
     assert_eq!(outcome_of(answer).await, Outcome::Completed);
 }
 
@@ -155,9 +269,14 @@ async fn a_connection_that_is_reset() {
 }
 
 /// Sends one request to a server that takes it and does as told with the connection.
-async fn after_shutting(answer: impl Into<Vec<u8>>, side: Side, idle_timeout: Duration) -> Observation {
+async fn after_shutting(
+    answer: impl Into<Vec<u8>>,
+    side: Side,
+    idle_timeout: Duration,
+) -> Observation {
     let bytes = answer.into();
-    // Keeps connections open until the test ends: who listens no more cannot wait for the other side to close.
+    // Keeps connections open until the test ends: who listens no more cannot wait for the other
+    // side to close.
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&kept);
     let server = Scripted::new(move |_, stream| {
@@ -177,49 +296,105 @@ async fn after_shutting(answer: impl Into<Vec<u8>>, side: Side, idle_timeout: Du
 async fn connections_that_are_half_closed() {
     let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
     // The server has said all that it will: nothing, or half an answer.
-    check_cause(&after_shutting("", Side::Write, FOREVER).await.outcome, TransportCause::Closed);
+    check_cause(
+        &after_shutting("", Side::Write, FOREVER).await.outcome,
+        TransportCause::Closed,
+    );
     let observation = after_shutting(part.clone(), Side::Write, FOREVER).await;
     check_cause(&observation.outcome, TransportCause::Closed);
     assert_eq!(observation.answer.text(), "hi");
-    // The server listens no more, which does not show on the wire; what it says is heard, and then it stalls.
+    // The server listens no more, which does not show on the wire; what it says is heard, and then
+    // it stalls.
     let observation = after_shutting(part, Side::Read, SHORT).await;
-    assert_eq!((observation.outcome.name(), &*observation.answer.text()), ("timed_out", "hi"));
-    let whole = [STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat();
-    assert_eq!(after_shutting(whole, Side::Read, FOREVER).await.outcome, Outcome::Completed);
+    assert_eq!(
+        (observation.outcome.name(), &*observation.answer.text()),
+        ("timed_out", "hi")
+    );
+    let whole = [
+        STREAM_HEAD.as_bytes(),
+        &chunk([CONTENT, STOP, DONE].concat().as_bytes()),
+    ]
+    .concat();
+    assert_eq!(
+        after_shutting(whole, Side::Read, FOREVER).await.outcome,
+        Outcome::Completed
+    );
 }
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let elsewhere = Scripted::saying("");
-    let answer = format!("HTTP/1.1 307 Moved\r\nlocation: {}/v1\r\ncontent-length: 0\r\n\r\n", elsewhere.base_url);
+    let answer = format!(
+        "HTTP/1.1 307 Moved\r\nlocation: {}/v1\r\ncontent-length: 0\r\n\r\n",
+        elsewhere.base_url
+    );
     let outcome = outcome_of(answer).await;
     let advice = Some(Advice::Location(format!("{}/v1", elsewhere.base_url)));
-    assert_eq!(outcome, Outcome::ServerError { status: 307, body: String::new(), advice });
-    assert_eq!(elsewhere.connections.load(Ordering::SeqCst), 0, "nobody asked there");
+    assert_eq!(
+        outcome,
+        Outcome::ServerError {
+            status: 307,
+            body: String::new(),
+            advice
+        }
+    );
+    assert_eq!(
+        elsewhere.connections.load(Ordering::SeqCst),
+        0,
+        "nobody asked there"
+    );
 }
 
 #[tokio::test]
 async fn lengths_that_are_not_those_of_the_body() {
     let stream = [CONTENT, STOP, DONE].concat();
-    let head = |kind: &str, length: usize| format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n");
+    let head = |kind: &str, length: usize| {
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n")
+    };
     let of_stream = |length| format!("{}{stream}", head("text/event-stream", length));
-    // Longer than what comes: the end is missing, which costs nothing where the answer had ended before it.
-    assert_eq!(outcome_of(of_stream(stream.len() + 9)).await, Outcome::Completed);
+    // Longer than what comes: the end is missing, which costs nothing where the answer had ended
+    // before it.
+    assert_eq!(
+        outcome_of(of_stream(stream.len() + 9)).await,
+        Outcome::Completed
+    );
     let half = format!("{}{CONTENT}", head("text/event-stream", 999));
     check_cause(&outcome_of(half).await, TransportCause::Closed);
     // Shorter: what is behind it is no part of the answer.
     let cut = outcome_of(of_stream(CONTENT.len())).await;
     assert_eq!(cut.name(), "stream_error", "{cut:?}");
     let body = r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}]}"#;
-    assert_eq!(outcome_of(format!("{}{body}", head("application/json", body.len() - 3))).await.name(), "stream_error");
-    check_cause(&outcome_of(format!("{}{body}", head("application/json", body.len() + 3))).await, TransportCause::Closed);
+    assert_eq!(
+        outcome_of(format!(
+            "{}{body}",
+            head("application/json", body.len() - 3)
+        ))
+        .await
+        .name(),
+        "stream_error"
+    );
+    check_cause(
+        &outcome_of(format!(
+            "{}{body}",
+            head("application/json", body.len() + 3)
+        ))
+        .await,
+        TransportCause::Closed,
+    );
     let two = format!("HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n{body}");
     check_cause(&outcome_of(two).await, TransportCause::Other);
 }
 
 #[tokio::test]
 async fn bytes_that_are_no_utf_8() {
-    let event = |text: &[u8]| [b"data: {\"choices\":[{\"index\":0,\"text\":\"", text, b"\"}]}\n\n"].concat();
+    let event = |text: &[u8]| {
+        [
+            b"data: {\"choices\":[{\"index\":0,\"text\":\"",
+            text,
+            b"\"}]}\n\n",
+        ]
+        .concat()
+    };
     let chunked = |pieces: &[&[u8]]| {
         let chunks: Vec<u8> = pieces.iter().flat_map(|piece| chunk(piece)).collect();
         [STREAM_HEAD.as_bytes(), &chunks, b"0\r\n\r\n"].concat()
@@ -228,14 +403,25 @@ async fn bytes_that_are_no_utf_8() {
     // A character that lies in two chunks is one.
     let accent = event("é".as_bytes());
     let middle = accent.iter().position(|byte| *byte == 0xA9).unwrap();
-    let server = Scripted::saying(chunked(&[&accent[..middle], &accent[middle..], end.as_bytes()]));
+    let server = Scripted::saying(chunked(&[
+        &accent[..middle],
+        &accent[middle..],
+        end.as_bytes(),
+    ]));
     let observation = observed(&server).await;
-    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "é"));
-    // Half of one is none: at once, after an event of the same shape, cut in between, and in a whole answer.
+    assert_eq!(
+        (observation.outcome, &*observation.answer.text()),
+        (Outcome::Completed, "é")
+    );
+    // Half of one is none: at once, after an event of the same shape, cut in between, and in a
+    // whole answer.
     let bad = event(b"\xC3");
-    let whole =
-        br#"{"choices":[{"index":0,"text":"*","finish_reason":"stop"}]}"#.map(|byte| if byte == b'*' { 0xFF } else { byte });
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", whole.len());
+    let whole = br#"{"choices":[{"index":0,"text":"*","finish_reason":"stop"}]}"#
+        .map(|byte| if byte == b'*' { 0xFF } else { byte });
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        whole.len()
+    );
     let middle = bad.iter().position(|byte| *byte == 0xC3).unwrap() + 1;
     for answer in [
         chunked(&[&bad, end.as_bytes()]),
@@ -243,29 +429,55 @@ async fn bytes_that_are_no_utf_8() {
         chunked(&[&bad[..middle], &bad[middle..], end.as_bytes()]),
         [head.as_bytes(), &whole].concat(),
     ] {
-        let Outcome::StreamError { message } = outcome_of(answer).await else { panic!("not refused") };
+        let Outcome::StreamError { message } = outcome_of(answer).await else {
+            panic!("not refused")
+        };
         assert!(message.contains("utf-8"), "{message}");
     }
 }
 
 #[tokio::test]
 async fn what_came_in_place_of_a_stream_is_named() {
-    let Outcome::StreamError { message } = outcome_of(whole("200 OK", "text/html", "<h1>Welcome</h1>")).await else { panic!() };
-    assert!(message.starts_with("\"text/html\" came where text/event-stream was asked for: an unreadable body"), "{message}");
+    let Outcome::StreamError { message } =
+        outcome_of(whole("200 OK", "text/html", "<h1>Welcome</h1>")).await
+    else {
+        panic!()
+    };
+    assert!(
+        message.starts_with(
+            "\"text/html\" came where text/event-stream was asked for: an unreadable body"
+        ),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn bodies_and_events_have_limits() {
-    let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{}{STOP}{DONE}", CONTENT.repeat(20));
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{}{STOP}{DONE}",
+        CONTENT.repeat(20)
+    );
     let server = Scripted::saying(answer);
     let mut small = options(&server.base_url, KIND);
     small.limits.max_body_bytes = 100;
-    check_cause(&observe(small, KIND, true).await.outcome, TransportCause::BodyTooLarge);
+    check_cause(
+        &observe(small, KIND, true).await.outcome,
+        TransportCause::BodyTooLarge,
+    );
     let mut small = options(&server.base_url, KIND);
     small.limits.max_event_bytes = 20;
     let message = "an event larger than 20 bytes".to_owned();
-    assert_eq!(observe(small, KIND, true).await.outcome, Outcome::StreamError { message });
-    assert_eq!(observe(options(&server.base_url, KIND), KIND, true).await.answer.text(), "hi".repeat(20));
+    assert_eq!(
+        observe(small, KIND, true).await.outcome,
+        Outcome::StreamError { message }
+    );
+    assert_eq!(
+        observe(options(&server.base_url, KIND), KIND, true)
+            .await
+            .answer
+            .text(),
+        "hi".repeat(20)
+    );
 }
 
 /// An adapter whose decoders request a shutdown twice as soon as they have been given anything.
@@ -289,7 +501,10 @@ impl Adapter for Stopping {
     }
 
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-        Box::new(StoppingDecoder { inner: self.inner.decoder(stream, max_event_bytes), shutdown: self.shutdown.clone() })
+        Box::new(StoppingDecoder {
+            inner: self.inner.decoder(stream, max_event_bytes),
+            shutdown: self.shutdown.clone(),
+        })
     }
 }
 
@@ -313,23 +528,48 @@ impl Decoder for StoppingDecoder {
 #[tokio::test]
 async fn what_came_before_the_cut_is_kept() {
     let server = Scripted::new(|_, stream| {
-        stream.write_all(&[STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat()).unwrap();
+        stream
+            .write_all(&[STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat())
+            .unwrap();
         until_closed(stream);
         Then::Close
     });
     let shutdown = Shutdown::new();
-    let adapter = Arc::new(Stopping { inner: shared(KIND), shutdown: shutdown.clone() });
+    let adapter = Arc::new(Stopping {
+        inner: shared(KIND),
+        shutdown: shutdown.clone(),
+    });
     let client = Client::new(options(&server.base_url, KIND)).unwrap();
-    let observation = send_one(&client, adapter, &request(true), &case("t-0"), "trial", &shutdown).await.unwrap();
+    let observation = send_one(
+        &client,
+        adapter,
+        &request(true),
+        &case("t-0"),
+        "trial",
+        &shutdown,
+    )
+    .await
+    .unwrap();
     check_order(&observation);
-    assert_eq!((&observation.outcome, &*observation.answer.text()), (&Outcome::Cancelled, "hi"));
+    assert_eq!(
+        (&observation.outcome, &*observation.answer.text()),
+        (&Outcome::Cancelled, "hi")
+    );
     assert_eq!(observation.timing.chunks_ns.len(), 1);
 }
 
 #[tokio::test]
 async fn a_server_that_does_not_end_after_done_costs_only_the_connection() {
     let server = Scripted::new(|_, stream| {
-        stream.write_all(&[STREAM_HEAD.as_bytes(), &chunk([CONTENT, STOP, DONE].concat().as_bytes())].concat()).unwrap();
+        stream
+            .write_all(
+                &[
+                    STREAM_HEAD.as_bytes(),
+                    &chunk([CONTENT, STOP, DONE].concat().as_bytes()),
+                ]
+                .concat(),
+            )
+            .unwrap();
         until_closed(stream);
         Then::Close
     });
@@ -337,5 +577,8 @@ async fn a_server_that_does_not_end_after_done_costs_only_the_connection() {
     options.limits.linger = Duration::from_secs(1);
     let observation = observe(options, KIND, true).await;
     check_order(&observation);
-    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "hi"));
+    assert_eq!(
+        (observation.outcome, &*observation.answer.text()),
+        (Outcome::Completed, "hi")
+    );
 }

@@ -1,5 +1,6 @@
-//! Every stream of `fixtures/streams` is read as `expected.json` says, however its bytes are cut: by the decoder alone, and
-//! through a socket. The streams imitate what servers were seen to send (the notes say which) and what the standard allows.
+//! Every stream of `fixtures/streams` is read as `expected.json` says, however its bytes are cut:
+//! by the decoder alone, and through a socket. The streams imitate what servers were seen to send
+//! (the notes say which) and what the standard allows.
 
 use std::io::Write;
 use std::path::Path;
@@ -40,25 +41,40 @@ impl Expected {
     #[track_caller]
     fn check_outcome(&self, outcome: &Outcome, how: &str) {
         let file = &self.file;
-        assert_eq!(outcome.name(), self.outcome, "{file} {how} ({}): {outcome:?}", self.note);
+        assert_eq!(
+            outcome.name(),
+            self.outcome,
+            "{file} {how} ({}): {outcome:?}",
+            self.note
+        );
         let (status, words) = match outcome {
-            Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => (Some(*status), body.as_str()),
+            Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => {
+                (Some(*status), body.as_str())
+            }
             Outcome::StreamError { message } => (None, message.as_str()),
             _ => (None, ""),
         };
         assert_eq!(status, self.status, "{file} {how}");
-        assert!(words.contains(self.says.as_deref().unwrap_or_default()), "{file} {how}: {words}");
+        assert!(
+            words.contains(self.says.as_deref().unwrap_or_default()),
+            "{file} {how}: {words}"
+        );
     }
 }
 
 fn folder() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/streams"))
+    Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../fixtures/streams"
+    ))
 }
 
 fn fixtures() -> Vec<(Expected, Vec<u8>)> {
     let rows = std::fs::read_to_string(folder().join("expected.json")).unwrap();
     let rows: Vec<Expected> = serde_json::from_str(&rows).unwrap();
-    rows.into_iter().map(|row| (row.clone(), std::fs::read(folder().join(row.file)).unwrap())).collect()
+    rows.into_iter()
+        .map(|row| (row.clone(), std::fs::read(folder().join(row.file)).unwrap()))
+        .collect()
 }
 
 fn decode<'a>(kind: ServerKind, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Decoded, usize) {
@@ -89,27 +105,55 @@ fn streams_are_read_alike_however_they_are_cut() {
     for (row, bytes) in fixtures() {
         let (answer, chunks) = decode(row.kind(), [bytes.as_slice()]);
         row.check_outcome(&answer.outcome(), "whole");
-        assert_eq!((&*answer.answer.text(), &answer.answer.reasoning), (row.text.as_str(), &row.reasoning), "{}", row.file);
-        assert_eq!((&answer.finish_reason, &answer.usage), (&row.finish_reason, &row.usage), "{}", row.file);
+        assert_eq!(
+            (&*answer.answer.text(), &answer.answer.reasoning),
+            (row.text.as_str(), &row.reasoning),
+            "{}",
+            row.file
+        );
+        assert_eq!(
+            (&answer.finish_reason, &answer.usage),
+            (&row.finish_reason, &row.usage),
+            "{}",
+            row.file
+        );
         assert_eq!(chunks, row.content_chunks, "{}", row.file);
         let whole = (answer, chunks);
         for cut in 0..=bytes.len() {
-            assert_eq!(decode(row.kind(), [&bytes[..cut], &bytes[cut..]]), whole, "{} cut at {cut}", row.file);
+            assert_eq!(
+                decode(row.kind(), [&bytes[..cut], &bytes[cut..]]),
+                whole,
+                "{} cut at {cut}",
+                row.file
+            );
         }
-        // A fixed linear congruence (Knuth's MMIX constants) for pieces of 1 to 32 bytes, the same on every machine.
+        // A fixed linear congruence (Knuth's MMIX constants) for pieces of 1 to 32 bytes, the same
+        // on every machine.
         let mut state = 1_u64;
         for _ in 0..20 {
             let mut rest = bytes.as_slice();
             let mut pieces = vec![];
             while !rest.is_empty() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 let (piece, more) = rest.split_at(rest.len().min(1 + (state >> 59) as usize));
                 pieces.push(piece);
                 rest = more;
             }
-            assert_eq!(decode(row.kind(), pieces), whole, "{} in random pieces", row.file);
+            assert_eq!(
+                decode(row.kind(), pieces),
+                whole,
+                "{} in random pieces",
+                row.file
+            );
         }
-        assert_eq!(decode(row.kind(), bytes.chunks(1)), whole, "{} byte by byte", row.file);
+        assert_eq!(
+            decode(row.kind(), bytes.chunks(1)),
+            whole,
+            "{} byte by byte",
+            row.file
+        );
     }
 }
 
@@ -122,14 +166,33 @@ fn channels_are_kept_apart() {
         arguments: arguments.into(),
     };
     for (file, refusal, tool_calls) in [
-        ("vllm-chat-tool-call.sse", "", vec![call("call-5eed", "rec", "{\"age\": 7}")]),
-        ("trtllm-serve-tool-call.sse", "", vec![call("call_1", "answer", "{\"a\": 1}")]),
-        ("responses-tool-call.sse", "", vec![call("call_1", "answer", "{\"a\": 1}")]),
+        (
+            "vllm-chat-tool-call.sse",
+            "",
+            vec![call("call-5eed", "rec", "{\"age\": 7}")],
+        ),
+        (
+            "trtllm-serve-tool-call.sse",
+            "",
+            vec![call("call_1", "answer", "{\"a\": 1}")],
+        ),
+        (
+            "responses-tool-call.sse",
+            "",
+            vec![call("call_1", "answer", "{\"a\": 1}")],
+        ),
         ("responses-refusal.sse", "I will not", vec![]),
     ] {
-        let (row, bytes) = fixtures().into_iter().find(|(row, _)| row.file == file).unwrap();
+        let (row, bytes) = fixtures()
+            .into_iter()
+            .find(|(row, _)| row.file == file)
+            .unwrap();
         let (decoded, _) = decode(row.kind(), [bytes.as_slice()]);
-        let expected = Answer { refusal: refusal.to_owned(), tool_calls, ..Answer::default() };
+        let expected = Answer {
+            refusal: refusal.to_owned(),
+            tool_calls,
+            ..Answer::default()
+        };
         assert_eq!(decoded.answer, expected, "{file}");
     }
 }
@@ -154,16 +217,22 @@ async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
             Travel::Chunked(size) => {
                 let pieces: Vec<u8> = sent.chunks(size).flat_map(chunk).collect();
                 let head = format!("{head}transfer-encoding: chunked\r\n\r\n");
-                stream.write_all(&[head.as_bytes(), &pieces, b"0\r\n\r\n"].concat()).unwrap();
+                stream
+                    .write_all(&[head.as_bytes(), &pieces, b"0\r\n\r\n"].concat())
+                    .unwrap();
                 return Then::Keep;
             }
             Travel::Length(size) => {
-                stream.write_all(format!("{head}content-length: {}\r\n\r\n", sent.len()).as_bytes()).unwrap();
+                stream
+                    .write_all(format!("{head}content-length: {}\r\n\r\n", sent.len()).as_bytes())
+                    .unwrap();
                 for piece in sent.chunks(size) {
                     stream.write_all(piece).unwrap();
                 }
             }
-            Travel::UntilClosed => stream.write_all(&[head.as_bytes(), b"\r\n", &sent].concat()).unwrap(),
+            Travel::UntilClosed => stream
+                .write_all(&[head.as_bytes(), b"\r\n", &sent].concat())
+                .unwrap(),
         }
         Then::Close
     });
@@ -176,16 +245,31 @@ async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
         "{} {travel:?}",
         row.file
     );
-    assert_eq!(observation.timing.chunks_ns.len(), row.content_chunks, "{} {travel:?}", row.file);
+    assert_eq!(
+        observation.timing.chunks_ns.len(),
+        row.content_chunks,
+        "{} {travel:?}",
+        row.file
+    );
     assert!(observation.timing.streamed, "{} {travel:?}", row.file);
-    assert_eq!((&observation.finish_reason, &observation.usage), (&row.finish_reason, &row.usage), "{} {travel:?}", row.file);
+    assert_eq!(
+        (&observation.finish_reason, &observation.usage),
+        (&row.finish_reason, &row.usage),
+        "{} {travel:?}",
+        row.file
+    );
     assert_eq!(server.requests().len(), 1, "nothing is ever sent twice");
 }
 
 #[tokio::test]
 async fn streams_are_read_alike_through_a_socket() {
     for (row, bytes) in fixtures() {
-        for travel in [Travel::Chunked(4096), Travel::Chunked(7), Travel::Length(13), Travel::UntilClosed] {
+        for travel in [
+            Travel::Chunked(4096),
+            Travel::Chunked(7),
+            Travel::Length(13),
+            Travel::UntilClosed,
+        ] {
             check_over_a_socket(&row, &bytes, travel).await;
         }
     }

@@ -1,5 +1,5 @@
-//! Connections that cannot be made, and time that runs out: what is said of them tells which limit it was, where the exchange stood,
-//! and what to do.
+//! Connections that cannot be made, and time that runs out: what is said of them tells which limit
+//! it was, where the exchange stood, and what to do.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -7,7 +7,9 @@ use std::net::TcpListener;
 use futures_util::future::join_all;
 use sobench_client::DriverOptions;
 use sobench_core::observation::{Advice, Observation, Outcome, Stage, TimeLimit, TransportCause};
-use sobench_testkit::scripted::{STREAM_HEAD, Scripted, Then, chunk, until_closed, whole, with_tls};
+use sobench_testkit::scripted::{
+    STREAM_HEAD, Scripted, Then, chunk, until_closed, whole, with_tls,
+};
 
 use super::faults::{CONTENT, DONE, KIND, STOP};
 use super::{FOREVER, SHORT, check_order, observe, options};
@@ -41,7 +43,11 @@ fn in_all(options: &mut DriverOptions) {
 #[tokio::test]
 async fn stalls_say_which_limit_ran_out_and_where() {
     let streaming = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
-    let role = [STREAM_HEAD.as_bytes(), &chunk(b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n")].concat();
+    let role = [
+        STREAM_HEAD.as_bytes(),
+        &chunk(b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n"),
+    ]
+    .concat();
     let half = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
     let servers = [
         (b"".to_vec(), Stage::BeforeHeaders),
@@ -52,12 +58,22 @@ async fn stalls_say_which_limit_ran_out_and_where() {
         (half.into(), Stage::MidBody),
     ]
     .map(|(bytes, stage)| (stalling(bytes), stage));
-    let limits = [(TimeLimit::Idle, idle as fn(&mut DriverOptions)), (TimeLimit::Request, in_all)];
+    let limits = [
+        (TimeLimit::Idle, idle as fn(&mut DriverOptions)),
+        (TimeLimit::Request, in_all),
+    ];
     // All at once, as each takes as long as its limit.
     let exchanges = servers.iter().flat_map(|(server, stage)| {
         limits.map(|(limit, set)| async move {
             let outcome = observed(&server.base_url, set).await.outcome;
-            assert_eq!(outcome, Outcome::TimedOut { limit_ms: 2000, limit, stage: Some(*stage) });
+            assert_eq!(
+                outcome,
+                Outcome::TimedOut {
+                    limit_ms: 2000,
+                    limit,
+                    stage: Some(*stage)
+                }
+            );
         })
     });
     join_all(exchanges).await;
@@ -66,8 +82,11 @@ async fn stalls_say_which_limit_ran_out_and_where() {
 #[tokio::test]
 async fn a_refusal_is_one_however_little_of_its_body_comes() {
     let server = stalling("HTTP/1.1 503 Full\r\nretry-after: 3\r\ncontent-length: 99\r\n\r\nno ro");
-    let expected =
-        Outcome::ServerError { status: 503, body: "no ro".to_owned(), advice: Some(Advice::RetryAfter("3".to_owned())) };
+    let expected = Outcome::ServerError {
+        status: 503,
+        body: "no ro".to_owned(),
+        advice: Some(Advice::RetryAfter("3".to_owned())),
+    };
     let limits = [idle as fn(&mut DriverOptions), in_all];
     for observation in join_all(limits.map(|set| observed(&server.base_url, set))).await {
         assert_eq!(observation.outcome, expected);
@@ -86,16 +105,35 @@ async fn a_stream_that_never_ends_is_bounded_by_its_bytes() {
             }
             Then::Close
         });
-        let observation = observed(&server.base_url, |options| options.limits.max_body_bytes = 1 << 20).await;
-        let Outcome::Transport { cause, message } = &observation.outcome else { panic!("{:?}", observation.outcome) };
-        assert_eq!((*cause, message.as_str()), (TransportCause::BodyTooLarge, "a body larger than 1048576 bytes"));
-        assert_eq!(observation.answer.text().is_empty(), endless != CONTENT, "what came is kept");
+        let observation = observed(&server.base_url, |options| {
+            options.limits.max_body_bytes = 1 << 20
+        })
+        .await;
+        let Outcome::Transport { cause, message } = &observation.outcome else {
+            panic!("{:?}", observation.outcome)
+        };
+        assert_eq!(
+            (*cause, message.as_str()),
+            (
+                TransportCause::BodyTooLarge,
+                "a body larger than 1048576 bytes"
+            )
+        );
+        assert_eq!(
+            observation.answer.text().is_empty(),
+            endless != CONTENT,
+            "what came is kept"
+        );
     }
 }
 
 #[track_caller]
 fn check_unconnected(observation: &Observation, words: &[&str]) {
-    let Outcome::Transport { cause: TransportCause::Connect, message } = &observation.outcome else {
+    let Outcome::Transport {
+        cause: TransportCause::Connect,
+        message,
+    } = &observation.outcome
+    else {
         panic!("{:?}", observation.outcome)
     };
     assert!(words.iter().all(|word| message.contains(word)), "{message}");
@@ -103,15 +141,31 @@ fn check_unconnected(observation: &Observation, words: &[&str]) {
 
 #[tokio::test]
 async fn connections_that_hang_end_by_a_limit_that_is_named() {
-    let connecting = |limit| Outcome::TimedOut { limit_ms: 2000, limit, stage: Some(Stage::Connecting) };
+    let connecting = |limit| Outcome::TimedOut {
+        limit_ms: 2000,
+        limit,
+        stage: Some(Stage::Connecting),
+    };
     let short = |options: &mut DriverOptions| options.limits.connect_timeout = SHORT;
     // Taken, and no byte of a handshake.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("https://{}", silent.local_addr().unwrap());
-    let (unconnected, quiet, late) =
-        tokio::join!(observed(&base_url, short), observed(&base_url, idle), observed(&base_url, in_all));
-    check_unconnected(&unconnected, &["no TLS handshake within 2 s", "the most that connecting may take"]);
-    assert_eq!((quiet.outcome, late.outcome), (connecting(TimeLimit::Idle), connecting(TimeLimit::Request)));
+    let (unconnected, quiet, late) = tokio::join!(
+        observed(&base_url, short),
+        observed(&base_url, idle),
+        observed(&base_url, in_all)
+    );
+    check_unconnected(
+        &unconnected,
+        &[
+            "no TLS handshake within 2 s",
+            "the most that connecting may take",
+        ],
+    );
+    assert_eq!(
+        (quiet.outcome, late.outcome),
+        (connecting(TimeLimit::Idle), connecting(TimeLimit::Request))
+    );
 }
 
 #[cfg(target_os = "linux")]
@@ -120,14 +174,28 @@ async fn a_server_that_drops_connections_ends_by_a_limit_that_is_named() {
     let (base_url, _waiting, _listener) = sobench_testkit::scripted::dropping();
     let short = |options: &mut DriverOptions| options.limits.connect_timeout = SHORT;
     let (unconnected, quiet) = tokio::join!(observed(&base_url, short), observed(&base_url, idle));
-    check_unconnected(&unconnected, &["no connection within 2 s", "the most that connecting may take"]);
-    let expected = Outcome::TimedOut { limit_ms: 2000, limit: TimeLimit::Idle, stage: Some(Stage::Connecting) };
+    check_unconnected(
+        &unconnected,
+        &[
+            "no connection within 2 s",
+            "the most that connecting may take",
+        ],
+    );
+    let expected = Outcome::TimedOut {
+        limit_ms: 2000,
+        limit: TimeLimit::Idle,
+        stage: Some(Stage::Connecting),
+    };
     assert_eq!(quiet.outcome, expected);
 }
 
 #[tokio::test]
 async fn tls_that_fails_says_what_to_do() {
-    let answer = whole("200 OK", "text/event-stream", &[CONTENT, STOP, DONE].concat());
+    let answer = whole(
+        "200 OK",
+        "text/event-stream",
+        &[CONTENT, STOP, DONE].concat(),
+    );
     let unset = |_: &mut DriverOptions| {};
     // Plain HTTP where TLS is expected, and the other way round.
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -136,17 +204,32 @@ async fn tls_that_fails_says_what_to_do() {
         let (mut stream, _) = plain.accept().unwrap();
         // Reads the client's words first: left unread, they would make the kernel send a reset.
         assert!(stream.read(&mut [0; 8192]).unwrap() > 0);
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
         until_closed(&mut stream);
     });
-    check_unconnected(&observed(&base_url, unset).await, &["speaks no TLS", "http://"]);
+    check_unconnected(
+        &observed(&base_url, unset).await,
+        &["speaks no TLS", "http://"],
+    );
     let secure = with_tls(answer);
-    let Outcome::Transport { message, .. } = observed(&secure.replace("https://", "http://"), unset).await.outcome else {
+    let Outcome::Transport { message, .. } =
+        observed(&secure.replace("https://", "http://"), unset)
+            .await
+            .outcome
+    else {
         panic!("not refused")
     };
     assert!(message.contains("https://"), "{message}");
     // A certificate that nobody signed, and one that is taken all the same.
-    check_unconnected(&observed(&secure, unset).await, &["certificate", "--insecure"]);
+    check_unconnected(
+        &observed(&secure, unset).await,
+        &["certificate", "--insecure"],
+    );
     let observation = observed(&secure, |options| options.endpoint.insecure = true).await;
-    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "hi"));
+    assert_eq!(
+        (observation.outcome, &*observation.answer.text()),
+        (Outcome::Completed, "hi")
+    );
 }

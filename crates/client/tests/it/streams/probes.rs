@@ -19,15 +19,29 @@ fn client(base_url: &str) -> Client {
 
 #[tokio::test]
 async fn models_are_listed_with_what_is_known_of_them() {
-    let list =
-        r#"{"object":"list","data":[{"id":"tiny","owned_by":"vllm","root":"/m","parent":null,"max_model_len":4096},{"id":"b"}]}"#;
+    let list = r#"{"object":"list","data":[{"id":"tiny","owned_by":"vllm","root":"/m","parent":null,"max_model_len":4096},{"id":"b"}]}"#;
     let server = Scripted::saying(whole("200 OK", "application/json", list));
-    let found = models(&client(&format!("{}/v1/", server.base_url))).await.unwrap();
+    let found = models(&client(&format!("{}/v1/", server.base_url)))
+        .await
+        .unwrap();
     assert_eq!(found.len(), 2);
-    assert_eq!((found[0].id.as_str(), found[0].root.as_deref(), found[0].max_model_len), ("tiny", Some("/m"), Some(4096)));
-    assert_eq!((found[0].owned_by.as_deref(), found[1].owned_by.as_deref()), (Some("vllm"), None));
+    assert_eq!(
+        (
+            found[0].id.as_str(),
+            found[0].root.as_deref(),
+            found[0].max_model_len
+        ),
+        ("tiny", Some("/m"), Some(4096))
+    );
+    assert_eq!(
+        (found[0].owned_by.as_deref(), found[1].owned_by.as_deref()),
+        (Some("vllm"), None)
+    );
     let asked = server.requests();
-    assert_eq!((asked[0].line.as_str(), asked[0].header("authorization")), ("GET /v1/models HTTP/1.1", Some("Bearer k3y")));
+    assert_eq!(
+        (asked[0].line.as_str(), asked[0].header("authorization")),
+        ("GET /v1/models HTTP/1.1", Some("Bearer k3y"))
+    );
 }
 
 async fn check_refusal(answer: String, says: &str, hint: &str) {
@@ -35,28 +49,66 @@ async fn check_refusal(answer: String, says: &str, hint: &str) {
     let error = models(&client(&server.base_url)).await.unwrap_err();
     assert_eq!(error.kind, Kind::Environment);
     assert!(error.what.contains(says), "{}", error.what);
-    assert!(error.hint.as_deref().unwrap_or_default().contains(hint), "{error}");
+    assert!(
+        error.hint.as_deref().unwrap_or_default().contains(hint),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn errors_carry_the_servers_words_and_what_to_do() {
-    check_refusal(whole("401 Unauthorized", "text/plain", "bad key"), "/v1/models answered 401: bad key", "OPENAI_API_KEY").await;
-    check_refusal(whole("500 Oops", "text/plain", ""), "answered 500: (no body)", "--model").await;
-    check_refusal(whole("200 OK", "text/html", "<h1>"), "did not list models", "--model").await;
-    check_refusal(whole("200 OK", "application/json", r#"{"data":[]}"#), "offers no model", "--model").await;
+    check_refusal(
+        whole("401 Unauthorized", "text/plain", "bad key"),
+        "/v1/models answered 401: bad key",
+        "OPENAI_API_KEY",
+    )
+    .await;
+    check_refusal(
+        whole("500 Oops", "text/plain", ""),
+        "answered 500: (no body)",
+        "--model",
+    )
+    .await;
+    check_refusal(
+        whole("200 OK", "text/html", "<h1>"),
+        "did not list models",
+        "--model",
+    )
+    .await;
+    check_refusal(
+        whole("200 OK", "application/json", r#"{"data":[]}"#),
+        "offers no model",
+        "--model",
+    )
+    .await;
     check_refusal(String::new(), "no answer from", "--base-url").await;
 }
 
 #[tokio::test]
 async fn a_version_is_there_or_not() {
     for (answer, expected) in [
-        (whole("200 OK", "application/json", r#"{"version":"0.32.0"}"#), Some("0.32.0")),
-        (whole("404 Not Found", "application/json", r#"{"version":"0.32.0"}"#), None),
+        (
+            whole("200 OK", "application/json", r#"{"version":"0.32.0"}"#),
+            Some("0.32.0"),
+        ),
+        (
+            whole(
+                "404 Not Found",
+                "application/json",
+                r#"{"version":"0.32.0"}"#,
+            ),
+            None,
+        ),
         (whole("200 OK", "text/html", "<h1>"), None),
         (String::new(), None),
     ] {
         let server = Scripted::saying(answer);
-        assert_eq!(version(&client(&format!("{}/v1", server.base_url))).await.as_deref(), expected);
+        assert_eq!(
+            version(&client(&format!("{}/v1", server.base_url)))
+                .await
+                .as_deref(),
+            expected
+        );
         assert_eq!(server.requests()[0].line, "GET /version HTTP/1.1");
     }
 }
@@ -64,19 +116,31 @@ async fn a_version_is_there_or_not() {
 #[tokio::test]
 async fn waiting_ends_when_the_server_is_up() {
     let server = Scripted::new(|request, stream| {
-        let status = if request.number < 3 { "503 Loading" } else { "404 Not Found" };
-        stream.write_all(whole(status, "text/plain", "x").as_bytes()).unwrap();
+        let status = if request.number < 3 {
+            "503 Loading"
+        } else {
+            "404 Not Found"
+        };
+        stream
+            .write_all(whole(status, "text/plain", "x").as_bytes())
+            .unwrap();
         Then::Keep
     });
-    wait_ready(&client(&server.base_url), FOREVER).await.unwrap();
+    wait_ready(&client(&server.base_url), FOREVER)
+        .await
+        .unwrap();
     assert_eq!(server.requests().len(), 4);
 }
 
 #[tokio::test]
 async fn waiting_ends_with_the_last_words() {
     let server = Scripted::saying(whole("503 Loading", "text/plain", "Loading model"));
-    let error = wait_ready(&client(&server.base_url), SHORT).await.unwrap_err();
+    let error = wait_ready(&client(&server.base_url), SHORT)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, Kind::Environment);
     assert!(error.what.ends_with("503: Loading model"), "{}", error.what);
-    wait_ready(&client("http://127.0.0.1:9"), Duration::ZERO).await.unwrap();
+    wait_ready(&client("http://127.0.0.1:9"), Duration::ZERO)
+        .await
+        .unwrap();
 }

@@ -1,4 +1,5 @@
-//! Whole runs: order, cap, headers, stopping. Nothing is dropped, and no test asks how long anything took.
+//! Whole runs: order, cap, headers, stopping. Nothing is dropped, and no test asks how long
+//! anything took.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -21,18 +22,26 @@ const KIND: ServerKind = ServerKind::Openai;
 const ANSWER: &str = "data: {\"choices\":[{\"index\":0,\"text\":\"hi\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 fn cases(count: usize) -> Vec<Case> {
-    (0..count).map(|index| case(&format!("t-{index}"))).collect()
+    (0..count)
+        .map(|index| case(&format!("t-{index}")))
+        .collect()
 }
 
 fn answering() -> Scripted {
     Scripted::new(|_, stream| {
-        stream.write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes()).unwrap();
+        stream
+            .write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes())
+            .unwrap();
         Then::Keep
     })
 }
 
 /// The observations of a run, in the order of its cases, and the run's duration in nanoseconds.
-async fn run_all(options: DriverOptions, due: &[Duration], shutdown: Shutdown) -> (Vec<Observation>, u64) {
+async fn run_all(
+    options: DriverOptions,
+    due: &[Duration],
+    shutdown: Shutdown,
+) -> (Vec<Observation>, u64) {
     let client = Client::new(options).unwrap();
     let (mut starts, mut sent, mut observations) = (0, vec![], vec![]);
     let on_event = |event: RunEvent| match event {
@@ -42,13 +51,33 @@ async fn run_all(options: DriverOptions, due: &[Duration], shutdown: Shutdown) -
         RunEvent::Ended(observation) => observations.push(*observation),
     };
     let schedule = Schedule::of(due.to_vec());
-    let ran = run(&client, shared(KIND), &request(true), &cases(due.len()), &schedule, shutdown.into(), on_event).await.unwrap();
+    let ran = run(
+        &client,
+        shared(KIND),
+        &request(true),
+        &cases(due.len()),
+        &schedule,
+        shutdown.into(),
+        on_event,
+    )
+    .await
+    .unwrap();
     observations.sort_by_key(|observation| observation.case_index);
-    let ended: Vec<_> = observations.iter().map(|observation| observation.case_index).collect();
-    assert_eq!(ended, (0..due.len()).collect::<Vec<_>>(), "every case ends once");
+    let ended: Vec<_> = observations
+        .iter()
+        .map(|observation| observation.case_index)
+        .collect();
+    assert_eq!(
+        ended,
+        (0..due.len()).collect::<Vec<_>>(),
+        "every case ends once"
+    );
     assert_eq!((starts, ran.cases), (1, due.len()));
     for (index, observation) in observations.iter().enumerate() {
-        assert_eq!(observation.timing.due_ns, u64::try_from(due[index].as_nanos()).unwrap());
+        assert_eq!(
+            observation.timing.due_ns,
+            u64::try_from(due[index].as_nanos()).unwrap()
+        );
         assert_eq!(observation.timing.sent_ns.is_some(), sent.contains(&index));
         check_order(observation);
     }
@@ -56,7 +85,10 @@ async fn run_all(options: DriverOptions, due: &[Duration], shutdown: Shutdown) -
 }
 
 fn ends(observations: &[Observation]) -> Vec<&'static str> {
-    observations.iter().map(|observation| observation.outcome.name()).collect()
+    observations
+        .iter()
+        .map(|observation| observation.outcome.name())
+        .collect()
 }
 
 #[tokio::test]
@@ -68,14 +100,24 @@ async fn requests_carry_body_headers_and_ids() {
     options.endpoint.headers = vec![("X-Team".to_owned(), "inference".to_owned())];
     let (observations, duration_ns) = run_all(options, &[Duration::ZERO; 5], Shutdown::new()).await;
     assert_eq!(ends(&observations), ["completed"; 5]);
-    assert_eq!(Some(duration_ns), observations.iter().filter_map(|seen| seen.timing.end_ns).max());
+    assert_eq!(
+        Some(duration_ns),
+        observations
+            .iter()
+            .filter_map(|seen| seen.timing.end_ns)
+            .max()
+    );
     let mut ids = vec![];
     for asked in server.requests() {
         assert_eq!(asked.line, "POST /v1/completions HTTP/1.1");
         assert_eq!(asked.header("authorization"), Some("Bearer k3y"));
         assert_eq!(asked.header("x-team"), Some("inference"));
         assert_eq!(asked.header("content-type"), Some("application/json"));
-        assert!(asked.body.starts_with(br#"{"model":"m","prompt":"Say it","max_tokens":16,"stream":true"#));
+        assert!(
+            asked
+                .body
+                .starts_with(br#"{"model":"m","prompt":"Say it","max_tokens":16,"stream":true"#)
+        );
         ids.push(asked.header("x-request-id").unwrap().to_owned());
     }
     ids.sort();
@@ -90,14 +132,20 @@ async fn cases_go_out_in_the_order_in_which_they_are_due() {
     options.request_id_prefix = Some(String::new());
     let due = [30, 10, 20, 10].map(Duration::from_millis);
     run_all(options, &due, Shutdown::new()).await;
-    let ids: Vec<_> = server.requests().iter().map(|asked| asked.header("x-request-id").unwrap().to_owned()).collect();
+    let ids: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|asked| asked.header("x-request-id").unwrap().to_owned())
+        .collect();
     assert_eq!(ids, ["1", "3", "2", "0"]);
 }
 
 /// The most requests under way at one instant, by the client's own account.
 fn most_at_once(observations: &[Observation]) -> usize {
     let timings = observations.iter().map(|observation| &observation.timing);
-    let mut edges: Vec<_> = timings.flat_map(|timing| [(timing.sent_ns.unwrap(), 1), (timing.end_ns.unwrap(), -1)]).collect();
+    let mut edges: Vec<_> = timings
+        .flat_map(|timing| [(timing.sent_ns.unwrap(), 1), (timing.end_ns.unwrap(), -1)])
+        .collect();
     edges.sort_unstable();
     let mut now = 0_i64;
     usize::try_from(
@@ -116,7 +164,8 @@ fn most_at_once(observations: &[Observation]) -> usize {
 #[tokio::test]
 async fn the_cap_is_used_and_never_passed() {
     const CAP: usize = 3;
-    // Each request waits at the server until there are as many as the cap allows: fewer would wait for ever.
+    // Each request waits at the server until there are as many as the cap allows: fewer would wait
+    // for ever.
     let together = Barrier::new(CAP);
     let (now, most) = (Mutex::new(0), Arc::new(Mutex::new(0)));
     let seen = Arc::clone(&most);
@@ -128,7 +177,9 @@ async fn the_cap_is_used_and_never_passed() {
         }
         together.wait();
         *now.lock().unwrap() -= 1;
-        stream.write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes()).unwrap();
+        stream
+            .write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes())
+            .unwrap();
         Then::Keep
     });
     let mut options = options(&server.base_url, KIND);
@@ -146,7 +197,10 @@ async fn connections_are_used_again() {
     options.max_concurrency = Some(1);
     run_all(options, &[Duration::ZERO; 20], Shutdown::new()).await;
     let connections = server.connections.load(Ordering::SeqCst);
-    assert!(connections < 20, "{connections} connections for 20 requests in turn");
+    assert!(
+        connections < 20,
+        "{connections} connections for 20 requests in turn"
+    );
 }
 
 #[tokio::test]
@@ -155,13 +209,20 @@ async fn after_the_first_signal_nothing_is_sent_and_what_is_under_way_ends() {
     let token = shutdown.clone();
     let server = Scripted::new(move |_, stream| {
         assert_eq!(token.request(), Stage::Draining);
-        stream.write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes()).unwrap();
+        stream
+            .write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes())
+            .unwrap();
         Then::Keep
     });
     let mut options = options(&server.base_url, KIND);
     options.max_concurrency = Some(1);
     options.limits.drain_timeout = FOREVER;
-    let (observations, _) = run_all(options, &[Duration::ZERO, Duration::ZERO, FOREVER], shutdown).await;
+    let (observations, _) = run_all(
+        options,
+        &[Duration::ZERO, Duration::ZERO, FOREVER],
+        shutdown,
+    )
+    .await;
     assert_eq!(ends(&observations), ["completed", "cancelled", "cancelled"]);
     assert_eq!(server.requests().len(), 1);
     assert_eq!(observations[2].timing.sent_ns, None);
@@ -183,9 +244,17 @@ async fn check_cut(signals: usize, drain_timeout: Duration) {
     });
     let mut options = options(&server.base_url, KIND);
     options.limits.drain_timeout = drain_timeout;
-    let (observations, _) = run_all(options, &[Duration::ZERO, Duration::ZERO, FOREVER], shutdown).await;
+    let (observations, _) = run_all(
+        options,
+        &[Duration::ZERO, Duration::ZERO, FOREVER],
+        shutdown,
+    )
+    .await;
     assert_eq!(ends(&observations), ["cancelled"; 3]);
-    let sent: Vec<_> = observations.iter().map(|observation| observation.timing.sent_ns.is_some()).collect();
+    let sent: Vec<_> = observations
+        .iter()
+        .map(|observation| observation.timing.sent_ns.is_some())
+        .collect();
     assert_eq!(sent, [true, true, false]);
 }
 
@@ -202,16 +271,45 @@ async fn what_cannot_be_sent_is_told_before_anything_is() {
     let mut bad = request(true);
     bad.sampling.temperature = Some(f64::INFINITY);
     let due = [Duration::ZERO; 2];
-    let error = run(&client, shared(KIND), &bad, &cases(2), &Schedule::of(due.to_vec()), Shutdown::new().into(), |_| {})
-        .await
-        .unwrap_err();
-    assert_eq!(error.what, "temperature is not a finite number: inf: case \"t-0\"");
-    let error =
-        run(&client, shared(KIND), &request(true), &cases(3), &Schedule::of(due.to_vec()), Shutdown::new().into(), |_| {})
-            .await
-            .unwrap_err();
+    let error = run(
+        &client,
+        shared(KIND),
+        &bad,
+        &cases(2),
+        &Schedule::of(due.to_vec()),
+        Shutdown::new().into(),
+        |_| {},
+    )
+    .await
+    .unwrap_err();
+    assert_eq!(
+        error.what,
+        "temperature is not a finite number: inf: case \"t-0\""
+    );
+    let error = run(
+        &client,
+        shared(KIND),
+        &request(true),
+        &cases(3),
+        &Schedule::of(due.to_vec()),
+        Shutdown::new().into(),
+        |_| {},
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.kind, Kind::Internal);
-    assert!(send_one(&client, shared(KIND), &bad, &case("x"), "trial", &Shutdown::new()).await.is_err());
+    assert!(
+        send_one(
+            &client,
+            shared(KIND),
+            &bad,
+            &case("x"),
+            "trial",
+            &Shutdown::new()
+        )
+        .await
+        .is_err()
+    );
     assert!(server.requests().is_empty());
 }
 
@@ -221,9 +319,24 @@ async fn the_trial_goes_the_same_way_and_shares_no_id() {
     let mut options = options(&server.base_url, KIND);
     options.request_id_prefix = Some("bench-".to_owned());
     let client = Client::new(options).unwrap();
-    let observation = send_one(&client, shared(KIND), &request(true), &case("x"), "trial", &Shutdown::new()).await.unwrap();
-    assert_eq!((observation.outcome, &*observation.answer.text()), (Outcome::Completed, "hi"));
-    assert_eq!(server.requests()[0].header("x-request-id"), Some("bench-trial"));
+    let observation = send_one(
+        &client,
+        shared(KIND),
+        &request(true),
+        &case("x"),
+        "trial",
+        &Shutdown::new(),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (observation.outcome, &*observation.answer.text()),
+        (Outcome::Completed, "hi")
+    );
+    assert_eq!(
+        server.requests()[0].header("x-request-id"),
+        Some("bench-trial")
+    );
 }
 
 #[test]
@@ -231,7 +344,10 @@ fn options_that_make_no_sense_are_refused() {
     let mut none = options("http://127.0.0.1:9", KIND);
     none.max_concurrency = Some(0);
     assert_eq!(Client::new(none).unwrap_err().kind, Kind::Usage);
-    assert_eq!(Client::new(options("127.0.0.1:9", KIND)).unwrap_err().what, "not an HTTP address: 127.0.0.1:9");
+    assert_eq!(
+        Client::new(options("127.0.0.1:9", KIND)).unwrap_err().what,
+        "not an HTTP address: 127.0.0.1:9"
+    );
     let mut unprintable = options("http://127.0.0.1:9", KIND);
     unprintable.request_id_prefix = Some("a\nb".to_owned());
     assert_eq!(Client::new(unprintable).unwrap_err().kind, Kind::Usage);

@@ -1,4 +1,5 @@
-//! A stand-in for the Hugging Face Hub on a free local port: listings, and files by range, with the headers that clients read.
+//! A stand-in for the Hugging Face Hub on a free local port: listings, and files by range, with the
+//! headers that clients read.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -69,7 +70,11 @@ fn answer(mut stream: TcpStream, contents: &Contents, seen: &Mutex<Vec<Request>>
 fn read(stream: &TcpStream) -> Option<Request> {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     let path = lines.next()?.split(' ').nth(1)?.to_owned();
-    let mut request = Request { path, authorization: None, range: None };
+    let mut request = Request {
+        path,
+        authorization: None,
+        range: None,
+    };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':')?;
         match name.to_ascii_lowercase().as_str() {
@@ -90,25 +95,44 @@ fn respond(request: &Request, contents: &Contents) -> Vec<u8> {
         return response("401 Unauthorized", "", b"");
     }
     if request.path == format!("/api/{}/revision/main", contents.repo) {
-        let siblings: Vec<_> = contents.files.iter().map(|(name, _)| serde_json::json!({"rfilename": name})).collect();
-        let listing = serde_json::json!({"id": contents.repo, "sha": COMMIT, "siblings": siblings}).to_string();
-        return response("200 OK", "content-type: application/json\r\n", contents.listing.unwrap_or(&listing).as_bytes());
+        let siblings: Vec<_> = contents
+            .files
+            .iter()
+            .map(|(name, _)| serde_json::json!({"rfilename": name}))
+            .collect();
+        let listing = serde_json::json!({"id": contents.repo, "sha": COMMIT, "siblings": siblings})
+            .to_string();
+        return response(
+            "200 OK",
+            "content-type: application/json\r\n",
+            contents.listing.unwrap_or(&listing).as_bytes(),
+        );
     }
     // Models are resolved below their bare id.
     let prefix = format!("/{}/resolve/", contents.repo.trim_start_matches("models/"));
-    let named = request.path.strip_prefix(&prefix).and_then(|rest| rest.split_once('/'));
+    let named = request
+        .path
+        .strip_prefix(&prefix)
+        .and_then(|rest| rest.split_once('/'));
     let file = named.and_then(|(revision, name)| {
         let is_known = revision == COMMIT || revision == "main";
-        contents.files.iter().find(|(file, _)| *file == name && is_known)
+        contents
+            .files
+            .iter()
+            .find(|(file, _)| *file == name && is_known)
     });
-    let Some((_, bytes)) = file else { return response("404 Not Found", "", b"") };
+    let Some((_, bytes)) = file else {
+        return response("404 Not Found", "", b"");
+    };
     ranged(request.range.as_deref().unwrap_or("bytes=0-"), bytes)
 }
 
 fn ranged(range: &str, bytes: &[u8]) -> Vec<u8> {
     let (first, last) = range.trim_start_matches("bytes=").split_once('-').unwrap();
     let first: usize = first.parse().unwrap();
-    let end = last.parse::<usize>().map_or(bytes.len(), |last| bytes.len().min(last + 1));
+    let end = last
+        .parse::<usize>()
+        .map_or(bytes.len(), |last| bytes.len().min(last + 1));
     let headers = format!(
         "etag: \"etag-{}\"\r\nx-repo-commit: {COMMIT}\r\naccept-ranges: bytes\r\ncontent-range: bytes {first}-{}/{}\r\n",
         bytes.len(),
@@ -119,6 +143,9 @@ fn ranged(range: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn response(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }

@@ -10,7 +10,11 @@ async fn stats(client: &Client) -> Value {
 }
 
 fn batched(max_batch: usize) -> EmbeddedOptions {
-    EmbeddedOptions { max_batch, seed: 3, ..EmbeddedOptions::default() }
+    EmbeddedOptions {
+        max_batch,
+        seed: 3,
+        ..EmbeddedOptions::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,11 +26,19 @@ async fn answers_do_not_depend_on_the_batch() {
     let check = |stats: &ServerStats, most: usize| {
         assert!((1..=most).contains(&stats.largest_batch), "{stats:?}");
         assert_eq!(stats.ended.stop + stats.ended.length, REQUESTS as u64);
-        assert_eq!((stats.masks, stats.running, stats.waiting), (stats.tokens, 0, 0), "every token had a mask");
+        assert_eq!(
+            (stats.masks, stats.running, stats.waiting),
+            (stats.tokens, 0, 0),
+            "every token had a mask"
+        );
     };
     check(&alone.stats(), 1);
     check(&together.stats(), 32);
-    assert_eq!(alone.stats().steps, alone.stats().tokens, "a batch of one makes one token a step");
+    assert_eq!(
+        alone.stats().steps,
+        alone.stats().tokens,
+        "a batch of one makes one token a step"
+    );
     assert_eq!(alone.stats().tokens, together.stats().tokens);
     stopped(alone).await;
     stopped(together).await;
@@ -37,28 +49,56 @@ async fn statistics_say_what_was_compiled_and_what_was_found() {
     let server = started(EmbeddedOptions::default()).await;
     let client = Client::of(&server);
     let fresh = stats(&client).await;
-    assert_eq!((&fresh["mask_ns"], &fresh["steps"], &fresh["max_batch"]), (&Value::Null, &json!(0), &json!(256)));
+    assert_eq!(
+        (&fresh["mask_ns"], &fresh["steps"], &fresh["max_batch"]),
+        (&Value::Null, &json!(0), &json!(256))
+    );
     let asked = json!({"prompt": "Hello there", "max_tokens": 8});
     let mut tokens = 0;
     for constraint in ["[ab]{2}", "[ab]{2}", "[cd]{2}", "[ab]{2}"] {
-        let answer = client.complete(&merged(&asked, json!({"structured_outputs": {"regex": constraint}}))).await;
+        let answer = client
+            .complete(&merged(
+                &asked,
+                json!({"structured_outputs": {"regex": constraint}}),
+            ))
+            .await;
         tokens += answer["usage"]["completion_tokens"].as_u64().unwrap();
     }
     client.complete(&asked).await;
     let refused = json!({"prompt": "p", "structured_outputs": {"regex": "["}}).to_string();
-    assert_eq!(client.post("/v1/completions", refused.clone()).await.status, 400);
+    assert_eq!(
+        client.post("/v1/completions", refused.clone()).await.status,
+        400
+    );
     assert_eq!(client.post("/v1/completions", refused).await.status, 400);
     let seen = stats(&client).await;
-    assert_eq!((&seen["cache_misses"], &seen["cache_hits"]), (&json!(3), &json!(3)), "a refusal is found again too");
-    assert_eq!((&seen["masks"], &seen["prompt_tokens"]), (&json!(tokens), &json!(10)));
+    assert_eq!(
+        (&seen["cache_misses"], &seen["cache_hits"]),
+        (&json!(3), &json!(3)),
+        "a refusal is found again too"
+    );
+    assert_eq!(
+        (&seen["masks"], &seen["prompt_tokens"]),
+        (&json!(tokens), &json!(10))
+    );
     let times = &seen["mask_ns"];
-    let [sum, p50, p99, max] = ["sum", "p50", "p99", "max"].map(|name| times[name].as_u64().unwrap());
+    let [sum, p50, p99, max] =
+        ["sum", "p50", "p99", "max"].map(|name| times[name].as_u64().unwrap());
     assert!(p50 > 0 && p50 <= p99 && p99 <= max && max <= sum, "{times}");
-    assert_eq!((&seen["engine"], &seen["engine_version"]), (&json!("guidance"), &json!(server.engine_label())));
+    assert_eq!(
+        (&seen["engine"], &seen["engine_version"]),
+        (&json!("guidance"), &json!(server.engine_label()))
+    );
     let in_process = serde_json::to_value(server.stats()).unwrap();
     assert_eq!(in_process, seen);
     let metrics = client.get("/metrics").await;
-    assert!(metrics.content_type.starts_with("text/plain; version=0.0.4"), "{}", metrics.content_type);
+    assert!(
+        metrics
+            .content_type
+            .starts_with("text/plain; version=0.0.4"),
+        "{}",
+        metrics.content_type
+    );
     let line = format!("sobench:masks_total{{model_name=\"sobench-synthetic\"}} {tokens}\n");
     assert!(metrics.body.contains(&line), "{}", metrics.body);
     stopped(server).await;
@@ -70,9 +110,21 @@ async fn a_step_time_and_a_pace_of_one_s_own_change_no_answer() {
     let expected = text(&Client::of(shared()).complete(&body).await);
     let base = EmbeddedOptions::default();
     for options in [
-        EmbeddedOptions { step_ms: 1.5, ..base.clone() },
-        EmbeddedOptions { ttft_ms: 3.0, itl_ms: 0.5, ..base.clone() },
-        EmbeddedOptions { itl_ms: 0.5, step_ms: 0.25, max_batch: 1, ..base },
+        EmbeddedOptions {
+            step_ms: 1.5,
+            ..base.clone()
+        },
+        EmbeddedOptions {
+            ttft_ms: 3.0,
+            itl_ms: 0.5,
+            ..base.clone()
+        },
+        EmbeddedOptions {
+            itl_ms: 0.5,
+            step_ms: 0.25,
+            max_batch: 1,
+            ..base
+        },
     ] {
         let server = started(options).await;
         assert_eq!(text(&Client::of(&server).complete(&body).await), expected);

@@ -1,4 +1,5 @@
-//! Every decoding engine behind the server, over all workloads that ship: every answer is right, or the case is refused.
+//! Every decoding engine behind the server, over all workloads that ship: every answer is right, or
+//! the case is refused.
 
 use std::sync::Arc;
 
@@ -32,15 +33,31 @@ fn workloads() -> Vec<Workload> {
     let schema = |name, path| {
         let schema: Value = serde_json::from_str(&shipped(path)).unwrap();
         let member = json!({ "json": schema });
-        Workload { name, prompt: "A brief user profile.", constraint: Constraint::JsonSchema(Arc::new(schema)), member }
+        Workload {
+            name,
+            prompt: "A brief user profile.",
+            constraint: Constraint::JsonSchema(Arc::new(schema)),
+            member,
+        }
     };
     let grammar = |name, path, dialect| {
         let text = shipped(path);
         let member = json!({ "grammar": text });
-        let constraint = Constraint::Grammar { dialect, text: text.into() };
-        Workload { name, prompt: "Generate an SQL query.", constraint, member }
+        let constraint = Constraint::Grammar {
+            dialect,
+            text: text.into(),
+        };
+        Workload {
+            name,
+            prompt: "Generate an SQL query.",
+            constraint,
+            member,
+        }
     };
-    let (email, choices) = (r"\w+@\w+\.com\n", ["Positive".to_owned(), "Negative".to_owned()]);
+    let (email, choices) = (
+        r"\w+@\w+\.com\n",
+        ["Positive".to_owned(), "Negative".to_owned()],
+    );
     vec![
         schema("json", "schemas/workloads/structured_schema_1.json"),
         schema("user-profile", "schemas/workloads/user_profile.json"),
@@ -72,10 +89,17 @@ fn open(engine: EngineName) -> Option<EmbeddedServer> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     // Of a busy machine nothing is known.
     let compile_timeout_s = 600.0;
-    match EmbeddedServer::start(EmbeddedOptions { engine, compile_timeout_s, ..EmbeddedOptions::default() }) {
+    match EmbeddedServer::start(EmbeddedOptions {
+        engine,
+        compile_timeout_s,
+        ..EmbeddedOptions::default()
+    }) {
         Ok(server) => Some(server),
         Err(error) if !engine.is_built_in() => {
-            assert!(error.what.contains("not in this build"), "{engine:?}: {error}");
+            assert!(
+                error.what.contains("not in this build"),
+                "{engine:?}: {error}"
+            );
             None
         }
         Err(error) => panic!("{engine:?}: {error}"),
@@ -87,7 +111,8 @@ fn open(engine: EngineName) -> Option<EmbeddedServer> {
 enum Known {
     /// It does not read the constraint, and says so in these words among others.
     Refused(&'static str),
-    /// It holds this keyword of a schema to less than the standard does; all else in its answers is right.
+    /// It holds this keyword of a schema to less than the standard does; all else in its answers is
+    /// right.
     Loose(&'static str),
 }
 
@@ -95,7 +120,9 @@ enum Known {
 fn known(engine: EngineName, workload: &str) -> Option<Known> {
     Some(match (engine, workload) {
         (EngineName::Guidance, "ebnf") => Known::Refused("reads Lark grammars, not EBNF"),
-        (EngineName::Outlines, "lark" | "ebnf") => Known::Refused("compiles regular expressions only"),
+        (EngineName::Outlines, "lark" | "ebnf") => {
+            Known::Refused("compiles regular expressions only")
+        }
         (EngineName::Outlines, "json-object") => Known::Refused("needs a schema"),
         // Its date-time may end without the zone that RFC 3339 asks for.
         (EngineName::Outlines, "user-profile") => Known::Loose("format"),
@@ -105,9 +132,17 @@ fn known(engine: EngineName, workload: &str) -> Option<Known> {
 
 /// Holds the answers to one workload to what is known.
 async fn check(engine: EngineName, client: &Client, workload: &Workload) {
-    let Workload { name, prompt, constraint, member } = workload;
+    let Workload {
+        name,
+        prompt,
+        constraint,
+        member,
+    } = workload;
     let known = known(engine, name);
-    let body = merged(&json!({"prompt": prompt, "max_tokens": 1024}), json!({ "structured_outputs": member }));
+    let body = merged(
+        &json!({"prompt": prompt, "max_tokens": 1024}),
+        json!({ "structured_outputs": member }),
+    );
     let asked = |_| client.post("/v1/completions", body.to_string());
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     for answer in join_all((0..ANSWERS).map(asked)).await {
@@ -115,13 +150,25 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
         let shown = format!("{engine:?} {name}: {body}");
         if let Some(Known::Refused(words)) = &known {
             assert_eq!(answer.status, 400, "{shown}");
-            assert!(body["error"]["message"].as_str().unwrap().contains(words), "{shown}");
+            assert!(
+                body["error"]["message"].as_str().unwrap().contains(words),
+                "{shown}"
+            );
             continue;
         }
-        assert_eq!((answer.status, &body["choices"][0]["finish_reason"]), (200, &json!("stop")), "{shown}");
+        assert_eq!(
+            (answer.status, &body["choices"][0]["finish_reason"]),
+            (200, &json!("stop")),
+            "{shown}"
+        );
         match (evaluator.judge_text(constraint, None, &text(&body)), &known) {
             (Verdict::Valid, _) => {}
-            (Verdict::Invalid { reason: Reason::Schema { keyword, .. } }, Some(Known::Loose(loose))) if keyword == *loose => {}
+            (
+                Verdict::Invalid {
+                    reason: Reason::Schema { keyword, .. },
+                },
+                Some(Known::Loose(loose)),
+            ) if keyword == *loose => {}
             (verdict, _) => panic!("{verdict:?} {shown}"),
         }
     }
@@ -130,13 +177,20 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
 #[test]
 fn every_engine_answers_every_workload_rightly_or_refuses_it() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for (engine, server) in EngineName::ALL.into_iter().filter_map(|engine| Some((engine, open(engine)?))) {
+    for (engine, server) in EngineName::ALL
+        .into_iter()
+        .filter_map(|engine| Some((engine, open(engine)?)))
+    {
         let client = Client::of(&server);
         for workload in workloads() {
             runtime.block_on(check(engine, &client, &workload));
         }
         let stats = server.stats();
-        assert_eq!((stats.ended.failed, stats.stuck_masks), (0, 0), "{engine:?}: {stats:?}");
+        assert_eq!(
+            (stats.ended.failed, stats.stuck_masks),
+            (0, 0),
+            "{engine:?}: {stats:?}"
+        );
     }
 }
 
@@ -145,20 +199,53 @@ async fn a_request_may_name_the_server_s_engine_or_auto() {
     let client = Client::of(shared());
     let asked = json!({"prompt": "p", "max_tokens": 4});
     for (fields, status) in [
-        (json!({"guided_regex": "ab", "guided_decoding_backend": "guidance"}), 200),
-        (json!({"guided_regex": "ab", "guided_decoding_backend": "auto"}), 200),
-        (json!({"guided_regex": "ab", "guided_decoding_backend": "guidance:no-fallback"}), 200),
-        (json!({"structured_outputs": {"regex": "ab", "_backend": "guidance"}}), 200),
-        (json!({"guided_regex": "ab", "guided_decoding_backend": "xgrammar"}), 400),
-        (json!({"structured_outputs": {"regex": "ab", "backend": "outlines"}}), 400),
-        (json!({"guided_regex": "ab", "guided_decoding_backend": "guidance:disable-any-whitespace"}), 400),
+        (
+            json!({"guided_regex": "ab", "guided_decoding_backend": "guidance"}),
+            200,
+        ),
+        (
+            json!({"guided_regex": "ab", "guided_decoding_backend": "auto"}),
+            200,
+        ),
+        (
+            json!({"guided_regex": "ab", "guided_decoding_backend": "guidance:no-fallback"}),
+            200,
+        ),
+        (
+            json!({"structured_outputs": {"regex": "ab", "_backend": "guidance"}}),
+            200,
+        ),
+        (
+            json!({"guided_regex": "ab", "guided_decoding_backend": "xgrammar"}),
+            400,
+        ),
+        (
+            json!({"structured_outputs": {"regex": "ab", "backend": "outlines"}}),
+            400,
+        ),
+        (
+            json!({"guided_regex": "ab", "guided_decoding_backend": "guidance:disable-any-whitespace"}),
+            400,
+        ),
     ] {
-        let answer = client.post("/v1/completions", merged(&asked, fields.clone()).to_string()).await;
+        let answer = client
+            .post(
+                "/v1/completions",
+                merged(&asked, fields.clone()).to_string(),
+            )
+            .await;
         assert_eq!(answer.status, status, "{fields}: {}", answer.body);
         if status == 400 {
             let error: Value = serde_json::from_str(&answer.body).unwrap();
-            assert_eq!((&error["error"]["type"], &error["error"]["code"]), (&json!("BadRequestError"), &json!(400)));
+            assert_eq!(
+                (&error["error"]["type"], &error["error"]["code"]),
+                (&json!("BadRequestError"), &json!(400))
+            );
         }
     }
-    assert_eq!(shared().route(&Constraint::Regex("a".into())), None, "only auto has a choice");
+    assert_eq!(
+        shared().route(&Constraint::Regex("a".into())),
+        None,
+        "only auto has a choice"
+    );
 }

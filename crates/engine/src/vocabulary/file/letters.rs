@@ -1,4 +1,5 @@
-//! How a tokenizer writes bytes in the names of its tokens. Decided by its decoder, never by what names look like.
+//! How a tokenizer writes bytes in the names of its tokens. Decided by its decoder, never by what
+//! names look like.
 
 use serde_json::Value;
 
@@ -27,17 +28,24 @@ impl Letters {
         let model = &json["model"];
         let kind = model["type"].as_str().unwrap_or_default();
         if ["WordPiece", "WordLevel"].contains(&kind) {
-            return Err(format!("tokens of this model do not spell text byte for byte: {kind}"));
+            return Err(format!(
+                "tokens of this model do not spell text byte for byte: {kind}"
+            ));
         }
         for affix in ["continuing_subword_prefix", "end_of_word_suffix"] {
             if model[affix].as_str().is_some_and(|affix| !affix.is_empty()) {
-                return Err(format!("tokens do not spell text byte for byte, because of {affix}: {}", model[affix]));
+                return Err(format!(
+                    "tokens do not spell text byte for byte, because of {affix}: {}",
+                    model[affix]
+                ));
             }
         }
         let decoders = steps(&json["decoder"], "decoders");
         let is_byte_level = |step: &&Value| step["type"] == "ByteLevel";
         let pre_tokenizers = steps(&json["pre_tokenizer"], "pretokenizers");
-        if decoders.iter().any(is_byte_level) || (decoders.is_empty() && pre_tokenizers.iter().any(is_byte_level)) {
+        if decoders.iter().any(is_byte_level)
+            || (decoders.is_empty() && pre_tokenizers.iter().any(is_byte_level))
+        {
             return Ok(Self::Bytes);
         }
         if decoders.is_empty() {
@@ -48,20 +56,32 @@ impl Letters {
             match decoder["type"].as_str().unwrap_or_default() {
                 "ByteFallback" => byte_fallback = true,
                 "Metaspace" => space = Some(only_char(&decoder["replacement"])?),
-                "Replace" if decoder["content"] == " " => space = Some(only_char(&decoder["pattern"]["String"])?),
+                "Replace" if decoder["content"] == " " => {
+                    space = Some(only_char(&decoder["pattern"]["String"])?)
+                }
                 harmless if HARMLESS.contains(&harmless) => {}
                 other => return Err(format!("a decoder of this kind is not understood: {other}")),
             }
         }
-        Ok(Self::Text { space, byte_fallback })
+        Ok(Self::Text {
+            space,
+            byte_fallback,
+        })
     }
 
     /// The bytes of a token of the model.
     pub(super) fn bytes(&self, token: &str) -> Vec<u8> {
         match self {
             // As in the library: a name outside the alphabet is its own text.
-            Self::Bytes => token.chars().map(byte_of).collect::<Option<_>>().unwrap_or_else(|| token.as_bytes().to_vec()),
-            Self::Text { byte_fallback: true, .. } => fallback_byte(token).map_or_else(|| self.added(token), |byte| vec![byte]),
+            Self::Bytes => token
+                .chars()
+                .map(byte_of)
+                .collect::<Option<_>>()
+                .unwrap_or_else(|| token.as_bytes().to_vec()),
+            Self::Text {
+                byte_fallback: true,
+                ..
+            } => fallback_byte(token).map_or_else(|| self.added(token), |byte| vec![byte]),
             Self::Text { .. } => self.added(token),
         }
     }
@@ -69,7 +89,9 @@ impl Letters {
     /// The bytes of a token that was added beside the model: its text.
     pub(super) fn added(&self, token: &str) -> Vec<u8> {
         match self {
-            Self::Text { space: Some(space), .. } => token.replace(*space, " ").into_bytes(),
+            Self::Text {
+                space: Some(space), ..
+            } => token.replace(*space, " ").into_bytes(),
             Self::Text { space: None, .. } | Self::Bytes => token.as_bytes().to_vec(),
         }
     }
@@ -78,7 +100,10 @@ impl Letters {
 /// A part that may be a sequence of others, as its steps; none where there is no such part.
 fn steps<'a>(part: &'a Value, members: &str) -> Vec<&'a Value> {
     match part[members].as_array() {
-        Some(members_) => members_.iter().flat_map(|step| steps(step, members)).collect(),
+        Some(members_) => members_
+            .iter()
+            .flat_map(|step| steps(step, members))
+            .collect(),
         None if part.is_object() => vec![part],
         None => Vec::new(),
     }
@@ -88,25 +113,33 @@ fn only_char(value: &Value) -> Result<char, String> {
     let mut chars = value.as_str().unwrap_or_default().chars();
     match (chars.next(), chars.next()) {
         (Some(char), None) => Ok(char),
-        _ => Err(format!("what stands for a blank is not one character: {value}")),
+        _ => Err(format!(
+            "what stands for a blank is not one character: {value}"
+        )),
     }
 }
 
-/// The byte of a character in the alphabet of GPT-2's `bytes_to_unicode`: printable Latin-1 stands for itself, the other bytes
-/// for the characters from U+0100 on, in order.
+/// The byte of a character in the alphabet of GPT-2's `bytes_to_unicode`: printable Latin-1 stands
+/// for itself, the other bytes for the characters from U+0100 on, in order.
 fn byte_of(char: char) -> Option<u8> {
     let is_printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     if let Ok(byte) = u8::try_from(char) {
         return is_printable(byte).then_some(byte);
     }
     let index = u32::from(char).checked_sub(0x100)?;
-    (0..=u8::MAX).filter(|&byte| !is_printable(byte)).nth(index as usize)
+    (0..=u8::MAX)
+        .filter(|&byte| !is_printable(byte))
+        .nth(index as usize)
 }
 
 /// `<0x0A>`, as the library's `ByteFallback` reads it.
 fn fallback_byte(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+    if digits.len() == 2 {
+        u8::from_str_radix(digits, 16).ok()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -117,12 +150,20 @@ mod tests {
 
     #[test]
     fn the_alphabet_of_bytes_has_256_letters() {
-        let mut bytes: Vec<u8> = (0..0x200).filter_map(|code| byte_of(char::from_u32(code)?)).collect();
+        let mut bytes: Vec<u8> = (0..0x200)
+            .filter_map(|code| byte_of(char::from_u32(code)?))
+            .collect();
         assert_eq!(bytes.len(), 256);
         bytes.sort_unstable();
         assert!(bytes.into_iter().eq(0..=255));
         assert_eq!(
-            (byte_of('Ġ'), byte_of('Ċ'), byte_of('a'), byte_of(' '), byte_of('€')),
+            (
+                byte_of('Ġ'),
+                byte_of('Ċ'),
+                byte_of('a'),
+                byte_of(' '),
+                byte_of('€')
+            ),
             (Some(32), Some(10), Some(97), None, None)
         );
     }
@@ -132,32 +173,68 @@ mod tests {
         let bpe = json!({"type": "BPE"});
         let sequence = |steps: Value| json!({"model": {"type": "BPE"}, "decoder": {"type": "Sequence", "decoders": steps}});
         let replace = json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "});
-        let text = |space, byte_fallback| Ok(Letters::Text { space, byte_fallback });
+        let text = |space, byte_fallback| {
+            Ok(Letters::Text {
+                space,
+                byte_fallback,
+            })
+        };
         for (json, expected) in [
-            (json!({"model": bpe, "decoder": {"type": "ByteLevel"}}), Ok(Letters::Bytes)),
-            (json!({"model": bpe, "pre_tokenizer": {"type": "ByteLevel"}}), Ok(Letters::Bytes)),
-            (json!({"model": bpe, "decoder": {"type": "Metaspace", "replacement": "▁"}}), text(Some('▁'), false)),
             (
-                sequence(json!([replace, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " "}])),
+                json!({"model": bpe, "decoder": {"type": "ByteLevel"}}),
+                Ok(Letters::Bytes),
+            ),
+            (
+                json!({"model": bpe, "pre_tokenizer": {"type": "ByteLevel"}}),
+                Ok(Letters::Bytes),
+            ),
+            (
+                json!({"model": bpe, "decoder": {"type": "Metaspace", "replacement": "▁"}}),
+                text(Some('▁'), false),
+            ),
+            (
+                sequence(
+                    json!([replace, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " "}]),
+                ),
                 text(Some('▁'), true),
             ),
-            (sequence(json!([{"type": "ByteFallback"}])), text(None, true)),
-            (sequence(json!([{"type": "CTC"}])), Err("not understood: CTC")),
+            (
+                sequence(json!([{"type": "ByteFallback"}])),
+                text(None, true),
+            ),
+            (
+                sequence(json!([{"type": "CTC"}])),
+                Err("not understood: CTC"),
+            ),
             (json!({"model": bpe}), Err("neither a decoder")),
-            (json!({"model": bpe, "decoder": {"type": "Metaspace", "replacement": "ab"}}), Err("not one character")),
-            (json!({"model": {"type": "WordPiece"}, "decoder": {"type": "WordPiece"}}), Err("byte for byte: WordPiece")),
-            (json!({"model": {"end_of_word_suffix": "</w>"}, "decoder": {"type": "BPEDecoder"}}), Err("end_of_word_suffix")),
+            (
+                json!({"model": bpe, "decoder": {"type": "Metaspace", "replacement": "ab"}}),
+                Err("not one character"),
+            ),
+            (
+                json!({"model": {"type": "WordPiece"}, "decoder": {"type": "WordPiece"}}),
+                Err("byte for byte: WordPiece"),
+            ),
+            (
+                json!({"model": {"end_of_word_suffix": "</w>"}, "decoder": {"type": "BPEDecoder"}}),
+                Err("end_of_word_suffix"),
+            ),
         ] {
             match (Letters::of(&json), expected) {
                 (Err(words), Err(expected)) => assert!(words.contains(expected), "{words}"),
-                (letters, expected) => assert_eq!(letters, expected.map_err(str::to_owned), "{json}"),
+                (letters, expected) => {
+                    assert_eq!(letters, expected.map_err(str::to_owned), "{json}")
+                }
             }
         }
     }
 
     #[test]
     fn names_become_bytes() {
-        let pieces = Letters::Text { space: Some('▁'), byte_fallback: true };
+        let pieces = Letters::Text {
+            space: Some('▁'),
+            byte_fallback: true,
+        };
         for (letters, token, bytes) in [
             (&Letters::Bytes, "Ġwrong", &b" wrong"[..]),
             (&Letters::Bytes, "a b", b"a b"),
@@ -169,8 +246,14 @@ mod tests {
         ] {
             assert_eq!(letters.bytes(token), bytes, "{token}");
         }
-        let plain = Letters::Text { space: None, byte_fallback: false };
+        let plain = Letters::Text {
+            space: None,
+            byte_fallback: false,
+        };
         assert_eq!(plain.bytes("<0x0A>"), b"<0x0A>");
-        assert_eq!((Letters::Bytes.added("é"), pieces.added("▁▁")), ("é".as_bytes().to_vec(), b"  ".to_vec()));
+        assert_eq!(
+            (Letters::Bytes.added("é"), pieces.added("▁▁")),
+            ("é".as_bytes().to_vec(), b"  ".to_vec())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Tests of vocabularies from files: the small real one that ships, and handmade ones of the other kinds.
+//! Tests of vocabularies from files: the small real one that ships, and handmade ones of the other
+//! kinds.
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,8 @@ fn load_made(files: &[(&str, &Value)], eos: Option<&str>) -> Result<Vocabulary> 
     load(folder.path(), eos)
 }
 
-/// A SentencePiece vocabulary as Llama 2 has it: blanks written as U+2581, one put before the text, single bytes in reserve.
+/// A SentencePiece vocabulary as Llama 2 has it: blanks written as U+2581, one put before the text,
+/// single bytes in reserve.
 fn pieces() -> Value {
     let mut vocab = json!({"<unk>": 0, "<s>": 1, "</s>": 2});
     for byte in 0..=255 {
@@ -50,7 +52,11 @@ fn pieces() -> Value {
 /// A Unigram vocabulary with Metaspace and no tokens for single bytes, as T5 has it.
 fn unigram() -> Value {
     let scored = ["<unk>", "</s>", "▁", "a", "b", "▁ab"];
-    let vocab: Vec<Value> = scored.into_iter().zip(0..).map(|(token, n)| json!([token, -0.5 * f64::from(n)])).collect();
+    let vocab: Vec<Value> = scored
+        .into_iter()
+        .zip(0..)
+        .map(|(token, n)| json!([token, -0.5 * f64::from(n)]))
+        .collect();
     let metaspace = json!({"type": "Metaspace", "replacement": "▁", "add_prefix_space": true});
     json!({
         "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Sequence", "pretokenizers": [metaspace]},
@@ -61,37 +67,92 @@ fn unigram() -> Value {
 #[track_caller]
 fn check_round_trip(vocabulary: &Vocabulary, text: &str, respelled: bool) {
     let before = vocabulary.respelled();
-    let tokens = vocabulary.encode_exactly(text).unwrap_or_else(|| panic!("cannot spell {text:?}"));
+    let tokens = vocabulary
+        .encode_exactly(text)
+        .unwrap_or_else(|| panic!("cannot spell {text:?}"));
     assert_eq!(vocabulary.decode(&tokens), text.as_bytes(), "{text:?}");
     assert_eq!(tokens, vocabulary.encode(text));
-    assert!(tokens.iter().all(|token| vocabulary.special().iter().all(|(id, _)| id != token)), "{text:?}");
-    assert_eq!(vocabulary.respelled() - before, 2 * u64::from(respelled), "{text:?}");
+    assert!(
+        tokens
+            .iter()
+            .all(|token| vocabulary.special().iter().all(|(id, _)| id != token)),
+        "{text:?}"
+    );
+    assert_eq!(
+        vocabulary.respelled() - before,
+        2 * u64::from(respelled),
+        "{text:?}"
+    );
 }
 
 #[test]
 fn the_shipped_tokenizer_is_byte_level() {
     let vocabulary = load(Path::new(FIXTURE), None).unwrap();
-    assert_eq!((vocabulary.name(), vocabulary.len()), ("tokenizer/tokenizer.json, 600 ids", 600));
+    assert_eq!(
+        (vocabulary.name(), vocabulary.len()),
+        ("tokenizer/tokenizer.json, 600 ids", 600)
+    );
     assert_eq!(vocabulary.special().len(), 3);
-    assert_eq!(vocabulary.eos(), 2, "tokenizer_config.json names <|im_end|>");
-    assert_eq!((vocabulary.bytes(595), vocabulary.bytes(2), vocabulary.bytes(600)), (&b" wrong"[..], &b""[..], &b""[..]));
-    for text in ["", "{\"name\": \"Zoë\"}", "日本語 🦀", "<|im_end|>", "a\u{0}b", "  where it is wrong", "▁"] {
+    assert_eq!(
+        vocabulary.eos(),
+        2,
+        "tokenizer_config.json names <|im_end|>"
+    );
+    assert_eq!(
+        (
+            vocabulary.bytes(595),
+            vocabulary.bytes(2),
+            vocabulary.bytes(600)
+        ),
+        (&b" wrong"[..], &b""[..], &b""[..])
+    );
+    for text in [
+        "",
+        "{\"name\": \"Zoë\"}",
+        "日本語 🦀",
+        "<|im_end|>",
+        "a\u{0}b",
+        "  where it is wrong",
+        "▁",
+    ] {
         check_round_trip(&vocabulary, text, false);
     }
     assert_eq!(vocabulary.encode(" wrong"), [595]);
-    assert_eq!(load(Path::new(FIXTURE), Some("<|endoftext|>")).unwrap().eos(), 0);
+    assert_eq!(
+        load(Path::new(FIXTURE), Some("<|endoftext|>"))
+            .unwrap()
+            .eos(),
+        0
+    );
     let long = "wrong ".repeat(100);
-    assert!(vocabulary.count(&long) > 16, "the file's truncation is put aside");
+    assert!(
+        vocabulary.count(&long) > 16,
+        "the file's truncation is put aside"
+    );
 }
 
 #[test]
 fn sentence_pieces_spell_the_answer_from_its_first_byte() {
     let vocabulary = load_made(&[("tokenizer.json", &pieces())], None).unwrap();
     assert_eq!((vocabulary.len(), vocabulary.eos()), (270, 2));
-    let names: Vec<&str> = vocabulary.special().iter().map(|(_, name)| name.as_str()).collect();
+    let names: Vec<&str> = vocabulary
+        .special()
+        .iter()
+        .map(|(_, name)| name.as_str())
+        .collect();
     assert_eq!(names, ["<unk>", "<s>", "</s>"]);
-    assert_eq!((vocabulary.bytes(13), vocabulary.bytes(264), vocabulary.bytes(269)), (&b"\n"[..], &b" ab"[..], &b"<tool>"[..]));
-    assert_eq!((vocabulary.encode("ab ab"), vocabulary.encode(" ab")), (vec![263, 264], vec![264]));
+    assert_eq!(
+        (
+            vocabulary.bytes(13),
+            vocabulary.bytes(264),
+            vocabulary.bytes(269)
+        ),
+        (&b"\n"[..], &b" ab"[..], &b"<tool>"[..])
+    );
+    assert_eq!(
+        (vocabulary.encode("ab ab"), vocabulary.encode(" ab")),
+        (vec![263, 264], vec![264])
+    );
     for text in ["", "ab", " ab", "  a", "é\n日", "</s>", "<tool>"] {
         check_round_trip(&vocabulary, text, false);
     }
@@ -102,8 +163,18 @@ fn sentence_pieces_spell_the_answer_from_its_first_byte() {
 #[test]
 fn what_a_vocabulary_cannot_spell_is_said() {
     let config = json!({"eos_token": {"content": "</s>"}});
-    let vocabulary = load_made(&[("tokenizer.json", &unigram()), ("tokenizer_config.json", &config)], None).unwrap();
-    assert_eq!(vocabulary.special(), [(0, "<unk>".to_owned()), (1, "</s>".to_owned())]);
+    let vocabulary = load_made(
+        &[
+            ("tokenizer.json", &unigram()),
+            ("tokenizer_config.json", &config),
+        ],
+        None,
+    )
+    .unwrap();
+    assert_eq!(
+        vocabulary.special(),
+        [(0, "<unk>".to_owned()), (1, "</s>".to_owned())]
+    );
     check_round_trip(&vocabulary, "ab a", false);
     assert_eq!(vocabulary.encode_exactly("axb"), None);
     assert_eq!(vocabulary.decode(&vocabulary.encode("axb")), b"ab");
@@ -124,23 +195,39 @@ fn the_end_token_comes_from_the_file_that_knows() {
         (&none, &generation(json!(5000)), None, Err("no token: 5000")),
         (&none, &none, Some("<end>"), Err("<end>")),
     ] {
-        let files = [("tokenizer.json", &pieces), ("tokenizer_config.json", settings), ("generation_config.json", generation)];
+        let files = [
+            ("tokenizer.json", &pieces),
+            ("tokenizer_config.json", settings),
+            ("generation_config.json", generation),
+        ];
         match (load_made(&files, asked), expected) {
             (Ok(vocabulary), Ok(id)) => {
                 assert_eq!(vocabulary.eos(), id);
-                assert_eq!(vocabulary.bytes(id), b"", "the end spells nothing, special or not");
+                assert_eq!(
+                    vocabulary.bytes(id),
+                    b"",
+                    "the end spells nothing, special or not"
+                );
             }
             (Err(error), Err(words)) => {
                 assert!(error.what.ends_with(words), "{error}");
                 assert!(error.hint.is_some_and(|hint| hint.contains("--eos-token")));
             }
-            (loaded, expected) => panic!("{:?} instead of {expected:?}", loaded.map(|vocabulary| vocabulary.eos())),
+            (loaded, expected) => panic!(
+                "{:?} instead of {expected:?}",
+                loaded.map(|vocabulary| vocabulary.eos())
+            ),
         }
     }
     let mut nameless = unigram();
     nameless["model"]["vocab"][1][0] = json!("b</s>");
-    let error = load_made(&[("tokenizer.json", &nameless)], None).err().unwrap();
-    assert!(error.what.contains("does not say which token ends"), "{error}");
+    let error = load_made(&[("tokenizer.json", &nameless)], None)
+        .err()
+        .unwrap();
+    assert!(
+        error.what.contains("does not say which token ends"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -154,7 +241,10 @@ fn what_is_no_vocabulary_is_refused_with_a_sentence() {
         (&word_piece, "byte for byte: WordPiece"),
         (&empty, "ids are taken: 0"),
         (&sparse, "ids are taken: 4294967296"),
-        (&json!({"decoder": {"type": "ByteLevel"}}), "cannot read the vocabulary"),
+        (
+            &json!({"decoder": {"type": "ByteLevel"}}),
+            "cannot read the vocabulary",
+        ),
         (&json!([]), "neither a decoder"),
     ] {
         let error = load_made(&[("tokenizer.json", json)], None).err().unwrap();

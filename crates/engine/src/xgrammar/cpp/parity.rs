@@ -1,5 +1,5 @@
-//! Holds the port of xgrammar against the original: the same refusals, and token by token the same masks. Knows both engines
-//! through their traits only.
+//! Holds the port of xgrammar against the original: the same refusals, and token by token the same
+//! masks. Knows both engines through their traits only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use sobench_core::constraint::{AlwaysTrue, Constraint};
 /// Where the two are known to differ, by case, and why.
 const KNOWN: [(&str, &str); 0] = [];
 
-/// Texts are walked to their end or to where they are refused; beside them, so many walks take any allowed token.
+/// Texts are walked to their end or to where they are refused; beside them, so many walks take any
+/// allowed token.
 const RANDOM_WALKS: u64 = 2;
 
 /// Tokens of a random walk.
@@ -27,7 +28,11 @@ struct Case {
 }
 
 fn case(name: &str, constraint: Constraint, texts: &[&str]) -> Case {
-    Case { name: name.to_owned(), constraint, texts: texts.iter().map(ToString::to_string).collect() }
+    Case {
+        name: name.to_owned(),
+        constraint,
+        texts: texts.iter().map(ToString::to_string).collect(),
+    }
 }
 
 /// An answer to `user_profile.json`, up to where its optional parts begin.
@@ -40,19 +45,62 @@ fn workloads() -> Vec<Case> {
     let flat = include_str!("../../../../../schemas/workloads/structured_schema_1.json");
     let sql = "SELECT col_2  from table_1  where col_1 = 2 ";
     vec![
-        case("user_profile", json(profile), &[NESTED, r#"{"personalInfo":"#]),
-        case("structured_schema_1", json(flat), &[r#"{"name": "Zoë", "email": "z@example.com", "age": 4}"#, r#"{"name":1"#]),
-        case("json_object", Constraint::JsonObject(AlwaysTrue), &[r#"{"a": [true, {"b": -1.5e3}], "é": "\n"}"#, "[1]"]),
-        case("regex", regex(r"\w+@\w+\.com\n"), &["alan_turing@enigma.com\n", "alan.turing@enigma.com\n", "zoë@x.com\n"]),
-        case("choice", choice(&["Positive", "Negative", "a\"\\\n\t\u{1}\u{7f}日"]), &["Negative", "a\"\\\n\t\u{1}\u{7f}日"]),
-        case("sql.ebnf", ebnf(include_str!("../../../../../grammars/sql.ebnf")), &[sql, "SELECT col_3"]),
-        case("sql.lark", lark(include_str!("../../../../../grammars/sql.lark")), &[sql, "SELECT col_3"]),
+        case(
+            "user_profile",
+            json(profile),
+            &[NESTED, r#"{"personalInfo":"#],
+        ),
+        case(
+            "structured_schema_1",
+            json(flat),
+            &[
+                r#"{"name": "Zoë", "email": "z@example.com", "age": 4}"#,
+                r#"{"name":1"#,
+            ],
+        ),
+        case(
+            "json_object",
+            Constraint::JsonObject(AlwaysTrue),
+            &[r#"{"a": [true, {"b": -1.5e3}], "é": "\n"}"#, "[1]"],
+        ),
+        case(
+            "regex",
+            regex(r"\w+@\w+\.com\n"),
+            &[
+                "alan_turing@enigma.com\n",
+                "alan.turing@enigma.com\n",
+                "zoë@x.com\n",
+            ],
+        ),
+        case(
+            "choice",
+            choice(&["Positive", "Negative", "a\"\\\n\t\u{1}\u{7f}日"]),
+            &["Negative", "a\"\\\n\t\u{1}\u{7f}日"],
+        ),
+        case(
+            "sql.ebnf",
+            ebnf(include_str!("../../../../../grammars/sql.ebnf")),
+            &[sql, "SELECT col_3"],
+        ),
+        case(
+            "sql.lark",
+            lark(include_str!("../../../../../grammars/sql.lark")),
+            &[sql, "SELECT col_3"],
+        ),
     ]
 }
 
 /// Texts, and the schemas that each of them is tried on.
 const STRINGS: (&[&str], &[&str]) = (
-    &["\"a\\nb\"", "\"\\u0041\\ud800\"", "\"a\tb\"", "\"a\u{1}b\"", "\"\u{7f}\\/\"", "\"日本 🦀\"", " \"x\""],
+    &[
+        "\"a\\nb\"",
+        "\"\\u0041\\ud800\"",
+        "\"a\tb\"",
+        "\"a\u{1}b\"",
+        "\"\u{7f}\\/\"",
+        "\"日本 🦀\"",
+        " \"x\"",
+    ],
     &[
         r#"{"type":"string"}"#,
         r#"{"type":"string","minLength":1,"maxLength":5}"#,
@@ -71,7 +119,16 @@ const STRINGS: (&[&str], &[&str]) = (
 
 /// Texts, and the schemas that each of them is tried on.
 const NUMBERS: (&[&str], &[&str]) = (
-    &["1", "-0", "1.0", "1e2", "0.12345678", "12345678901234567890", "1E-5", "007"],
+    &[
+        "1",
+        "-0",
+        "1.0",
+        "1e2",
+        "0.12345678",
+        "12345678901234567890",
+        "1E-5",
+        "007",
+    ],
     &[
         r#"{"type":"integer"}"#,
         r#"{"type":"integer","minimum":5}"#,
@@ -89,7 +146,15 @@ const NUMBERS: (&[&str], &[&str]) = (
 
 /// Texts, and the schemas that each of them is tried on.
 const OBJECTS: (&[&str], &[&str]) = (
-    &["{\"a\": 1}", "{\"b\":1,\"a\":2}", "{\"z\": 1}", "{\"a\":1,\"a\":2}", "{\"\\u0061\":\"x\"}", "{}", "\"str\""],
+    &[
+        "{\"a\": 1}",
+        "{\"b\":1,\"a\":2}",
+        "{\"z\": 1}",
+        "{\"a\":1,\"a\":2}",
+        "{\"\\u0061\":\"x\"}",
+        "{}",
+        "\"str\"",
+    ],
     &[
         r#"{"type":"object","properties":{"a":{"type":"integer"}}}"#,
         r#"{"type":"object","properties":{"a":{},"b":{}},"required":["a","b"]}"#,
@@ -128,15 +193,29 @@ const ARRAYS: (&[&str], &[&str]) = (
 fn traps() -> Vec<Case> {
     let schemas = [STRINGS, NUMBERS, OBJECTS, ARRAYS]
         .into_iter()
-        .flat_map(|(texts, schemas)| schemas.iter().map(move |schema| case(schema, json(schema), texts)));
+        .flat_map(|(texts, schemas)| {
+            schemas
+                .iter()
+                .map(move |schema| case(schema, json(schema), texts))
+        });
     schemas.chain(formats()).chain(languages()).collect()
 }
 
 fn formats() -> Vec<Case> {
     let texts = |name: &str| match name {
-        "date" | "date-time" | "time" => ["\"2023-02-30\"", "\"2023-02-28T23:59:60Z\"", "\"12:00:00+01:00\""],
-        "ipv4" | "ipv6" | "hostname" => ["\"256.1.1.1\"", "\"::ffff:1.2.3.4\"", "\"a-b.example.com\""],
-        _ => ["\"a@b.example\"", "\"https://example.com/a?b#c\"", "\"P1DT2H\""],
+        "date" | "date-time" | "time" => [
+            "\"2023-02-30\"",
+            "\"2023-02-28T23:59:60Z\"",
+            "\"12:00:00+01:00\"",
+        ],
+        "ipv4" | "ipv6" | "hostname" => {
+            ["\"256.1.1.1\"", "\"::ffff:1.2.3.4\"", "\"a-b.example.com\""]
+        }
+        _ => [
+            "\"a@b.example\"",
+            "\"https://example.com/a?b#c\"",
+            "\"P1DT2H\"",
+        ],
     };
     let names = [
         "email",
@@ -156,31 +235,69 @@ fn formats() -> Vec<Case> {
     ];
     names
         .into_iter()
-        .map(|name| case(&format!("format {name}"), json(&format!(r#"{{"type":"string","format":"{name}"}}"#)), &texts(name)))
+        .map(|name| {
+            case(
+                &format!("format {name}"),
+                json(&format!(r#"{{"type":"string","format":"{name}"}}"#)),
+                &texts(name),
+            )
+        })
         .collect()
 }
 
 fn languages() -> Vec<Case> {
     let with_tag = r#"{"structures":[{"begin":"<f>","schema":{"type":"integer"},"end":"</f>"}],"triggers":["<f"]}"#;
     vec![
-        case("regex classes", regex(r"[^a-c\d]{2,4}(\s|\S\W)*x?"), &["defg x", "zz\u{a0}éx", "日本語x"]),
+        case(
+            "regex classes",
+            regex(r"[^a-c\d]{2,4}(\s|\S\W)*x?"),
+            &["defg x", "zz\u{a0}éx", "日本語x"],
+        ),
         case("regex anchors", regex("a^b$|(c|$)d"), &["ab", "cd", "d"]),
-        case("regex groups", regex("(?:ab|(?<n>cd)){2}?[\\u0041-\\x5a\\]]*"), &["abcdAZ]", "ababa"]),
+        case(
+            "regex groups",
+            regex("(?:ab|(?<n>cd)){2}?[\\u0041-\\x5a\\]]*"),
+            &["abcdAZ]", "ababa"],
+        ),
         case("regex empty", regex(""), &["", "a"]),
         case("regex look-ahead", regex("(?=a)b"), &[]),
         case("regex back-reference", regex(r"(a)\1"), &[]),
         case("regex boundary", regex(r"\bx"), &[]),
         case("regex unclosed", regex("[a-"), &[]),
         case("choice of nothing", choice(&[]), &[]),
-        case("ebnf recursion", ebnf("root ::= \"a\" root \"a\" | \"b\" root \"b\" | \"\""), &["abba", "abab"]),
-        case("ebnf repetition", ebnf("root ::= ([a-z]{2,3} \",\"){1,200} [^x]*"), &["abc,de,f,", "日本"]),
+        case(
+            "ebnf recursion",
+            ebnf("root ::= \"a\" root \"a\" | \"b\" root \"b\" | \"\""),
+            &["abba", "abab"],
+        ),
+        case(
+            "ebnf repetition",
+            ebnf("root ::= ([a-z]{2,3} \",\"){1,200} [^x]*"),
+            &["abc,de,f,", "日本"],
+        ),
         case("ebnf undefined", ebnf("root ::= other"), &[]),
         case("ebnf unclosed", ebnf("root ::= ("), &[]),
-        case("lark ignore", lark("start: WORD+\nWORD: /[a-z]+/\n%ignore \" \""), &["ab cd", "abcd 1"]),
-        case("lark flags", lark("start: \"ab\"i /c+/ NUM~1..3\nNUM: /[0-9]{2}/"), &["aBcc1234", "ABc12345678"]),
+        case(
+            "lark ignore",
+            lark("start: WORD+\nWORD: /[a-z]+/\n%ignore \" \""),
+            &["ab cd", "abcd 1"],
+        ),
+        case(
+            "lark flags",
+            lark("start: \"ab\"i /c+/ NUM~1..3\nNUM: /[0-9]{2}/"),
+            &["aBcc1234", "ABc12345678"],
+        ),
         case("lark undefined", lark("start: other"), &[]),
-        case("lark budget", lark("start: head \"!\"\nhead[max_tokens=3]: /[a-z ]+/"), &["one two three four!", "one!"]),
-        case("structural tag", tag(with_tag), &["It is <f>12</f>.", "<f>x", "<f></f>"]),
+        case(
+            "lark budget",
+            lark("start: head \"!\"\nhead[max_tokens=3]: /[a-z ]+/"),
+            &["one two three four!", "one!"],
+        ),
+        case(
+            "structural tag",
+            tag(with_tag),
+            &["It is <f>12</f>.", "<f>x", "<f></f>"],
+        ),
         case("structural tag of nothing", tag("{}"), &[]),
     ]
 }
@@ -206,7 +323,13 @@ impl Pair<'_> {
                 one.iter().filter(|token| !other.allows(*token)).collect()
             };
             let shown = |tokens: &[TokenId]| -> Vec<String> {
-                tokens.iter().take(5).map(|token| String::from_utf8_lossy(self.vocabulary.bytes(*token)).into_owned()).collect()
+                tokens
+                    .iter()
+                    .take(5)
+                    .map(|token| {
+                        String::from_utf8_lossy(self.vocabulary.bytes(*token)).into_owned()
+                    })
+                    .collect()
             };
             let (more, fewer) = (only(port, original), only(original, port));
             return Err(format!(
@@ -218,14 +341,23 @@ impl Pair<'_> {
             ));
         }
         let (port, original) = (self.port.is_accepting(), self.original.is_accepting());
-        if port == original { Ok(()) } else { Err(format!("after {prefix:?}: accepting {port:?}, {original:?}")) }
+        if port == original {
+            Ok(())
+        } else {
+            Err(format!(
+                "after {prefix:?}: accepting {port:?}, {original:?}"
+            ))
+        }
     }
 
     /// Commits a token to both; `false` where both refuse it.
     fn commit(&mut self, token: TokenId) -> Result<bool, String> {
         let (port, original) = (self.port.commit(token), self.original.commit(token));
         if port != original {
-            return Err(format!("token {token} after {:?}: {port:?}, {original:?}", self.taken));
+            return Err(format!(
+                "token {token} after {:?}: {port:?}, {original:?}",
+                self.taken
+            ));
         }
         self.taken.push(token);
         Ok(port.is_ok())
@@ -234,11 +366,17 @@ impl Pair<'_> {
 
 /// The first difference of two engines on a case.
 fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(), String> {
-    let (validated, held_to) = (port.validate(&case.constraint), original.validate(&case.constraint));
+    let (validated, held_to) = (
+        port.validate(&case.constraint),
+        original.validate(&case.constraint),
+    );
     if validated != held_to {
         return Err(format!("validate: {validated:?}, {held_to:?}"));
     }
-    let (port, original) = match (port.compile(&case.constraint), original.compile(&case.constraint)) {
+    let (port, original) = match (
+        port.compile(&case.constraint),
+        original.compile(&case.constraint),
+    ) {
         (Ok(port), Ok(original)) => (port, original),
         (Err(port), Err(original)) if port == original => return Ok(()),
         (port, original) => return Err(format!("compile: {:?}, {:?}", port.err(), original.err())),
@@ -248,7 +386,10 @@ fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(
         vocabulary: &vocabulary,
         port: port.matcher().unwrap(),
         original: original.matcher().unwrap(),
-        masks: [TokenMask::new(vocabulary.len()), TokenMask::new(vocabulary.len())],
+        masks: [
+            TokenMask::new(vocabulary.len()),
+            TokenMask::new(vocabulary.len()),
+        ],
         taken: Vec::new(),
     };
     for text in &case.texts {
@@ -265,11 +406,20 @@ fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(
         let (mut pair, mut random) = (start(), seed);
         for _ in 0..RANDOM_STEPS {
             pair.compare()?;
-            // The multiplier and increment of Knuth's MMIX; only that walks are the same in every run matters.
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // The multiplier and increment of Knuth's MMIX; only that walks are the same in every
+            // run matters.
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let from = (random >> 33) as TokenId % vocabulary.len() as TokenId;
-            let allowed = |start| pair.masks[0].iter_from(start).find(|token| *token != vocabulary.eos());
-            let Some(token) = allowed(from).or_else(|| allowed(0)) else { break };
+            let allowed = |start| {
+                pair.masks[0]
+                    .iter_from(start)
+                    .find(|token| *token != vocabulary.eos())
+            };
+            let Some(token) = allowed(from).or_else(|| allowed(0)) else {
+                break;
+            };
             assert!(pair.commit(token)?, "the mask allows it");
         }
     }
@@ -280,7 +430,11 @@ fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(
 fn the_port_masks_as_the_original_does() {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for (strict, any_whitespace) in [(true, true), (false, true), (true, false)] {
-        let policy = EnginePolicy { xgrammar_strict: strict, any_whitespace, ..EnginePolicy::default() };
+        let policy = EnginePolicy {
+            xgrammar_strict: strict,
+            any_whitespace,
+            ..EnginePolicy::default()
+        };
         let port = Xgrammar::new(shared(), &policy).unwrap();
         let original = XgrammarCpp::new(shared(), &policy).unwrap();
         for case in workloads().into_iter().chain(traps()) {
@@ -290,13 +444,21 @@ fn the_port_masks_as_the_original_does() {
                 continue;
             }
             if let Err(witness) = difference(&port, &original, &case) {
-                found.entry(case.name).or_insert(format!("strict {strict}, any white space {any_whitespace}: {witness}"));
+                found.entry(case.name).or_insert(format!(
+                    "strict {strict}, any white space {any_whitespace}: {witness}"
+                ));
             }
         }
     }
-    let new: Vec<_> = found.iter().filter(|(name, _)| !KNOWN.iter().any(|(known, _)| known == name)).collect();
+    let new: Vec<_> = found
+        .iter()
+        .filter(|(name, _)| !KNOWN.iter().any(|(known, _)| known == name))
+        .collect();
     assert!(new.is_empty(), "{} new differences:\n{new:#?}", new.len());
-    let gone: Vec<_> = KNOWN.iter().filter(|(name, _)| !found.contains_key(*name)).collect();
+    let gone: Vec<_> = KNOWN
+        .iter()
+        .filter(|(name, _)| !found.contains_key(*name))
+        .collect();
     assert!(gone.is_empty(), "no longer different: {gone:?}");
 }
 
@@ -304,7 +466,11 @@ fn the_port_masks_as_the_original_does() {
 fn forks_rollbacks_and_the_end_are_the_trait_s() {
     let vocabulary = shared();
     let engine = XgrammarCpp::new(Arc::clone(&vocabulary), &EnginePolicy::default()).unwrap();
-    let grammar = engine.compile(&json(r#"{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}"#)).unwrap();
+    let grammar = engine
+        .compile(&json(
+            r#"{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}"#,
+        ))
+        .unwrap();
     assert!(grammar.memory_bytes().unwrap() > 0);
     let mut matcher = grammar.matcher().unwrap();
     let mask = |matcher: &mut dyn Matcher| {
@@ -322,17 +488,33 @@ fn forks_rollbacks_and_the_end_are_the_trait_s() {
     assert_eq!(mask(&mut *matcher), before, "a fork goes its own way");
     assert_eq!(fork.is_accepting(), Ok(true));
     fork.commit(vocabulary.eos()).unwrap();
-    assert_eq!(mask(&mut *fork).iter().collect::<Vec<_>>(), [vocabulary.eos()]);
+    assert_eq!(
+        mask(&mut *fork).iter().collect::<Vec<_>>(),
+        [vocabulary.eos()]
+    );
     assert!(fork.commit(vocabulary.eos()).is_err() && fork.commit(u32::MAX).is_err());
     assert!(fork.rollback(tokens.len() + 2).is_err());
     fork.rollback(tokens.len() + 1).unwrap();
     assert_eq!(mask(&mut *fork), before);
-    assert!(before.iter().all(|token| (token as usize) < vocabulary.len()), "no bits past the vocabulary");
+    assert!(
+        before
+            .iter()
+            .all(|token| (token as usize) < vocabulary.len()),
+        "no bits past the vocabulary"
+    );
 }
 
 #[test]
 fn the_version_is_the_one_that_is_built_in() {
-    let (name, version) = VERSION.rsplit_once("through ").unwrap().1.split_once(' ').unwrap();
+    let (name, version) = VERSION
+        .rsplit_once("through ")
+        .unwrap()
+        .1
+        .split_once(' ')
+        .unwrap();
     let lock = include_str!("../../../../../Cargo.lock");
-    assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")), "{VERSION}");
+    assert!(
+        lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"\n")),
+        "{VERSION}"
+    );
 }

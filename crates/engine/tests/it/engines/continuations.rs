@@ -1,4 +1,5 @@
-//! Wrong continuations of right beginnings, byte for byte: whatever token begins with one of them is masked out.
+//! Wrong continuations of right beginnings, byte for byte: whatever token begins with one of them
+//! is masked out.
 
 use super::contestants;
 use super::workloads::{workload, workloads};
@@ -7,20 +8,40 @@ use super::workloads::{workload, workloads};
 const WRONG: [(&str, &str, &str); 33] = [
     ("brief profile", "", "[\"a1}"),
     ("brief profile", r#"{"name": "Ada""#, ":]\"1"),
-    ("brief profile", r#"{"name":"Ada","email":"a","age":"#, "\"t{"),
-    ("nested profile", r#"{"userId":"u","personalInfo":"#, "[\"1n"),
+    (
+        "brief profile",
+        r#"{"name":"Ada","email":"a","age":"#,
+        "\"t{",
+    ),
+    (
+        "nested profile",
+        r#"{"userId":"u","personalInfo":"#,
+        "[\"1n",
+    ),
     (
         "nested profile",
         r#"{"userId":"u","personalInfo":{"firstName":"A","lastName":"L"},"address":{"street":"","city":"","state":"","postalCode":""#,
         "-a\" ",
     ),
-    ("nested profile", r#"{"userId":"u","personalInfo":{"firstName":"A","lastName":"L","phoneNumbers":[{"type":""#, "afx\""),
+    (
+        "nested profile",
+        r#"{"userId":"u","personalInfo":{"firstName":"A","lastName":"L","phoneNumbers":[{"type":""#,
+        "afx\"",
+    ),
     ("sql in lark", "", "sF C"),
     ("sql in lark", "SELECT col_", "3 0_a"),
-    ("sql in lark", "SELECT col_1  from table_1  where col_2 = 2 ", "1 ;c"),
+    (
+        "sql in lark",
+        "SELECT col_1  from table_1  where col_2 = 2 ",
+        "1 ;c",
+    ),
     ("sql in ebnf", "", "sF C"),
     ("sql in ebnf", "SELECT col_", "3 0_a"),
-    ("sql in ebnf", "SELECT col_1  from table_1  where col_2 = 2 ", "1 ;c"),
+    (
+        "sql in ebnf",
+        "SELECT col_1  from table_1  where col_2 = 2 ",
+        "1 ;c",
+    ),
     ("e-mail regex", "", "@. -"),
     ("e-mail regex", "alan", ". -\n"),
     ("e-mail regex", "alan@enigma.", "dx@1 "),
@@ -39,9 +60,17 @@ const WRONG: [(&str, &str, &str); 33] = [
     ("enum of 50", "", "a[{1'"),
     ("enum of 50", "\"li", "\"bnq "),
     ("bounded strings and arrays", r#"{"code":"a"#, "\""),
-    ("bounded strings and arrays", r#"{"code":"ab","tags":["four"#, "aZ0"),
+    (
+        "bounded strings and arrays",
+        r#"{"code":"ab","tags":["four"#,
+        "aZ0",
+    ),
     ("bounded strings and arrays", r#"{"code":"#, "[{1n"),
-    ("bounded strings and arrays", r#"{"code":"ab","tags":["#, "]1{,"),
+    (
+        "bounded strings and arrays",
+        r#"{"code":"ab","tags":["#,
+        "]1{,",
+    ),
 ];
 
 /// Wrong continuations that each workload has at least.
@@ -53,14 +82,24 @@ fn wrong_continuations_are_masked_out() {
     for contestant in contestants() {
         let vocabulary = contestant.vocabulary;
         for (name, beginning, wrong) in WRONG {
-            let Some(mut matcher) = contestant.matcher(workload(name)) else { continue };
+            let Some(mut matcher) = contestant.matcher(workload(name)) else {
+                continue;
+            };
             for token in vocabulary.encode(beginning) {
-                matcher.commit(token).unwrap_or_else(|error| panic!("{:?}, {name}, {beginning:?}: {error}", contestant.name));
+                matcher.commit(token).unwrap_or_else(|error| {
+                    panic!("{:?}, {name}, {beginning:?}: {error}", contestant.name)
+                });
             }
             for token in contestant.mask(&mut *matcher).iter() {
-                if wrong.bytes().any(|byte| vocabulary.bytes(token).first() == Some(&byte)) {
+                if wrong
+                    .bytes()
+                    .any(|byte| vocabulary.bytes(token).first() == Some(&byte))
+                {
                     let text = String::from_utf8_lossy(vocabulary.bytes(token));
-                    broken.push(format!("{:?}, {name}, {beginning:?} goes on with {text:?}", contestant.name));
+                    broken.push(format!(
+                        "{:?}, {name}, {beginning:?} goes on with {text:?}",
+                        contestant.name
+                    ));
                 }
             }
         }
@@ -71,7 +110,11 @@ fn wrong_continuations_are_masked_out() {
 #[test]
 fn every_workload_has_wrong_continuations() {
     for workload in workloads() {
-        let count: usize = WRONG.iter().filter(|(name, ..)| *name == workload.name).map(|(.., wrong)| wrong.len()).sum();
+        let count: usize = WRONG
+            .iter()
+            .filter(|(name, ..)| *name == workload.name)
+            .map(|(.., wrong)| wrong.len())
+            .sum();
         assert!(count >= LEAST, "{}: {count}", workload.name);
     }
 }

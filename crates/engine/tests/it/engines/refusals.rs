@@ -1,4 +1,5 @@
-//! Constructs that an engine says it cannot do: each is `Unsupported`, names the feature and carries the library's words.
+//! Constructs that an engine says it cannot do: each is `Unsupported`, names the feature and
+//! carries the library's words.
 
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
@@ -8,12 +9,42 @@ use super::{contestants, names};
 
 /// An engine, a constraint as files have it, the feature, and a part of the library's words.
 const REFUSED: &[(EngineName, &str, &str, &str)] = &[
-    (EngineName::Guidance, r#"{"json":{"type":"string","not":{"const":"x"}}}"#, "not", "Unimplemented keys"),
-    (EngineName::Guidance, r#"{"json":{"if":{"required":["a"]},"then":{"required":["b"]}}}"#, "if, then", "Unimplemented keys"),
-    (EngineName::Guidance, r#"{"json":{"type":"array","uniqueItems":true}}"#, "uniqueItems", "Unimplemented keys"),
-    (EngineName::Guidance, r#"{"json":{"type":"array","contains":{"const":1}}}"#, "contains", "Unimplemented keys"),
-    (EngineName::Guidance, r#"{"json":{"oneOf":[{"type":"integer"},{"type":"number"}]}}"#, "oneOf", "oneOf constraints"),
-    (EngineName::Guidance, r#"{"json":{"type":"string","format":"made-up"}}"#, "format made-up", "Unknown format"),
+    (
+        EngineName::Guidance,
+        r#"{"json":{"type":"string","not":{"const":"x"}}}"#,
+        "not",
+        "Unimplemented keys",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"json":{"if":{"required":["a"]},"then":{"required":["b"]}}}"#,
+        "if, then",
+        "Unimplemented keys",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"json":{"type":"array","uniqueItems":true}}"#,
+        "uniqueItems",
+        "Unimplemented keys",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"json":{"type":"array","contains":{"const":1}}}"#,
+        "contains",
+        "Unimplemented keys",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"json":{"oneOf":[{"type":"integer"},{"type":"number"}]}}"#,
+        "oneOf",
+        "oneOf constraints",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"json":{"type":"string","format":"made-up"}}"#,
+        "format made-up",
+        "Unknown format",
+    ),
     (
         EngineName::Guidance,
         r#"{"json":{"type":"object","properties":{"a":{},"b":{}},"minProperties":2}}"#,
@@ -26,29 +57,105 @@ const REFUSED: &[(EngineName, &str, &str, &str)] = &[
         "circular $ref with siblings",
         "circular references",
     ),
-    (EngineName::Guidance, r#"{"regex":"(?=a)b"}"#, "look-around", "look-around"),
-    (EngineName::Guidance, r#"{"regex":"(a)\\1"}"#, "back-reference", "backreferences"),
-    (EngineName::Guidance, r#"{"structural_tag":{}}"#, "structural_tag", "no structural tags"),
-    (EngineName::Guidance, r#"{"grammar":{"dialect":"ebnf","text":"root ::= \"a\""}}"#, "ebnf grammar", "not EBNF"),
-    (EngineName::Xgrammar, r#"{"regex":"(?=a)b"}"#, "look-ahead", "Lookahead"),
-    (EngineName::Xgrammar, r#"{"regex":"(a)\\1"}"#, "back-reference", "Backreference"),
-    (EngineName::Xgrammar, r#"{"json":{"type":"array","items":[{}]}}"#, "items as an array", "boolean or an object"),
-    (EngineName::XgrammarCpp, r#"{"regex":"(?=a)b"}"#, "look-ahead", "Lookahead"),
-    (EngineName::Outlines, r#"{"json_object":true}"#, "json_object", "vLLM refuses"),
-    (EngineName::Outlines, r#"{"structural_tag":{}}"#, "structural_tag", "no structural tags"),
-    (EngineName::Outlines, r#"{"grammar":{"dialect":"lark","text":"start: \"a\""}}"#, "lark grammar", "regular expressions only"),
-    (EngineName::Outlines, r#"{"json":{"not":{"type":"string"}}}"#, "not", "not"),
-    (EngineName::Outlines, r#"{"regex":"(a)\\1"}"#, "back-reference", ""),
-    (EngineName::Auto, r#"{"regex":"(a)\\1"}"#, "back-reference", "backreferences"),
+    (
+        EngineName::Guidance,
+        r#"{"regex":"(?=a)b"}"#,
+        "look-around",
+        "look-around",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"regex":"(a)\\1"}"#,
+        "back-reference",
+        "backreferences",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"structural_tag":{}}"#,
+        "structural_tag",
+        "no structural tags",
+    ),
+    (
+        EngineName::Guidance,
+        r#"{"grammar":{"dialect":"ebnf","text":"root ::= \"a\""}}"#,
+        "ebnf grammar",
+        "not EBNF",
+    ),
+    (
+        EngineName::Xgrammar,
+        r#"{"regex":"(?=a)b"}"#,
+        "look-ahead",
+        "Lookahead",
+    ),
+    (
+        EngineName::Xgrammar,
+        r#"{"regex":"(a)\\1"}"#,
+        "back-reference",
+        "Backreference",
+    ),
+    (
+        EngineName::Xgrammar,
+        r#"{"json":{"type":"array","items":[{}]}}"#,
+        "items as an array",
+        "boolean or an object",
+    ),
+    (
+        EngineName::XgrammarCpp,
+        r#"{"regex":"(?=a)b"}"#,
+        "look-ahead",
+        "Lookahead",
+    ),
+    (
+        EngineName::Outlines,
+        r#"{"json_object":true}"#,
+        "json_object",
+        "vLLM refuses",
+    ),
+    (
+        EngineName::Outlines,
+        r#"{"structural_tag":{}}"#,
+        "structural_tag",
+        "no structural tags",
+    ),
+    (
+        EngineName::Outlines,
+        r#"{"grammar":{"dialect":"lark","text":"start: \"a\""}}"#,
+        "lark grammar",
+        "regular expressions only",
+    ),
+    (
+        EngineName::Outlines,
+        r#"{"json":{"not":{"type":"string"}}}"#,
+        "not",
+        "not",
+    ),
+    (
+        EngineName::Outlines,
+        r#"{"regex":"(a)\\1"}"#,
+        "back-reference",
+        "",
+    ),
+    (
+        EngineName::Auto,
+        r#"{"regex":"(a)\\1"}"#,
+        "back-reference",
+        "backreferences",
+    ),
 ];
 
 #[test]
 fn what_cannot_be_done_is_said() {
     for contestant in contestants() {
-        for (_, constraint, feature, part) in REFUSED.iter().filter(|(engine, ..)| *engine == contestant.name) {
+        for (_, constraint, feature, part) in REFUSED
+            .iter()
+            .filter(|(engine, ..)| *engine == contestant.name)
+        {
             let parsed: Constraint = serde_json::from_str(constraint).unwrap();
             match contestant.compiled.engine().compile(&parsed) {
-                Err(EngineError::Unsupported { feature: named, words }) => {
+                Err(EngineError::Unsupported {
+                    feature: named,
+                    words,
+                }) => {
                     assert_eq!(named, *feature, "{constraint}");
                     assert!(words.contains(part), "{constraint}: {words}");
                 }
@@ -62,7 +169,10 @@ fn what_cannot_be_done_is_said() {
 #[test]
 fn every_engine_has_its_refusals_here() {
     for name in names() {
-        assert!(REFUSED.iter().any(|(engine, ..)| *engine == name), "{name:?} refuses something; name it in the table");
+        assert!(
+            REFUSED.iter().any(|(engine, ..)| *engine == name),
+            "{name:?} refuses something; name it in the table"
+        );
     }
     let parses = |text: &str| serde_json::from_str::<Value>(text).is_ok();
     assert!(REFUSED.iter().all(|(_, constraint, ..)| parses(constraint)));

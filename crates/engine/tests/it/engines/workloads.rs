@@ -1,4 +1,5 @@
-//! The shipped workloads: read as they ship, held to the files they were made from and to our own evaluator.
+//! The shipped workloads: read as they ship, held to the files they were made from and to our own
+//! evaluator.
 
 use std::sync::OnceLock;
 
@@ -6,8 +7,8 @@ use serde::Deserialize;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::verdict::Verdict;
 use sobench_data::dataset::{
-    self, ChoicePlan, Constraints, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource, OutputLength, PromptForm, RegexPlan,
-    Source,
+    self, ChoicePlan, Constraints, DatasetPlan, GrammarPlan, JsonPlan, JsonSchemaSource,
+    OutputLength, PromptForm, RegexPlan, Source,
 };
 use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::{EvaluateOptions, Evaluator};
@@ -34,12 +35,19 @@ pub(super) struct Instance {
 
 pub(super) fn workloads() -> &'static [Workload] {
     static SHARED: OnceLock<Vec<Workload>> = OnceLock::new();
-    SHARED.get_or_init(|| TEXT.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    SHARED.get_or_init(|| {
+        TEXT.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    })
 }
 
 #[track_caller]
 pub(super) fn workload(name: &str) -> &'static Workload {
-    workloads().iter().find(|workload| workload.name == name).unwrap_or_else(|| panic!("no such workload: {name}"))
+    workloads()
+        .iter()
+        .find(|workload| workload.name == name)
+        .unwrap_or_else(|| panic!("no such workload: {name}"))
 }
 
 #[test]
@@ -47,13 +55,31 @@ fn labels_are_the_evaluator_s() {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut wrong = Vec::new();
     for workload in workloads() {
-        let valid = workload.instances.iter().filter(|instance| instance.valid).count();
-        let least = if let Constraint::Choice(choices) = &workload.constraint { choices.len() } else { LEAST_INSTANCES };
-        assert!(valid >= least.min(LEAST_INSTANCES) && workload.instances.len() - valid >= LEAST_INSTANCES, "{}", workload.name);
+        let valid = workload
+            .instances
+            .iter()
+            .filter(|instance| instance.valid)
+            .count();
+        let least = if let Constraint::Choice(choices) = &workload.constraint {
+            choices.len()
+        } else {
+            LEAST_INSTANCES
+        };
+        assert!(
+            valid >= least.min(LEAST_INSTANCES)
+                && workload.instances.len() - valid >= LEAST_INSTANCES,
+            "{}",
+            workload.name
+        );
         for instance in &workload.instances {
             let verdict = evaluator.judge_text(&workload.constraint, None, &instance.text);
-            if (verdict == Verdict::Valid) != instance.valid || matches!(verdict, Verdict::NotScored { .. }) {
-                wrong.push(format!("{}, {:?}: {verdict:?}", workload.name, instance.text));
+            if (verdict == Verdict::Valid) != instance.valid
+                || matches!(verdict, Verdict::NotScored { .. })
+            {
+                wrong.push(format!(
+                    "{}, {:?}: {verdict:?}",
+                    workload.name, instance.text
+                ));
             }
         }
     }
@@ -88,8 +114,15 @@ fn workloads_of_datasets_are_what_the_datasets_ask() {
         ("sql in lark", Source::Grammar(GrammarPlan::default()), lark),
         ("sql in ebnf", Source::Grammar(GrammarPlan::default()), ebnf),
         ("e-mail regex", Source::Regex(RegexPlan::default()), ebnf),
-        ("sentiment choice", Source::Choice(ChoicePlan::default()), ebnf),
+        (
+            "sentiment choice",
+            Source::Choice(ChoicePlan::default()),
+            ebnf,
+        ),
     ] {
-        assert!(workload(name).constraint == asked_by(source, dialect), "{name}");
+        assert!(
+            workload(name).constraint == asked_by(source, dialect),
+            "{name}"
+        );
     }
 }

@@ -14,14 +14,21 @@ pub(crate) fn regex(pattern: &str) -> Constraint {
 }
 
 pub(crate) fn lark(text: &str) -> Constraint {
-    Constraint::Grammar { dialect: GrammarDialect::Lark, text: text.into() }
+    Constraint::Grammar {
+        dialect: GrammarDialect::Lark,
+        text: text.into(),
+    }
 }
 
 pub(crate) fn ebnf(text: &str) -> Constraint {
-    Constraint::Grammar { dialect: GrammarDialect::Ebnf, text: text.into() }
+    Constraint::Grammar {
+        dialect: GrammarDialect::Ebnf,
+        text: text.into(),
+    }
 }
 
-/// `leaf` behind `depth` definitions, each of which asks twice for the one below: `2^depth` of it in a few kilobytes.
+/// `leaf` behind `depth` definitions, each of which asks twice for the one below: `2^depth` of it
+/// in a few kilobytes.
 pub(crate) fn doubling(depth: usize, keyword: &str, leaf: Value) -> Value {
     let mut definitions = Map::from_iter([("a0".to_owned(), leaf)]);
     for index in 1..=depth {
@@ -35,12 +42,17 @@ pub(crate) fn doubling(depth: usize, keyword: &str, leaf: Value) -> Value {
 pub(crate) fn chain(links: usize, leaf: Value) -> Value {
     let mut definitions = Map::from_iter([("a0".to_owned(), leaf)]);
     for index in 1..=links {
-        definitions.insert(format!("a{index}"), json!({ "$ref": format!("#/$defs/a{}", index - 1) }));
+        definitions.insert(
+            format!("a{index}"),
+            json!({ "$ref": format!("#/$defs/a{}", index - 1) }),
+        );
     }
     json!({ "$defs": definitions, "$ref": format!("#/$defs/a{links}") })
 }
 
 /// Schemas by name, made for each of so many numbers.
 pub(crate) fn numbered(count: usize, schema: impl Fn(usize) -> Value) -> Map<String, Value> {
-    (0..count).map(|index| (format!("p{index}"), schema(index))).collect()
+    (0..count)
+        .map(|index| (format!("p{index}"), schema(index)))
+        .collect()
 }

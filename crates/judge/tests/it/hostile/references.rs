@@ -1,5 +1,5 @@
-//! References that could lead past a bound: resolved in one way where the schema is measured, in another where it is compiled. And those
-//! that only seem to lead in a circle.
+//! References that could lead past a bound: resolved in one way where the schema is measured, in
+//! another where it is compiled. And those that only seem to lead in a circle.
 
 use serde_json::{Map, Value, json};
 
@@ -16,14 +16,19 @@ const TOO_MANY: &str = "limit schema of over 300000 schemas, counted for each wa
 
 /// Definitions `a0` to `a{count}`, made for each number.
 fn definitions(count: usize, definition: impl Fn(usize) -> Value) -> Map<String, Value> {
-    (0..=count).map(|index| (format!("a{index}"), definition(index))).collect()
+    (0..=count)
+        .map(|index| (format!("a{index}"), definition(index)))
+        .collect()
 }
 
 /// As [`doubling`], with members that should change nothing in every definition but the last.
 fn doubling_beside(keyword: &str, leaf: Value, members: &Value) -> Value {
     let mut schema = doubling(60, keyword, leaf);
     for (_, definition) in schema["$defs"].as_object_mut().unwrap().iter_mut().skip(1) {
-        definition.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        definition
+            .as_object_mut()
+            .unwrap()
+            .extend(members.as_object().unwrap().clone());
     }
     schema
 }
@@ -34,25 +39,43 @@ fn ids_and_drafts_hide_no_multiplication() {
     let twice = |one: Value| json!([one, one]);
     let beside = definitions(60, |index| match index {
         0 => json!({}),
-        _ => json!({ "allOf": twice(json!({ "$id": format!("http://x/{index}"), "$ref": below(index) })) }),
+        _ => {
+            json!({ "allOf": twice(json!({ "$id": format!("http://x/{index}"), "$ref": below(index) })) })
+        }
     });
     let mut embedded = doubling(60, "allOf", json!({}));
     embedded.as_object_mut().unwrap().remove("$ref");
     embedded["$id"] = json!("http://embedded/");
     let switching = definitions(60, |index| match index {
         0 => json!({}),
-        _ => json!({ "allOf": [{ "$schema": DRAFT_2020, "$ref": below(index), "allOf": [{ "$ref": below(index) }] }] }),
+        _ => {
+            json!({ "allOf": [{ "$schema": DRAFT_2020, "$ref": below(index), "allOf": [{ "$ref": below(index) }] }] })
+        }
     });
     let near = definitions(60, |index| match index {
         0 => json!({ "$id": "http://near/a0" }),
-        _ => json!({ "$id": format!("http://near/a{index}"), "allOf": twice(json!({ "$ref": format!("a{}", index - 1) })) }),
+        _ => {
+            json!({ "$id": format!("http://near/a{index}"), "allOf": twice(json!({ "$ref": format!("a{}", index - 1) })) })
+        }
     });
     let alike = definitions(60, |index| json!({ "$id": format!("a{index}") }));
     for (what, value) in [
-        ("id where no draft has it", doubling_beside("allOf", json!({}), &json!({ "id": "x" }))),
-        ("$id beside $ref", json!({ "$schema": DRAFT_7, "definitions": beside, "$ref": "#/definitions/a60" })),
-        ("a pointer into a resource", json!({ "$defs": { "e": embedded }, "$ref": "#/$defs/e/$defs/a60" })),
-        ("$schema of another draft", json!({ "$schema": DRAFT_7, "definitions": switching, "$ref": "#/definitions/a60" })),
+        (
+            "id where no draft has it",
+            doubling_beside("allOf", json!({}), &json!({ "id": "x" })),
+        ),
+        (
+            "$id beside $ref",
+            json!({ "$schema": DRAFT_7, "definitions": beside, "$ref": "#/definitions/a60" }),
+        ),
+        (
+            "a pointer into a resource",
+            json!({ "$defs": { "e": embedded }, "$ref": "#/$defs/e/$defs/a60" }),
+        ),
+        (
+            "$schema of another draft",
+            json!({ "$schema": DRAFT_7, "definitions": switching, "$ref": "#/definitions/a60" }),
+        ),
         (
             "names alike elsewhere",
             json!({ "$id": "http://far/", "$defs": { "alike": { "$defs": alike },
@@ -61,15 +84,31 @@ fn ids_and_drafts_hide_no_multiplication() {
     ] {
         check(what, &schema(value), "1", OVER);
     }
-    let mut asking = doubling_beside("allOf", json!({ "properties": { "a": {} } }), &json!({ "id": "x" }));
+    let mut asking = doubling_beside(
+        "allOf",
+        json!({ "properties": { "a": {} } }),
+        &json!({ "id": "x" }),
+    );
     asking["unevaluatedProperties"] = json!(false);
-    check("unevaluatedProperties", &schema(asking), "{\"b\":1}", "limit schema with over 50000 schemas to ask");
+    check(
+        "unevaluatedProperties",
+        &schema(asking),
+        "{\"b\":1}",
+        "limit schema with over 50000 schemas to ask",
+    );
     let dynamic = definitions(60, |index| match index {
         0 => json!({ "$anchor": "a0", "properties": { "a": {} } }),
-        _ => json!({ "$anchor": format!("a{index}"), "allOf": twice(json!({ "$dynamicRef": format!("#a{}", index - 1) })) }),
+        _ => {
+            json!({ "$anchor": format!("a{index}"), "allOf": twice(json!({ "$dynamicRef": format!("#a{}", index - 1) })) })
+        }
     });
     let asking = json!({ "$schema": DRAFT_2019, "$defs": dynamic, "$dynamicRef": "#a60", "unevaluatedProperties": false });
-    check("by keywords of a later draft", &schema(asking), "{\"b\":1}", "limit schema with over 50000 schemas to ask");
+    check(
+        "by keywords of a later draft",
+        &schema(asking),
+        "{\"b\":1}",
+        "limit schema with over 50000 schemas to ask",
+    );
 }
 
 #[test]
@@ -87,7 +126,12 @@ fn keywords_that_do_not_look_hide_no_multiplication() {
         json!({ "contentEncoding": "x" }),
     ] {
         for (keyword, leaf) in [("anyOf", json!(false)), ("allOf", json!(true))] {
-            check(&members.to_string(), &schema(doubling_beside(keyword, leaf, &members)), "1", OVER);
+            check(
+                &members.to_string(),
+                &schema(doubling_beside(keyword, leaf, &members)),
+                "1",
+                OVER,
+            );
         }
     }
     let mut older = doubling_beside("anyOf", json!(false), &json!({ "prefixItems": [{}] }));
@@ -107,16 +151,37 @@ fn long_rows_of_references_have_room() {
     }
     check("with id", &schema(value), "{}", "invalid type");
     let five = |index: usize| vec![json!({ "$ref": format!("#/$defs/a{}", index - 1) }); 5];
-    let wide = definitions(3_999, |index| if index == 0 { json!({}) } else { json!({ "id": "x", "allOf": five(index) }) });
-    check("five each", &schema(json!({ "$defs": wide, "$ref": "#/$defs/a3999" })), "1", OVER);
+    let wide = definitions(3_999, |index| {
+        if index == 0 {
+            json!({})
+        } else {
+            json!({ "id": "x", "allOf": five(index) })
+        }
+    });
+    check(
+        "five each",
+        &schema(json!({ "$defs": wide, "$ref": "#/$defs/a3999" })),
+        "1",
+        OVER,
+    );
     let mut asking = chain(10_000, json!({ "properties": { "a": {} } }));
     asking["unevaluatedProperties"] = json!(false);
-    check("asked what is evaluated", &schema(asking), "{\"b\":1}", "invalid unevaluatedProperties");
+    check(
+        "asked what is evaluated",
+        &schema(asking),
+        "{\"b\":1}",
+        "invalid unevaluatedProperties",
+    );
     let items = definitions(10_000, |index| match index {
         0 => json!({ "type": "string" }),
         _ => json!({ "items": { "$ref": format!("#/$defs/a{}", index - 1) } }),
     });
-    check("through items", &schema(json!({ "$defs": items, "$ref": "#/$defs/a10000" })), "[[[]]]", "valid");
+    check(
+        "through items",
+        &schema(json!({ "$defs": items, "$ref": "#/$defs/a10000" })),
+        "[[[]]]",
+        "valid",
+    );
 }
 
 #[test]
@@ -125,32 +190,60 @@ fn resources_that_refer_to_each_other_are_compiled_once_or_refused() {
     let among = |count: usize| {
         definitions(count, |index| {
             let others = (0..=count).filter(|other| *other != index);
-            let members: Map<String, Value> =
-                others.map(|other| (format!("p{other}"), json!({ "$ref": resource(other) }))).collect();
+            let members: Map<String, Value> = others
+                .map(|other| (format!("p{other}"), json!({ "$ref": resource(other) })))
+                .collect();
             json!({ "$id": resource(index), "type": "object", "properties": members })
         })
     };
     let text = "{\"p1\":{\"p0\":{\"p1\":1}}}";
-    check("few", &schema(json!({ "$defs": among(3), "$ref": resource(0) })), text, "invalid type");
-    check("many", &schema(json!({ "$defs": among(11), "$ref": resource(0) })), text, TOO_MANY);
+    check(
+        "few",
+        &schema(json!({ "$defs": among(3), "$ref": resource(0) })),
+        text,
+        "invalid type",
+    );
+    check(
+        "many",
+        &schema(json!({ "$defs": among(11), "$ref": resource(0) })),
+        text,
+        TOO_MANY,
+    );
     let backward = definitions(34, |index| {
         let before = index.saturating_sub(2)..index;
-        let before: Vec<Value> = before.map(|other| json!({ "$ref": resource(other) })).collect();
+        let before: Vec<Value> = before
+            .map(|other| json!({ "$ref": resource(other) }))
+            .collect();
         if index == 0 {
             json!({ "$id": resource(0) })
         } else {
             json!({ "$id": resource(index), "type": "null", "allOf": before })
         }
     });
-    check("each two before it", &schema(json!({ "$defs": backward, "$ref": resource(34) })), "1", TOO_MANY);
+    check(
+        "each two before it",
+        &schema(json!({ "$defs": backward, "$ref": resource(34) })),
+        "1",
+        TOO_MANY,
+    );
     let row = |count: usize| {
         definitions(count, |index| match index {
             0 => json!({ "$id": resource(0), "type": "null" }),
             _ => json!({ "$id": resource(index), "$ref": resource(index - 1) }),
         })
     };
-    check("a row", &schema(json!({ "$defs": row(500), "$ref": resource(500) })), "1", "invalid type");
-    check("a long row", &schema(json!({ "$defs": row(9_000), "$ref": resource(9_000) })), "1", TOO_MANY);
+    check(
+        "a row",
+        &schema(json!({ "$defs": row(500), "$ref": resource(500) })),
+        "1",
+        "invalid type",
+    );
+    check(
+        "a long row",
+        &schema(json!({ "$defs": row(9_000), "$ref": resource(9_000) })),
+        "1",
+        TOO_MANY,
+    );
 }
 
 #[test]
@@ -170,15 +263,27 @@ fn schemas_that_only_seem_to_lead_in_a_circle_are_judged() {
             "dependentSchemas before it was a keyword",
             json!({ "$schema": DRAFT_7, "type": "object", "dependentSchemas": { "a": { "$ref": "#" } } }),
         ),
-        ("then without if", json!({ "type": "object", "then": { "$ref": "#" } })),
-        ("else without if", json!({ "type": "object", "else": { "$ref": "#" } })),
-        ("if before it was a keyword", json!({ "$schema": DRAFT_4, "type": "object", "if": { "$ref": "#" } })),
+        (
+            "then without if",
+            json!({ "type": "object", "then": { "$ref": "#" } }),
+        ),
+        (
+            "else without if",
+            json!({ "type": "object", "else": { "$ref": "#" } }),
+        ),
+        (
+            "if before it was a keyword",
+            json!({ "$schema": DRAFT_4, "type": "object", "if": { "$ref": "#" } }),
+        ),
         (
             "beside a reference that hides it",
             json!({ "$schema": DRAFT_7, "definitions": { "a": { "type": "object" } },
             "allOf": [{ "$ref": "#/definitions/a", "not": { "$ref": "#" } }] }),
         ),
-        ("$recursiveRef where it is none", json!({ "type": "object", "$recursiveRef": "#" })),
+        (
+            "$recursiveRef where it is none",
+            json!({ "type": "object", "$recursiveRef": "#" }),
+        ),
     ] {
         check(what, &schema(value.clone()), "{}", "valid");
         check(what, &schema(value), "1", "invalid type");
@@ -188,10 +293,22 @@ fn schemas_that_only_seem_to_lead_in_a_circle_are_judged() {
 #[test]
 fn references_that_cannot_be_followed_refuse_the_schema() {
     for (value, expected) in [
-        (json!({ "items": { "$ref": "" } }), "unsupported $ref is empty"),
-        (json!({ "items": { "$ref": "#/items/0" } }), "unsupported $ref: Pointer '/items/0' does not exist"),
-        (json!({ "$id": "http://x/a", "items": { "$ref": "b#/c" } }), "unsupported $ref to http://x/b"),
-        (json!({ "$schema": DRAFT_7, "definitions": { "a": { "$id": "#b" } }, "$ref": "#c" }), "unsupported $ref: Anchor 'c'"),
+        (
+            json!({ "items": { "$ref": "" } }),
+            "unsupported $ref is empty",
+        ),
+        (
+            json!({ "items": { "$ref": "#/items/0" } }),
+            "unsupported $ref: Pointer '/items/0' does not exist",
+        ),
+        (
+            json!({ "$id": "http://x/a", "items": { "$ref": "b#/c" } }),
+            "unsupported $ref to http://x/b",
+        ),
+        (
+            json!({ "$schema": DRAFT_7, "definitions": { "a": { "$id": "#b" } }, "$ref": "#c" }),
+            "unsupported $ref: Anchor 'c'",
+        ),
     ] {
         check(&value.to_string(), &schema(value), "[1]", expected);
     }

@@ -5,7 +5,12 @@ use super::inputs::regex;
 
 #[test]
 fn regexes_are_matched_in_bounded_time_or_refused_by_name() {
-    let alternatives = |count: usize| (0..count).map(|index| format!("word{index}")).collect::<Vec<_>>().join("|");
+    let alternatives = |count: usize| {
+        (0..count)
+            .map(|index| format!("word{index}"))
+            .collect::<Vec<_>>()
+            .join("|")
+    };
     let a = |count: usize| "a".repeat(count);
     for (pattern, text, expected) in [
         ("(a+)+$".to_owned(), a(50_000) + "b", "invalid regex"),
@@ -14,28 +19,97 @@ fn regexes_are_matched_in_bounded_time_or_refused_by_name() {
         ("(a*)\\1b".to_owned(), a(5_000), "invalid regex"),
         ("(.*)(.*)\\1\\2x".to_owned(), a(500_000), "limit regex over"),
         ("(?<=a*)b".to_owned(), "b".to_owned(), "valid"),
-        ("(?:(?=.*b)a)*c".to_owned(), a(1_000_000) + "b", "limit text over 16384 bytes under a regex that looks around"),
-        ("(?:(?<=a*)a)*c".to_owned(), a(1_000_000), "limit text over 16384 bytes under a regex that looks around"),
-        ("(?:(?=(?:(?=.*b)a)*)a)*c".to_owned(), a(10_000), "limit text over 512 bytes under a regex that looks around"),
+        (
+            "(?:(?=.*b)a)*c".to_owned(),
+            a(1_000_000) + "b",
+            "limit text over 16384 bytes under a regex that looks around",
+        ),
+        (
+            "(?:(?<=a*)a)*c".to_owned(),
+            a(1_000_000),
+            "limit text over 16384 bytes under a regex that looks around",
+        ),
+        (
+            "(?:(?=(?:(?=.*b)a)*)a)*c".to_owned(),
+            a(10_000),
+            "limit text over 512 bytes under a regex that looks around",
+        ),
         ("(a{1000}){1000}".to_owned(), a(1), "invalid regex"),
-        ("((((a{100}){100}){100}){100}){100}".to_owned(), a(1), "limit regex compiles to over 33554432 bytes"),
-        ("a{4294967295}".to_owned(), a(1), "limit regex compiles to over"),
-        ("a{99999999999999999999}".to_owned(), a(1), "unsupported regex: the repetition count is too large"),
-        ("(?:(?:){1000000000}){1000000000}".to_owned(), String::new(), "valid"),
-        (alternatives(120_000), "word5".to_owned(), "limit regex over 65536 bytes"),
+        (
+            "((((a{100}){100}){100}){100}){100}".to_owned(),
+            a(1),
+            "limit regex compiles to over 33554432 bytes",
+        ),
+        (
+            "a{4294967295}".to_owned(),
+            a(1),
+            "limit regex compiles to over",
+        ),
+        (
+            "a{99999999999999999999}".to_owned(),
+            a(1),
+            "unsupported regex: the repetition count is too large",
+        ),
+        (
+            "(?:(?:){1000000000}){1000000000}".to_owned(),
+            String::new(),
+            "valid",
+        ),
+        (
+            alternatives(120_000),
+            "word5".to_owned(),
+            "limit regex over 65536 bytes",
+        ),
         (alternatives(6_000), "word5999".to_owned(), "valid"),
-        ("[\\p{L}\\p{N}]{1000}".to_owned(), a(1), "limit regex compiles to over"),
+        (
+            "[\\p{L}\\p{N}]{1000}".to_owned(),
+            a(1),
+            "limit regex compiles to over",
+        ),
         ("\\w".repeat(1000), a(1), "limit regex compiles to over"),
-        ("\\b\\w".repeat(10_000), a(1), "limit regex with over 1000 places that look around"),
-        ("(".repeat(30_000) + "a" + &")".repeat(30_000), a(1), "unsupported regex: exceed the maximum number of nested"),
-        ("(?=a)".to_owned() + &"(".repeat(2_000) + "a" + &")".repeat(2_000), a(1), "unsupported regex"),
-        ("(?:$|a)".repeat(9_000), a(1), "limit regex with over 1000 places that look around"),
-        ("(?=".repeat(15_000) + "a" + &")".repeat(15_000), a(1), "limit regex with over 1000 places that look around"),
+        (
+            "\\b\\w".repeat(10_000),
+            a(1),
+            "limit regex with over 1000 places that look around",
+        ),
+        (
+            "(".repeat(30_000) + "a" + &")".repeat(30_000),
+            a(1),
+            "unsupported regex: exceed the maximum number of nested",
+        ),
+        (
+            "(?=a)".to_owned() + &"(".repeat(2_000) + "a" + &")".repeat(2_000),
+            a(1),
+            "unsupported regex",
+        ),
+        (
+            "(?:$|a)".repeat(9_000),
+            a(1),
+            "limit regex with over 1000 places that look around",
+        ),
+        (
+            "(?=".repeat(15_000) + "a" + &")".repeat(15_000),
+            a(1),
+            "limit regex with over 1000 places that look around",
+        ),
         ("(?:a?){0,100}".repeat(100), a(300), "valid"),
-        ("(.{0,900}x)*y".to_owned(), "x".repeat(1_000_000), "invalid regex"),
-        ("(a".to_owned(), a(1), "unsupported regex: a group is not closed"),
+        (
+            "(.{0,900}x)*y".to_owned(),
+            "x".repeat(1_000_000),
+            "invalid regex",
+        ),
+        (
+            "(a".to_owned(),
+            a(1),
+            "unsupported regex: a group is not closed",
+        ),
         ("a**".to_owned(), a(1), "unsupported regex: multiple repeat"),
     ] {
-        check(&pattern.chars().take(40).collect::<String>(), &regex(&pattern), &text, expected);
+        check(
+            &pattern.chars().take(40).collect::<String>(),
+            &regex(&pattern),
+            &text,
+            expected,
+        );
     }
 }

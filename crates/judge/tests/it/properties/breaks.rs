@@ -1,4 +1,5 @@
-//! Breaks one keyword of a shape, and nothing else, in a value that keeps it. Knows which keyword a validator then names, and where.
+//! Breaks one keyword of a shape, and nothing else, in a value that keeps it. Knows which keyword a
+//! validator then names, and where.
 
 use serde_json::{Value, json};
 
@@ -17,12 +18,20 @@ pub(super) struct Break {
 
 impl Break {
     fn here(value: Value, keywords: &'static [&'static str]) -> Self {
-        Self { value, path: String::new(), keywords }
+        Self {
+            value,
+            path: String::new(),
+            keywords,
+        }
     }
 
     /// The same, of the value of which this one is the part called `token`.
     fn inside(mut self, token: &str, whole: impl FnOnce(Value) -> Value) -> Self {
-        self.path = format!("/{}{}", token.replace('~', "~0").replace('/', "~1"), self.path);
+        self.path = format!(
+            "/{}{}",
+            token.replace('~', "~0").replace('/', "~1"),
+            self.path
+        );
         self.value = whole(self.value);
         self
     }
@@ -39,22 +48,40 @@ const CLOSED_RECORD: &[&str] = &["additionalProperties", "false"];
 pub(super) fn breaks(shape: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
     match shape {
         Shape::Anything => Vec::new(),
-        Shape::Null | Shape::Boolean => vec![Break::here(json!("null"), TYPE), Break::here(json!(0), TYPE)],
+        Shape::Null | Shape::Boolean => vec![
+            Break::here(json!("null"), TYPE),
+            Break::here(json!(0), TYPE),
+        ],
         Shape::Text { least, most } => {
-            let mut found = vec![Break::here(json!(7), TYPE), Break::here(Value::from("😀".repeat(most + 1)), &["maxLength"])];
+            let mut found = vec![
+                Break::here(json!(7), TYPE),
+                Break::here(Value::from("😀".repeat(most + 1)), &["maxLength"]),
+            ];
             if *least > 0 {
-                found.push(Break::here(Value::from("é".repeat(least - 1)), &["minLength"]));
+                found.push(Break::here(
+                    Value::from("é".repeat(least - 1)),
+                    &["minLength"],
+                ));
             }
             found
         }
-        Shape::TextBut { least } => vec![Break::here(json!([]), TYPE), Break::here(Value::from("~".repeat(*least)), NOT)],
+        Shape::TextBut { least } => vec![
+            Break::here(json!([]), TYPE),
+            Break::here(Value::from("~".repeat(*least)), NOT),
+        ],
         Shape::NoText => vec![Break::here(json!(""), NOT)],
         Shape::Matching(samples) => {
-            let bad = samples.bad.iter().map(|text| Break::here(Value::from(*text), &["pattern"]));
+            let bad = samples
+                .bad
+                .iter()
+                .map(|text| Break::here(Value::from(*text), &["pattern"]));
             bad.chain([Break::here(json!({}), TYPE)]).collect()
         }
         Shape::Format(samples) => {
-            let bad = samples.bad.iter().map(|text| Break::here(Value::from(*text), &["format"]));
+            let bad = samples
+                .bad
+                .iter()
+                .map(|text| Break::here(Value::from(*text), &["format"]));
             bad.chain([Break::here(Value::Null, TYPE)]).collect()
         }
         Shape::Number(range) => of_range(range),
@@ -64,7 +91,9 @@ pub(super) fn breaks(shape: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
             let others = others.filter(|other| !values.iter().any(|value| same(value, other)));
             others.map(|other| Break::here(other, CONSTANT)).collect()
         }
-        Shape::Many { .. } | Shape::Distinct | Shape::Tuple { .. } | Shape::Nulls { .. } => of_list(shape, value, draft),
+        Shape::Many { .. } | Shape::Distinct | Shape::Tuple { .. } | Shape::Nulls { .. } => {
+            of_list(shape, value, draft)
+        }
         Shape::Record(record) => of_record(record, value, draft),
         Shape::Either { parts, exactly } => of_either(parts, *exactly, value, draft),
         Shape::Apart(of) | Shape::Named { of, .. } => breaks(of, value, draft),
@@ -74,9 +103,13 @@ pub(super) fn breaks(shape: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
 
 fn of_range(range: &Range) -> Vec<Break> {
     let mut found = vec![Break::here(json!("1"), TYPE)];
-    let within = |n: i128| range.lowest().is_none_or(|low| low <= n) && range.highest().is_none_or(|high| n <= high);
+    let within = |n: i128| {
+        range.lowest().is_none_or(|low| low <= n) && range.highest().is_none_or(|high| n <= high)
+    };
     if range.step != 1 {
-        let beside = [range.inner + 1, range.inner - 1].into_iter().find(|n| within(*n));
+        let beside = [range.inner + 1, range.inner - 1]
+            .into_iter()
+            .find(|n| within(*n));
         found.extend(beside.map(|n| Break::here(number(n, range.scale), &["multipleOf"])));
     } else if range.integer && within(range.inner + 1) {
         found.push(Break::here(number(range.inner * 10 + 5, 1), TYPE));
@@ -84,11 +117,17 @@ fn of_range(range: &Range) -> Vec<Break> {
     // The nearest multiple beyond the bound.
     if let Some(low) = range.lowest() {
         let n = (low - 1).div_euclid(range.step) * range.step;
-        found.push(Break::here(number(n, range.scale), &["minimum", "exclusiveMinimum"]));
+        found.push(Break::here(
+            number(n, range.scale),
+            &["minimum", "exclusiveMinimum"],
+        ));
     }
     if let Some(high) = range.highest() {
         let n = (high.div_euclid(range.step) + 1) * range.step;
-        found.push(Break::here(number(n, range.scale), &["maximum", "exclusiveMaximum"]));
+        found.push(Break::here(
+            number(n, range.scale),
+            &["maximum", "exclusiveMaximum"],
+        ));
     }
     found
 }
@@ -102,7 +141,9 @@ fn of_list(shape: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
     };
     let inside = |index: usize, part: &Shape| {
         let found = breaks(part, &items[index], draft).into_iter();
-        found.map(move |inner| inner.inside(&index.to_string(), |item| with(index, item))).collect::<Vec<_>>()
+        found
+            .map(move |inner| inner.inside(&index.to_string(), |item| with(index, item)))
+            .collect::<Vec<_>>()
     };
     let mut found = vec![Break::here(json!({ "0": items }), TYPE)];
     if matches!(shape, Shape::Nulls { .. }) && draft == Draft::Draft4 {
@@ -116,7 +157,10 @@ fn of_list(shape: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
                 found.push(Break::here(items[..least - 1].into(), &["minItems"]));
             }
             if let Some(first) = items.first() {
-                found.push(Break::here(Value::Array(vec![first.clone(); most + 1]), &["maxItems"]));
+                found.push(Break::here(
+                    Value::Array(vec![first.clone(); most + 1]),
+                    &["maxItems"],
+                ));
             }
         }
         Shape::Distinct => {
@@ -136,16 +180,35 @@ fn of_list(shape: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
             }
             if matches!(rest, Rest::Nothing) && items.len() == parts.len() {
                 let longer = items.iter().cloned().chain([json!(1)]).collect();
-                // 2020-12's `items` is a schema for each item, `additionalItems` a keyword about all of them.
-                let path = if draft >= Draft::Draft202012 { format!("/{}", parts.len()) } else { String::new() };
-                found.push(Break { path, ..Break::here(longer, CLOSED_LIST) });
+                // 2020-12's `items` is a schema for each item, `additionalItems` a keyword about
+                // all of them.
+                let path = if draft >= Draft::Draft202012 {
+                    format!("/{}", parts.len())
+                } else {
+                    String::new()
+                };
+                found.push(Break {
+                    path,
+                    ..Break::here(longer, CLOSED_LIST)
+                });
             }
         }
         Shape::Nulls { most, .. } => {
-            let none = items.iter().filter(|item| !item.is_null()).cloned().collect();
+            let none = items
+                .iter()
+                .filter(|item| !item.is_null())
+                .cloned()
+                .collect();
             found.push(Break::here(none, CONTAINS));
             if draft >= Draft::Draft201909 {
-                found.push(Break::here(items.iter().cloned().chain(vec![Value::Null; most + 1]).collect(), CONTAINS));
+                found.push(Break::here(
+                    items
+                        .iter()
+                        .cloned()
+                        .chain(vec![Value::Null; most + 1])
+                        .collect(),
+                    CONTAINS,
+                ));
             }
         }
         _ => unreachable!("only lists come here"),
@@ -156,7 +219,10 @@ fn of_list(shape: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
 fn with_bad_item(items: &[Value]) -> Break {
     let mut items = items.to_vec();
     items[0] = json!("1");
-    Break { path: "/0".to_owned(), ..Break::here(Value::Array(items), TYPE) }
+    Break {
+        path: "/0".to_owned(),
+        ..Break::here(Value::Array(items), TYPE)
+    }
 }
 
 fn of_record(record: &Record, value: &Value, draft: Draft) -> Vec<Break> {
@@ -174,24 +240,39 @@ fn of_record(record: &Record, value: &Value, draft: Draft) -> Vec<Break> {
             (None, Rest::Only(shape) | Rest::Prefixed(shape)) => shape,
             (None, _) => continue,
         };
-        found.extend(breaks(part, member, draft).into_iter().map(|inner| inner.inside(name, |member| with(name, member))));
+        found.extend(
+            breaks(part, member, draft)
+                .into_iter()
+                .map(|inner| inner.inside(name, |member| with(name, member))),
+        );
         if named.is_some_and(|known| known.required) {
             let others = members.iter().filter(|(other, _)| *other != name);
-            found.push(Break::here(others.map(|(name, member)| (name.clone(), member.clone())).collect(), &["required"]));
+            found.push(Break::here(
+                others
+                    .map(|(name, member)| (name.clone(), member.clone()))
+                    .collect(),
+                &["required"],
+            ));
         }
     }
     if matches!(record.rest, Rest::Nothing | Rest::Prefixed(_)) && record.most.is_none() {
         found.push(Break::here(with("unheard of", json!(1)), CLOSED_RECORD));
     }
     if record.name_most.is_some() && draft > Draft::Draft4 {
-        found.push(Break::here(with("a name that is too long", json!(1)), &["propertyNames"]));
+        found.push(Break::here(
+            with("a name that is too long", json!(1)),
+            &["propertyNames"],
+        ));
     }
     if let Some((first, second)) = record.dependent.filter(|_| record.least == 0) {
         let (first, second) = (record.members[first].name, record.members[second].name);
         if members.contains_key(first) {
             let mut without = members.clone();
             without.remove(second);
-            found.push(Break::here(Value::Object(without), &["required", "dependencies", "dependentRequired"]));
+            found.push(Break::here(
+                Value::Object(without),
+                &["required", "dependencies", "dependentRequired"],
+            ));
         }
     }
     if record.least > 0 {
@@ -199,7 +280,10 @@ fn of_record(record: &Record, value: &Value, draft: Draft) -> Vec<Break> {
     }
     if let Some(most) = record.most {
         let more = (0..=most).map(|index| (format!("more {index}"), json!(index)));
-        found.push(Break::here(members.clone().into_iter().chain(more).collect(), &["maxProperties"]));
+        found.push(Break::here(
+            members.clone().into_iter().chain(more).collect(),
+            &["maxProperties"],
+        ));
     }
     found
 }
@@ -216,9 +300,16 @@ fn of_either(parts: &[Shape], exactly: bool, value: &Value, draft: Draft) -> Vec
         Shape::Many { .. } => value.is_array(),
         _ => value.is_object(),
     };
-    let part = parts.iter().find(of_kind).expect("the value keeps one of the parts");
-    let found = breaks(part, value, draft).into_iter().filter(|inner| kind(&inner.value) == kind(value));
-    found.map(|inner| Break::here(inner.value, keywords)).collect()
+    let part = parts
+        .iter()
+        .find(of_kind)
+        .expect("the value keeps one of the parts");
+    let found = breaks(part, value, draft)
+        .into_iter()
+        .filter(|inner| kind(&inner.value) == kind(value));
+    found
+        .map(|inner| Break::here(inner.value, keywords))
+        .collect()
 }
 
 fn of_chain(part: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
@@ -229,9 +320,15 @@ fn of_chain(part: &Shape, value: &Value, draft: Draft) -> Vec<Break> {
         Value::Object(members)
     };
     let inner = breaks(part, &members["value"], draft).into_iter();
-    let mut found: Vec<Break> = inner.map(|inner| inner.inside("value", |member| with("value", member))).collect();
+    let mut found: Vec<Break> = inner
+        .map(|inner| inner.inside("value", |member| with("value", member)))
+        .collect();
     if let Some(next) = members.get("next") {
-        found.extend(of_chain(part, next, draft).into_iter().map(|inner| inner.inside("next", |member| with("next", member))));
+        found.extend(
+            of_chain(part, next, draft)
+                .into_iter()
+                .map(|inner| inner.inside("next", |member| with("next", member))),
+        );
         let headless = json!({ "next": next });
         found.push(Break::here(headless, &["required"]));
     }

@@ -1,5 +1,5 @@
-//! Random regular expressions: written for Python's `re` or ECMA-262, and matched by brute force, by the set of places where a match may
-//! end. Knows no engine.
+//! Random regular expressions: written for Python's `re` or ECMA-262, and matched by brute force,
+//! by the set of places where a match may end. Knows no engine.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,9 @@ enum Spelling {
 }
 
 /// What texts are made of: characters on which the notations differ.
-pub(super) const LETTERS: [char; 13] = ['a', 'b', 'A', '1', '\n', '_', ' ', 'é', '\u{663}', '\u{2028}', '\r', '-', ']'];
+pub(super) const LETTERS: [char; 13] = [
+    'a', 'b', 'A', '1', '\n', '_', ' ', 'é', '\u{663}', '\u{2028}', '\r', '-', ']',
+];
 
 /// A place, and what each group has captured.
 type State = (usize, Vec<Option<(usize, usize)>>);
@@ -92,15 +94,37 @@ impl Expression {
             multi_line: python && source.once_in(5),
             dot_all: python && source.once_in(5),
         };
-        let mut drawing = Drawing { notation, groups: 0, closed: Vec::new(), captures: true };
+        let mut drawing = Drawing {
+            notation,
+            groups: 0,
+            closed: Vec::new(),
+            captures: true,
+        };
         let node = drawing.node(source, 3);
-        Self { notation, flags, node, groups: drawing.groups }
+        Self {
+            notation,
+            flags,
+            node,
+            groups: drawing.groups,
+        }
     }
 
     pub(super) fn written(&self) -> String {
-        let flags = [(self.flags.ignore_case, 'i'), (self.flags.multi_line, 'm'), (self.flags.dot_all, 's')];
-        let flags: String = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| *flag).collect();
-        let mut text = if flags.is_empty() { String::new() } else { format!("(?{flags})") };
+        let flags = [
+            (self.flags.ignore_case, 'i'),
+            (self.flags.multi_line, 'm'),
+            (self.flags.dot_all, 's'),
+        ];
+        let flags: String = flags
+            .iter()
+            .filter(|(on, _)| *on)
+            .map(|(_, flag)| *flag)
+            .collect();
+        let mut text = if flags.is_empty() {
+            String::new()
+        } else {
+            format!("(?{flags})")
+        };
         self.node.write(&mut text);
         text
     }
@@ -108,7 +132,9 @@ impl Expression {
     /// Whether all of `text` matches.
     pub(super) fn matches_whole(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
-        self.ends(&text, 0).iter().any(|(end, _)| *end == text.len())
+        self.ends(&text, 0)
+            .iter()
+            .any(|(end, _)| *end == text.len())
     }
 
     /// Whether some part of `text` matches.
@@ -118,7 +144,10 @@ impl Expression {
     }
 
     fn ends(&self, text: &[char], start: usize) -> BTreeSet<State> {
-        let matching = Matching { expression: self, text };
+        let matching = Matching {
+            expression: self,
+            text,
+        };
         matching.ends(&self.node, &(start, vec![None; self.groups]))
     }
 }
@@ -132,11 +161,21 @@ impl Drawing {
             4 => Node::Dot,
             5 => Node::End,
             6 if source.once_in(2) => Node::Start,
-            6 => Node::Boundary { negated: source.once_in(2) },
+            6 => Node::Boundary {
+                negated: source.once_in(2),
+            },
             7 if !self.closed.is_empty() => Node::Back(*source.pick(&self.closed)),
             7 => Self::character(source),
-            8..11 => Node::Sequence((0..source.below(4)).map(|_| self.node(source, depth - 1)).collect()),
-            11 => Node::Either((0..2 + source.below(2)).map(|_| self.node(source, depth - 1)).collect()),
+            8..11 => Node::Sequence(
+                (0..source.below(4))
+                    .map(|_| self.node(source, depth - 1))
+                    .collect(),
+            ),
+            11 => Node::Either(
+                (0..2 + source.below(2))
+                    .map(|_| self.node(source, depth - 1))
+                    .collect(),
+            ),
             12 | 13 => self.repeat(source, depth),
             14 if self.captures => {
                 self.groups += 1;
@@ -151,25 +190,50 @@ impl Drawing {
     }
 
     fn character(source: &mut Source) -> Node {
-        let spelling = [Spelling::Plain, Spelling::Plain, Spelling::Hexadecimal, Spelling::Unicode][source.below(4)];
+        let spelling = [
+            Spelling::Plain,
+            Spelling::Plain,
+            Spelling::Hexadecimal,
+            Spelling::Unicode,
+        ][source.below(4)];
         Node::Character(*source.pick(&LETTERS), spelling)
     }
 
     fn class(&self, source: &mut Source) -> Node {
         let least = usize::from(self.notation == Notation::Python);
-        let characters: Vec<char> = (0..least + source.below(3)).map(|_| *source.pick(&LETTERS)).collect();
-        let shorthands = (0..source.below(2)).map(|_| *source.pick(&['d', 'w', 's', 'D', 'W', 'S'])).collect();
-        Node::Class { negated: source.once_in(2), characters, shorthands }
+        let characters: Vec<char> = (0..least + source.below(3))
+            .map(|_| *source.pick(&LETTERS))
+            .collect();
+        let shorthands = (0..source.below(2))
+            .map(|_| *source.pick(&['d', 'w', 's', 'D', 'W', 'S']))
+            .collect();
+        Node::Class {
+            negated: source.once_in(2),
+            characters,
+            shorthands,
+        }
     }
 
     fn repeat(&mut self, source: &mut Source, depth: usize) -> Node {
-        let (least, most) =
-            *source.pick(&[(0, None), (1, None), (0, Some(1)), (2, Some(2)), (0, Some(2)), (1, Some(3)), (2, None)]);
+        let (least, most) = *source.pick(&[
+            (0, None),
+            (1, None),
+            (0, Some(1)),
+            (2, Some(2)),
+            (0, Some(2)),
+            (1, Some(3)),
+            (2, None),
+        ]);
         // What a group holds after rounds that took nothing is told in many ways.
         let captures = std::mem::replace(&mut self.captures, false);
         let node = Box::new(self.node(source, depth - 1));
         self.captures = captures;
-        Node::Repeat { node, least, most, lazy: source.once_in(4) }
+        Node::Repeat {
+            node,
+            least,
+            most,
+            lazy: source.once_in(4),
+        }
     }
 
     fn look(&mut self, source: &mut Source, depth: usize) -> Node {
@@ -179,10 +243,18 @@ impl Drawing {
         let node = if ahead {
             self.node(source, depth - 1)
         } else {
-            Node::Sequence((0..source.below(3)).map(|_| Self::character(source)).collect())
+            Node::Sequence(
+                (0..source.below(3))
+                    .map(|_| Self::character(source))
+                    .collect(),
+            )
         };
         self.captures = captures;
-        Node::Look { ahead, negated: source.once_in(2), node: Box::new(node) }
+        Node::Look {
+            ahead,
+            negated: source.once_in(2),
+            node: Box::new(node),
+        }
     }
 }
 
@@ -192,10 +264,16 @@ impl Node {
             Self::Character(character, spelling) => match spelling {
                 Spelling::Plain if *character == '\n' => text.push_str("\\n"),
                 Spelling::Plain => text.push(*character),
-                Spelling::Hexadecimal if u32::from(*character) < 256 => *text += &format!("\\x{:02x}", u32::from(*character)),
+                Spelling::Hexadecimal if u32::from(*character) < 256 => {
+                    *text += &format!("\\x{:02x}", u32::from(*character))
+                }
                 _ => *text += &format!("\\u{:04X}", u32::from(*character)),
             },
-            Self::Class { negated, characters, shorthands } => {
+            Self::Class {
+                negated,
+                characters,
+                shorthands,
+            } => {
                 text.push_str(if *negated { "[^" } else { "[" });
                 for character in characters {
                     if matches!(character, '-' | ']') {
@@ -215,7 +293,12 @@ impl Node {
             Self::Boundary { negated } => text.push_str(if *negated { "\\B" } else { "\\b" }),
             Self::Sequence(nodes) => Self::enclosed(text, "(?:", nodes, ""),
             Self::Either(nodes) => Self::enclosed(text, "(?:", nodes, "|"),
-            Self::Repeat { node, least, most, lazy } => {
+            Self::Repeat {
+                node,
+                least,
+                most,
+                lazy,
+            } => {
                 Self::enclosed(text, "(?:", std::slice::from_ref(node), "");
                 text.push_str(&match (least, most) {
                     (0, None) => "*".to_owned(),
@@ -229,7 +312,11 @@ impl Node {
             }
             Self::Group(node) => Self::enclosed(text, "(?:", std::slice::from_ref(node), ""),
             Self::Capture(_, node) => Self::enclosed(text, "(", std::slice::from_ref(node), ""),
-            Self::Look { ahead, negated, node } => {
+            Self::Look {
+                ahead,
+                negated,
+                node,
+            } => {
                 let open = match (ahead, negated) {
                     (true, false) => "(?=",
                     (true, true) => "(?!",
@@ -243,7 +330,12 @@ impl Node {
         }
     }
 
-    fn enclosed(text: &mut String, open: &str, nodes: &[impl std::borrow::Borrow<Self>], between: &str) {
+    fn enclosed(
+        text: &mut String,
+        open: &str,
+        nodes: &[impl std::borrow::Borrow<Self>],
+        between: &str,
+    ) {
         text.push_str(open);
         for (index, node) in nodes.iter().enumerate() {
             if index > 0 {
@@ -265,21 +357,46 @@ impl Matching<'_> {
     /// Every state in which a match of `node` may end that begins in `state`.
     fn ends(&self, node: &Node, state: &State) -> BTreeSet<State> {
         let (at, captured) = state;
-        let here = |holds: bool| if holds { BTreeSet::from([state.clone()]) } else { BTreeSet::new() };
+        let here = |holds: bool| {
+            if holds {
+                BTreeSet::from([state.clone()])
+            } else {
+                BTreeSet::new()
+            }
+        };
         match node {
             Node::Character(..) | Node::Class { .. } | Node::Shorthand(_) | Node::Dot => {
-                let found = self.text.get(*at).is_some_and(|character| self.takes(node, *character));
-                if found { BTreeSet::from([(at + 1, captured.clone())]) } else { BTreeSet::new() }
+                let found = self
+                    .text
+                    .get(*at)
+                    .is_some_and(|character| self.takes(node, *character));
+                if found {
+                    BTreeSet::from([(at + 1, captured.clone())])
+                } else {
+                    BTreeSet::new()
+                }
             }
-            Node::Start => here(*at == 0 || self.expression.flags.multi_line && self.text[at - 1] == '\n'),
+            Node::Start => {
+                here(*at == 0 || self.expression.flags.multi_line && self.text[at - 1] == '\n')
+            }
             Node::End => here(self.is_end(*at)),
             Node::Boundary { negated } => {
-                let word = |at: Option<usize>| at.and_then(|at| self.text.get(at)).is_some_and(|found| self.is('w', *found));
+                let word = |at: Option<usize>| {
+                    at.and_then(|at| self.text.get(at))
+                        .is_some_and(|found| self.is('w', *found))
+                };
                 here((word(at.checked_sub(1)) != word(Some(*at))) != *negated)
             }
-            Node::Sequence(nodes) => nodes.iter().fold(here(true), |states, node| self.all_ends(node, &states)),
-            Node::Either(nodes) => nodes.iter().flat_map(|node| self.ends(node, state)).collect(),
-            Node::Repeat { node, least, most, .. } => self.repeated(node, *least, *most, here(true)),
+            Node::Sequence(nodes) => nodes
+                .iter()
+                .fold(here(true), |states, node| self.all_ends(node, &states)),
+            Node::Either(nodes) => nodes
+                .iter()
+                .flat_map(|node| self.ends(node, state))
+                .collect(),
+            Node::Repeat {
+                node, least, most, ..
+            } => self.repeated(node, *least, *most, here(true)),
             Node::Group(node) => self.ends(node, state),
             Node::Capture(number, node) => {
                 let mut ends = BTreeSet::new();
@@ -289,27 +406,56 @@ impl Matching<'_> {
                 }
                 ends
             }
-            Node::Look { ahead: true, negated, node } => here(self.ends(node, state).is_empty() == *negated),
-            Node::Look { ahead: false, negated, node } => {
-                let found = (0..=*at).any(|start| self.ends(node, &(start, captured.clone())).iter().any(|(end, _)| end == at));
+            Node::Look {
+                ahead: true,
+                negated,
+                node,
+            } => here(self.ends(node, state).is_empty() == *negated),
+            Node::Look {
+                ahead: false,
+                negated,
+                node,
+            } => {
+                let found = (0..=*at).any(|start| {
+                    self.ends(node, &(start, captured.clone()))
+                        .iter()
+                        .any(|(end, _)| end == at)
+                });
                 here(found != *negated)
             }
             Node::Back(number) => match captured[number - 1] {
                 None => here(self.expression.notation == Notation::Ecma),
                 Some((start, end)) => {
                     let (group, rest) = (&self.text[start..end], &self.text[*at..]);
-                    let equal = rest.len() >= group.len() && group.iter().zip(rest).all(|(one, other)| self.equal(*one, *other));
-                    if equal { BTreeSet::from([(at + group.len(), captured.clone())]) } else { BTreeSet::new() }
+                    let equal = rest.len() >= group.len()
+                        && group
+                            .iter()
+                            .zip(rest)
+                            .all(|(one, other)| self.equal(*one, *other));
+                    if equal {
+                        BTreeSet::from([(at + group.len(), captured.clone())])
+                    } else {
+                        BTreeSet::new()
+                    }
                 }
             },
         }
     }
 
     fn all_ends(&self, node: &Node, states: &BTreeSet<State>) -> BTreeSet<State> {
-        states.iter().flat_map(|state| self.ends(node, state)).collect()
+        states
+            .iter()
+            .flat_map(|state| self.ends(node, state))
+            .collect()
     }
 
-    fn repeated(&self, node: &Node, least: usize, most: Option<usize>, mut states: BTreeSet<State>) -> BTreeSet<State> {
+    fn repeated(
+        &self,
+        node: &Node,
+        least: usize,
+        most: Option<usize>,
+        mut states: BTreeSet<State>,
+    ) -> BTreeSet<State> {
         for _ in 0..least {
             states = self.all_ends(node, &states);
         }
@@ -327,7 +473,9 @@ impl Matching<'_> {
         let rest = &self.text[at..];
         match self.expression.notation {
             Notation::Ecma => rest.is_empty(),
-            Notation::Python if self.expression.flags.multi_line => rest.first().is_none_or(|next| *next == '\n'),
+            Notation::Python if self.expression.flags.multi_line => {
+                rest.first().is_none_or(|next| *next == '\n')
+            }
             Notation::Python => rest.is_empty() || rest == ['\n'],
         }
     }
@@ -335,8 +483,14 @@ impl Matching<'_> {
     fn takes(&self, node: &Node, character: char) -> bool {
         match node {
             Node::Character(wanted, _) => self.equal(*wanted, character),
-            Node::Class { negated, characters, shorthands } => {
-                let found = characters.iter().any(|wanted| self.equal(*wanted, character))
+            Node::Class {
+                negated,
+                characters,
+                shorthands,
+            } => {
+                let found = characters
+                    .iter()
+                    .any(|wanted| self.equal(*wanted, character))
                     || shorthands.iter().any(|letter| self.is(*letter, character));
                 found != *negated
             }
@@ -357,7 +511,10 @@ impl Matching<'_> {
         let ascii = self.expression.notation == Notation::Ecma;
         let found = match letter.to_ascii_lowercase() {
             'd' => character == '1' || !ascii && character == '\u{663}',
-            'w' => matches!(character, 'a' | 'b' | 'A' | '1' | '_') || !ascii && matches!(character, 'é' | '\u{663}'),
+            'w' => {
+                matches!(character, 'a' | 'b' | 'A' | '1' | '_')
+                    || !ascii && matches!(character, 'é' | '\u{663}')
+            }
             _ => matches!(character, '\n' | ' ' | '\r' | '\u{2028}'),
         };
         found != letter.is_ascii_uppercase()

@@ -21,11 +21,17 @@ const ALPHABET: usize = 3;
 
 /// Every text of up to [`LENGTH`] characters of some alphabet.
 fn texts(source: &mut Source) -> Vec<String> {
-    let alphabet: Vec<char> = source.order(LETTERS.len())[..ALPHABET].iter().map(|index| LETTERS[*index]).collect();
+    let alphabet: Vec<char> = source.order(LETTERS.len())[..ALPHABET]
+        .iter()
+        .map(|index| LETTERS[*index])
+        .collect();
     let mut texts = vec![String::new()];
     let mut longest = texts.clone();
     for _ in 0..LENGTH {
-        longest = longest.iter().flat_map(|text| alphabet.iter().map(move |letter| format!("{text}{letter}"))).collect();
+        longest = longest
+            .iter()
+            .flat_map(|text| alphabet.iter().map(move |letter| format!("{text}{letter}")))
+            .collect();
         texts.extend(longest.iter().cloned());
     }
     texts
@@ -42,10 +48,16 @@ fn agree(source: &mut Source, notation: Notation, matched: &Cell<usize>) -> Resu
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     for text in &texts {
         let (verdict, expected) = match notation {
-            Notation::Python => (evaluator.judge_text(&constraint, None, text), expression.matches_whole(text)),
+            Notation::Python => (
+                evaluator.judge_text(&constraint, None, text),
+                expression.matches_whole(text),
+            ),
             Notation::Ecma => {
                 let answer = Value::from(text.as_str()).to_string();
-                (evaluator.judge_text(&constraint, None, &answer), expression.matches_within(text))
+                (
+                    evaluator.judge_text(&constraint, None, &answer),
+                    expression.matches_within(text),
+                )
             }
         };
         let agrees = match verdict {
@@ -54,7 +66,9 @@ fn agree(source: &mut Source, notation: Notation, matched: &Cell<usize>) -> Resu
             Verdict::NotScored { .. } => false,
         };
         if !agrees {
-            return Err(format!("{written:?} on {text:?}: {verdict:?}, expected a match: {expected}"));
+            return Err(format!(
+                "{written:?} on {text:?}: {verdict:?}, expected a match: {expected}"
+            ));
         }
         matched.set(matched.get() + usize::from(expected));
     }
@@ -65,7 +79,11 @@ fn check(notation: Notation, seed: u64) {
     let matched = Cell::new(0);
     source::check(seed, CASES, |source| agree(source, notation, &matched));
     let compared = CASES * 121;
-    assert!((compared / 50..compared * 49 / 50).contains(&matched.get()), "{} of {compared} match", matched.get());
+    assert!(
+        (compared / 50..compared * 49 / 50).contains(&matched.get()),
+        "{} of {compared} match",
+        matched.get()
+    );
 }
 
 #[test]

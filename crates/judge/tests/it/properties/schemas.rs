@@ -1,5 +1,5 @@
-//! Any generated instance of a generated schema is valid, however it is spelt; with one keyword broken it is not, and the reason names
-//! the place. From Draft 4 to 2020-12.
+//! Any generated instance of a generated schema is valid, however it is spelt; with one keyword
+//! broken it is not, and the reason names the place. From Draft 4 to 2020-12.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -61,9 +61,17 @@ struct Case {
 
 impl Case {
     fn judge(&mut self, value: &Value, source: &mut Source) -> (String, Verdict) {
-        let liberty = if self.draft == Draft::Draft4 { Liberty::PlainNumbers } else { Liberty::All };
+        let liberty = if self.draft == Draft::Draft4 {
+            Liberty::PlainNumbers
+        } else {
+            Liberty::All
+        };
         let text = spell(value, source, liberty);
-        let verdict = self.evaluator.judge_text(&Constraint::JsonSchema(self.schema.clone().into()), None, &text);
+        let verdict = self.evaluator.judge_text(
+            &Constraint::JsonSchema(self.schema.clone().into()),
+            None,
+            &text,
+        );
         (text, verdict)
     }
 
@@ -74,8 +82,19 @@ impl Case {
 
 /// The keyword that `verdict` names, if it is the broken one, at its place.
 fn named<'v>(verdict: &'v Verdict, expected: &Break) -> Option<&'v str> {
-    let Verdict::Invalid { reason: Reason::Schema { keyword, instance_path, .. } } = verdict else { return None };
-    (*instance_path == expected.path && expected.keywords.contains(&keyword.as_str())).then_some(keyword)
+    let Verdict::Invalid {
+        reason:
+            Reason::Schema {
+                keyword,
+                instance_path,
+                ..
+            },
+    } = verdict
+    else {
+        return None;
+    };
+    (*instance_path == expected.path && expected.keywords.contains(&keyword.as_str()))
+        .then_some(keyword)
 }
 
 /// Counts broken keywords by draft.
@@ -85,7 +104,11 @@ fn holds(source: &mut Source, counts: &mut Counts) -> Result<(), String> {
     let draft = Draft::ALL[source.below(Draft::ALL.len())];
     let shape = Shape::draw(source, 3);
     let schema = write::schema(&shape, draft);
-    let mut case = Case { draft, schema, evaluator: Evaluator::new(EvaluateOptions::default()) };
+    let mut case = Case {
+        draft,
+        schema,
+        evaluator: Evaluator::new(EvaluateOptions::default()),
+    };
     for _ in 0..INSTANCES {
         let value = shape.sample(source);
         let (text, verdict) = case.judge(&value, source);
@@ -97,7 +120,11 @@ fn holds(source: &mut Source, counts: &mut Counts) -> Result<(), String> {
             let expected = &found[index];
             let (text, verdict) = case.judge(&expected.value, source);
             let Some(keyword) = named(&verdict, expected) else {
-                return Err(case.wrong(&text, &verdict, &format!("{:?} at {:?}", expected.keywords, expected.path)));
+                return Err(case.wrong(
+                    &text,
+                    &verdict,
+                    &format!("{:?} at {:?}", expected.keywords, expected.path),
+                ));
             };
             *counts.entry((draft, keyword.to_owned())).or_default() += 1;
         }
@@ -108,14 +135,24 @@ fn holds(source: &mut Source, counts: &mut Counts) -> Result<(), String> {
 #[test]
 fn generated_instances_are_valid_and_single_breaks_are_named() {
     let counts = RefCell::new(Counts::new());
-    source::check(0x0B5E_55ED, CASES, |source| holds(source, &mut counts.borrow_mut()));
+    source::check(0x0B5E_55ED, CASES, |source| {
+        holds(source, &mut counts.borrow_mut())
+    });
     let counts = counts.into_inner();
     for draft in Draft::ALL {
-        let broken: Vec<&str> = counts.keys().filter(|(of, _)| *of == draft).map(|(_, keyword)| keyword.as_str()).collect();
+        let broken: Vec<&str> = counts
+            .keys()
+            .filter(|(of, _)| *of == draft)
+            .map(|(_, keyword)| keyword.as_str())
+            .collect();
         assert!(broken.len() >= 20, "{}: only {broken:?}", draft.folder());
     }
     for keyword in KEYWORDS {
-        let times: usize = counts.iter().filter(|((_, of), _)| of == keyword).map(|(_, times)| times).sum();
+        let times: usize = counts
+            .iter()
+            .filter(|((_, of), _)| of == keyword)
+            .map(|(_, times)| times)
+            .sum();
         assert!(times > 2, "{keyword} was broken {times} times");
     }
 }

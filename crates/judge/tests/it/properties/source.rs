@@ -1,5 +1,5 @@
-//! Where generated cases come from: a sequence of choices, random at first, and made shorter and smaller where a case fails. Knows
-//! nothing of what is generated.
+//! Where generated cases come from: a sequence of choices, random at first, and made shorter and
+//! smaller where a case fails. Knows nothing of what is generated.
 
 use std::panic::{self, AssertUnwindSafe};
 
@@ -51,24 +51,38 @@ impl Source {
     }
 }
 
-/// Runs `property` on `cases` cases of the stream that `seed` begins; the first one that fails is made small and shown.
+/// Runs `property` on `cases` cases of the stream that `seed` begins; the first one that fails is
+/// made small and shown.
 pub(super) fn check(seed: u64, cases: usize, property: impl Fn(&mut Source) -> Result<(), String>) {
     let run = |source: &mut Source| {
-        panic::catch_unwind(AssertUnwindSafe(|| property(source))).unwrap_or_else(|_| Err("it panicked, see above".to_owned()))
+        panic::catch_unwind(AssertUnwindSafe(|| property(source)))
+            .unwrap_or_else(|_| Err("it panicked, see above".to_owned()))
     };
     for case in 0..cases {
         // Steps apart, so that neighbouring cases have nothing in common.
-        let random = Random(seed.wrapping_add((case as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)) | 1);
-        let mut source = Source { choices: Vec::new(), at: 0, random: Some(random) };
+        let random =
+            Random(seed.wrapping_add((case as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)) | 1);
+        let mut source = Source {
+            choices: Vec::new(),
+            at: 0,
+            random: Some(random),
+        };
         if let Err(message) = run(&mut source) {
             let (choices, message) = smallest(source.choices, message, &run);
-            panic!("case {case} of seed {seed:#x}, {} choices when made small:\n{message}", choices.len());
+            panic!(
+                "case {case} of seed {seed:#x}, {} choices when made small:\n{message}",
+                choices.len()
+            );
         }
     }
 }
 
 /// Leaves choices out, sets them to 0, halves and lowers them, as long as the case still fails.
-fn smallest(mut choices: Vec<u64>, mut message: String, run: &impl Fn(&mut Source) -> Result<(), String>) -> (Vec<u64>, String) {
+fn smallest(
+    mut choices: Vec<u64>,
+    mut message: String,
+    run: &impl Fn(&mut Source) -> Result<(), String>,
+) -> (Vec<u64>, String) {
     let mut attempts = 0;
     loop {
         let mut smaller = false;
@@ -77,7 +91,11 @@ fn smallest(mut choices: Vec<u64>, mut message: String, run: &impl Fn(&mut Sourc
             if attempts > MAX_ATTEMPTS {
                 return (choices, message);
             }
-            let mut source = Source { choices: candidate, at: 0, random: None };
+            let mut source = Source {
+                choices: candidate,
+                at: 0,
+                random: None,
+            };
             if let Err(found) = run(&mut source) {
                 source.choices.truncate(source.at);
                 (choices, message, smaller) = (source.choices, found, true);
@@ -96,17 +114,21 @@ fn candidates(choices: &[u64]) -> impl Iterator<Item = Vec<u64>> + use<> {
         let original = original.clone();
         move |span: usize| {
             let original = original.clone();
-            (0..(original.len() + 1).saturating_sub(span)).rev().map(move |start| {
-                let mut shorter = original.clone();
-                shorter.drain(start..start + span);
-                shorter
-            })
+            (0..(original.len() + 1).saturating_sub(span))
+                .rev()
+                .map(move |start| {
+                    let mut shorter = original.clone();
+                    shorter.drain(start..start + span);
+                    shorter
+                })
         }
     });
     let lower = (0..original.len()).flat_map(move |place| {
         let original = original.clone();
         let was = original[place];
-        let lower = [0, was / 2, was.saturating_sub(1)].into_iter().filter(move |lower| *lower < was);
+        let lower = [0, was / 2, was.saturating_sub(1)]
+            .into_iter()
+            .filter(move |lower| *lower < was);
         lower.map(move |lower| {
             let mut changed = original.clone();
             changed[place] = lower;
@@ -120,9 +142,16 @@ fn candidates(choices: &[u64]) -> impl Iterator<Item = Vec<u64>> + use<> {
 fn a_failing_case_is_made_small() {
     let property = |source: &mut Source| {
         let numbers: Vec<usize> = (0..source.below(20)).map(|_| source.below(1000)).collect();
-        if numbers.iter().any(|number| *number >= 500) { Err(format!("{numbers:?}")) } else { Ok(()) }
+        if numbers.iter().any(|number| *number >= 500) {
+            Err(format!("{numbers:?}"))
+        } else {
+            Ok(())
+        }
     };
     let failure = panic::catch_unwind(|| check(7, 100, property)).unwrap_err();
     let message = failure.downcast_ref::<String>().unwrap();
-    assert!(message.ends_with("2 choices when made small:\n[500]"), "{message}");
+    assert!(
+        message.ends_with("2 choices when made small:\n[500]"),
+        "{message}"
+    );
 }

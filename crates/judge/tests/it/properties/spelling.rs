@@ -1,4 +1,5 @@
-//! Spells a JSON value in one of the many ways that mean the same: white space, escapes, the order of members, 1 as 1.0 or 10e-1.
+//! Spells a JSON value in one of the many ways that mean the same: white space, escapes, the order
+//! of members, 1 as 1.0 or 10e-1.
 
 use std::fmt::Write as _;
 
@@ -25,7 +26,9 @@ pub(super) fn spell(value: &Value, source: &mut Source, liberty: Liberty) -> Str
 
 fn put(text: &mut String, value: &Value, source: &mut Source, liberty: Liberty) {
     match value {
-        Value::Null | Value::Bool(_) => write!(text, "{value}").expect("writing to a string does not fail"),
+        Value::Null | Value::Bool(_) => {
+            write!(text, "{value}").expect("writing to a string does not fail")
+        }
         Value::Number(number) if liberty == Liberty::PlainNumbers => text.push_str(number.as_str()),
         Value::Number(number) => text.push_str(&respelt(number.as_str(), source)),
         Value::String(string) => put_string(text, string, source),
@@ -83,7 +86,11 @@ fn put_string(text: &mut String, string: &str, source: &mut Source) {
                 let mut units = [0; 2];
                 for unit in character.encode_utf16(&mut units) {
                     let upper = source.once_in(2);
-                    let digits = if upper { format!("\\u{unit:04X}") } else { format!("\\u{unit:04x}") };
+                    let digits = if upper {
+                        format!("\\u{unit:04X}")
+                    } else {
+                        format!("\\u{unit:04x}")
+                    };
                     text.push_str(&digits);
                 }
             }
@@ -94,7 +101,9 @@ fn put_string(text: &mut String, string: &str, source: &mut Source) {
 
 /// A number without an exponent, in another spelling of the same value.
 fn respelt(number: &str, source: &mut Source) -> String {
-    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));
+    let (sign, digits) = number
+        .strip_prefix('-')
+        .map_or(("", number), |digits| ("-", digits));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     match source.below(7) {
         0 | 1 => number.to_owned(),
@@ -113,17 +122,32 @@ fn respelt(number: &str, source: &mut Source) -> String {
 
 #[test]
 fn a_text_means_what_it_was_made_of() {
-    let value: Value =
-        serde_json::from_str(r#"{"a/\"\\":[0,-0.50,12345678901234567890123.5,true,null,"\u0001😀\n é"],"":{}}"#).unwrap();
+    let value: Value = serde_json::from_str(
+        r#"{"a/\"\\":[0,-0.50,12345678901234567890123.5,true,null,"\u0001😀\n é"],"":{}}"#,
+    )
+    .unwrap();
     super::source::check(0x5EED, 500, |source| {
         let text = spell(&value, source, Liberty::PlainNumbers);
-        let read: Value = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
-        if read == value { Ok(()) } else { Err(format!("{text} is read as {read}")) }
+        let read: Value =
+            serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
+        if read == value {
+            Ok(())
+        } else {
+            Err(format!("{text} is read as {read}"))
+        }
     });
     super::source::check(0x5EED, 500, |source| {
-        for (number, float) in [("0", 0.0), ("-0.50", -0.5), ("12.5", 12.5), ("7", 7.0), ("-1000", -1000.0), ("0.001", 0.001)] {
+        for (number, float) in [
+            ("0", 0.0),
+            ("-0.50", -0.5),
+            ("12.5", 12.5),
+            ("7", 7.0),
+            ("-1000", -1000.0),
+            ("0.001", 0.001),
+        ] {
             let text = respelt(number, source);
-            let read: f64 = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
+            let read: f64 =
+                serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
             if read != float {
                 return Err(format!("{number} as {text} is {read}"));
             }

@@ -1,5 +1,5 @@
-//! Random context-free grammars: written in our notations and as productions for a second recogniser, and enumerated by brute force.
-//! Knows no recogniser.
+//! Random context-free grammars: written in our notations and as productions for a second
+//! recogniser, and enumerated by brute force. Knows no recogniser.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,23 +33,32 @@ const TEXTS: [&str; 7] = ["a", "é", "😀", "ab", "éa", "a", "b"];
 const CLASSES: [&str; 4] = ["aé", "é😀", "a😀b", "é"];
 
 impl Syntax {
-    /// Some grammar of up to four rules: recursive on either side, ambiguous, empty or endless as it comes.
+    /// Some grammar of up to four rules: recursive on either side, ambiguous, empty or endless as
+    /// it comes.
     pub(super) fn draw(source: &mut Source) -> Self {
         let count = 1 + source.below(4);
-        Self { rules: (0..count).map(|_| Part::draw(source, count, 3)).collect() }
+        Self {
+            rules: (0..count).map(|_| Part::draw(source, count, 3)).collect(),
+        }
     }
 
     /// As Lark, or as EBNF.
     pub(super) fn written(&self, lark: bool) -> String {
-        let (define, start) = if lark { (":", "start") } else { ("::=", "root") };
+        let (define, start) = if lark {
+            (":", "start")
+        } else {
+            ("::=", "root")
+        };
         let mut text = format!("{start}{define} r0\n");
         for (index, rule) in self.rules.iter().enumerate() {
-            writeln!(text, "r{index}{define} {}", rule.written(lark)).expect("writing to a string does not fail");
+            writeln!(text, "r{index}{define} {}", rule.written(lark))
+                .expect("writing to a string does not fail");
         }
         text
     }
 
-    /// As productions of symbols: heads and terminals (single characters) by name. The first head is the start.
+    /// As productions of symbols: heads and terminals (single characters) by name. The first head
+    /// is the start.
     pub(super) fn productions(&self) -> Vec<(String, Vec<String>)> {
         let mut productions = vec![("start".to_owned(), vec!["r0".to_owned()])];
         let mut fresh = 0;
@@ -60,14 +69,26 @@ impl Syntax {
         productions
     }
 
-    /// All sentences of up to `length` characters, and all beginnings of sentences (of any length) that are so short.
+    /// All sentences of up to `length` characters, and all beginnings of sentences (of any length)
+    /// that are so short.
     pub(super) fn enumerate(&self, length: usize) -> Enumerated {
         let mut found = vec![Language::default(); self.rules.len()];
         loop {
-            let next: Vec<Language> = self.rules.iter().map(|rule| rule.language(&found, length)).collect();
+            let next: Vec<Language> = self
+                .rules
+                .iter()
+                .map(|rule| rule.language(&found, length))
+                .collect();
             if next == found {
-                let Language { sentences, beginnings, .. } = found.swap_remove(0);
-                return Enumerated { sentences, beginnings };
+                let Language {
+                    sentences,
+                    beginnings,
+                    ..
+                } = found.swap_remove(0);
+                return Enumerated {
+                    sentences,
+                    beginnings,
+                };
             }
             found = next;
         }
@@ -77,7 +98,9 @@ impl Syntax {
     pub(super) fn sentence(&self, source: &mut Source) -> Option<String> {
         let mut text = String::new();
         let mut fuel = 60;
-        self.rules[0].derive(self, source, &mut fuel, &mut text).then_some(text)
+        self.rules[0]
+            .derive(self, source, &mut fuel, &mut text)
+            .then_some(text)
     }
 }
 
@@ -100,7 +123,11 @@ impl Language {
     fn of(text: &str) -> Self {
         let ends = text.char_indices().map(|(end, _)| end).chain([text.len()]);
         let beginnings = ends.map(|end| text[..end].to_owned()).collect();
-        Self { productive: true, sentences: BTreeSet::from([text.to_owned()]), beginnings }
+        Self {
+            productive: true,
+            sentences: BTreeSet::from([text.to_owned()]),
+            beginnings,
+        }
     }
 
     fn or(mut self, other: &Self) -> Self {
@@ -110,18 +137,28 @@ impl Language {
         self
     }
 
-    /// This one, and after it the other. A beginning of a sequence can be finished only if both can.
+    /// This one, and after it the other. A beginning of a sequence can be finished only if both
+    /// can.
     fn then(&self, other: &Self, length: usize) -> Self {
         if !self.productive || !other.productive {
             return Self::default();
         }
         let join = |ends: &BTreeSet<String>| -> BTreeSet<String> {
-            let joined = self.sentences.iter().flat_map(|head| ends.iter().map(move |tail| format!("{head}{tail}")));
-            joined.filter(|text| text.chars().count() <= length).collect()
+            let joined = self
+                .sentences
+                .iter()
+                .flat_map(|head| ends.iter().map(move |tail| format!("{head}{tail}")));
+            joined
+                .filter(|text| text.chars().count() <= length)
+                .collect()
         };
         let mut beginnings = join(&other.beginnings);
         beginnings.extend(self.beginnings.iter().cloned());
-        Self { productive: true, sentences: join(&other.sentences), beginnings }
+        Self {
+            productive: true,
+            sentences: join(&other.sentences),
+            beginnings,
+        }
     }
 }
 
@@ -131,10 +168,25 @@ impl Part {
             0 | 1 => Self::Text(TEXTS[source.below(TEXTS.len())]),
             2 => Self::Class(CLASSES[source.below(CLASSES.len())]),
             3..6 => Self::Rule(source.below(rules)),
-            6 | 7 => Self::Sequence((0..1 + source.below(3)).map(|_| Self::draw(source, rules, depth - 1)).collect()),
-            8 | 9 => Self::Choice((0..2 + source.below(2)).map(|_| Self::draw(source, rules, depth - 1)).collect()),
+            6 | 7 => Self::Sequence(
+                (0..1 + source.below(3))
+                    .map(|_| Self::draw(source, rules, depth - 1))
+                    .collect(),
+            ),
+            8 | 9 => Self::Choice(
+                (0..2 + source.below(2))
+                    .map(|_| Self::draw(source, rules, depth - 1))
+                    .collect(),
+            ),
             _ => {
-                let (least, most) = *source.pick(&[(0, Some(1)), (0, None), (1, None), (0, Some(2)), (2, Some(3)), (2, None)]);
+                let (least, most) = *source.pick(&[
+                    (0, Some(1)),
+                    (0, None),
+                    (1, None),
+                    (0, Some(2)),
+                    (2, Some(3)),
+                    (2, None),
+                ]);
                 Self::Times(Box::new(Self::draw(source, rules, depth - 1)), least, most)
             }
         }
@@ -166,7 +218,11 @@ impl Part {
     }
 
     /// The symbols that stand for this part, with what productions they need.
-    fn symbols(&self, productions: &mut Vec<(String, Vec<String>)>, fresh: &mut usize) -> Vec<String> {
+    fn symbols(
+        &self,
+        productions: &mut Vec<(String, Vec<String>)>,
+        fresh: &mut usize,
+    ) -> Vec<String> {
         let mut name = || {
             *fresh += 1;
             format!("n{fresh}")
@@ -176,10 +232,17 @@ impl Part {
             Self::Rule(rule) => vec![format!("r{rule}")],
             Self::Class(class) => {
                 let head = name();
-                productions.extend(class.chars().map(|letter| (head.clone(), vec![letter.to_string()])));
+                productions.extend(
+                    class
+                        .chars()
+                        .map(|letter| (head.clone(), vec![letter.to_string()])),
+                );
                 vec![head]
             }
-            Self::Sequence(parts) => parts.iter().flat_map(|part| part.symbols(productions, fresh)).collect(),
+            Self::Sequence(parts) => parts
+                .iter()
+                .flat_map(|part| part.symbols(productions, fresh))
+                .collect(),
             Self::Choice(parts) => {
                 let head = name();
                 for part in parts {
@@ -213,14 +276,16 @@ impl Part {
         let empty = || Language::of("");
         match self {
             Self::Text(text) => cut(Language::of(text), length),
-            Self::Class(class) => {
-                class.chars().fold(Language::default(), |all, letter| all.or(&Language::of(&letter.to_string())))
-            }
+            Self::Class(class) => class.chars().fold(Language::default(), |all, letter| {
+                all.or(&Language::of(&letter.to_string()))
+            }),
             Self::Rule(rule) => rules[*rule].clone(),
-            Self::Sequence(parts) => {
-                parts.iter().fold(empty(), |before, part| before.then(&part.language(rules, length), length))
-            }
-            Self::Choice(parts) => parts.iter().fold(Language::default(), |all, part| all.or(&part.language(rules, length))),
+            Self::Sequence(parts) => parts.iter().fold(empty(), |before, part| {
+                before.then(&part.language(rules, length), length)
+            }),
+            Self::Choice(parts) => parts.iter().fold(Language::default(), |all, part| {
+                all.or(&part.language(rules, length))
+            }),
             Self::Times(part, least, most) => {
                 let once = part.language(rules, length);
                 let mut found = (0..*least).fold(empty(), |before, _| before.then(&once, length));
@@ -235,14 +300,31 @@ impl Part {
     }
 
     /// Appends what is derived; false where the fuel ran out.
-    fn derive(&self, syntax: &Syntax, source: &mut Source, fuel: &mut usize, text: &mut String) -> bool {
-        let Some(left) = fuel.checked_sub(1) else { return false };
+    fn derive(
+        &self,
+        syntax: &Syntax,
+        source: &mut Source,
+        fuel: &mut usize,
+        text: &mut String,
+    ) -> bool {
+        let Some(left) = fuel.checked_sub(1) else {
+            return false;
+        };
         *fuel = left;
         match self {
             Self::Text(literal) => text.push_str(literal),
-            Self::Class(class) => text.push(class.chars().nth(source.below(class.chars().count())).expect("within the class")),
+            Self::Class(class) => text.push(
+                class
+                    .chars()
+                    .nth(source.below(class.chars().count()))
+                    .expect("within the class"),
+            ),
             Self::Rule(rule) => return syntax.rules[*rule].derive(syntax, source, fuel, text),
-            Self::Sequence(parts) => return parts.iter().all(|part| part.derive(syntax, source, fuel, text)),
+            Self::Sequence(parts) => {
+                return parts
+                    .iter()
+                    .all(|part| part.derive(syntax, source, fuel, text));
+            }
             Self::Choice(parts) => return source.pick(parts).derive(syntax, source, fuel, text),
             Self::Times(part, least, most) => {
                 let times = least + source.below(most.map_or(4, |most| most - least + 1));
@@ -254,7 +336,11 @@ impl Part {
 }
 
 fn cut(mut language: Language, length: usize) -> Language {
-    language.sentences.retain(|text| text.chars().count() <= length);
-    language.beginnings.retain(|text| text.chars().count() <= length);
+    language
+        .sentences
+        .retain(|text| text.chars().count() <= length);
+    language
+        .beginnings
+        .retain(|text| text.chars().count() <= length);
     language
 }

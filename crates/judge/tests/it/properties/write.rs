@@ -1,4 +1,5 @@
-//! Writes a shape as a JSON Schema of any draft, from Draft 4 to 2020-12. Knows where the drafts differ.
+//! Writes a shape as a JSON Schema of any draft, from Draft 4 to 2020-12. Knows where the drafts
+//! differ.
 
 use serde_json::{Map, Value, json};
 
@@ -13,12 +14,18 @@ struct Writer {
 
 /// `shape` as a schema that names its draft.
 pub(super) fn schema(shape: &Shape, draft: Draft) -> Value {
-    let mut writer = Writer { draft, definitions: Map::new() };
+    let mut writer = Writer {
+        draft,
+        definitions: Map::new(),
+    };
     let body = writer.write(shape);
     let mut schema = Map::from_iter([("$schema".to_owned(), Value::from(draft.uri()))]);
     match body {
         Value::Object(members) => schema.extend(members),
-        _ => assert!(body == Value::Bool(true), "only one shape is a boolean schema"),
+        _ => assert!(
+            body == Value::Bool(true),
+            "only one shape is a boolean schema"
+        ),
     }
     if !writer.definitions.is_empty() {
         schema.insert(writer.home().to_owned(), Value::Object(writer.definitions));
@@ -29,7 +36,11 @@ pub(super) fn schema(shape: &Shape, draft: Draft) -> Value {
 impl Writer {
     /// Where definitions live.
     fn home(&self) -> &'static str {
-        if self.draft >= Draft::Draft201909 { "$defs" } else { "definitions" }
+        if self.draft >= Draft::Draft201909 {
+            "$defs"
+        } else {
+            "definitions"
+        }
     }
 
     fn write(&mut self, shape: &Shape) -> Value {
@@ -38,7 +49,9 @@ impl Writer {
             Shape::Anything => Value::Bool(true),
             Shape::Null => json!({ "type": "null" }),
             Shape::Boolean => json!({ "type": "boolean" }),
-            Shape::Text { least, most } => json!({ "type": "string", "minLength": least, "maxLength": most }),
+            Shape::Text { least, most } => {
+                json!({ "type": "string", "minLength": least, "maxLength": most })
+            }
             Shape::TextBut { least } => {
                 json!({ "type": "string", "minLength": least, "not": self.constant(&Value::from("~".repeat(*least))) })
             }
@@ -50,18 +63,29 @@ impl Writer {
                 let at = number(*at, 0);
                 json!({ "type": "integer", "oneOf": [{ "maximum": at }, { "minimum": at }] })
             }
-            Shape::Choice { values, single: true } => self.constant(&values[0]),
-            Shape::Choice { values, single: false } => json!({ "enum": values }),
+            Shape::Choice {
+                values,
+                single: true,
+            } => self.constant(&values[0]),
+            Shape::Choice {
+                values,
+                single: false,
+            } => json!({ "enum": values }),
             Shape::Many { of, least, most } => {
                 json!({ "type": "array", "items": self.write(of), "minItems": least, "maxItems": most })
             }
-            Shape::Distinct => json!({ "type": "array", "items": { "type": "integer" }, "uniqueItems": true }),
+            Shape::Distinct => {
+                json!({ "type": "array", "items": { "type": "integer" }, "uniqueItems": true })
+            }
             Shape::Tuple { parts, rest } => self.tuple(parts, rest),
             Shape::Nulls { least, most } => self.nulls(*least, *most),
             Shape::Record(record) => self.record(record),
             Shape::Either { parts, exactly } => {
                 let parts: Vec<Value> = parts.iter().map(|part| self.write(part)).collect();
-                Value::Object(Map::from_iter([((if *exactly { "oneOf" } else { "anyOf" }).to_owned(), Value::Array(parts))]))
+                Value::Object(Map::from_iter([(
+                    (if *exactly { "oneOf" } else { "anyOf" }).to_owned(),
+                    Value::Array(parts),
+                )]))
             }
             Shape::Apart(of) => self.apart(of),
             Shape::Named { name, of } => {
@@ -99,17 +123,26 @@ impl Writer {
     }
 
     fn constant(&self, value: &Value) -> Value {
-        if self.draft == Draft::Draft4 { json!({ "enum": [value] }) } else { json!({ "const": value }) }
+        if self.draft == Draft::Draft4 {
+            json!({ "enum": [value] })
+        } else {
+            json!({ "const": value })
+        }
     }
 
     fn range(&self, range: &Range) -> Value {
         let mut members = Map::new();
-        members.insert("type".to_owned(), Value::from(if range.integer { "integer" } else { "number" }));
+        members.insert(
+            "type".to_owned(),
+            Value::from(if range.integer { "integer" } else { "number" }),
+        );
         if range.step != 1 {
             members.insert("multipleOf".to_owned(), number(range.step, range.scale));
         }
-        for (bound, plain, exclusive) in [(range.low, "minimum", "exclusiveMinimum"), (range.high, "maximum", "exclusiveMaximum")]
-        {
+        for (bound, plain, exclusive) in [
+            (range.low, "minimum", "exclusiveMinimum"),
+            (range.high, "maximum", "exclusiveMaximum"),
+        ] {
             let Some(bound) = bound else { continue };
             let at = number(bound.at, range.scale);
             if bound.exclusive && self.draft > Draft::Draft4 {
@@ -126,9 +159,15 @@ impl Writer {
 
     fn tuple(&mut self, parts: &[Shape], rest: &Rest) -> Value {
         let parts: Vec<Value> = parts.iter().map(|part| self.write(part)).collect();
-        let (first, beyond) =
-            if self.draft >= Draft::Draft202012 { ("prefixItems", "items") } else { ("items", "additionalItems") };
-        let mut members = Map::from_iter([("type".to_owned(), Value::from("array")), (first.to_owned(), Value::Array(parts))]);
+        let (first, beyond) = if self.draft >= Draft::Draft202012 {
+            ("prefixItems", "items")
+        } else {
+            ("items", "additionalItems")
+        };
+        let mut members = Map::from_iter([
+            ("type".to_owned(), Value::from("array")),
+            (first.to_owned(), Value::Array(parts)),
+        ]);
         match rest {
             Rest::Anything => {}
             Rest::Nothing => {
@@ -146,16 +185,26 @@ impl Writer {
         match self.draft {
             Draft::Draft4 => json!({ "type": "array", "not": { "items": { "not": nothing } } }),
             Draft::Draft6 | Draft::Draft7 => json!({ "type": "array", "contains": nothing }),
-            _ => json!({ "type": "array", "contains": nothing, "minContains": least, "maxContains": most }),
+            _ => {
+                json!({ "type": "array", "contains": nothing, "minContains": least, "maxContains": most })
+            }
         }
     }
 
     fn record(&mut self, record: &Record) -> Value {
         let mut members = Map::from_iter([("type".to_owned(), Value::from("object"))]);
-        let properties: Map<String, Value> =
-            record.members.iter().map(|member| (member.name.to_owned(), self.write(&member.shape))).collect();
+        let properties: Map<String, Value> = record
+            .members
+            .iter()
+            .map(|member| (member.name.to_owned(), self.write(&member.shape)))
+            .collect();
         members.insert("properties".to_owned(), Value::Object(properties));
-        let required: Vec<&str> = record.members.iter().filter(|member| member.required).map(|member| member.name).collect();
+        let required: Vec<&str> = record
+            .members
+            .iter()
+            .filter(|member| member.required)
+            .map(|member| member.name)
+            .collect();
         // Draft 4 does not have empty lists here.
         if !required.is_empty() {
             members.insert("required".to_owned(), json!(required));
@@ -169,7 +218,10 @@ impl Writer {
                 members.insert("additionalProperties".to_owned(), self.write(shape));
             }
             Rest::Prefixed(shape) => {
-                members.insert("patternProperties".to_owned(), json!({ "^x-": self.write(shape) }));
+                members.insert(
+                    "patternProperties".to_owned(),
+                    json!({ "^x-": self.write(shape) }),
+                );
                 members.insert("additionalProperties".to_owned(), Value::Bool(false));
             }
         }
@@ -177,9 +229,19 @@ impl Writer {
             members.insert("propertyNames".to_owned(), json!({ "maxLength": most }));
         }
         if let Some((first, second)) = record.dependent {
-            let keyword = if self.draft >= Draft::Draft201909 { "dependentRequired" } else { "dependencies" };
+            let keyword = if self.draft >= Draft::Draft201909 {
+                "dependentRequired"
+            } else {
+                "dependencies"
+            };
             let names = json!([record.members[second].name]);
-            members.insert(keyword.to_owned(), Value::Object(Map::from_iter([(record.members[first].name.to_owned(), names)])));
+            members.insert(
+                keyword.to_owned(),
+                Value::Object(Map::from_iter([(
+                    record.members[first].name.to_owned(),
+                    names,
+                )])),
+            );
         }
         if record.least > 0 {
             members.insert("minProperties".to_owned(), json!(record.least));
@@ -192,11 +254,15 @@ impl Writer {
 
     /// Every keyword in a part of its own, but for Draft 4's pairs.
     fn apart(&mut self, of: &Shape) -> Value {
-        let Value::Object(members) = self.write(of) else { unreachable!("a scalar is written as an object") };
+        let Value::Object(members) = self.write(of) else {
+            unreachable!("a scalar is written as an object")
+        };
         if members.values().any(|value| *value == Value::Bool(true)) {
             return json!({ "allOf": [members] });
         }
-        let parts = members.into_iter().map(|(keyword, value)| Value::Object(Map::from_iter([(keyword, value)])));
+        let parts = members
+            .into_iter()
+            .map(|(keyword, value)| Value::Object(Map::from_iter([(keyword, value)])));
         json!({ "allOf": parts.collect::<Vec<_>>() })
     }
 }

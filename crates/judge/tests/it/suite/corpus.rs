@@ -1,4 +1,5 @@
-//! Reads the JSON-Schema-Test-Suite: groups of tests by draft and file. Knows its layout, and nothing of verdicts.
+//! Reads the JSON-Schema-Test-Suite: groups of tests by draft and file. Knows its layout, and
+//! nothing of verdicts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,13 @@ pub(crate) enum Draft {
 }
 
 impl Draft {
-    pub(crate) const ALL: [Self; 5] = [Self::Draft4, Self::Draft6, Self::Draft7, Self::Draft201909, Self::Draft202012];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Draft4,
+        Self::Draft6,
+        Self::Draft7,
+        Self::Draft201909,
+        Self::Draft202012,
+    ];
 
     /// The suite's name for it.
     pub(crate) fn folder(self) -> &'static str {
@@ -59,21 +66,35 @@ pub(crate) struct Test {
 
 impl Group {
     fn new(draft: Draft, file: &str, group: &Value) -> Self {
-        let text = |value: &Value| value["description"].as_str().expect("groups and tests are described").to_owned();
+        let text = |value: &Value| {
+            value["description"]
+                .as_str()
+                .expect("groups and tests are described")
+                .to_owned()
+        };
         let tests = group["tests"].as_array().expect("a group has tests").iter();
         let tests = tests.map(|test| Test {
             description: text(test),
             data: test["data"].clone(),
-            valid: test["valid"].as_bool().expect("a test says whether its document is valid"),
+            valid: test["valid"]
+                .as_bool()
+                .expect("a test says whether its document is valid"),
         });
-        Self { draft, file: file.to_owned(), description: text(group), schema: group["schema"].clone(), tests: tests.collect() }
+        Self {
+            draft,
+            file: file.to_owned(),
+            description: text(group),
+            schema: group["schema"].clone(),
+            tests: tests.collect(),
+        }
     }
 
     /// The schema as one would send it, naming its draft: in the suite the folder names it.
     pub(crate) fn schema(&self) -> Value {
         match &self.schema {
             Value::Object(members) if !members.contains_key("$schema") => {
-                let mut named = Map::from_iter([("$schema".to_owned(), Value::from(self.draft.uri()))]);
+                let mut named =
+                    Map::from_iter([("$schema".to_owned(), Value::from(self.draft.uri()))]);
                 named.extend(members.clone());
                 Value::Object(named)
             }
@@ -81,7 +102,8 @@ impl Group {
         }
     }
 
-    /// The required tests want `format` to be an annotation; the optional ones about it want it asserted.
+    /// The required tests want `format` to be an annotation; the optional ones about it want it
+    /// asserted.
     pub(crate) fn asserts_formats(&self) -> bool {
         self.part() == "format"
     }
@@ -104,7 +126,13 @@ pub(crate) fn of_suite(folder: &Path, draft: Draft) -> Vec<Group> {
     paths.sort();
     let mut groups = Vec::new();
     for path in paths {
-        let name = path.strip_prefix(&root).unwrap().with_extension("").to_str().unwrap().replace('\\', "/");
+        let name = path
+            .strip_prefix(&root)
+            .unwrap()
+            .with_extension("")
+            .to_str()
+            .unwrap()
+            .replace('\\', "/");
         let file: Vec<Value> = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         groups.extend(file.iter().map(|group| Group::new(draft, &name, group)));
     }
@@ -112,19 +140,26 @@ pub(crate) fn of_suite(folder: &Path, draft: Draft) -> Vec<Group> {
 }
 
 fn json_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{error}: {}", folder.display())) {
+    for entry in
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{error}: {}", folder.display()))
+    {
         let path = entry.unwrap().path();
         if path.is_dir() {
             json_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "json") {
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             found.push(path);
         }
     }
 }
 
-/// The groups of `draft` that ship: JSON Lines of `{"file": .., "group": ..}`, each group as in the suite.
+/// The groups of `draft` that ship: JSON Lines of `{"file": .., "group": ..}`, each group as in the
+/// suite.
 pub(crate) fn shipped(folder: &Path, draft: Draft) -> Vec<Group> {
-    let text = fs::read_to_string(folder.join(format!("{}.jsonl", draft.folder()))).expect("part of the suite ships");
+    let text = fs::read_to_string(folder.join(format!("{}.jsonl", draft.folder())))
+        .expect("part of the suite ships");
     let group = |line: &str| {
         let row: Value = serde_json::from_str(line).unwrap();
         Group::new(draft, row["file"].as_str().unwrap(), &row["group"])

@@ -1,5 +1,6 @@
-//! Our JSON Schema verdicts beside those of a second validator, the crate `boon`: on entries of our own, always; on a folder of MaskBench
-//! where a variable names one, with a baseline that says of every disagreement who is right. Knows the public API of both.
+//! Our JSON Schema verdicts beside those of a second validator, the crate `boon`: on entries of our
+//! own, always; on a folder of MaskBench where a variable names one, with a baseline that says of
+//! every disagreement who is right. Knows the public API of both.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -55,8 +56,12 @@ pub(crate) fn boon_says(schema: &Value, document: &Value) -> Result<bool, String
         compiler.use_loader(Box::new(NothingOutside));
         compiler.set_default_draft(boon::Draft::V2020_12);
         compiler.enable_format_assertions();
-        compiler.add_resource(PLACE, schema.clone()).map_err(|error| error.to_string())?;
-        let compiled = compiler.compile(PLACE, &mut schemas).map_err(|error| format!("{error:#}"))?;
+        compiler
+            .add_resource(PLACE, schema.clone())
+            .map_err(|error| error.to_string())?;
+        let compiled = compiler
+            .compile(PLACE, &mut schemas)
+            .map_err(|error| format!("{error:#}"))?;
         Ok(schemas.validate(document, compiled).is_ok())
     };
     panic::catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| Err("it panicked".to_owned()))
@@ -80,8 +85,17 @@ fn differing(ours: &Verdict, boons: Option<bool>, claimed: bool) -> Option<&'sta
 
 /// Place in the order of outcomes, best first; what nobody knows is worse than all.
 fn badness(outcome: &str) -> usize {
-    let known = ["boon_says_nothing", "boon_alone", "author_alone", "not_scored", "sobench_alone"];
-    known.iter().position(|name| *name == outcome).unwrap_or(known.len())
+    let known = [
+        "boon_says_nothing",
+        "boon_alone",
+        "author_alone",
+        "not_scored",
+        "sobench_alone",
+    ];
+    known
+        .iter()
+        .position(|name| *name == outcome)
+        .unwrap_or(known.len())
 }
 
 /// Every disagreement about `claims`.
@@ -89,7 +103,11 @@ fn disagreements(claims: &[Claim]) -> Table {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut table = Table::new();
     for claim in claims {
-        let ours = evaluator.judge_text(&Constraint::JsonSchema(claim.schema.clone().into()), None, &claim.text);
+        let ours = evaluator.judge_text(
+            &Constraint::JsonSchema(claim.schema.clone().into()),
+            None,
+            &claim.text,
+        );
         let document = serde_json::from_str(&claim.text);
         let boons = match &document {
             Ok(document) => boon_says(&claim.schema, document),
@@ -98,9 +116,17 @@ fn disagreements(claims: &[Claim]) -> Table {
         if let Some(outcome) = differing(&ours, boons.clone().ok(), claim.valid) {
             let word = |valid| if valid { "valid" } else { "invalid" };
             let boons = boons.map_or_else(|why| cause(&why), |valid| word(valid).to_owned());
-            let says = format!("sobench: {}; boon: {boons}; author: {}", super::said(&ours), word(claim.valid));
+            let says = format!(
+                "sobench: {}; boon: {boons}; author: {}",
+                super::said(&ours),
+                word(claim.valid)
+            );
             let before = table.insert(claim.name.clone(), Row::new(outcome, &says));
-            assert!(before.is_none(), "two claims have the name {:?}", claim.name);
+            assert!(
+                before.is_none(),
+                "two claims have the name {:?}",
+                claim.name
+            );
         }
     }
     table
@@ -108,26 +134,48 @@ fn disagreements(claims: &[Claim]) -> Table {
 
 /// Its last line is the one that names the cause.
 fn cause(why: &str) -> String {
-    why.lines().last().unwrap_or_default().trim_start_matches([' ', '-']).chars().take(MAX_WORDS_CHARS).collect()
+    why.lines()
+        .last()
+        .unwrap_or_default()
+        .trim_start_matches([' ', '-'])
+        .chars()
+        .take(MAX_WORDS_CHARS)
+        .collect()
 }
 
 /// Runs `work` with room for validators that recurse.
 fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
-        let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work).unwrap();
-        worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
+        let worker = thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, work)
+            .unwrap();
+        worker
+            .join()
+            .unwrap_or_else(|panic| panic::resume_unwind(panic))
     })
 }
 
 /// The texts of the shipped schemas of features.
 fn of_features() -> Vec<Claim> {
     let mut claims = Vec::new();
-    for line in fs::read_to_string(in_package("schemas/features.jsonl")).unwrap().lines() {
+    for line in fs::read_to_string(in_package("schemas/features.jsonl"))
+        .unwrap()
+        .lines()
+    {
         let feature: Value = serde_json::from_str(line).unwrap();
         for (member, valid) in [("valid", true), ("violating", false)] {
             for (index, text) in feature[member].as_array().unwrap().iter().enumerate() {
-                let name = vec![feature["id"].as_str().unwrap().to_owned(), format!("{member} {index}")];
-                claims.push(Claim { name, schema: feature["schema"].clone(), text: text.as_str().unwrap().to_owned(), valid });
+                let name = vec![
+                    feature["id"].as_str().unwrap().to_owned(),
+                    format!("{member} {index}"),
+                ];
+                claims.push(Claim {
+                    name,
+                    schema: feature["schema"].clone(),
+                    text: text.as_str().unwrap().to_owned(),
+                    valid,
+                });
             }
         }
     }
@@ -137,13 +185,26 @@ fn of_features() -> Vec<Claim> {
 /// The traps that are set for engines.
 fn of_traps() -> Vec<Claim> {
     let mut claims = Vec::new();
-    for line in fs::read_to_string(in_package("fixtures/mask/traps.jsonl")).unwrap().lines() {
+    for line in fs::read_to_string(in_package("fixtures/mask/traps.jsonl"))
+        .unwrap()
+        .lines()
+    {
         let entry: Value = serde_json::from_str(line).unwrap();
-        let Some(schema) = entry["constraint"].get("json") else { continue };
+        let Some(schema) = entry["constraint"].get("json") else {
+            continue;
+        };
         for (index, instance) in entry["instances"].as_array().unwrap().iter().enumerate() {
-            let name = vec![entry["name"].as_str().unwrap().to_owned(), index.to_string()];
+            let name = vec![
+                entry["name"].as_str().unwrap().to_owned(),
+                index.to_string(),
+            ];
             let text = instance["text"].as_str().unwrap().to_owned();
-            claims.push(Claim { name, schema: schema.clone(), text, valid: instance["valid"].as_bool().unwrap() });
+            claims.push(Claim {
+                name,
+                schema: schema.clone(),
+                text,
+                valid: instance["valid"].as_bool().unwrap(),
+            });
         }
     }
     claims
@@ -151,8 +212,14 @@ fn of_traps() -> Vec<Claim> {
 
 /// MaskBench's entries in `folder`.
 fn of_maskbench(folder: &Path) -> Vec<Claim> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
     paths.sort();
     let mut claims = Vec::new();
     for path in paths {
@@ -173,7 +240,11 @@ fn of_maskbench(folder: &Path) -> Vec<Claim> {
 /// Holds the disagreements about `claims` to the baseline in `file`.
 fn held(claims: &[Claim], file: &str) {
     let measured = with_room(|| disagreements(claims));
-    let measured = table::keep(&in_package(file), "entry,test,outcome,says,right,why", measured);
+    let measured = table::keep(
+        &in_package(file),
+        "entry,test,outcome,says,right,why",
+        measured,
+    );
     table::hold(&measured, &table::read(&in_package(file)), badness, file);
 }
 
@@ -187,7 +258,9 @@ fn a_second_validator_agrees_on_the_shipped_entries_but_for_the_baseline() {
 #[test]
 #[ignore = "needs MaskBench's files: SOBENCH_MASKBENCH_SAMPLE names their folder"]
 fn a_second_validator_agrees_on_maskbench_but_for_the_baseline() {
-    let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap_or_else(|| panic!("{FOLDER} names no folder")));
+    let folder = PathBuf::from(
+        std::env::var_os(FOLDER).unwrap_or_else(|| panic!("{FOLDER} names no folder")),
+    );
     let claims = of_maskbench(&folder);
     assert!(claims.len() > 1_000, "{} documents", claims.len());
     held(&claims, BASELINE);
@@ -195,7 +268,9 @@ fn a_second_validator_agrees_on_maskbench_but_for_the_baseline() {
 
 #[test]
 fn who_differs_is_told_apart() {
-    let not_scored = Verdict::NotScored { why: sobench_core::verdict::NotScored::Refused };
+    let not_scored = Verdict::NotScored {
+        why: sobench_core::verdict::NotScored::Refused,
+    };
     for (ours, boons, claimed, expected) in [
         (&Verdict::Valid, Some(true), true, None),
         (&Verdict::Valid, Some(true), false, Some("author_alone")),
@@ -205,18 +280,39 @@ fn who_differs_is_told_apart() {
         (&Verdict::Valid, None, false, Some("sobench_alone")),
         (&not_scored, Some(true), true, Some("not_scored")),
     ] {
-        assert_eq!(differing(ours, boons, claimed), expected, "{ours:?} {boons:?} {claimed}");
+        assert_eq!(
+            differing(ours, boons, claimed),
+            expected,
+            "{ours:?} {boons:?} {claimed}"
+        );
     }
-    assert!(badness("boon_alone") < badness("sobench_alone") && badness("sobench_alone") < badness("unheard of"));
+    assert!(
+        badness("boon_alone") < badness("sobench_alone")
+            && badness("sobench_alone") < badness("unheard of")
+    );
 }
 
 #[test]
 fn the_second_validator_reads_every_draft() {
     for draft in Draft::ALL {
         let schema = serde_json::json!({ "$schema": draft.uri(), "type": "integer" });
-        assert_eq!(boon_says(&schema, &Value::from(1)), Ok(true), "{}", draft.folder());
-        assert_eq!(boon_says(&schema, &Value::from("1")), Ok(false), "{}", draft.folder());
+        assert_eq!(
+            boon_says(&schema, &Value::from(1)),
+            Ok(true),
+            "{}",
+            draft.folder()
+        );
+        assert_eq!(
+            boon_says(&schema, &Value::from("1")),
+            Ok(false),
+            "{}",
+            draft.folder()
+        );
     }
     let outward = serde_json::json!({ "$ref": "https://example.com/other.json" });
-    assert!(boon_says(&outward, &Value::Null).unwrap_err().contains("outside the document"));
+    assert!(
+        boon_says(&outward, &Value::Null)
+            .unwrap_err()
+            .contains("outside the document")
+    );
 }

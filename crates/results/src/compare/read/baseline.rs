@@ -1,8 +1,9 @@
 //! A run without its texts, small enough for a repository: `sobench compare --write-baseline`.
 //!
-//! One JSON object a run, one after the other; a column a line, so that a change of the baseline is a change of a few lines. Latencies
-//! are kept to a microsecond, instants to a millisecond. Of the gaps between chunks only their number and sum are kept: a mean can be
-//! resampled from those, a percentile of gaps cannot.
+//! One JSON object a run, one after the other; a column a line, so that a change of the baseline is
+//! a change of a few lines. Latencies are kept to a microsecond, instants to a millisecond. Of the
+//! gaps between chunks only their number and sum are kept: a mean can be resampled from those, a
+//! percentile of gaps cannot.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,13 +37,20 @@ const OLD_COLUMNS: [(&Metric, &str); 5] = [
 ];
 
 /// Names among `counts` that are older than those of metrics.
-const OLD_COUNTS: [(&Metric, &str); 3] =
-    [(&rates::CORRECT_RATE, "correct"), (&rates::CONTROL_RATE, "control"), (&rates::VLLM_CORRECT_RATE, "vllm")];
+const OLD_COUNTS: [(&Metric, &str); 3] = [
+    (&rates::CORRECT_RATE, "correct"),
+    (&rates::CONTROL_RATE, "control"),
+    (&rates::VLLM_CORRECT_RATE, "vllm"),
+];
 
 /// Letters of columns, with what they say.
 const BITS: [(char, Option<bool>); 3] = [('1', Some(true)), ('0', Some(false)), ('-', None)];
-const ARMS: [(char, Option<Arm>); 4] =
-    [('c', Some(Arm::Constrained)), ('u', Some(Arm::Control)), ('f', Some(Arm::Free)), ('-', None)];
+const ARMS: [(char, Option<Arm>); 4] = [
+    ('c', Some(Arm::Constrained)),
+    ('u', Some(Arm::Control)),
+    ('f', Some(Arm::Free)),
+    ('-', None),
+];
 
 /// Distributions whose columns stand in every baseline.
 const OLD_VALUES: [&Metric; 3] = [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL];
@@ -71,35 +79,60 @@ pub(super) struct Columns {
 pub fn write(runs: &[Run]) -> Result<String> {
     let mut text = String::new();
     for run in runs {
-        write_run(run, &mut text).map_err(|error| Error::internal(format!("the baseline is not JSON: {error}")))?;
+        write_run(run, &mut text)
+            .map_err(|error| Error::internal(format!("the baseline is not JSON: {error}")))?;
     }
     Ok(text)
 }
 
 fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
-    let side = Side { name: String::new(), runs: vec![run.clone()] };
-    // What tables show, whether or not the file said it: of what is left out here (single gaps), nothing could be said later.
-    let shown = Figure::shown().into_iter().filter_map(|shown| Some((shown.to_string(), figure(&side, shown)?)));
+    let side = Side {
+        name: String::new(),
+        runs: vec![run.clone()],
+    };
+    // What tables show, whether or not the file said it: of what is left out here (single gaps),
+    // nothing could be said later.
+    let shown = Figure::shown()
+        .into_iter()
+        .filter_map(|shown| Some((shown.to_string(), figure(&side, shown)?)));
     let mut figures = run.figures.clone();
     figures.extend(shown);
-    figures.values_mut().for_each(|value| *value = rounded(*value, 1e6));
-    let counts: Map<String, Value> =
-        run.counts.iter().map(|(metric, share)| (count_name(metric).to_owned(), json!(share))).collect();
-    let means: Map<String, Value> = run.means.iter().map(|(metric, mean)| (mean_name(metric).to_owned(), json!(mean))).collect();
+    figures
+        .values_mut()
+        .for_each(|value| *value = rounded(*value, 1e6));
+    let counts: Map<String, Value> = run
+        .counts
+        .iter()
+        .map(|(metric, share)| (count_name(metric).to_owned(), json!(share)))
+        .collect();
+    let means: Map<String, Value> = run
+        .means
+        .iter()
+        .map(|(metric, mean)| (mean_name(metric).to_owned(), json!(mean)))
+        .collect();
     // The name alone: where it lay on somebody's machine is nobody's business.
-    let name = Path::new(&run.file).file_name().map_or_else(|| run.file.clone(), |name| name.to_string_lossy().into_owned());
+    let name = Path::new(&run.file).file_name().map_or_else(
+        || run.file.clone(),
+        |name| name.to_string_lossy().into_owned(),
+    );
     let mut members: Vec<(&str, String)> = vec![
         (MARK, FORMAT_VERSION.to_string()),
         ("of", serde_json::to_string(&name)?),
         ("settings", lines(&serde_json::to_value(&run.conditions)?)?),
         ("notices", serde_json::to_string(&run.notices)?),
-        ("duration_s", serde_json::to_string(&run.duration_s.map(|it| rounded(it, 1e6)))?),
+        (
+            "duration_s",
+            serde_json::to_string(&run.duration_s.map(|it| rounded(it, 1e6)))?,
+        ),
         ("figures", lines(&serde_json::to_value(&figures)?)?),
         ("counts", lines(&serde_json::to_value(counts)?)?),
         ("means", lines(&serde_json::to_value(means)?)?),
     ];
     if let Some(requests) = &run.requests {
-        members.push(("requests", lines(&serde_json::to_value(Columns::new(requests))?)?));
+        members.push((
+            "requests",
+            lines(&serde_json::to_value(Columns::new(requests))?)?,
+        ));
     }
     text.push_str("{\n");
     for (place, (key, value)) in members.iter().enumerate() {
@@ -114,30 +147,54 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
 /// An object with a member a line.
 fn lines(value: &Value) -> serde_json::Result<String> {
     let members = value.as_object().cloned().unwrap_or_default();
-    let line =
-        |(key, value): (&String, &Value)| Ok(format!("    {}: {}", serde_json::to_string(key)?, serde_json::to_string(value)?));
-    let lines = members.iter().map(line).collect::<serde_json::Result<Vec<String>>>()?;
-    Ok(if lines.is_empty() { "{}".to_owned() } else { format!("{{\n{}\n  }}", lines.join(",\n")) })
+    let line = |(key, value): (&String, &Value)| {
+        Ok(format!(
+            "    {}: {}",
+            serde_json::to_string(key)?,
+            serde_json::to_string(value)?
+        ))
+    };
+    let lines = members
+        .iter()
+        .map(line)
+        .collect::<serde_json::Result<Vec<String>>>()?;
+    Ok(if lines.is_empty() {
+        "{}".to_owned()
+    } else {
+        format!("{{\n{}\n  }}", lines.join(",\n"))
+    })
 }
 
 pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
     let version = raw.rest.get(MARK).and_then(Value::as_u64);
     if version != Some(u64::from(FORMAT_VERSION)) {
         let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-        return Err(Error::usage(format!("a baseline of version {version}, which this sobench cannot read: {file}"))
-            .hint("write it again with --write-baseline"));
+        return Err(Error::usage(format!(
+            "a baseline of version {version}, which this sobench cannot read: {file}"
+        ))
+        .hint("write it again with --write-baseline"));
     }
-    let broken =
-        |what: &str| Error::usage(format!("a baseline with broken {what}: {file}")).hint("write it again with --write-baseline");
-    let requests = raw.requests.take().map(|columns| columns.requests().ok_or_else(|| broken("requests"))).transpose()?;
+    let broken = |what: &str| {
+        Error::usage(format!("a baseline with broken {what}: {file}"))
+            .hint("write it again with --write-baseline")
+    };
+    let requests = raw
+        .requests
+        .take()
+        .map(|columns| columns.requests().ok_or_else(|| broken("requests")))
+        .transpose()?;
     Ok(Run {
         file: file.to_owned(),
         kind: FileKind::SobenchBaseline,
-        conditions: part::<Conditions>(&mut raw.rest, "settings").ok_or_else(|| broken("settings"))?,
+        conditions: part::<Conditions>(&mut raw.rest, "settings")
+            .ok_or_else(|| broken("settings"))?,
         duration_s: raw.rest.get("duration_s").and_then(number),
-        figures: part::<BTreeMap<String, f64>>(&mut raw.rest, "figures").ok_or_else(|| broken("figures"))?,
-        means: by_metric::<SavedMean>(&mut raw.rest, "means", mean_name).ok_or_else(|| broken("means"))?,
-        counts: by_metric::<Share>(&mut raw.rest, "counts", count_name).ok_or_else(|| broken("counts"))?,
+        figures: part::<BTreeMap<String, f64>>(&mut raw.rest, "figures")
+            .ok_or_else(|| broken("figures"))?,
+        means: by_metric::<SavedMean>(&mut raw.rest, "means", mean_name)
+            .ok_or_else(|| broken("means"))?,
+        counts: by_metric::<Share>(&mut raw.rest, "counts", count_name)
+            .ok_or_else(|| broken("counts"))?,
         notices: part::<Vec<String>>(&mut raw.rest, "notices").ok_or_else(|| broken("notices"))?,
         requests,
     })
@@ -150,21 +207,33 @@ fn by_metric<T: for<'de> Deserialize<'de>>(
     name: fn(&Metric) -> &'static str,
 ) -> Option<BTreeMap<&'static Metric, T>> {
     let mut members: BTreeMap<String, T> = part(rest, key)?;
-    Some(Metric::ALL.iter().filter_map(|metric| Some((*metric, members.remove(name(metric))?))).collect())
+    Some(
+        Metric::ALL
+            .iter()
+            .filter_map(|metric| Some((*metric, members.remove(name(metric))?)))
+            .collect(),
+    )
 }
 
 fn part<T: for<'de> Deserialize<'de>>(rest: &mut Map<String, Value>, key: &str) -> Option<T> {
     serde_json::from_value(rest.remove(key)?).ok()
 }
 
-/// The column of a metric: of a rate a letter each (`1` yes, `0` no, `-` not known), of a distribution a number each.
+/// The column of a metric: of a rate a letter each (`1` yes, `0` no, `-` not known), of a
+/// distribution a number each.
 fn column_name(metric: &Metric) -> &'static str {
-    OLD_COLUMNS.iter().find(|(own, _)| *own == metric).map_or(metric.name, |(_, name)| name)
+    OLD_COLUMNS
+        .iter()
+        .find(|(own, _)| *own == metric)
+        .map_or(metric.name, |(_, name)| name)
 }
 
 /// The name of a rate among `counts`.
 fn count_name(metric: &Metric) -> &'static str {
-    OLD_COUNTS.iter().find(|(own, _)| *own == metric).map_or(metric.name, |(_, name)| name)
+    OLD_COUNTS
+        .iter()
+        .find(|(own, _)| *own == metric)
+        .map_or(metric.name, |(_, name)| name)
 }
 
 /// The name of a distribution among `means`.
@@ -174,19 +243,35 @@ fn mean_name(metric: &Metric) -> &'static str {
 
 impl Columns {
     fn new(requests: &[Request]) -> Self {
-        let rounded_column = |of: fn(&Request) -> Option<f64>| requests.iter().map(|request| of(request).map(millis)).collect();
+        let rounded_column = |of: fn(&Request) -> Option<f64>| {
+            requests
+                .iter()
+                .map(|request| of(request).map(millis))
+                .collect()
+        };
         let mut metrics = Map::new();
-        let old = OLD_COLUMNS.iter().map(|(metric, _)| *metric).chain(OLD_VALUES);
+        let old = OLD_COLUMNS
+            .iter()
+            .map(|(metric, _)| *metric)
+            .chain(OLD_VALUES);
         for metric in old.chain(Metric::ALL.iter().copied()) {
             let column = match metric.kind {
                 Kind::Rate { .. } => {
-                    let letters: String = requests.iter().map(|request| letter(&BITS, request.values.hit(metric))).collect();
-                    let is_kept = OLD_COLUMNS.iter().any(|(own, _)| *own == metric) || letters.contains(['0', '1']);
+                    let letters: String = requests
+                        .iter()
+                        .map(|request| letter(&BITS, request.values.hit(metric)))
+                        .collect();
+                    let is_kept = OLD_COLUMNS.iter().any(|(own, _)| *own == metric)
+                        || letters.contains(['0', '1']);
                     is_kept.then_some(Value::from(letters))
                 }
                 Kind::Distribution { .. } => {
-                    let values: Vec<_> = requests.iter().map(|request| request.values.value(metric).map(millis)).collect();
-                    let is_kept = OLD_VALUES.contains(&metric) || values.iter().any(Option::is_some);
+                    let values: Vec<_> = requests
+                        .iter()
+                        .map(|request| request.values.value(metric).map(millis))
+                        .collect();
+                    let is_kept =
+                        OLD_VALUES.contains(&metric) || values.iter().any(Option::is_some);
                     is_kept.then(|| Value::from(values))
                 }
                 Kind::Pooled(_) | Kind::PerSecond(_) | Kind::Total(_) => None,
@@ -194,15 +279,36 @@ impl Columns {
             metrics.extend(column.map(|column| (column_name(metric).to_owned(), column)));
         }
         Self {
-            case: requests.iter().map(|request| request.case.clone()).collect(),
-            arm: requests.iter().map(|request| letter(&ARMS, request.arm)).collect(),
-            answered: requests.iter().map(|request| letter(&BITS, Some(request.answered))).collect(),
+            case: requests
+                .iter()
+                .map(|request| request.case.clone())
+                .collect(),
+            arm: requests
+                .iter()
+                .map(|request| letter(&ARMS, request.arm))
+                .collect(),
+            answered: requests
+                .iter()
+                .map(|request| letter(&BITS, Some(request.answered)))
+                .collect(),
             metrics,
-            gaps: requests.iter().map(|request| request.gaps.sum().0).collect(),
-            gaps_total_ms: requests.iter().map(|request| millis(request.gaps.sum().1)).collect(),
+            gaps: requests
+                .iter()
+                .map(|request| request.gaps.sum().0)
+                .collect(),
+            gaps_total_ms: requests
+                .iter()
+                .map(|request| millis(request.gaps.sum().1))
+                .collect(),
             sent_s: rounded_column(|request| request.sent_s),
-            input_tokens: requests.iter().map(|request| request.input_tokens).collect(),
-            output_tokens: requests.iter().map(|request| request.output_tokens).collect(),
+            input_tokens: requests
+                .iter()
+                .map(|request| request.input_tokens)
+                .collect(),
+            output_tokens: requests
+                .iter()
+                .map(|request| request.output_tokens)
+                .collect(),
         }
     }
 
@@ -225,14 +331,20 @@ impl Columns {
             match (metric.kind, self.metrics.get_mut(column_name(metric))) {
                 (Kind::Rate { .. }, Some(column)) => {
                     let hits = meanings(&BITS, column.as_str()?, n)?;
-                    values.iter_mut().zip(hits).for_each(|(values, hit)| values.set_hit(metric, hit));
+                    values
+                        .iter_mut()
+                        .zip(hits)
+                        .for_each(|(values, hit)| values.set_hit(metric, hit));
                 }
                 (Kind::Distribution { .. }, Some(column)) => {
                     let column: Vec<Option<f64>> = serde_json::from_value(column.take()).ok()?;
                     if column.len() != n {
                         return None;
                     }
-                    values.iter_mut().zip(column).for_each(|(values, value)| values.set_value(metric, value));
+                    values
+                        .iter_mut()
+                        .zip(column)
+                        .for_each(|(values, value)| values.set_value(metric, value));
                 }
                 // A baseline of before a metric was added has no column of it.
                 (_, _) => {}
@@ -243,24 +355,47 @@ impl Columns {
             arm: arms[place],
             answered: answered[place] == Some(true),
             values,
-            gaps: Gaps::Sum { n: self.gaps[place], total_ms: self.gaps_total_ms[place] },
+            gaps: Gaps::Sum {
+                n: self.gaps[place],
+                total_ms: self.gaps_total_ms[place],
+            },
             sent_s: self.sent_s[place],
             input_tokens: self.input_tokens[place],
             output_tokens: self.output_tokens[place],
             answer: None,
         };
-        Some(self.case.into_iter().enumerate().zip(values).map(request).collect())
+        Some(
+            self.case
+                .into_iter()
+                .enumerate()
+                .zip(values)
+                .map(request)
+                .collect(),
+        )
     }
 }
 
-/// The letters of a column as what they say; `None` where it has another length, or a letter is none.
+/// The letters of a column as what they say; `None` where it has another length, or a letter is
+/// none.
 fn meanings<T: Copy>(alphabet: &[(char, T)], letters: &str, n: usize) -> Option<Vec<T>> {
-    let meaning = |letter: char| alphabet.iter().find(|(own, _)| *own == letter).map(|(_, meaning)| *meaning);
-    letters.chars().map(meaning).collect::<Option<Vec<_>>>().filter(|meanings| meanings.len() == n)
+    let meaning = |letter: char| {
+        alphabet
+            .iter()
+            .find(|(own, _)| *own == letter)
+            .map(|(_, meaning)| *meaning)
+    };
+    letters
+        .chars()
+        .map(meaning)
+        .collect::<Option<Vec<_>>>()
+        .filter(|meanings| meanings.len() == n)
 }
 
 fn letter<T: Copy + PartialEq>(alphabet: &[(char, T)], meaning: T) -> char {
-    alphabet.iter().find(|(_, own)| *own == meaning).map_or('-', |(letter, _)| *letter)
+    alphabet
+        .iter()
+        .find(|(_, own)| *own == meaning)
+        .map_or('-', |(letter, _)| *letter)
 }
 
 /// Rounded to a thousandth.
@@ -285,25 +420,84 @@ mod tests {
             gaps: Gaps::Each(vec![1.5, 2.25]),
             ..request().with_correct(None).with(&latencies::TTFT, None)
         };
-        let exact = request().with(&latencies::TTFT, 1.234_567_8).with(&latencies::SCHEDULE_LAG, 2.5);
-        let mut first = run(vec![odd.clone(), exact, Request { case: None, arm: None, ..request() }]);
+        let exact = request()
+            .with(&latencies::TTFT, 1.234_567_8)
+            .with(&latencies::SCHEDULE_LAG, 2.5);
+        let mut first = run(vec![
+            odd.clone(),
+            exact,
+            Request {
+                case: None,
+                arm: None,
+                ..request()
+            },
+        ]);
         first.file = "/somewhere/private/run.json".into();
         first.figures.insert("p99_ttft_ms".into(), 12.5);
-        first.counts.insert(&rates::CORRECT_RATE, Share { hits: 3, of: 4 });
-        first.means.insert(&latencies::TTFT, SavedMean { n: 3, standard_error: Some(0.5) });
-        let sums = Run { requests: None, ..first.clone() };
+        first
+            .counts
+            .insert(&rates::CORRECT_RATE, Share { hits: 3, of: 4 });
+        first.means.insert(
+            &latencies::TTFT,
+            SavedMean {
+                n: 3,
+                standard_error: Some(0.5),
+            },
+        );
+        let sums = Run {
+            requests: None,
+            ..first.clone()
+        };
         let text = write(&[first.clone(), sums]).unwrap();
-        assert!(!text.contains("{}\"") && !text.contains("private"), "{text}");
-        assert_eq!(text, write(&[first.clone(), Run { requests: None, ..first.clone() }]).unwrap(), "the same bytes every time");
+        assert!(
+            !text.contains("{}\"") && !text.contains("private"),
+            "{text}"
+        );
+        assert_eq!(
+            text,
+            write(&[
+                first.clone(),
+                Run {
+                    requests: None,
+                    ..first.clone()
+                }
+            ])
+            .unwrap(),
+            "the same bytes every time"
+        );
         let back = runs("base", text.as_bytes()).unwrap();
         assert_eq!((back.len(), back[1].requests.as_ref()), (2, None));
         let rows = back[0].requests.as_ref().unwrap();
-        assert_eq!(rows[0], Request { gaps: Gaps::Sum { n: 2, total_ms: 3.75 }, answer: None, ..odd });
-        assert_eq!((rows[1].values.value(&latencies::TTFT), rows[2].case.as_ref(), rows[2].arm), (Some(1.235), None, None));
-        assert_eq!((&back[0].conditions, &back[0].counts), (&first.conditions, &first.counts));
-        let figures = ["p99_ttft_ms", "mean_itl_ms", "correct_rate"].map(|name| back[0].figures.get(name).copied());
+        assert_eq!(
+            rows[0],
+            Request {
+                gaps: Gaps::Sum {
+                    n: 2,
+                    total_ms: 3.75
+                },
+                answer: None,
+                ..odd
+            }
+        );
+        assert_eq!(
+            (
+                rows[1].values.value(&latencies::TTFT),
+                rows[2].case.as_ref(),
+                rows[2].arm
+            ),
+            (Some(1.235), None, None)
+        );
+        assert_eq!(
+            (&back[0].conditions, &back[0].counts),
+            (&first.conditions, &first.counts)
+        );
+        let figures = ["p99_ttft_ms", "mean_itl_ms", "correct_rate"]
+            .map(|name| back[0].figures.get(name).copied());
         assert_eq!(figures[1..], [Some(1.875), Some(100.0)]);
-        assert!(figures[0].is_some_and(|of_requests| (of_requests - 9.912).abs() < 0.001), "{figures:?}");
+        assert!(
+            figures[0].is_some_and(|of_requests| (of_requests - 9.912).abs() < 0.001),
+            "{figures:?}"
+        );
         assert_eq!(back[0].means, first.means);
     }
 
@@ -312,14 +506,25 @@ mod tests {
         let contract = include_str!("../../../../../schemas/contracts/baseline.schema.json");
         let contract: Value = serde_json::from_str(contract).unwrap();
         let properties = &contract["properties"];
-        let names = |metrics: &mut dyn Iterator<Item = &'static str>| Value::from(metrics.collect::<Vec<_>>());
+        let names = |metrics: &mut dyn Iterator<Item = &'static str>| {
+            Value::from(metrics.collect::<Vec<_>>())
+        };
         let rates = || Metric::ALL.iter().filter(|metric| metric.is_rate());
         let distributions = || Metric::ALL.iter().filter(|metric| metric.is_distribution());
         let named = |part: &str| properties[part]["propertyNames"]["enum"].clone();
-        assert_eq!(named("counts"), names(&mut rates().map(|metric| count_name(metric))));
-        assert_eq!(named("means"), names(&mut distributions().map(|metric| mean_name(metric))));
+        assert_eq!(
+            named("counts"),
+            names(&mut rates().map(|metric| count_name(metric)))
+        );
+        assert_eq!(
+            named("means"),
+            names(&mut distributions().map(|metric| mean_name(metric)))
+        );
         let columns = &properties["requests"]["properties"];
-        for metric in Metric::ALL.iter().filter(|metric| metric.is_rate() || matches!(metric.kind, Kind::Distribution { .. })) {
+        for metric in Metric::ALL
+            .iter()
+            .filter(|metric| metric.is_rate() || matches!(metric.kind, Kind::Distribution { .. }))
+        {
             assert!(columns[column_name(metric)].is_object(), "{metric:?}");
         }
     }
@@ -333,11 +538,31 @@ mod tests {
                 "\"sobench_baseline\": 9",
                 "a baseline of version 9, which this sobench cannot read: base",
             ),
-            ("\"correct\": \"1\"", "\"correct\": \"x\"", "a baseline with broken requests: base"),
-            ("\"correct\": \"1\"", "\"correct\": \"11\"", "a baseline with broken requests: base"),
-            ("\"gaps\": [0]", "\"gaps\": []", "a baseline with broken requests: base"),
-            ("\"model\"", "\"modell\"", "a baseline with broken settings: base"),
-            ("\"notices\": []", "\"notices\": 3", "a baseline with broken notices: base"),
+            (
+                "\"correct\": \"1\"",
+                "\"correct\": \"x\"",
+                "a baseline with broken requests: base",
+            ),
+            (
+                "\"correct\": \"1\"",
+                "\"correct\": \"11\"",
+                "a baseline with broken requests: base",
+            ),
+            (
+                "\"gaps\": [0]",
+                "\"gaps\": []",
+                "a baseline with broken requests: base",
+            ),
+            (
+                "\"model\"",
+                "\"modell\"",
+                "a baseline with broken settings: base",
+            ),
+            (
+                "\"notices\": []",
+                "\"notices\": 3",
+                "a baseline with broken notices: base",
+            ),
         ] {
             let broken = text.replace(from, to);
             assert_ne!(broken, text, "{from}");

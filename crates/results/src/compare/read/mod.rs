@@ -1,4 +1,5 @@
-//! Bytes of a file to runs: sobench's results and baselines, and the result files of vLLM's two tools.
+//! Bytes of a file to runs: sobench's results and baselines, and the result files of vLLM's two
+//! tools.
 
 mod baseline;
 mod raw;
@@ -45,11 +46,18 @@ pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
         found.push(run(file, raw)?);
     }
     if found.is_empty() {
-        return Err(Error::usage(format!("there is no result in this file: {file}")).hint("was the run saved to the end?"));
+        return Err(
+            Error::usage(format!("there is no result in this file: {file}"))
+                .hint("was the run saved to the end?"),
+        );
     }
     let mut repeated = Repeated::default();
-    repeated.look(&String::from_utf8_lossy(&bytes), |line| format!("{file}, line {line}"));
-    found[0].notices.extend(DatasetNotice::repeated_members(repeated).map(|notice| notice.to_string()));
+    repeated.look(&String::from_utf8_lossy(&bytes), |line| {
+        format!("{file}, line {line}")
+    });
+    found[0]
+        .notices
+        .extend(DatasetNotice::repeated_members(repeated).map(|notice| notice.to_string()));
     Ok(found)
 }
 
@@ -63,7 +71,11 @@ fn run(file: &str, raw: Raw) -> Result<Run> {
     let requests = raw.longest();
     let gaps = raw.itls.iter().flatten().map(Vec::len).sum::<usize>();
     if requests > MAX_REQUESTS || gaps > MAX_GAPS {
-        let (what, limit) = if requests > MAX_REQUESTS { ("requests", MAX_REQUESTS) } else { ("gaps", MAX_GAPS) };
+        let (what, limit) = if requests > MAX_REQUESTS {
+            ("requests", MAX_REQUESTS)
+        } else {
+            ("gaps", MAX_GAPS)
+        };
         return Err(too_much(file, what, limit));
     }
     match kind(&raw.rest, &raw) {
@@ -88,7 +100,11 @@ fn kind(rest: &Map<String, Value>, raw: &Raw) -> Option<FileKind> {
         return None;
     }
     let script = has("correct_rate(%)") || raw.outputs.is_some() || has("ttft_description");
-    Some(if script { FileKind::VllmScript } else { FileKind::VllmBenchServe })
+    Some(if script {
+        FileKind::VllmScript
+    } else {
+        FileKind::VllmBenchServe
+    })
 }
 
 fn too_much(file: &str, what: &str, limit: usize) -> Error {
@@ -97,7 +113,9 @@ fn too_much(file: &str, what: &str, limit: usize) -> Error {
 
 /// The figures at the top of a result, by the names that metrics have.
 fn figures(rest: &Map<String, Value>) -> std::collections::BTreeMap<String, f64> {
-    let named = |(key, value): (&String, &Value)| Some((Figure::parse(key).ok()?.to_string(), number(value)?));
+    let named = |(key, value): (&String, &Value)| {
+        Some((Figure::parse(key).ok()?.to_string(), number(value)?))
+    };
     rest.iter().filter_map(named).collect()
 }
 
@@ -105,23 +123,39 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| number.is_finite())
 }
 
-/// A setting in one spelling: numbers as `f64` prints them, so that 1 and 1.0 are the same; nothing for `null`.
+/// A setting in one spelling: numbers as `f64` prints them, so that 1 and 1.0 are the same; nothing
+/// for `null`.
 fn spelt(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string())),
+        Value::Number(number) => Some(
+            number
+                .as_f64()
+                .map_or_else(|| number.to_string(), |number| number.to_string()),
+        ),
         Value::Bool(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
     }
 }
 
 /// The latencies of a request from its times in seconds; a TPOT of answers of more than one token.
-fn set_times(values: &mut RequestValues, ttft_s: Option<f64>, e2el_s: Option<f64>, tokens: Option<u64>) {
+fn set_times(
+    values: &mut RequestValues,
+    ttft_s: Option<f64>,
+    e2el_s: Option<f64>,
+    tokens: Option<u64>,
+) {
     let tpot_s = match (ttft_s, e2el_s, tokens) {
-        (Some(first), Some(last), Some(tokens)) if tokens > 1 => Some((last - first) / (tokens - 1) as f64),
+        (Some(first), Some(last), Some(tokens)) if tokens > 1 => {
+            Some((last - first) / (tokens - 1) as f64)
+        }
         _ => None,
     };
-    for (metric, seconds) in [(&latencies::TTFT, ttft_s), (&latencies::TPOT, tpot_s), (&latencies::E2EL, e2el_s)] {
+    for (metric, seconds) in [
+        (&latencies::TTFT, ttft_s),
+        (&latencies::TPOT, tpot_s),
+        (&latencies::E2EL, e2el_s),
+    ] {
         values.set_value(metric, seconds.map(|seconds| seconds * MS_PER_S));
     }
 }

@@ -1,4 +1,5 @@
-//! A result file as it is: columns as numbers, everything else as JSON. Knows no meaning of any key.
+//! A result file as it is: columns as numbers, everything else as JSON. Knows no meaning of any
+//! key.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use serde_json::{Map, Value};
 use super::baseline::Columns;
 use sobench_core::case::Arm;
 
-/// A file's members. Columns are read straight into numbers: as JSON values, those of a long run would not fit into memory.
+/// A file's members. Columns are read straight into numbers: as JSON values, those of a long run
+/// would not fit into memory.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     pub(super) input_lens: Option<Vec<Option<f64>>>,
@@ -51,10 +53,19 @@ pub(super) struct Tokens {
 impl Raw {
     /// The most rows of any column.
     pub(super) fn longest(&self) -> usize {
-        let numbers = [&self.input_lens, &self.output_lens, &self.ttfts, &self.latencies, &self.start_times];
+        let numbers = [
+            &self.input_lens,
+            &self.output_lens,
+            &self.ttfts,
+            &self.latencies,
+            &self.start_times,
+        ];
         let rows = numbers.into_iter().flatten().map(Vec::len);
-        let others =
-            [self.itls.as_ref().map(Vec::len), self.outputs.as_ref().map(Vec::len), self.requests.as_ref().map(Columns::len)];
+        let others = [
+            self.itls.as_ref().map(Vec::len),
+            self.outputs.as_ref().map(Vec::len),
+            self.requests.as_ref().map(Columns::len),
+        ];
         rows.chain(others.into_iter().flatten()).max().unwrap_or(0)
     }
 }
@@ -108,7 +119,10 @@ mod tests {
             r#"{"ttfts": [0.5, null], "itls": [[0.1], []], "outputs": [{"generated": "a", "x": 1}], "p99": 3}"#,
         )
         .unwrap();
-        assert_eq!((raw.ttfts.as_deref(), raw.longest()), (Some(&[Some(0.5), None][..]), 2));
+        assert_eq!(
+            (raw.ttfts.as_deref(), raw.longest()),
+            (Some(&[Some(0.5), None][..]), 2)
+        );
         assert_eq!(raw.outputs.unwrap()[0].generated.as_deref(), Some("a"));
         assert_eq!(raw.rest.len(), 1);
         for broken in ["[]", "3", r#"{"ttfts": "x"}"#] {

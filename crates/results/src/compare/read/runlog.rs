@@ -18,23 +18,38 @@ const NS_PER_S: f64 = 1e9;
 /// The log cannot be read again.
 pub fn of_log(file: &str, log: &RunLog) -> Result<Run> {
     let samples = log.requests.samples();
-    let last_ns = samples.iter().filter_map(|sample| sample.moments().end_ns).max();
-    let duration_ns = log.footer.as_ref().map(|footer| footer.duration_ns).or(last_ns).unwrap_or(0);
+    let last_ns = samples
+        .iter()
+        .filter_map(|sample| sample.moments().end_ns)
+        .max();
+    let duration_ns = log
+        .footer
+        .as_ref()
+        .map(|footer| footer.duration_ns)
+        .or(last_ns)
+        .unwrap_or(0);
     let options = &log.record.settings.metrics;
     let metrics = summarise(&samples, duration_ns, options);
     let mut run = of_metrics(file, &log.record, &metrics);
     run.kind = FileKind::SobenchRunLog;
     run.notices = sobench::notices(&log.record, log.is_partial(), false);
     if !log.is_judged {
-        run.notices.push("killed before its answers were judged: it has no rates".to_owned());
+        run.notices
+            .push("killed before its answers were judged: it has no rates".to_owned());
         run.counts.clear();
     }
-    run.requests = Some(samples.iter().map(|sample| request(sample, options)).collect());
+    run.requests = Some(
+        samples
+            .iter()
+            .map(|sample| request(sample, options))
+            .collect(),
+    );
     log.check()?;
     Ok(run)
 }
 
-/// The run of a record and its figures, without its requests: what a gate looks at when the run is over.
+/// The run of a record and its figures, without its requests: what a gate looks at when the run is
+/// over.
 pub fn of_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Run {
     let mut run = Run {
         file: file.to_owned(),
@@ -55,13 +70,21 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
         arm: Some(sample.arm()),
         answered: outcome.is_answer(),
         values: RequestValues::new(sample, options),
-        gaps: Gaps::Each(if sample.streamed(options) { chunk_gaps_ms(&sample.chunks_ns()).collect() } else { Vec::new() }),
+        gaps: Gaps::Each(if sample.streamed(options) {
+            chunk_gaps_ms(&sample.chunks_ns()).collect()
+        } else {
+            Vec::new()
+        }),
         sent_s: sample.moments().sent_ns.map(|ns| ns as f64 / NS_PER_S),
         input_tokens: tokens.input,
         output_tokens: tokens.output,
         answer: Some(Answer {
             text: sample.text().to_owned(),
-            verdict: if failure.is_empty() { sobench::words(verdict) } else { failure },
+            verdict: if failure.is_empty() {
+                sobench::words(verdict)
+            } else {
+                failure
+            },
         }),
     }
 }

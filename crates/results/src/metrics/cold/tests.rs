@@ -7,18 +7,34 @@ use sobench_core::observation::Outcome;
 /// Sent at one millisecond, first token so much later, and another each 10 ms.
 fn sent(at: u64, ttft: u64) -> Made<'static> {
     let first = at + ttft;
-    Made { due: at, sent: Some(at), chunks: vec![first, first + 10, first + 20], end: Some(first + 21), ..made() }
+    Made {
+        due: at,
+        sent: Some(at),
+        chunks: vec![first, first + 10, first + 20],
+        end: Some(first + 21),
+        ..made()
+    }
 }
 
 /// The samples of a run in which each request has the constraint of this name.
 fn with_constraints<T>(run: &[(Made<'_>, &str)], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
     let made: Vec<Made<'_>> = run.iter().map(|(made, _)| made.clone()).collect();
-    with_cases(&made, |index, case| case.constraint = Some(Arc::new(Constraint::Regex(run[index].1.into()))), check)
+    with_cases(
+        &made,
+        |index, case| case.constraint = Some(Arc::new(Constraint::Regex(run[index].1.into()))),
+        check,
+    )
 }
 
 fn first_uses(run: &[(Made<'_>, &str)], known: &[&str]) -> FirstUses {
-    let known = known.iter().map(|name| Constraint::Regex((*name).into()).fingerprint()).collect();
-    with_constraints(run, |samples| FirstUses::of(samples, &MetricsOptions::default(), &known, 0)).unwrap()
+    let known = known
+        .iter()
+        .map(|name| Constraint::Regex((*name).into()).fingerprint())
+        .collect();
+    with_constraints(run, |samples| {
+        FirstUses::of(samples, &MetricsOptions::default(), &known, 0)
+    })
+    .unwrap()
 }
 
 #[test]
@@ -33,11 +49,30 @@ fn first_uses_are_held_against_later_ones_of_the_same_constraint() {
         (sent(990, 40), "c"),
     ];
     let uses = first_uses(&run, &[]);
-    assert_eq!((uses.constraints, uses.known_before, uses.cold, uses.beside_first, uses.warm), (3, 0, 3, 1, 3));
-    assert_eq!((uses.cold_ttft_ms.mean, uses.warm_ttft_ms.max), (Some(290.0 / 3.0), Some(31.0)));
+    assert_eq!(
+        (
+            uses.constraints,
+            uses.known_before,
+            uses.cold,
+            uses.beside_first,
+            uses.warm
+        ),
+        (3, 0, 3, 1, 3)
+    );
+    assert_eq!(
+        (uses.cold_ttft_ms.mean, uses.warm_ttft_ms.max),
+        (Some(290.0 / 3.0), Some(31.0))
+    );
     let paired = uses.paired_difference_ms.unwrap();
-    assert_eq!((paired.n, paired.difference), (2, f64::midpoint(100.0 - 21.0, 150.0 - 31.0)));
-    assert_eq!((paired.low, paired.high), (None, None), "two pairs tell no more than themselves");
+    assert_eq!(
+        (paired.n, paired.difference),
+        (2, f64::midpoint(100.0 - 21.0, 150.0 - 31.0))
+    );
+    assert_eq!(
+        (paired.low, paired.high),
+        (None, None),
+        "two pairs tell no more than themselves"
+    );
     assert!((uses.difference_ms.unwrap().difference - (290.0 / 3.0 - 73.0 / 3.0)).abs() < 1e-9);
 }
 
@@ -45,7 +80,10 @@ fn first_uses_are_held_against_later_ones_of_the_same_constraint() {
 fn what_the_server_knew_before_is_warm_from_the_start() {
     let run = [(sent(0, 20), "a"), (sent(1, 21), "a"), (sent(2, 90), "b")];
     let uses = first_uses(&run, &["a"]);
-    assert_eq!((uses.known_before, uses.cold, uses.beside_first, uses.warm), (1, 1, 0, 2));
+    assert_eq!(
+        (uses.known_before, uses.cold, uses.beside_first, uses.warm),
+        (1, 1, 0, 2)
+    );
     assert_eq!(uses.paired_difference_ms, None);
     assert_eq!(uses.difference_ms.unwrap().difference, 90.0 - 20.5);
 }
@@ -53,7 +91,11 @@ fn what_the_server_knew_before_is_warm_from_the_start() {
 #[test]
 fn after_a_first_use_without_an_answer_nothing_is_known() {
     let failed = Made {
-        outcome: Outcome::TimedOut { limit_ms: 1, limit: Default::default(), stage: None },
+        outcome: Outcome::TimedOut {
+            limit_ms: 1,
+            limit: Default::default(),
+            stage: None,
+        },
         chunks: vec![],
         ..sent(0, 20)
     };
@@ -63,8 +105,19 @@ fn after_a_first_use_without_an_answer_nothing_is_known() {
 
 #[test]
 fn only_what_was_sent_with_a_constraint_counts() {
-    let control = Made { arm: Arm::Control, ..sent(0, 20) };
-    let unsent = Made { sent: None, chunks: vec![], end: None, outcome: Outcome::Cancelled, ..made() };
-    let none = with_samples(&[control, unsent], |samples| FirstUses::of(samples, &MetricsOptions::default(), &HashSet::new(), 0));
+    let control = Made {
+        arm: Arm::Control,
+        ..sent(0, 20)
+    };
+    let unsent = Made {
+        sent: None,
+        chunks: vec![],
+        end: None,
+        outcome: Outcome::Cancelled,
+        ..made()
+    };
+    let none = with_samples(&[control, unsent], |samples| {
+        FirstUses::of(samples, &MetricsOptions::default(), &HashSet::new(), 0)
+    });
     assert_eq!(none, None);
 }

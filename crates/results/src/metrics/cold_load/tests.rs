@@ -13,13 +13,22 @@ fn sent(at: u64, ttft: u64, gaps: &[u64]) -> Made<'static> {
         Some(*last)
     }));
     let end = chunks.last().map(|last| last + 1);
-    Made { due: at, sent: Some(at), chunks, end, ..made() }
+    Made {
+        due: at,
+        sent: Some(at),
+        chunks,
+        end,
+        ..made()
+    }
 }
 
 fn compared(run: &[(Made<'_>, bool)], seed: u64) -> ColdLoad {
     let made: Vec<Made<'_>> = run.iter().map(|(made, _)| made.clone()).collect();
-    let tag = |index: usize, case: &mut Case| case.tags.extend(run[index].1.then(|| COLD_TAG.to_owned()));
-    with_cases(&made, tag, |samples| ColdLoad::of(samples, &MetricsOptions::default(), 10, seed))
+    let tag =
+        |index: usize, case: &mut Case| case.tags.extend(run[index].1.then(|| COLD_TAG.to_owned()));
+    with_cases(&made, tag, |samples| {
+        ColdLoad::of(samples, &MetricsOptions::default(), 10, seed)
+    })
 }
 
 #[test]
@@ -27,29 +36,64 @@ fn what_began_shortly_after_a_new_schema_is_beside_it() {
     let run = [
         (sent(0, 30, &[10, 10]), false), // nothing was sent before it; its gaps began at 30 and 40, after nothing recent
         (sent(100, 40, &[]), true),      // the window is 40 ms
-        (sent(139, 25, &[10]), false),   // beside the new one; its gap began at 164, beside nothing but itself
+        (sent(139, 25, &[10]), false), // beside the new one; its gap began at 164, beside nothing but itself
         (sent(95, 20, &[50, 10]), false), // began before it; gaps at 115 (beside the new one) and 165 (beside the one of 139)
-        (sent(170, 30, &[]), false),     // beside the one of 139
-        (sent(500, 30, &[]), false),     // beside nothing
+        (sent(170, 30, &[]), false),      // beside the one of 139
+        (sent(500, 30, &[]), false),      // beside nothing
     ];
     let load = compared(&run, 0);
-    assert_eq!((load.every, load.requests, load.window_ms), (10, 1, Some(40.0)));
-    assert_eq!((load.ttft.beside_new_ms.n, load.ttft.beside_new_ms.mean), (1, Some(25.0)));
-    assert_eq!((load.ttft.beside_known_ms.n, load.ttft.beside_known_ms.mean), (1, Some(30.0)));
-    assert_eq!((load.itl.beside_new_ms.n, load.itl.beside_new_ms.max), (1, Some(50.0)));
-    assert_eq!((load.itl.beside_known_ms.n, load.itl.beside_known_ms.max), (1, Some(10.0)));
+    assert_eq!(
+        (load.every, load.requests, load.window_ms),
+        (10, 1, Some(40.0))
+    );
+    assert_eq!(
+        (load.ttft.beside_new_ms.n, load.ttft.beside_new_ms.mean),
+        (1, Some(25.0))
+    );
+    assert_eq!(
+        (load.ttft.beside_known_ms.n, load.ttft.beside_known_ms.mean),
+        (1, Some(30.0))
+    );
+    assert_eq!(
+        (load.itl.beside_new_ms.n, load.itl.beside_new_ms.max),
+        (1, Some(50.0))
+    );
+    assert_eq!(
+        (load.itl.beside_known_ms.n, load.itl.beside_known_ms.max),
+        (1, Some(10.0))
+    );
     let difference = load.itl.difference_ms.unwrap();
-    assert_eq!((difference.n, difference.m, difference.difference, difference.low), (1, 1, 40.0, None));
+    assert_eq!(
+        (
+            difference.n,
+            difference.m,
+            difference.difference,
+            difference.low
+        ),
+        (1, 1, 40.0, None)
+    );
 }
 
 #[test]
 fn without_a_new_answer_there_is_nothing_to_compare() {
-    let load = compared(&[(sent(0, 30, &[10]), false), (sent(1, 30, &[10]), false)], 0);
-    assert_eq!((load.requests, load.window_ms, load.ttft.difference_ms, load.itl.beside_known_ms.n), (0, None, None, 0));
+    let load = compared(
+        &[(sent(0, 30, &[10]), false), (sent(1, 30, &[10]), false)],
+        0,
+    );
+    assert_eq!(
+        (
+            load.requests,
+            load.window_ms,
+            load.ttft.difference_ms,
+            load.itl.beside_known_ms.n
+        ),
+        (0, None, None, 0)
+    );
 }
 
-/// A server that works in steps of 10 ms, as they all do: a request joins at the next step and has its first token at that step's end.
-/// Each tenth has a new schema, which takes `compile_steps` more, and makes every step in that time longer by `harm_ms` (of others).
+/// A server that works in steps of 10 ms, as they all do: a request joins at the next step and has
+/// its first token at that step's end. Each tenth has a new schema, which takes `compile_steps`
+/// more, and makes every step in that time longer by `harm_ms` (of others).
 fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, bool)> {
     let mut random = NumpyRandom::new(seed);
     let mut at_ms = 0.0;
@@ -64,12 +108,19 @@ fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, 
     let mut ends = vec![10_u64];
     while *ends.last().unwrap() < at_ms as u64 + 1000 {
         let begin = *ends.last().unwrap();
-        let compiles =
-            arrivals.iter().enumerate().any(|(index, at)| is_new(index) && *at < begin && begin <= at + 10 * compile_steps);
+        let compiles = arrivals
+            .iter()
+            .enumerate()
+            .any(|(index, at)| is_new(index) && *at < begin && begin <= at + 10 * compile_steps);
         ends.push(begin + 10 + if compiles { harm_ms } else { 0 });
     }
     let request = |(index, at): (usize, &u64)| {
-        let joins = ends.partition_point(|end| end <= at) + if is_new(index) { compile_steps as usize } else { 0 };
+        let joins = ends.partition_point(|end| end <= at)
+            + if is_new(index) {
+                compile_steps as usize
+            } else {
+                0
+            };
         let chunks = &ends[joins + 1..joins + 16];
         let gaps: Vec<u64> = chunks.windows(2).map(|pair| pair[1] - pair[0]).collect();
         (sent(*at, chunks[0] - at, &gaps), is_new(index))
@@ -81,11 +132,17 @@ fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, 
 fn found(compile_steps: u64, harm_ms: u64) -> [usize; 2] {
     let leaves_out_zero = |beside: &Beside| {
         let difference = beside.difference_ms.unwrap();
-        usize::from(difference.low.is_some_and(|low| low > 0.0) || difference.high.is_some_and(|high| high < 0.0))
+        usize::from(
+            difference.low.is_some_and(|low| low > 0.0)
+                || difference.high.is_some_and(|high| high < 0.0),
+        )
     };
     (0..30).fold([0, 0], |[ttft, itl], seed| {
         let load = compared(&in_steps(seed, compile_steps, harm_ms), u64::from(seed));
-        [ttft + leaves_out_zero(&load.ttft), itl + leaves_out_zero(&load.itl)]
+        [
+            ttft + leaves_out_zero(&load.ttft),
+            itl + leaves_out_zero(&load.itl),
+        ]
     })
 }
 
@@ -93,11 +150,17 @@ fn found(compile_steps: u64, harm_ms: u64) -> [usize; 2] {
 fn a_placebo_does_nothing() {
     // Of 30 intervals of 95 %, one or two may miss; five would be a chance of 1.6 %.
     let [ttft, itl] = found(0, 0);
-    assert!(ttft < 5 && itl < 5, "{ttft} and {itl} of 30 placebos had an effect");
+    assert!(
+        ttft < 5 && itl < 5,
+        "{ttft} and {itl} of 30 placebos had an effect"
+    );
 }
 
 #[test]
 fn harm_is_found() {
     let [ttft, itl] = found(3, 5);
-    assert!(ttft > 25 && itl > 25, "only {ttft} and {itl} of 30 runs show that steps were longer");
+    assert!(
+        ttft > 25 && itl > 25,
+        "only {ttft} and {itl} of 30 runs show that steps were longer"
+    );
 }

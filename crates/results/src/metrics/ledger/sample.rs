@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    ChunksAndTokens, HAS_CALL, IN_ORDER, Moments, NONE, NONE_NS, Question, RIGHT_CALL, SCRIPT_CORRECT, SCRIPT_SCORES,
-    SENSELESS_INPUT, SENSELESS_OUTPUT, SENSELESS_USAGE, STREAMED, WHITE_SPACE_RUN,
+    ChunksAndTokens, HAS_CALL, IN_ORDER, Moments, NONE, NONE_NS, Question, RIGHT_CALL,
+    SCRIPT_CORRECT, SCRIPT_SCORES, SENSELESS_INPUT, SENSELESS_OUTPUT, SENSELESS_USAGE, STREAMED,
+    WHITE_SPACE_RUN,
 };
 use crate::metrics::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::answer::Answer;
@@ -18,7 +19,9 @@ fn instant(ns: u64) -> Option<u64> {
 }
 
 /// The verdict of what nobody has judged.
-static UNJUDGED: Verdict = Verdict::NotScored { why: NotScored::Cancelled };
+static UNJUDGED: Verdict = Verdict::NotScored {
+    why: NotScored::Cancelled,
+};
 
 impl<'a> Sample<'a> {
     /// The request's number in the plan.
@@ -52,8 +55,26 @@ impl<'a> Sample<'a> {
 
     /// The case as it was planned.
     pub fn case(&self) -> Case {
-        let Question { prompt, constraint, output_len, completion, tags, grammar_oracle, model } = self.question().clone();
-        Case { id: self.id(), arm: self.arm(), prompt, constraint, output_len, completion, tags, grammar_oracle, model }
+        let Question {
+            prompt,
+            constraint,
+            output_len,
+            completion,
+            tags,
+            grammar_oracle,
+            model,
+        } = self.question().clone();
+        Case {
+            id: self.id(),
+            arm: self.arm(),
+            prompt,
+            constraint,
+            output_len,
+            completion,
+            tags,
+            grammar_oracle,
+            model,
+        }
     }
 
     /// How it ended.
@@ -63,10 +84,14 @@ impl<'a> Sample<'a> {
 
     /// The server's own word.
     pub fn finish_reason(&self) -> Option<&'a str> {
-        self.ledger.finish_reasons.get(self.row.finish_reason).map(String::as_str)
+        self.ledger
+            .finish_reasons
+            .get(self.row.finish_reason)
+            .map(String::as_str)
     }
 
-    /// What was observed, as far as it is kept: without the server's own counts, and without what only the log has.
+    /// What was observed, as far as it is kept: without the server's own counts, and without what
+    /// only the log has.
     pub fn observation(&self) -> Observation {
         let at = self.moments();
         let (chunks_ns, chunk_tokens) = self.counted_chunks();
@@ -85,7 +110,10 @@ impl<'a> Sample<'a> {
                 end_ns: at.end_ns,
                 streamed: at.streamed,
             },
-            answer: Answer { reasoning: self.reasoning().to_owned(), ..Answer::from_text(self.text().to_owned()) },
+            answer: Answer {
+                reasoning: self.reasoning().to_owned(),
+                ..Answer::from_text(self.text().to_owned())
+            },
             finish_reason: self.finish_reason().map(str::to_owned),
             usage: None,
         }
@@ -95,8 +123,12 @@ impl<'a> Sample<'a> {
     pub fn moments(&self) -> Moments {
         let row = self.row;
         let first_ns = instant(row.first_ns);
-        let (first_reasoning_ns, first_answer_ns) =
-            self.ledger.reasoned.get(&row.case_index).copied().unwrap_or((None, first_ns));
+        let (first_reasoning_ns, first_answer_ns) = self
+            .ledger
+            .reasoned
+            .get(&row.case_index)
+            .copied()
+            .unwrap_or((None, first_ns));
         Moments {
             due_ns: row.due_ns,
             ready_ns: instant(row.ready_ns),
@@ -128,12 +160,18 @@ impl<'a> Sample<'a> {
 
     /// The answer; empty where it was left where it is written.
     pub fn text(&self) -> &'a str {
-        self.ledger.texts.get(&self.row.case_index).map_or("", |(text, _)| text)
+        self.ledger
+            .texts
+            .get(&self.row.case_index)
+            .map_or("", |(text, _)| text)
     }
 
     /// The reasoning; empty where it was left where it is written.
     pub fn reasoning(&self) -> &'a str {
-        self.ledger.texts.get(&self.row.case_index).map_or("", |(_, reasoning)| reasoning)
+        self.ledger
+            .texts
+            .get(&self.row.case_index)
+            .map_or("", |(_, reasoning)| reasoning)
     }
 
     /// Whether the server's counts, if it stated any, can be right.
@@ -141,10 +179,14 @@ impl<'a> Sample<'a> {
         self.row.flags & SENSELESS_USAGE == 0
     }
 
-    /// Whether a count that cannot be right was kept out of the figures. Whoever judged before that was looked at took it as it came.
+    /// Whether a count that cannot be right was kept out of the figures. Whoever judged before that
+    /// was looked at took it as it came.
     pub fn left_a_count_out(&self) -> bool {
-        let is_left_out = |flag: u16, source: TokenSource| self.row.flags & flag != 0 && source != TokenSource::Server;
-        is_left_out(SENSELESS_INPUT, self.row.input_source) || is_left_out(SENSELESS_OUTPUT, self.row.output_source)
+        let is_left_out = |flag: u16, source: TokenSource| {
+            self.row.flags & flag != 0 && source != TokenSource::Server
+        };
+        is_left_out(SENSELESS_INPUT, self.row.input_source)
+            || is_left_out(SENSELESS_OUTPUT, self.row.output_source)
     }
 
     /// Where its line begins.
@@ -159,7 +201,10 @@ impl<'a> Sample<'a> {
 
     /// What the answer was worth; of one that was not judged, that the run ended first.
     pub fn verdict(&self) -> &'a Verdict {
-        self.ledger.verdicts.get(self.row.verdict).unwrap_or(&UNJUDGED)
+        self.ledger
+            .verdicts
+            .get(self.row.verdict)
+            .unwrap_or(&UNJUDGED)
     }
 
     /// The best token counts there are.
@@ -179,17 +224,20 @@ impl<'a> Sample<'a> {
         }
     }
 
-    /// Whether vLLM's script would call this request correct; `None` where it does not score (grammars).
+    /// Whether vLLM's script would call this request correct; `None` where it does not score
+    /// (grammars).
     pub fn vllm_correct(&self) -> Option<bool> {
         (self.row.flags & SCRIPT_SCORES != 0).then_some(self.row.flags & SCRIPT_CORRECT != 0)
     }
 
-    /// Whether the answer was cut while it wrote nothing but white space ([`super::holding::runs_away`]).
+    /// Whether the answer was cut while it wrote nothing but white space
+    /// ([`super::holding::runs_away`]).
     pub fn white_space_run(&self) -> bool {
         self.row.flags & WHITE_SPACE_RUN != 0
     }
 
-    /// Whether the answer is the call that its reference asks for ([`sobench_judge::call`]); `None` where there is no such reference.
+    /// Whether the answer is the call that its reference asks for ([`sobench_judge::call`]); `None`
+    /// where there is no such reference.
     pub fn right_call(&self) -> Option<bool> {
         (self.row.flags & HAS_CALL != 0).then_some(self.row.flags & RIGHT_CALL != 0)
     }

@@ -1,4 +1,5 @@
-//! One number of a run: a metric, and of a distribution one of its statistics. The names are the keys of saved results.
+//! One number of a run: a metric, and of a distribution one of its statistics. The names are the
+//! keys of saved results.
 
 use std::fmt;
 
@@ -8,7 +9,8 @@ use super::values::{Value, Values};
 use super::{Better, Metric, Unit, latencies};
 use sobench_core::error::{Error, Result};
 
-/// A number of a run. Its name is the saved file's key; `correct_rate(%)` may be written without the unit.
+/// A number of a run. Its name is the saved file's key; `correct_rate(%)` may be written without
+/// the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Figure {
     pub metric: &'static Metric,
@@ -30,7 +32,12 @@ pub enum Stat {
 const PER_PERCENT: f64 = 1000.0;
 
 /// What tables show of the latencies that vLLM prints.
-const OF_MAIN: [Stat; 4] = [Stat::Mean, Stat::Median, Stat::Percentile(90_000), Stat::Percentile(99_000)];
+const OF_MAIN: [Stat; 4] = [
+    Stat::Mean,
+    Stat::Median,
+    Stat::Percentile(90_000),
+    Stat::Percentile(99_000),
+];
 
 /// What tables show of other distributions.
 const OF_OTHERS: [Stat; 2] = [Stat::Mean, Stat::Percentile(99_000)];
@@ -43,20 +50,41 @@ impl Figure {
 
     /// A statistic of a distribution.
     pub fn of_distribution(metric: &'static Metric, stat: Stat) -> Self {
-        Self { metric, stat: Some(stat) }
+        Self {
+            metric,
+            stat: Some(stat),
+        }
     }
 
     /// What a table shows of every run, in its order.
     pub fn shown() -> Vec<Self> {
-        let is_main = |metric: &Metric| [&latencies::TTFT, &latencies::TPOT, &latencies::ITL, &latencies::E2EL].contains(&metric);
+        let is_main = |metric: &Metric| {
+            [
+                &latencies::TTFT,
+                &latencies::TPOT,
+                &latencies::ITL,
+                &latencies::E2EL,
+            ]
+            .contains(&metric)
+        };
         let of_metric = |metric: &'static Metric| -> Vec<Self> {
-            let stats: &[Stat] = if is_main(metric) { &OF_MAIN } else { &OF_OTHERS };
+            let stats: &[Stat] = if is_main(metric) {
+                &OF_MAIN
+            } else {
+                &OF_OTHERS
+            };
             match metric.is_distribution() {
-                true => stats.iter().map(|stat| Self::of_distribution(metric, *stat)).collect(),
+                true => stats
+                    .iter()
+                    .map(|stat| Self::of_distribution(metric, *stat))
+                    .collect(),
                 false => vec![Self::new(metric)],
             }
         };
-        Metric::ALL.iter().flat_map(|metric| of_metric(metric)).collect()
+        Metric::ALL
+            .iter()
+            .flat_map(|metric| of_metric(metric))
+            .collect()
     }
 
     /// Reads a name.
@@ -65,14 +93,19 @@ impl Figure {
     /// No such name; the hint has those that look most alike.
     pub fn parse(name: &str) -> Result<Self> {
         let bare = name.strip_suffix("(%)").unwrap_or(name);
-        let single = Metric::named(bare).filter(|metric| !metric.is_distribution()).map(Self::new);
+        let single = Metric::named(bare)
+            .filter(|metric| !metric.is_distribution())
+            .map(Self::new);
         let of_distribution = || {
             let (stat, metric) = bare.split_once('_')?;
             let metric = Metric::named(metric).filter(|metric| metric.is_distribution())?;
             Some(Self::of_distribution(metric, Stat::parse(stat)?))
         };
         single.or_else(of_distribution).ok_or_else(|| {
-            Error::usage(format!("no such figure: {name}")).hint(format!("the nearest names are {}", nearest(bare).join(", ")))
+            Error::usage(format!("no such figure: {name}")).hint(format!(
+                "the nearest names are {}",
+                nearest(bare).join(", ")
+            ))
         })
     }
 
@@ -110,7 +143,11 @@ impl Figure {
 
     /// Which way is better.
     pub fn better(self) -> Better {
-        if self.stat == Some(Stat::Std) { Better::Neither } else { self.metric.better }
+        if self.stat == Some(Stat::Std) {
+            Better::Neither
+        } else {
+            self.metric.better
+        }
     }
 
     /// The unit of its values, after a space in tables; empty for counts.
@@ -132,7 +169,9 @@ impl Figure {
     pub fn text(self, value: Option<f64>) -> String {
         match value {
             None => "n/a".to_owned(),
-            Some(value) if matches!(self.metric.unit, Unit::Count | Unit::ChunksPerSecond) => format!("{value:.0}"),
+            Some(value) if matches!(self.metric.unit, Unit::Count | Unit::ChunksPerSecond) => {
+                format!("{value:.0}")
+            }
             Some(value) => format!("{value:.2}"),
         }
     }
@@ -148,7 +187,10 @@ impl fmt::Display for Figure {
 }
 
 impl Serialize for Figure {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
@@ -157,7 +199,9 @@ impl Stat {
     /// A percentile above 0 and below 100, in steps of a thousandth.
     pub fn from_percent(percent: f64) -> Option<Self> {
         let thousandths = percent * PER_PERCENT;
-        let within = thousandths > 0.0 && thousandths < 100.0 * PER_PERCENT && thousandths.fract().abs() < 1e-6;
+        let within = thousandths > 0.0
+            && thousandths < 100.0 * PER_PERCENT
+            && thousandths.fract().abs() < 1e-6;
         within.then(|| Self::Percentile(thousandths.round() as u32))
     }
 
@@ -211,10 +255,22 @@ mod tests {
         }
         for (name, expected) in [
             ("correct_rate(%)", Figure::new(&rates::CORRECT_RATE)),
-            ("p99.9_ttft_ms", Figure::of_distribution(&latencies::TTFT, Stat::Percentile(99_900))),
-            ("p50_itl_ms", Figure::of_distribution(&latencies::ITL, Stat::Percentile(50_000))),
-            ("std_e2el_ms", Figure::of_distribution(&latencies::E2EL, Stat::Std)),
-            ("p90_ttft_from_due_ms", Figure::of_distribution(&latencies::TTFT_FROM_DUE, Stat::Percentile(90_000))),
+            (
+                "p99.9_ttft_ms",
+                Figure::of_distribution(&latencies::TTFT, Stat::Percentile(99_900)),
+            ),
+            (
+                "p50_itl_ms",
+                Figure::of_distribution(&latencies::ITL, Stat::Percentile(50_000)),
+            ),
+            (
+                "std_e2el_ms",
+                Figure::of_distribution(&latencies::E2EL, Stat::Std),
+            ),
+            (
+                "p90_ttft_from_due_ms",
+                Figure::of_distribution(&latencies::TTFT_FROM_DUE, Stat::Percentile(90_000)),
+            ),
         ] {
             assert_eq!(Figure::parse(name).unwrap(), expected);
         }
@@ -222,11 +278,24 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_told_its_neighbours() {
-        for (name, neighbour) in [("corect_rate", "correct_rate"), ("p99_ttft", "p99_ttft_ms"), ("p101_ttft_ms", "p99_ttft_ms")] {
+        for (name, neighbour) in [
+            ("corect_rate", "correct_rate"),
+            ("p99_ttft", "p99_ttft_ms"),
+            ("p101_ttft_ms", "p99_ttft_ms"),
+        ] {
             let error = Figure::parse(name).unwrap_err();
-            assert_eq!((error.what, error.kind), (format!("no such figure: {name}"), sobench_core::error::Kind::Usage));
+            assert_eq!(
+                (error.what, error.kind),
+                (
+                    format!("no such figure: {name}"),
+                    sobench_core::error::Kind::Usage
+                )
+            );
             assert!(error.hint.unwrap().contains(neighbour), "{name}");
         }
-        assert!(Figure::parse("ttft_ms").is_err(), "a distribution is no number");
+        assert!(
+            Figure::parse("ttft_ms").is_err(),
+            "a distribution is no number"
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! The metrics of a run, each defined once: name, unit, which direction is better, and how it is made from the requests.
+//! The metrics of a run, each defined once: name, unit, which direction is better, and how it is
+//! made from the requests.
 //!
-//! [`Metric::ALL`] is the list. Reports, files, comparisons, baselines, gates and the matrix iterate over it, so that a new metric is a
-//! definition in `rates.rs`, `latencies.rs` or `totals.rs` and a line in the list. [`Values`] are the metrics of one run,
-//! [`Figure`] is a number of one: a rate, a total, or a statistic of a distribution.
+//! [`Metric::ALL`] is the list. Reports, files, comparisons, baselines, gates and the matrix
+//! iterate over it, so that a new metric is a definition in `rates.rs`, `latencies.rs` or
+//! `totals.rs` and a line in the list. [`Values`] are the metrics of one run, [`Figure`] is a
+//! number of one: a rate, a total, or a statistic of a distribution.
 
 mod figure;
 pub mod latencies;
@@ -41,10 +43,18 @@ pub struct Metric {
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A share of requests: whether a request is a hit; `None` for one that does not count.
-    Rate { among: Among, hit: fn(&Sample<'_>) -> Option<bool> },
-    /// One value a request, in the metric's unit; `None` where the request has none. With the wait before sending in it (`queued`), the
-    /// values of a run rise and fall together, so that resampling them tells nothing of chance.
-    Distribution { among: Among, queued: bool, value: fn(&Sample<'_>, &MetricsOptions) -> Option<f64> },
+    Rate {
+        among: Among,
+        hit: fn(&Sample<'_>) -> Option<bool>,
+    },
+    /// One value a request, in the metric's unit; `None` where the request has none. With the wait
+    /// before sending in it (`queued`), the values of a run rise and fall together, so that
+    /// resampling them tells nothing of chance.
+    Distribution {
+        among: Among,
+        queued: bool,
+        value: fn(&Sample<'_>, &MetricsOptions) -> Option<f64>,
+    },
     /// Several values an answer, those of all answers pooled.
     Pooled(fn(&Sample<'_>, &MetricsOptions) -> Vec<f64>),
     /// A count, per second of the run.
@@ -148,7 +158,10 @@ impl Metric {
 
     /// Its place in [`Metric::ALL`].
     pub fn place(&self) -> usize {
-        Self::ALL.iter().position(|metric| std::ptr::eq(*metric, self)).unwrap_or(Self::ALL.len())
+        Self::ALL
+            .iter()
+            .position(|metric| std::ptr::eq(*metric, self))
+            .unwrap_or(Self::ALL.len())
     }
 
     /// The label with the unit.
@@ -177,17 +190,23 @@ impl Metric {
         }
     }
 
-    /// The value of a request, of pooled ones their mean; `None` where it has none, or the metric is no distribution.
+    /// The value of a request, of pooled ones their mean; `None` where it has none, or the metric
+    /// is no distribution.
     pub fn value(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
         match self.kind {
-            Kind::Distribution { among, value, .. } => value(sample, options).filter(|_| among.has(sample)),
+            Kind::Distribution { among, value, .. } => {
+                value(sample, options).filter(|_| among.has(sample))
+            }
             Kind::Pooled(values) if sample.outcome().is_answer() => mean(&values(sample, options)),
             _ => None,
         }
     }
 
     /// The rate over some requests; `None` where none counts, or the metric is no rate.
-    pub fn rate<'s, 'a: 's>(&self, samples: impl IntoIterator<Item = &'s Sample<'a>>) -> Option<Rate> {
+    pub fn rate<'s, 'a: 's>(
+        &self,
+        samples: impl IntoIterator<Item = &'s Sample<'a>>,
+    ) -> Option<Rate> {
         let (mut hits, mut of) = (0, 0);
         for hit in samples.into_iter().filter_map(|sample| self.hit(sample)) {
             of += 1;
@@ -200,12 +219,17 @@ impl Metric {
     pub fn summary(&self, samples: &[&Sample<'_>], options: &MetricsOptions) -> Summary {
         match self.kind {
             Kind::Distribution { .. } => {
-                let values = samples.iter().filter_map(|sample| self.value(sample, options)).collect();
+                let values = samples
+                    .iter()
+                    .filter_map(|sample| self.value(sample, options))
+                    .collect();
                 Summary::of(values, &options.percentiles)
             }
             _ => self
                 .pooled(samples.iter().copied(), options)
-                .map_or_else(Summary::default, |pooled| pooled.sum_up(&options.percentiles)),
+                .map_or_else(Summary::default, |pooled| {
+                    pooled.sum_up(&options.percentiles)
+                }),
         }
     }
 
@@ -215,9 +239,13 @@ impl Metric {
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
         options: &MetricsOptions,
     ) -> Option<Pooled> {
-        let Kind::Pooled(values) = self.kind else { return None };
+        let Kind::Pooled(values) = self.kind else {
+            return None;
+        };
         let mut pooled = Pooled::default();
-        let answers = samples.into_iter().filter(|sample| sample.outcome().is_answer());
+        let answers = samples
+            .into_iter()
+            .filter(|sample| sample.outcome().is_answer());
         answers.for_each(|sample| pooled.add(values(sample, options)));
         Some(pooled)
     }
@@ -286,8 +314,13 @@ mod tests {
     #[test]
     fn names_and_labels_are_unique() {
         for (place, metric) in Metric::ALL.iter().enumerate() {
-            assert_eq!((metric.place(), Metric::named(metric.name)), (place, Some(*metric)));
-            let of_name = Metric::ALL.iter().filter(|other| other.name == metric.name || other.label == metric.label);
+            assert_eq!(
+                (metric.place(), Metric::named(metric.name)),
+                (place, Some(*metric))
+            );
+            let of_name = Metric::ALL
+                .iter()
+                .filter(|other| other.name == metric.name || other.label == metric.label);
             assert_eq!(of_name.count(), 1, "{metric:?}");
         }
     }
@@ -295,7 +328,10 @@ mod tests {
     #[test]
     fn names_of_distributions_end_in_their_unit() {
         for metric in Metric::ALL.iter().filter(|metric| metric.is_distribution()) {
-            assert!(metric.unit == Unit::Milliseconds && metric.name.ends_with("_ms"), "{metric:?}");
+            assert!(
+                metric.unit == Unit::Milliseconds && metric.name.ends_with("_ms"),
+                "{metric:?}"
+            );
         }
     }
 }

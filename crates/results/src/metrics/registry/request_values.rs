@@ -3,8 +3,8 @@
 use super::{Kind, Metric, rates};
 use crate::metrics::{MetricsOptions, Sample};
 
-/// Hits and values of one request by metric, whether or not it counts there ([`super::Among`]). Few are known of each, so that they are
-/// searched.
+/// Hits and values of one request by metric, whether or not it counts there ([`super::Among`]). Few
+/// are known of each, so that they are searched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestValues {
     /// By the metric's place in [`Metric::ALL`], ascending.
@@ -19,7 +19,9 @@ impl RequestValues {
         for metric in Metric::ALL {
             match metric.kind {
                 Kind::Rate { hit, .. } => values.set_hit(metric, hit(sample)),
-                Kind::Distribution { value, .. } => values.set_value(metric, value(sample, options)),
+                Kind::Distribution { value, .. } => {
+                    values.set_value(metric, value(sample, options))
+                }
                 Kind::Pooled(_) | Kind::PerSecond(_) | Kind::Total(_) => {}
             }
         }
@@ -46,7 +48,8 @@ impl RequestValues {
         set(&mut self.values, metric, value);
     }
 
-    /// Sets whether the request counts as correct: with its constraint in the one rate, without it in the other.
+    /// Sets whether the request counts as correct: with its constraint in the one rate, without it
+    /// in the other.
     pub fn set_correct(&mut self, correct: Option<bool>) {
         self.set_hit(&rates::CORRECT_RATE, correct);
         self.set_hit(&rates::CONTROL_RATE, correct);
@@ -55,7 +58,10 @@ impl RequestValues {
 
 fn find<T: Copy>(known: &[(u8, T)], metric: &Metric) -> Option<T> {
     let place = metric.place();
-    known.iter().find(|(own, _)| usize::from(*own) == place).map(|(_, value)| *value)
+    known
+        .iter()
+        .find(|(own, _)| usize::from(*own) == place)
+        .map(|(_, value)| *value)
 }
 
 fn set<T>(known: &mut Vec<(u8, T)>, metric: &Metric, value: Option<T>) {

@@ -15,7 +15,8 @@ pub enum Page {
     Whole,
 }
 
-/// The rows of a page, a metric each: its label with the unit, its value, and what the value is from.
+/// The rows of a page, a metric each: its label with the unit, its value, and what the value is
+/// from.
 pub fn rows(metrics: &Metrics, page: Page) -> Vec<[String; 3]> {
     let values = metrics.values.iter();
     let shown = values.filter(|(metric, _)| page == Page::Whole || is_for_console(metric, metrics));
@@ -34,7 +35,12 @@ fn is_for_console(metric: &Metric, metrics: &Metrics) -> bool {
     if *metric == totals::TRUNCATED {
         return number != Some(metrics.quality.truncated as f64);
     }
-    let is_only_here = [&rates::WHITE_SPACE_RATE, &totals::NEVER_SENT, &totals::EMPTY_ANSWERS].contains(&metric);
+    let is_only_here = [
+        &rates::WHITE_SPACE_RATE,
+        &totals::NEVER_SENT,
+        &totals::EMPTY_ANSWERS,
+    ]
+    .contains(&metric);
     is_only_here && number != Some(0.0)
 }
 
@@ -43,17 +49,28 @@ fn row(metric: &'static Metric, value: &Value) -> [String; 3] {
     let (value, from) = match value {
         Value::Rate(rate) => {
             let interval = format!("{:.2} to {:.2}", rate.low_percent, rate.high_percent);
-            (text(Some(rate.percent)), format!("{}/{}, 95 % interval {interval}", rate.hits, rate.of))
+            (
+                text(Some(rate.percent)),
+                format!("{}/{}, 95 % interval {interval}", rate.hits, rate.of),
+            )
         }
         Value::Distribution(summary) => {
-            let percentiles = summary.percentiles.iter().map(|it| format!(", p{} {}", it.word(), text(it.value)));
+            let percentiles = summary
+                .percentiles
+                .iter()
+                .map(|it| format!(", p{} {}", it.word(), text(it.value)));
             let median = format!("median {}", text(summary.median));
             let percentiles: String = percentiles.collect();
-            (text(summary.mean), format!("mean of {}; {median}{percentiles}", summary.n))
+            (
+                text(summary.mean),
+                format!("mean of {}; {median}{percentiles}", summary.n),
+            )
         }
-        Value::PerSecond(rate) => {
-            (text(Some(rate.per_second)), rate.count.map_or_else(String::new, |count| format!("count {count}")))
-        }
+        Value::PerSecond(rate) => (
+            text(Some(rate.per_second)),
+            rate.count
+                .map_or_else(String::new, |count| format!("count {count}")),
+        ),
         Value::Total(value) => (text(Some(*value)), String::new()),
     };
     [metric.title(), value, from]
@@ -68,18 +85,31 @@ mod tests {
 
     fn labels(run: &[Made<'_>], page: Page) -> Vec<String> {
         let metrics = with_samples(run, |samples| summarise(samples, 2_000_000_000, &options()));
-        rows(&metrics, page).into_iter().map(|row| row[0].clone()).collect()
+        rows(&metrics, page)
+            .into_iter()
+            .map(|row| row[0].clone())
+            .collect()
     }
 
     #[test]
     fn a_whole_page_has_every_metric() {
-        assert_eq!(labels(&eventful_run(), Page::Whole).len(), Metric::ALL.len());
+        assert_eq!(
+            labels(&eventful_run(), Page::Whole).len(),
+            Metric::ALL.len()
+        );
     }
 
     #[test]
     fn the_console_of_a_plain_run_has_none() {
         assert!(labels(&[made()], Page::Console).is_empty());
-        let empty = Made { chunks: vec![], output: Some(0), ..made() };
-        assert_eq!(labels(&[made(), empty], Page::Console), ["Answers without content"]);
+        let empty = Made {
+            chunks: vec![],
+            output: Some(0),
+            ..made()
+        };
+        assert_eq!(
+            labels(&[made(), empty], Page::Console),
+            ["Answers without content"]
+        );
     }
 }

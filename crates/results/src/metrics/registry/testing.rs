@@ -18,36 +18,88 @@ pub fn eventful_run() -> Vec<Made<'static>> {
     };
     let cut = Made {
         outcome: Outcome::Truncated,
-        verdict: Verdict::Invalid { reason: Reason::Truncated },
+        verdict: Verdict::Invalid {
+            reason: Reason::Truncated,
+        },
         finish_reason: Some("length"),
         text: "{}                                ",
         ..made()
     };
-    let busy = Outcome::Rejected { status: TOO_MANY_REQUESTS, body: "busy".into(), advice: None };
-    let no_connection = Outcome::Transport { cause: TransportCause::Local, message: "no files".into() };
-    let error = Outcome::ServerError { status: 500, body: "oops".into(), advice: None };
+    let busy = Outcome::Rejected {
+        status: TOO_MANY_REQUESTS,
+        body: "busy".into(),
+        advice: None,
+    };
+    let no_connection = Outcome::Transport {
+        cause: TransportCause::Local,
+        message: "no files".into(),
+    };
+    let error = Outcome::ServerError {
+        status: 500,
+        body: "oops".into(),
+        advice: None,
+    };
     vec![
-        Made { right_call: Some(true), reasoning: Some(5), answer: Some(20), ..made() },
-        Made { chunk_tokens: vec![1, 3, 9], output: Some(9), ..made() },
-        Made { chunks: vec![], output: Some(0), ..made() },
-        Made { arm: Arm::Control, ..made() },
-        Made { arm: Arm::Control, ..cut.clone() },
+        Made {
+            right_call: Some(true),
+            reasoning: Some(5),
+            answer: Some(20),
+            ..made()
+        },
+        Made {
+            chunk_tokens: vec![1, 3, 9],
+            output: Some(9),
+            ..made()
+        },
+        Made {
+            chunks: vec![],
+            output: Some(0),
+            ..made()
+        },
+        Made {
+            arm: Arm::Control,
+            ..made()
+        },
+        Made {
+            arm: Arm::Control,
+            ..cut.clone()
+        },
         cut,
-        Made { verdict: Verdict::NotScored { why: NotScored::Limit { what: "too deep".into() } }, ..made() },
+        Made {
+            verdict: Verdict::NotScored {
+                why: NotScored::Limit {
+                    what: "too deep".into(),
+                },
+            },
+            ..made()
+        },
         without_answer(busy, NotScored::Refused),
         without_answer(error, NotScored::Failed),
         without_answer(no_connection, NotScored::NotSent),
-        Made { sent: None, end: None, ..without_answer(Outcome::Cancelled, NotScored::Cancelled) },
+        Made {
+            sent: None,
+            end: None,
+            ..without_answer(Outcome::Cancelled, NotScored::Cancelled)
+        },
     ]
 }
 
 /// Options under which every metric has a value.
 pub fn options() -> MetricsOptions {
-    let goodput = Some(Slo { e2el_ms: Some(1000.0), ..Slo::default() });
-    MetricsOptions { percentiles: vec![50.0, 99.0], goodput, ..MetricsOptions::default() }
+    let goodput = Some(Slo {
+        e2el_ms: Some(1000.0),
+        ..Slo::default()
+    });
+    MetricsOptions {
+        percentiles: vec![50.0, 99.0],
+        goodput,
+        ..MetricsOptions::default()
+    }
 }
 
 /// The metrics of [`eventful_run`] over two seconds.
 pub fn values() -> Values {
-    with_samples(&eventful_run(), |samples| summarise(samples, 2_000_000_000, &options()).values)
+    with_samples(&eventful_run(), |samples| {
+        summarise(samples, 2_000_000_000, &options()).values
+    })
 }

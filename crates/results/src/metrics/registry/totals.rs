@@ -1,99 +1,201 @@
-//! Values that a run has once: throughput, peaks, counts. [`crate::metrics::throughput`] has the formulas.
+//! Values that a run has once: throughput, peaks, counts. [`crate::metrics::throughput`] has the
+//! formulas.
 
 use super::{Better, Kind, Metric, RunSamples, Unit};
 
 /// Answers per second.
-pub static REQUEST_THROUGHPUT: Metric =
-    per_second("request_throughput", "Request throughput", Unit::RequestsPerSecond, |run| run.overall.throughput.counts.answers);
+pub static REQUEST_THROUGHPUT: Metric = per_second(
+    "request_throughput",
+    "Request throughput",
+    Unit::RequestsPerSecond,
+    |run| run.overall.throughput.counts.answers,
+);
 
 /// Output tokens of answers per second.
-pub static OUTPUT_THROUGHPUT: Metric = per_second("output_throughput", "Output token throughput", Unit::TokensPerSecond, |run| {
-    run.overall.throughput.counts.output_tokens
-});
+pub static OUTPUT_THROUGHPUT: Metric = per_second(
+    "output_throughput",
+    "Output token throughput",
+    Unit::TokensPerSecond,
+    |run| run.overall.throughput.counts.output_tokens,
+);
 
 /// Input and output tokens of answers per second; where answers have no tokens, those of the input.
-pub static TOTAL_TOKEN_THROUGHPUT: Metric =
-    per_second("total_token_throughput", "Total token throughput", Unit::TokensPerSecond, |run| {
-        run.overall.throughput.counts.total_tokens
-    });
+pub static TOTAL_TOKEN_THROUGHPUT: Metric = per_second(
+    "total_token_throughput",
+    "Total token throughput",
+    Unit::TokensPerSecond,
+    |run| run.overall.throughput.counts.total_tokens,
+);
 
 /// Valid answers per second.
-pub static VALID_THROUGHPUT: Metric =
-    per_second("valid_throughput", "Valid answer throughput", Unit::RequestsPerSecond, |run| run.overall.throughput.counts.valid);
+pub static VALID_THROUGHPUT: Metric = per_second(
+    "valid_throughput",
+    "Valid answer throughput",
+    Unit::RequestsPerSecond,
+    |run| run.overall.throughput.counts.valid,
+);
 
 /// Answers that met every objective, per second.
-pub static REQUEST_GOODPUT: Metric =
-    per_second("request_goodput", "Request goodput", Unit::RequestsPerSecond, |run| run.overall.throughput.counts.good);
+pub static REQUEST_GOODPUT: Metric = per_second(
+    "request_goodput",
+    "Request goodput",
+    Unit::RequestsPerSecond,
+    |run| run.overall.throughput.counts.good,
+);
 
 /// Answers that met every objective and were valid, per second.
-pub static VALID_GOODPUT: Metric =
-    per_second("valid_goodput", "Valid request goodput", Unit::RequestsPerSecond, |run| run.overall.throughput.counts.valid_good);
+pub static VALID_GOODPUT: Metric = per_second(
+    "valid_goodput",
+    "Valid request goodput",
+    Unit::RequestsPerSecond,
+    |run| run.overall.throughput.counts.valid_good,
+);
 
 /// Most output tokens in a second of the run.
-pub static MAX_OUTPUT_TOKENS: Metric =
-    total("max_output_tokens_per_s", "Peak output token throughput", Unit::TokensPerSecond, Better::Neither, |run| {
-        run.overall.throughput.max_output_tokens_per_s
-    });
+pub static MAX_OUTPUT_TOKENS: Metric = total(
+    "max_output_tokens_per_s",
+    "Peak output token throughput",
+    Unit::TokensPerSecond,
+    Better::Neither,
+    |run| run.overall.throughput.max_output_tokens_per_s,
+);
 
 /// Most content chunks in a second of the run.
-pub static MAX_OUTPUT_CHUNKS: Metric =
-    total("max_output_chunks_per_s", "Peak output chunk throughput", Unit::ChunksPerSecond, Better::Neither, |run| {
-        run.overall.throughput.max_output_chunks_per_s.map(|count| count as f64)
-    });
+pub static MAX_OUTPUT_CHUNKS: Metric = total(
+    "max_output_chunks_per_s",
+    "Peak output chunk throughput",
+    Unit::ChunksPerSecond,
+    Better::Neither,
+    |run| {
+        run.overall
+            .throughput
+            .max_output_chunks_per_s
+            .map(|count| count as f64)
+    },
+);
 
 /// Most answers that touched the same second of the run.
-pub static MAX_CONCURRENT_REQUESTS: Metric =
-    total("max_concurrent_requests", "Peak concurrent requests", Unit::Count, Better::Neither, |run| {
-        run.overall.throughput.max_concurrent_requests.map(|count| count as f64)
-    });
+pub static MAX_CONCURRENT_REQUESTS: Metric = total(
+    "max_concurrent_requests",
+    "Peak concurrent requests",
+    Unit::Count,
+    Better::Neither,
+    |run| {
+        run.overall
+            .throughput
+            .max_concurrent_requests
+            .map(|count| count as f64)
+    },
+);
 
 /// Most requests under way at one instant.
-pub static MAX_IN_FLIGHT: Metric =
-    total("max_in_flight", "most requests under way at one instant", Unit::Count, Better::Neither, |run| {
-        run.overall.throughput.max_in_flight.map(|count| count as f64)
-    });
+pub static MAX_IN_FLIGHT: Metric = total(
+    "max_in_flight",
+    "most requests under way at one instant",
+    Unit::Count,
+    Better::Neither,
+    |run| {
+        run.overall
+            .throughput
+            .max_in_flight
+            .map(|count| count as f64)
+    },
+);
 
 /// Requests that got an answer, whole or cut at the token limit.
-pub static COMPLETED: Metric =
-    total("completed", "Successful requests", Unit::Count, Better::Up, |run| Some(run.overall.completed as f64));
+pub static COMPLETED: Metric = total(
+    "completed",
+    "Successful requests",
+    Unit::Count,
+    Better::Up,
+    |run| Some(run.overall.completed as f64),
+);
 
 /// Requests that were refused, or failed in the server, in the stream, on the way or by time.
-pub static FAILED: Metric = total("failed", "Failed requests", Unit::Count, Better::Down, |run| Some(run.overall.failed as f64));
+pub static FAILED: Metric = total(
+    "failed",
+    "Failed requests",
+    Unit::Count,
+    Better::Down,
+    |run| Some(run.overall.failed as f64),
+);
 
 /// Requests that the end of the run overtook.
-pub static CANCELLED: Metric =
-    total("cancelled", "Cancelled requests", Unit::Count, Better::Neither, |run| Some(run.overall.cancelled as f64));
+pub static CANCELLED: Metric = total(
+    "cancelled",
+    "Cancelled requests",
+    Unit::Count,
+    Better::Neither,
+    |run| Some(run.overall.cancelled as f64),
+);
 
 /// Answers cut at the token limit, in all arms.
-pub static TRUNCATED: Metric =
-    total("truncated", "Answers cut at the token limit", Unit::Count, Better::Neither, |run| Some(run.overall.truncated as f64));
+pub static TRUNCATED: Metric = total(
+    "truncated",
+    "Answers cut at the token limit",
+    Unit::Count,
+    Better::Neither,
+    |run| Some(run.overall.truncated as f64),
+);
 
 /// Requests that were due and never sent.
-pub static NEVER_SENT: Metric = total("never_sent", "Requests due and never sent", Unit::Count, Better::Neither, |run| {
-    Some(run.overall.latency.never_sent as f64)
-});
+pub static NEVER_SENT: Metric = total(
+    "never_sent",
+    "Requests due and never sent",
+    Unit::Count,
+    Better::Neither,
+    |run| Some(run.overall.latency.never_sent as f64),
+);
 
 /// Answers that ended without any content.
-pub static EMPTY_ANSWERS: Metric = total("empty_answers", "Answers without content", Unit::Count, Better::Down, |run| {
-    Some(run.overall.latency.empty_answers as f64)
-});
+pub static EMPTY_ANSWERS: Metric = total(
+    "empty_answers",
+    "Answers without content",
+    Unit::Count,
+    Better::Down,
+    |run| Some(run.overall.latency.empty_answers as f64),
+);
 
 /// Input tokens of all answers.
-pub static INPUT_TOKENS: Metric = total("total_input_tokens", "Total input tokens", Unit::Count, Better::Neither, |run| {
-    run.overall.tokens.input.map(|count| count as f64)
-});
+pub static INPUT_TOKENS: Metric = total(
+    "total_input_tokens",
+    "Total input tokens",
+    Unit::Count,
+    Better::Neither,
+    |run| run.overall.tokens.input.map(|count| count as f64),
+);
 
 /// Output tokens of all answers.
-pub static OUTPUT_TOKENS: Metric = total("total_output_tokens", "Total generated tokens", Unit::Count, Better::Neither, |run| {
-    run.overall.tokens.output.map(|count| count as f64)
-});
+pub static OUTPUT_TOKENS: Metric = total(
+    "total_output_tokens",
+    "Total generated tokens",
+    Unit::Count,
+    Better::Neither,
+    |run| run.overall.tokens.output.map(|count| count as f64),
+);
 
 /// Seconds from the instant from which due times count to the end of the last request.
-pub static DURATION: Metric =
-    total("duration", "Benchmark duration", Unit::Seconds, Better::Neither, |run| Some(run.duration_ns as f64 / 1e9));
+pub static DURATION: Metric = total(
+    "duration",
+    "Benchmark duration",
+    Unit::Seconds,
+    Better::Neither,
+    |run| Some(run.duration_ns as f64 / 1e9),
+);
 
-const fn per_second(name: &'static str, label: &'static str, unit: Unit, count: fn(&RunSamples<'_>) -> Option<u64>) -> Metric {
-    Metric { name, label, unit, better: Better::Up, kind: Kind::PerSecond(count) }
+const fn per_second(
+    name: &'static str,
+    label: &'static str,
+    unit: Unit,
+    count: fn(&RunSamples<'_>) -> Option<u64>,
+) -> Metric {
+    Metric {
+        name,
+        label,
+        unit,
+        better: Better::Up,
+        kind: Kind::PerSecond(count),
+    }
 }
 
 const fn total(
@@ -103,5 +205,11 @@ const fn total(
     better: Better,
     value: fn(&RunSamples<'_>) -> Option<f64>,
 ) -> Metric {
-    Metric { name, label, unit, better, kind: Kind::Total(value) }
+    Metric {
+        name,
+        label,
+        unit,
+        better,
+        kind: Kind::Total(value),
+    }
 }

@@ -26,14 +26,20 @@ pub struct PerSecond {
     pub count: Option<u64>,
 }
 
-/// The values of [`Metric::ALL`], in its order; in files an object of one member each, `null` where a value is not known.
+/// The values of [`Metric::ALL`], in its order; in files an object of one member each, `null` where
+/// a value is not known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values(Vec<Option<Value>>);
 
 impl Values {
     /// Computes every metric.
     pub fn new(run: &RunSamples<'_>) -> Self {
-        Self(Metric::ALL.iter().map(|metric| Value::new(metric, run)).collect())
+        Self(
+            Metric::ALL
+                .iter()
+                .map(|metric| Value::new(metric, run))
+                .collect(),
+        )
     }
 
     /// The values that `find` knows.
@@ -43,7 +49,10 @@ impl Values {
 
     /// Every metric that has a value.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Metric, &Value)> {
-        Metric::ALL.iter().zip(&self.0).filter_map(|(metric, value)| Some((*metric, value.as_ref()?)))
+        Metric::ALL
+            .iter()
+            .zip(&self.0)
+            .filter_map(|(metric, value)| Some((*metric, value.as_ref()?)))
     }
 
     /// The value of a metric.
@@ -91,7 +100,10 @@ impl Value {
             Kind::PerSecond(count) => {
                 let seconds = run.duration_ns as f64 / 1e9;
                 let count = count(run).filter(|_| run.duration_ns > 0)?;
-                Some(Self::PerSecond(PerSecond { per_second: count as f64 / seconds, count: Some(count) }))
+                Some(Self::PerSecond(PerSecond {
+                    per_second: count as f64 / seconds,
+                    count: Some(count),
+                }))
             }
             Kind::Total(value) => value(run).map(Self::Total),
         }
@@ -115,7 +127,10 @@ impl Value {
             }
             Kind::Distribution { .. } | Kind::Pooled(_) => typed(json).map(Self::Distribution),
             Kind::PerSecond(_) => match json.as_f64() {
-                Some(per_second) => Some(Self::PerSecond(PerSecond { per_second, count: None })),
+                Some(per_second) => Some(Self::PerSecond(PerSecond {
+                    per_second,
+                    count: None,
+                })),
                 None => typed(json).map(Self::PerSecond),
             },
             Kind::Total(_) => json.as_f64().map(Self::Total),
@@ -125,7 +140,11 @@ impl Value {
 
 impl Serialize for Values {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Metric::ALL.iter().map(|metric| (metric.name, self.get(metric))))
+        serializer.collect_map(
+            Metric::ALL
+                .iter()
+                .map(|metric| (metric.name, self.get(metric))),
+        )
     }
 }
 
@@ -133,7 +152,9 @@ impl Serialize for Values {
 impl<'de> Deserialize<'de> for Values {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let members: BTreeMap<String, serde_json::Value> = Deserialize::deserialize(deserializer)?;
-        Ok(Self::from_fn(|metric| Value::read(metric, members.get(metric.name)?)))
+        Ok(Self::from_fn(|metric| {
+            Value::read(metric, members.get(metric.name)?)
+        }))
     }
 }
 
@@ -146,20 +167,40 @@ mod tests {
     use sobench_core::observation::Outcome;
 
     fn values(run: &[Made<'_>]) -> Values {
-        with_samples(run, |samples| summarise(samples, 2_000_000_000, &MetricsOptions::default()).values)
+        with_samples(run, |samples| {
+            summarise(samples, 2_000_000_000, &MetricsOptions::default()).values
+        })
     }
 
     #[test]
     fn values_are_those_of_the_report() {
-        let run = [made(), Made { outcome: Outcome::Truncated, finish_reason: Some("length"), ..made() }];
+        let run = [
+            made(),
+            Made {
+                outcome: Outcome::Truncated,
+                finish_reason: Some("length"),
+                ..made()
+            },
+        ];
         with_samples(&run, |samples| {
             let metrics = summarise(samples, 2_000_000_000, &MetricsOptions::default());
             let (values, quality, overall) = (&metrics.values, &metrics.quality, &metrics.overall);
             assert_eq!(values.rate(&rates::CORRECT_RATE), quality.correct_rate);
-            assert_eq!(values.rate(&rates::TRUNCATED_RATE).map(|rate| (rate.hits, rate.of)), Some((1, 2)));
-            assert_eq!(values.summary(&latencies::TTFT), Some(&overall.latency.ttft_ms));
+            assert_eq!(
+                values
+                    .rate(&rates::TRUNCATED_RATE)
+                    .map(|rate| (rate.hits, rate.of)),
+                Some((1, 2))
+            );
+            assert_eq!(
+                values.summary(&latencies::TTFT),
+                Some(&overall.latency.ttft_ms)
+            );
             assert_eq!(values.summary(&latencies::TTFT_REASONING), None);
-            let throughput = Value::PerSecond(PerSecond { per_second: 1.0, count: Some(2) });
+            let throughput = Value::PerSecond(PerSecond {
+                per_second: 1.0,
+                count: Some(2),
+            });
             assert_eq!(values.get(&totals::REQUEST_THROUGHPUT), Some(&throughput));
             assert_eq!(values.get(&totals::COMPLETED), Some(&Value::Total(2.0)));
         });
@@ -168,14 +209,24 @@ mod tests {
     /// What is kept of latencies is what the definition computes.
     #[test]
     fn kept_summaries_are_those_of_the_definitions() {
-        let reasoned = Made { reasoning: Some(5), answer: Some(25), chunk_tokens: vec![1, 3, 4], output: Some(4), ..made() };
+        let reasoned = Made {
+            reasoning: Some(5),
+            answer: Some(25),
+            chunk_tokens: vec![1, 3, 4],
+            output: Some(4),
+            ..made()
+        };
         with_samples(&[made(), reasoned], |samples| {
             let samples: Vec<_> = samples.iter().collect();
             let options = MetricsOptions::default();
             let latency = crate::metrics::latency::Latency::of(&samples, &options);
             for metric in Metric::ALL.iter().filter(|metric| metric.is_distribution()) {
                 let kept = latency.of_metric(metric);
-                assert_eq!(kept, Some(&metric.summary(&samples, &options)), "{metric:?}");
+                assert_eq!(
+                    kept,
+                    Some(&metric.summary(&samples, &options)),
+                    "{metric:?}"
+                );
                 assert!(kept.is_some_and(|summary| summary.n > 0), "{metric:?}");
             }
         });
@@ -184,7 +235,10 @@ mod tests {
     #[test]
     fn every_metric_has_a_value_in_the_eventful_run() {
         let values = crate::metrics::registry::testing::values();
-        let unknown: Vec<_> = Metric::ALL.iter().filter(|metric| values.get(metric).is_none()).collect();
+        let unknown: Vec<_> = Metric::ALL
+            .iter()
+            .filter(|metric| values.get(metric).is_none())
+            .collect();
         assert!(unknown.is_empty(), "{unknown:?}");
     }
 
@@ -197,7 +251,12 @@ mod tests {
         ] {
             let contract: serde_json::Value = serde_json::from_str(contract).unwrap();
             let metrics = &contract["$defs"]["metrics"];
-            let required: Vec<&str> = metrics["required"].as_array().unwrap().iter().filter_map(|name| name.as_str()).collect();
+            let required: Vec<&str> = metrics["required"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|name| name.as_str())
+                .collect();
             assert_eq!(required, names);
             assert!(metrics["properties"].as_object().unwrap().keys().eq(&names));
         }
@@ -208,6 +267,12 @@ mod tests {
         let values = values(&[made(), made()]);
         let text = serde_json::to_string(&values).unwrap();
         assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
-        assert_eq!(serde_json::from_str::<Values>(r#"{"of_tomorrow": 3}"#).unwrap().iter().count(), 0);
+        assert_eq!(
+            serde_json::from_str::<Values>(r#"{"of_tomorrow": 3}"#)
+                .unwrap()
+                .iter()
+                .count(),
+            0
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The gate keeps its promise on runs that were made up: it calls what is not there at most once in a hundred gates, and finds what is.
-//! The whole table is `cargo run --release -p sobench-results --example gate_power`; here some of its pairs.
+//! The gate keeps its promise on runs that were made up: it calls what is not there at most once in
+//! a hundred gates, and finds what is. The whole table is `cargo run --release -p sobench-results
+//! --example gate_power`; here some of its pairs.
 
 pub(crate) mod simulation;
 
@@ -22,9 +23,20 @@ fn table() -> Vec<Line> {
     let text = fs::read_to_string(in_package("fixtures/baselines/gate-power.csv")).unwrap();
     let line = |line: &str| {
         let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
-        let [validity_pp, latency_percent, requests, runs, pairs, called] = cells[..] else { panic!("{line}") };
-        let planted = Planted { validity_pp, latency_percent };
-        Line { planted, requests: requests as usize, runs: runs as usize, pairs: pairs as u64, called: called as u64 }
+        let [validity_pp, latency_percent, requests, runs, pairs, called] = cells[..] else {
+            panic!("{line}")
+        };
+        let planted = Planted {
+            validity_pp,
+            latency_percent,
+        };
+        Line {
+            planted,
+            requests: requests as usize,
+            runs: runs as usize,
+            pairs: pairs as u64,
+            called: called as u64,
+        }
     };
     text.lines().skip(1).map(line).collect()
 }
@@ -35,26 +47,66 @@ fn share(line: &Line) -> f64 {
 
 /// How many of the first pairs of a line are called.
 fn called(planted: Planted, requests: usize, pairs: u64) -> u64 {
-    (0..pairs).map(|pair| u64::from(!broken(Setting { planted, requests, runs: 1 }, pair).is_empty())).sum()
+    (0..pairs)
+        .map(|pair| {
+            u64::from(
+                !broken(
+                    Setting {
+                        planted,
+                        requests,
+                        runs: 1,
+                    },
+                    pair,
+                )
+                .is_empty(),
+            )
+        })
+        .sum()
 }
 
 #[test]
 fn the_table_keeps_the_promise() {
     let table = table();
-    let nothing: Vec<&Line> = table.iter().filter(|line| line.planted == PLANTED[0]).collect();
-    assert!(nothing.iter().filter(|line| line.pairs >= 1000).count() >= 2, "a thousand pairs of equal sides, at two sizes");
+    let nothing: Vec<&Line> = table
+        .iter()
+        .filter(|line| line.planted == PLANTED[0])
+        .collect();
+    assert!(
+        nothing.iter().filter(|line| line.pairs >= 1000).count() >= 2,
+        "a thousand pairs of equal sides, at two sizes"
+    );
     for line in nothing {
-        assert!(share(line) <= 0.01, "{} of {} equal sides at n = {}", line.called, line.pairs, line.requests);
+        assert!(
+            share(line) <= 0.01,
+            "{} of {} equal sides at n = {}",
+            line.called,
+            line.pairs,
+            line.requests
+        );
     }
     let power = |validity_pp: f64, latency_percent: f64, requests: usize| {
-        let planted = Planted { validity_pp, latency_percent };
-        table.iter().find(|line| line.planted == planted && line.requests == requests && line.runs == 1).map(share).unwrap()
+        let planted = Planted {
+            validity_pp,
+            latency_percent,
+        };
+        table
+            .iter()
+            .find(|line| line.planted == planted && line.requests == requests && line.runs == 1)
+            .map(share)
+            .unwrap()
     };
     // The ratchet: what is found today is found tomorrow.
-    assert!(power(5.0, 0.0, 1000) >= 0.95 && power(0.0, 20.0, 1000) >= 0.95 && power(0.0, 20.0, 200) >= 0.9);
+    assert!(
+        power(5.0, 0.0, 1000) >= 0.95
+            && power(0.0, 20.0, 1000) >= 0.95
+            && power(0.0, 20.0, 200) >= 0.9
+    );
     for planted in &PLANTED[1..] {
         let at = |requests| power(planted.validity_pp, planted.latency_percent, requests);
-        assert!(at(1000) + 0.05 >= at(200), "more requests find more: {planted:?}");
+        assert!(
+            at(1000) + 0.05 >= at(200),
+            "more requests find more: {planted:?}"
+        );
     }
 }
 
@@ -64,24 +116,53 @@ fn the_docs_show_the_table() {
     let table = table();
     for planted in PLANTED {
         let name = match planted {
-            Planted { validity_pp: 0.0, latency_percent: 0.0 } => "nothing (false alarms)".to_owned(),
-            Planted { validity_pp: 0.0, latency_percent } => format!("{latency_percent} % of all times"),
+            Planted {
+                validity_pp: 0.0,
+                latency_percent: 0.0,
+            } => "nothing (false alarms)".to_owned(),
+            Planted {
+                validity_pp: 0.0,
+                latency_percent,
+            } => format!("{latency_percent} % of all times"),
             Planted { validity_pp, .. } => format!("{validity_pp} pp of validity"),
         };
         let cell = |(requests, runs): (usize, usize)| {
-            let is = |line: &&Line| line.planted == planted && (line.requests, line.runs) == (requests, runs);
+            let is = |line: &&Line| {
+                line.planted == planted && (line.requests, line.runs) == (requests, runs)
+            };
             format!("{:.1} %", 100.0 * share(table.iter().find(is).unwrap()))
         };
-        let row = format!("| {name} | {} |", [(200, 1), (1000, 1), (200, 5)].map(cell).join(" | "));
+        let row = format!(
+            "| {name} | {} |",
+            [(200, 1), (1000, 1), (200, 5)].map(cell).join(" | ")
+        );
         assert!(page.contains(&row), "{row}");
     }
 }
 
 #[test]
 fn a_sample_of_the_table_comes_out_again() {
-    // Were one gate in a hundred called, more than two of these many would be with a chance of two in a thousand; the table says fewer.
+    // Were one gate in a hundred called, more than two of these many would be with a chance of two
+    // in a thousand; the table says fewer.
     assert!(called(PLANTED[0], 200, 24) <= 2);
-    assert_eq!(called(Planted { validity_pp: 0.0, latency_percent: 20.0 }, 200, 8), 8);
-    let found = called(Planted { validity_pp: 12.0, latency_percent: 0.0 }, 200, 8);
+    assert_eq!(
+        called(
+            Planted {
+                validity_pp: 0.0,
+                latency_percent: 20.0
+            },
+            200,
+            8
+        ),
+        8
+    );
+    let found = called(
+        Planted {
+            validity_pp: 12.0,
+            latency_percent: 0.0,
+        },
+        200,
+        8,
+    );
     assert!(found >= 7, "{found}");
 }

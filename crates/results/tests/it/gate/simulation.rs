@@ -1,9 +1,12 @@
-//! Pairs of runs made up by a model of a server, and what the default gate makes of them. Knows no server and no file.
+//! Pairs of runs made up by a model of a server, and what the default gate makes of them. Knows no
+//! server and no file.
 //!
-//! The model: every case has a length, a weight of its prompt and a chance to be answered validly, the same on both sides. A TTFT is
-//! log-normal around its case's, with a rare long wait on top; a TPOT is log-normal; both rise and fall together with the server's load,
-//! which drifts from request to request. Runs of the same server differ: by a factor on all times (a standard deviation of 2 %), and by
-//! how often there is a long wait (30 %). Sixteen requests are under way at once.
+//! The model: every case has a length, a weight of its prompt and a chance to be answered validly,
+//! the same on both sides. A TTFT is log-normal around its case's, with a rare long wait on top; a
+//! TPOT is log-normal; both rise and fall together with the server's load, which drifts from
+//! request to request. Runs of the same server differ: by a factor on all times (a standard
+//! deviation of 2 %), and by how often there is a long wait (30 %). Sixteen requests are under way
+//! at once.
 
 use sobench_core::case::Arm;
 use sobench_results::compare::Gate;
@@ -36,13 +39,34 @@ pub(crate) struct Setting {
 
 /// What is planted in the table's lines; nothing first.
 pub(crate) const PLANTED: [Planted; 7] = [
-    Planted { validity_pp: 0.0, latency_percent: 0.0 },
-    Planted { validity_pp: 1.0, latency_percent: 0.0 },
-    Planted { validity_pp: 2.0, latency_percent: 0.0 },
-    Planted { validity_pp: 5.0, latency_percent: 0.0 },
-    Planted { validity_pp: 0.0, latency_percent: 5.0 },
-    Planted { validity_pp: 0.0, latency_percent: 10.0 },
-    Planted { validity_pp: 0.0, latency_percent: 20.0 },
+    Planted {
+        validity_pp: 0.0,
+        latency_percent: 0.0,
+    },
+    Planted {
+        validity_pp: 1.0,
+        latency_percent: 0.0,
+    },
+    Planted {
+        validity_pp: 2.0,
+        latency_percent: 0.0,
+    },
+    Planted {
+        validity_pp: 5.0,
+        latency_percent: 0.0,
+    },
+    Planted {
+        validity_pp: 0.0,
+        latency_percent: 5.0,
+    },
+    Planted {
+        validity_pp: 0.0,
+        latency_percent: 10.0,
+    },
+    Planted {
+        validity_pp: 0.0,
+        latency_percent: 20.0,
+    },
 ];
 
 const BETWEEN_RUNS: f64 = 0.02;
@@ -55,18 +79,31 @@ const VALID: f64 = 0.999;
 /// Which of the default rules the pair of this number breaks.
 pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<Change> {
     let changes = Change::defaults().expect("the default rules are rules");
-    let gate = Gate { changes, limits: Vec::new(), undecided: Undecided::Pass };
+    let gate = Gate {
+        changes,
+        limits: Vec::new(),
+        undecided: Undecided::Pass,
+    };
     let none = PLANTED[0];
     let side = |name: &str, planted: Planted, from: u64| Side {
         name: name.to_owned(),
-        runs: (0..setting.runs as u64).map(|run| made_up(setting.requests, planted, pair, from + run)).collect(),
+        runs: (0..setting.runs as u64)
+            .map(|run| made_up(setting.requests, planted, pair, from + run))
+            .collect(),
     };
     let (a, b) = (side("a", none, 0), side("b", setting.planted, 1000));
     let level = level(gate.changes.len());
-    let resampling =
-        Resampling { resamples: resamples_for(level), seed: pair, run_spread: sobench_results::compare::DEFAULT_RUN_SPREAD };
+    let resampling = Resampling {
+        resamples: resamples_for(level),
+        seed: pair,
+        run_spread: sobench_results::compare::DEFAULT_RUN_SPREAD,
+    };
     let rulings = ruled(&a, &b, &gate.changes, level, resampling);
-    rulings.into_iter().filter(|it| it.ruling.fails(gate.undecided)).map(|it| it.rule).collect()
+    rulings
+        .into_iter()
+        .filter(|it| it.ruling.fails(gate.undecided))
+        .map(|it| it.rule)
+        .collect()
 }
 
 /// One run: the pair decides the cases, the number the rest.
@@ -82,11 +119,18 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
     for place in 0..requests {
         let case = Case::of(pair, place as u64);
         load = 0.8 * load + 0.06 * noise.normal();
-        let wait_ms = if noise.unit() < long_wait { (80.0_f64.ln() + 0.4 * noise.normal()).exp() } else { 0.0 };
-        let ttft_ms = speed * (40.0 * (0.25 * case.weight + load + 0.2 * noise.normal()).exp() + wait_ms);
+        let wait_ms = if noise.unit() < long_wait {
+            (80.0_f64.ln() + 0.4 * noise.normal()).exp()
+        } else {
+            0.0
+        };
+        let ttft_ms =
+            speed * (40.0 * (0.25 * case.weight + load + 0.2 * noise.normal()).exp() + wait_ms);
         let tpot_ms = speed * 10.0 * (0.5 * load + 0.08 * noise.normal()).exp();
         let e2el_ms = ttft_ms + tpot_ms * (case.tokens - 1) as f64;
-        let slot = (0..UNDER_WAY).min_by(|a, b| free_s[*a].total_cmp(&free_s[*b])).expect("there are slots");
+        let slot = (0..UNDER_WAY)
+            .min_by(|a, b| free_s[*a].total_cmp(&free_s[*b]))
+            .expect("there are slots");
         let sent_s = free_s[slot];
         free_s[slot] += e2el_ms / 1000.0;
         let valid = noise.unit() < case.valid && noise.unit() >= broken;
@@ -94,7 +138,11 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
         values.set_correct(Some(valid));
         values.set_hit(&rates::COMPLIANCE, Some(valid));
         values.set_hit(&rates::COVERAGE, Some(true));
-        for (metric, value) in [(&latencies::TTFT, ttft_ms), (&latencies::TPOT, tpot_ms), (&latencies::E2EL, e2el_ms)] {
+        for (metric, value) in [
+            (&latencies::TTFT, ttft_ms),
+            (&latencies::TPOT, tpot_ms),
+            (&latencies::E2EL, e2el_ms),
+        ] {
             values.set_value(metric, Some(value));
         }
         all.push(Request {
@@ -102,7 +150,10 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
             arm: Some(Arm::Constrained),
             answered: true,
             values,
-            gaps: Gaps::Sum { n: case.tokens - 1, total_ms: e2el_ms - ttft_ms },
+            gaps: Gaps::Sum {
+                n: case.tokens - 1,
+                total_ms: e2el_ms - ttft_ms,
+            },
             sent_s: Some(sent_s),
             input_tokens: Some(100),
             output_tokens: Some(case.tokens),
@@ -133,8 +184,16 @@ impl Case {
     fn of(pair: u64, place: u64) -> Self {
         let mut noise = Noise(SplitMix::new(pair.wrapping_mul(104_729) + 5, place));
         let tokens = 20 + noise.0.below(60) as u64;
-        let valid = if noise.unit() < HARD_CASES { VALID_IF_HARD } else { VALID };
-        Self { tokens, weight: noise.normal(), valid }
+        let valid = if noise.unit() < HARD_CASES {
+            VALID_IF_HARD
+        } else {
+            VALID
+        };
+        Self {
+            tokens,
+            weight: noise.normal(),
+            valid,
+        }
     }
 }
 
@@ -147,7 +206,10 @@ impl Noise {
 
     /// A value of the normal distribution, by Box and Muller (1958).
     fn normal(&mut self) -> f64 {
-        let (radius, angle) = ((-2.0 * (1.0 - self.unit()).ln()).sqrt(), std::f64::consts::TAU * self.unit());
+        let (radius, angle) = (
+            (-2.0 * (1.0 - self.unit()).ln()).sqrt(),
+            std::f64::consts::TAU * self.unit(),
+        );
         radius * angle.cos()
     }
 }

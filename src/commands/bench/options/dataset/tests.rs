@@ -8,56 +8,134 @@ use super::*;
 use crate::cli::{Cli, Command};
 use crate::commands::bench::options::RunPlan;
 use sobench_data::dataset::{
-    HfPlan, Order, OutputLength, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall, SonnetPlan,
+    HfPlan, Order, OutputLength, PrefixRepetitionPlan, RandomPlan, RandomPrefixPlan, Shortfall,
+    SonnetPlan,
 };
 
 fn run(arguments: &[&str]) -> Result<RunPlan> {
-    let arguments = std::iter::once("sobench").chain(arguments.iter().copied()).map(OsString::from);
-    let command = Cli::parse_arguments(arguments).expect("clap takes these arguments").into_command();
-    let Command::Bench(arguments) = command else { panic!("{command:?}") };
+    let arguments = std::iter::once("sobench")
+        .chain(arguments.iter().copied())
+        .map(OsString::from);
+    let command = Cli::parse_arguments(arguments)
+        .expect("clap takes these arguments")
+        .into_command();
+    let Command::Bench(arguments) = command else {
+        panic!("{command:?}")
+    };
     RunPlan::new(&arguments, None)
 }
 
 #[test]
 fn options_have_the_tools_defaults_and_flags() {
     let random = RandomPlan::default();
-    let prefixed = RandomPlan { prefix: 256, ..random };
-    let repeated = PrefixRepetitionPlan { prefix: 256, prefixes: 10, suffix: 256, order: Order::Shuffled };
-    let sonnet = SonnetPlan { dataset_path: None, prefix: 200, input: 550 };
-    let all = ["--random-input-len", "9", "--random-output-len", "5", "--random-prefix-len", "2", "--random-range-ratio", "0.5"];
+    let prefixed = RandomPlan {
+        prefix: 256,
+        ..random
+    };
+    let repeated = PrefixRepetitionPlan {
+        prefix: 256,
+        prefixes: 10,
+        suffix: 256,
+        order: Order::Shuffled,
+    };
+    let sonnet = SonnetPlan {
+        dataset_path: None,
+        prefix: 200,
+        input: 550,
+    };
+    let all = [
+        "--random-input-len",
+        "9",
+        "--random-output-len",
+        "5",
+        "--random-prefix-len",
+        "2",
+        "--random-range-ratio",
+        "0.5",
+    ];
     for (arguments, source, tokens) in [
         (&["random"][..], Source::Random(random), 128),
-        (&["random-prefix"], Source::RandomPrefix(RandomPrefixPlan(prefixed)), 128),
+        (
+            &["random-prefix"],
+            Source::RandomPrefix(RandomPrefixPlan(prefixed)),
+            128,
+        ),
         (
             &[&["random"][..], &all].concat(),
-            Source::Random(RandomPlan { input: 9, prefix: 2, input_range: 0.5, output_range: 0.5 }),
+            Source::Random(RandomPlan {
+                input: 9,
+                prefix: 2,
+                input_range: 0.5,
+                output_range: 0.5,
+            }),
             5,
         ),
         (
-            &["random", "--random-input-len", "9", "--input-len", "7", "--random-output-len", "5", "--output-len", "6"],
+            &[
+                "random",
+                "--random-input-len",
+                "9",
+                "--input-len",
+                "7",
+                "--random-output-len",
+                "5",
+                "--output-len",
+                "6",
+            ],
             Source::Random(RandomPlan { input: 7, ..random }),
             6,
         ),
         (
-            &["random", "--random-range-ratio", r#"{"input": 0.25, "output": 0}"#],
-            Source::Random(RandomPlan { input_range: 0.25, ..random }),
+            &[
+                "random",
+                "--random-range-ratio",
+                r#"{"input": 0.25, "output": 0}"#,
+            ],
+            Source::Random(RandomPlan {
+                input_range: 0.25,
+                ..random
+            }),
             128,
         ),
-        (&["prefix_repetition"], Source::PrefixRepetition(repeated), 128),
         (
-            &["prefix_repetition", "--prefix-repetition-num-prefixes", "3", "--prefix-repetition-output-len", "4"],
-            Source::PrefixRepetition(PrefixRepetitionPlan { prefixes: 3, ..repeated }),
+            &["prefix_repetition"],
+            Source::PrefixRepetition(repeated),
+            128,
+        ),
+        (
+            &[
+                "prefix_repetition",
+                "--prefix-repetition-num-prefixes",
+                "3",
+                "--prefix-repetition-output-len",
+                "4",
+            ],
+            Source::PrefixRepetition(PrefixRepetitionPlan {
+                prefixes: 3,
+                ..repeated
+            }),
             4,
         ),
         (&["sonnet"], Source::Sonnet(sonnet.clone()), 150),
         (
             &["sonnet", "--sonnet-prefix-len", "7", "--input-len", "9"],
-            Source::Sonnet(SonnetPlan { prefix: 7, input: 9, ..sonnet }),
+            Source::Sonnet(SonnetPlan {
+                prefix: 7,
+                input: 9,
+                ..sonnet
+            }),
             150,
         ),
     ] {
-        let plan = run(&[&["--dataset"], arguments].concat()).unwrap().settings.dataset;
-        assert_eq!((plan.source, plan.output_len, plan.output), (source, tokens, OutputLength::OfTheRow), "{arguments:?}");
+        let plan = run(&[&["--dataset"], arguments].concat())
+            .unwrap()
+            .settings
+            .dataset;
+        assert_eq!(
+            (plan.source, plan.output_len, plan.output),
+            (source, tokens, OutputLength::OfTheRow),
+            "{arguments:?}"
+        );
     }
 }
 
@@ -65,24 +143,56 @@ fn options_have_the_tools_defaults_and_flags() {
 fn lengths_of_answers_come_from_the_row_or_the_flags() {
     for (arguments, tokens, output) in [
         (&["sharegpt"][..], 128, OutputLength::OfTheRow),
-        (&["sharegpt", "--sharegpt-output-len", "8"], 8, OutputLength::OfThePlan),
-        (&["burstgpt", "--output-len", "8"], 8, OutputLength::OfThePlan),
+        (
+            &["sharegpt", "--sharegpt-output-len", "8"],
+            8,
+            OutputLength::OfThePlan,
+        ),
+        (
+            &["burstgpt", "--output-len", "8"],
+            8,
+            OutputLength::OfThePlan,
+        ),
         (&["hf", "--hf-output-len", "8"], 8, OutputLength::OfThePlan),
         (&["jsonschemabench"], 512, OutputLength::OfTheRow),
         (&["bfcl", "--hf-output-len", "8"], 8, OutputLength::OfTheRow),
         (&["json"], 128, OutputLength::OfTheRow),
         (&["custom", "--output-len", "9"], 9, OutputLength::OfTheRow),
-        (&["custom", "--custom-output-len", "9"], 9, OutputLength::OfThePlan),
-        (&["custom", "--custom-output-len", "-1"], 128, OutputLength::OfEveryRow),
+        (
+            &["custom", "--custom-output-len", "9"],
+            9,
+            OutputLength::OfThePlan,
+        ),
+        (
+            &["custom", "--custom-output-len", "-1"],
+            128,
+            OutputLength::OfEveryRow,
+        ),
     ] {
-        let plan = run(&[&["--dataset"], arguments].concat()).unwrap().settings.dataset;
-        assert_eq!((plan.output_len, plan.output), (tokens, output), "{arguments:?}");
+        let plan = run(&[&["--dataset"], arguments].concat())
+            .unwrap()
+            .settings
+            .dataset;
+        assert_eq!(
+            (plan.output_len, plan.output),
+            (tokens, output),
+            "{arguments:?}"
+        );
     }
 }
 
 #[test]
 fn rows_are_chosen_as_asked() {
-    let plan = run(&["--dataset", "hf", "--hf-name", "a/b", "--disable-shuffle", "--no-oversample", "--hf-text-column", "q"]);
+    let plan = run(&[
+        "--dataset",
+        "hf",
+        "--hf-name",
+        "a/b",
+        "--disable-shuffle",
+        "--no-oversample",
+        "--hf-text-column",
+        "q",
+    ]);
     let plan = plan.unwrap().settings.dataset;
     let own = HfPlan {
         dataset_path: Some("a/b".to_owned()),
@@ -93,47 +203,131 @@ fn rows_are_chosen_as_asked() {
         ..HfPlan::default()
     };
     assert_eq!(plan.source, Source::Hf(own));
-    let plan = run(&["--dataset", "hf", "--hf-name", "a/b", "--dataset-path", "x.jsonl"]).unwrap().settings.dataset;
-    let own = HfPlan { dataset_path: Some("x.jsonl".to_owned()), hf_name: Some("a/b".to_owned()), ..HfPlan::default() };
+    let plan = run(&[
+        "--dataset",
+        "hf",
+        "--hf-name",
+        "a/b",
+        "--dataset-path",
+        "x.jsonl",
+    ])
+    .unwrap()
+    .settings
+    .dataset;
+    let own = HfPlan {
+        dataset_path: Some("x.jsonl".to_owned()),
+        hf_name: Some("a/b".to_owned()),
+        ..HfPlan::default()
+    };
     assert_eq!(plan.source, Source::Hf(own));
 }
 
 #[test]
 fn a_plain_dataset_has_no_constraint_and_random_answers_no_end() {
-    for name in DatasetName::ALL.into_iter().filter(|name| name.is_plain() && *name != DatasetName::Audio) {
+    for name in DatasetName::ALL
+        .into_iter()
+        .filter(|name| name.is_plain() && *name != DatasetName::Audio)
+    {
         let plan = run(&["--dataset", name.name()]).unwrap();
         assert_eq!(
-            (plan.settings.dataset.constrained_ratio, plan.settings.dataset.constraints),
+            (
+                plan.settings.dataset.constrained_ratio,
+                plan.settings.dataset.constraints
+            ),
             (0.0, Constraints::LeftOut),
             "{name}"
         );
-        assert_eq!(plan.settings.request.ignore_eos, name.ignores_eos(), "{name}");
-        assert_eq!(plan.warnings().len(), usize::from(name.ignores_eos()), "{name}: {:?}", plan.warnings());
+        assert_eq!(
+            plan.settings.request.ignore_eos,
+            name.ignores_eos(),
+            "{name}"
+        );
+        assert_eq!(
+            plan.warnings().len(),
+            usize::from(name.ignores_eos()),
+            "{name}: {:?}",
+            plan.warnings()
+        );
     }
-    assert!(!run(&["--dataset", "random", "--disable-ignore-eos"]).unwrap().settings.request.ignore_eos);
-    assert!(!run(&["--dataset", "random", "--backend", "tgi", "--port", "1"]).unwrap().settings.request.ignore_eos);
+    assert!(
+        !run(&["--dataset", "random", "--disable-ignore-eos"])
+            .unwrap()
+            .settings
+            .request
+            .ignore_eos
+    );
+    assert!(
+        !run(&["--dataset", "random", "--backend", "tgi", "--port", "1"])
+            .unwrap()
+            .settings
+            .request
+            .ignore_eos
+    );
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_by_name() {
     for (arguments, words) in [
-        (&["random", "--guided-decoding-ratio", "0.5"][..], "the dataset random has no constraint: --guided-decoding-ratio 0.5"),
-        (&["hf", "--constraint-dialect", "guided"], "the dataset hf has no constraint: --constraint-dialect guided"),
-        (&["random", "--random-batch-size", "2"], "--random-batch-size would put several inputs into one request: 2"),
-        (&["random", "--random-range-ratio", "1"], "--random-range-ratio is no share from 0 to below 1: 1"),
-        (&["random", "--random-range-ratio", r#"{"input": 0}"#], r#"to below 1: {"input": 0}"#),
-        (&["random-prefix", "--random-prefix-len", "0"], "--random-prefix-len is 0"),
+        (
+            &["random", "--guided-decoding-ratio", "0.5"][..],
+            "the dataset random has no constraint: --guided-decoding-ratio 0.5",
+        ),
+        (
+            &["hf", "--constraint-dialect", "guided"],
+            "the dataset hf has no constraint: --constraint-dialect guided",
+        ),
+        (
+            &["random", "--random-batch-size", "2"],
+            "--random-batch-size would put several inputs into one request: 2",
+        ),
+        (
+            &["random", "--random-range-ratio", "1"],
+            "--random-range-ratio is no share from 0 to below 1: 1",
+        ),
+        (
+            &["random", "--random-range-ratio", r#"{"input": 0}"#],
+            r#"to below 1: {"input": 0}"#,
+        ),
+        (
+            &["random-prefix", "--random-prefix-len", "0"],
+            "--random-prefix-len is 0",
+        ),
         (&["random", "--output-len", "0"], "--output-len is 0"),
-        (&["sonnet", "--sonnet-output-len", "0"], "--sonnet-output-len is 0"),
-        (&["custom", "--custom-output-len", "-2"], "--custom-output-len is no number of tokens: -2"),
-        (&["custom", "--custom-output-len", "2", "--output-len", "3"], "both say how long answers may be"),
-        (&["json", "--disable-ignore-eos"], "--disable-ignore-eos has no meaning with --dataset json"),
-        (&["burstgpt", "--disable-shuffle"], "--disable-shuffle has no meaning with --dataset burstgpt"),
-        (&["random", "--dataset-path", "x"], "--dataset-path has no meaning with --dataset random"),
-        (&["json", "--hf-split", "test"], "--hf-split has no meaning with --dataset json"),
-        (&["hf", "--bfcl-categories", "simple"], "--bfcl-categories has no meaning with --dataset hf"),
+        (
+            &["sonnet", "--sonnet-output-len", "0"],
+            "--sonnet-output-len is 0",
+        ),
+        (
+            &["custom", "--custom-output-len", "-2"],
+            "--custom-output-len is no number of tokens: -2",
+        ),
+        (
+            &["custom", "--custom-output-len", "2", "--output-len", "3"],
+            "both say how long answers may be",
+        ),
+        (
+            &["json", "--disable-ignore-eos"],
+            "--disable-ignore-eos has no meaning with --dataset json",
+        ),
+        (
+            &["burstgpt", "--disable-shuffle"],
+            "--disable-shuffle has no meaning with --dataset burstgpt",
+        ),
+        (
+            &["random", "--dataset-path", "x"],
+            "--dataset-path has no meaning with --dataset random",
+        ),
+        (
+            &["json", "--hf-split", "test"],
+            "--hf-split has no meaning with --dataset json",
+        ),
+        (
+            &["hf", "--bfcl-categories", "simple"],
+            "--bfcl-categories has no meaning with --dataset hf",
+        ),
     ] {
-        let error = run(&[&["--dataset"], arguments].concat()).expect_err("the flags contradict each other");
+        let error = run(&[&["--dataset"], arguments].concat())
+            .expect_err("the flags contradict each other");
         assert!(error.what.contains(words), "{arguments:?}: {error}");
         assert_eq!(error.exit_code(), 2);
         assert!(error.hint.is_some(), "{arguments:?}");
@@ -143,8 +337,15 @@ fn what_makes_no_sense_is_refused_by_name() {
 
 /// A value that is not the default.
 fn sample(flag: &clap::Arg) -> String {
-    let named = flag.get_possible_values().last().map(|value| value.get_name().to_owned());
-    match flag.get_value_names().and_then(|names| names.first()).map(|name| name.as_str()) {
+    let named = flag
+        .get_possible_values()
+        .last()
+        .map(|value| value.get_name().to_owned());
+    match flag
+        .get_value_names()
+        .and_then(|names| names.first())
+        .map(|name| name.as_str())
+    {
         Some("TOKENS" | "N" | "SECONDS") => "7".to_owned(),
         Some("RATIO|JSON") => "0.5".to_owned(),
         _ => named.unwrap_or_else(|| "x".to_owned()),
@@ -157,14 +358,28 @@ fn every_flag_that_a_dataset_reads_changes_its_settings() {
     let program = Cli::command();
     let bench = program.find_subcommand("bench").unwrap();
     for name in DatasetName::ALL {
-        let server = if name == DatasetName::Audio { &["--backend", "openai-audio", "--port", "1"][..] } else { &[] };
-        let settings = |more: &[&str]| run(&[&["--dataset", name.name()], server, more].concat()).unwrap().settings;
+        let server = if name == DatasetName::Audio {
+            &["--backend", "openai-audio", "--port", "1"][..]
+        } else {
+            &[]
+        };
+        let settings = |more: &[&str]| {
+            run(&[&["--dataset", name.name()], server, more].concat())
+                .unwrap()
+                .settings
+        };
         let unset = settings(&[]);
-        let flags = bench.get_arguments().filter(|flag| name.reads(flag.get_id().as_str()));
+        let flags = bench
+            .get_arguments()
+            .filter(|flag| name.reads(flag.get_id().as_str()));
         for flag in flags.filter(|flag| !WITHOUT_EFFECT.contains(&flag.get_id().as_str())) {
             let long = format!("--{}", flag.get_long().unwrap());
             let is_switch = !flag.get_action().takes_values();
-            let typed = if is_switch { long } else { format!("{long}={}", sample(flag)) };
+            let typed = if is_switch {
+                long
+            } else {
+                format!("{long}={}", sample(flag))
+            };
             assert_ne!(settings(&[&typed]), unset, "{name} {typed}");
         }
     }
@@ -181,7 +396,25 @@ fn a_stray_flag_is_refused_with_the_datasets_that_read_it() {
         refused(&["--dataset", "json", "--grammar-dialect", "lark"]),
         "use it with --dataset grammar or --dataset custom, or leave it out"
     );
-    let mixed = ["--mix", "random:0.5,json:0.5", "--bfcl-categories", "simple"];
-    assert_eq!(refused(&mixed), "use it with --dataset bfcl, or leave it out");
-    assert!(run(&["--mix", "random:0.5,json:0.5", "--random-input-len", "7", "--json-schema", "nested"]).is_ok());
+    let mixed = [
+        "--mix",
+        "random:0.5,json:0.5",
+        "--bfcl-categories",
+        "simple",
+    ];
+    assert_eq!(
+        refused(&mixed),
+        "use it with --dataset bfcl, or leave it out"
+    );
+    assert!(
+        run(&[
+            "--mix",
+            "random:0.5,json:0.5",
+            "--random-input-len",
+            "7",
+            "--json-schema",
+            "nested"
+        ])
+        .is_ok()
+    );
 }

@@ -1,4 +1,5 @@
-//! Tables that list: tags, routes, reasons, wrong masks, disputed instances, the engines themselves.
+//! Tables that list: tags, routes, reasons, wrong masks, disputed instances, the engines
+//! themselves.
 
 use super::{add_section, by_engine, row};
 use crate::commands::mask::report::number::{UNKNOWN, Unit, bytes, count};
@@ -29,10 +30,22 @@ const FILE: &str = "the file of --json has more";
 pub(super) fn add_tags(document: &mut Document, summary: &Summary) {
     let sorted = summary.tags.sorted();
     let mut table = by_engine(summary, "tag");
-    table.columns.insert(1, Column { head: "schemas".to_owned(), align: Align::Right, max_chars: None });
+    table.columns.insert(
+        1,
+        Column {
+            head: "schemas".to_owned(),
+            align: Align::Right,
+            max_chars: None,
+        },
+    );
     for tag in sorted.iter().take(TAGS_SHOWN) {
         let cells = tag.engines.iter().map(|counts| {
-            let is_wrong_mask = |outcome| matches!(outcome, SchemaOutcome::RejectsValid | SchemaOutcome::AcceptsInvalid);
+            let is_wrong_mask = |outcome| {
+                matches!(
+                    outcome,
+                    SchemaOutcome::RejectsValid | SchemaOutcome::AcceptsInvalid
+                )
+            };
             let figures = [
                 counts.get(SchemaOutcome::Pass),
                 counts.sum(SchemaOutcome::is_declined),
@@ -42,9 +55,16 @@ pub(super) fn add_tags(document: &mut Document, summary: &Summary) {
             ];
             figures.map(|figure| figure.to_string()).join(" / ")
         });
-        table.row([printable(tag.tag, NAME_CHARS), count(tag.schemas())].into_iter().chain(cells));
+        table.row(
+            [printable(tag.tag, NAME_CHARS), count(tag.schemas())]
+                .into_iter()
+                .chain(cells),
+        );
     }
-    let title = format!("By keyword tag (unit: schema; spelling: {})", summary.headline.name());
+    let title = format!(
+        "By keyword tag (unit: schema; spelling: {})",
+        summary.headline.name()
+    );
     let legend = format!(
         "pass / declined / rejects valid / accepts invalid / any other fault; {} of {} tags, most faults first",
         table.rows.len(),
@@ -56,42 +76,81 @@ pub(super) fn add_tags(document: &mut Document, summary: &Summary) {
 /// Where `auto` sent schemas.
 pub(super) fn add_routes(document: &mut Document, summary: &Summary) {
     let mut table = Table::new(["engine", "why", "schemas"], 2);
-    for auto in summary.engines.iter().filter(|engine| engine.engine == EngineName::Auto) {
+    for auto in summary
+        .engines
+        .iter()
+        .filter(|engine| engine.engine == EngineName::Auto)
+    {
         for route in &auto.routes {
-            table.row([route.engine.name().to_owned(), printable(&route.why, 2 * WORDS_CHARS), count(route.schemas)]);
+            table.row([
+                route.engine.name().to_owned(),
+                printable(&route.why, 2 * WORDS_CHARS),
+                count(route.schemas),
+            ]);
         }
         let routed: u64 = auto.routes.iter().map(|route| route.schemas).sum();
         let none = auto.schemas.saturating_sub(routed);
         if none > 0 {
-            table.row(["none", "no engine took it; --explain says which and why", &count(none)]);
+            table.row([
+                "none",
+                "no engine took it; --explain says which and why",
+                &count(none),
+            ]);
         }
     }
-    add_section(document, "Where auto sent schemas (unit: schema)".to_owned(), table, &[]);
+    add_section(
+        document,
+        "Where auto sent schemas (unit: schema)".to_owned(),
+        table,
+        &[],
+    );
 }
 
 /// Why schemas were declined, and what ended rows, a table an engine.
 pub(super) fn add_reasons(document: &mut Document, summary: &Summary) {
     for engine in &summary.engines {
         let name = engine.engine.name();
-        add_reasons_of(document, &engine.declines, format!("What {name} declared that it cannot do (unit: schema)"));
-        add_reasons_of(document, &engine.stops, format!("What ended rows of {name} early (unit: schema, any spelling)"));
+        add_reasons_of(
+            document,
+            &engine.declines,
+            format!("What {name} declared that it cannot do (unit: schema)"),
+        );
+        add_reasons_of(
+            document,
+            &engine.stops,
+            format!("What ended rows of {name} early (unit: schema, any spelling)"),
+        );
     }
 }
 
 fn add_reasons_of(document: &mut Document, reasons: &Reasons, title: String) {
     let sorted = reasons.sorted();
     let rows = sorted.iter().take(REASONS_SHOWN).map(|reason| {
-        let words = [reason.outcome.title().to_owned(), printable(&reason.reason, WORDS_CHARS), end_of(&reason.entry)];
+        let words = [
+            reason.outcome.title().to_owned(),
+            printable(&reason.reason, WORDS_CHARS),
+            end_of(&reason.entry),
+        ];
         words.into_iter().chain([count(reason.schemas)])
     });
     let table = Table::new(["outcome", "reason", "first schema", "schemas"], 3).with_rows(rows);
     let shown = table.rows.len();
-    let file = if shown < sorted.len() { format!("; {FILE}") } else { String::new() };
+    let file = if shown < sorted.len() {
+        format!("; {FILE}")
+    } else {
+        String::new()
+    };
     let beyond = match reasons.left_out() {
         0 => String::new(),
-        left_out => format!("; {} schemas had further reasons that were not told apart", count(left_out)),
+        left_out => format!(
+            "; {} schemas had further reasons that were not told apart",
+            count(left_out)
+        ),
     };
-    let legend = format!("{shown} of {} reasons, the most frequent first{file}{beyond}", sorted.len());
+    let legend = format!(
+        "{shown} of {} reasons, the most frequent first{file}{beyond}",
+        sorted.len()
+    );
     add_section(document, title, table, &[&legend]);
 }
 
@@ -103,12 +162,37 @@ pub(super) fn add_witnesses(document: &mut Document, summary: &Summary) {
         kinds.dedup();
         // Every kind gets its share of the lines, so that many of the worst do not hide the others.
         let each = WITNESSES_SHOWN / kinds.len().max(1);
-        let of_kind = |kind: InstanceClass| all.iter().filter(move |witness| witness.class == kind).take(each);
-        let mut table = Table::new(["kind", "schema", "instance", "spelling", "byte", "after", "what was wrong"], 7);
-        kinds.iter().flat_map(|kind| of_kind(*kind)).for_each(|witness| table.row(witness_cells(witness)));
+        let of_kind = |kind: InstanceClass| {
+            all.iter()
+                .filter(move |witness| witness.class == kind)
+                .take(each)
+        };
+        let mut table = Table::new(
+            [
+                "kind",
+                "schema",
+                "instance",
+                "spelling",
+                "byte",
+                "after",
+                "what was wrong",
+            ],
+            7,
+        );
+        kinds
+            .iter()
+            .flat_map(|kind| of_kind(*kind))
+            .for_each(|witness| table.row(witness_cells(witness)));
         let schemas = table.rows.len();
-        let file = if schemas < all.len() { format!("; {FILE}") } else { String::new() };
-        let title = format!("Wrong masks of {} (unit: schema, its first of a kind)", engine.engine.name());
+        let file = if schemas < all.len() {
+            format!("; {FILE}")
+        } else {
+            String::new()
+        };
+        let title = format!(
+            "Wrong masks of {} (unit: schema, its first of a kind)",
+            engine.engine.name()
+        );
         let legend = format!(
             "the first {schemas}, {each} of a kind at most{file}; instances count from 0; byte: bytes of the text before the wrong \
              mask; after: the end of that text"
@@ -126,26 +210,66 @@ pub(super) fn add_disputed(document: &mut Document, summary: &Summary) {
     };
     let names = |engines: &[EngineName]| {
         let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(" ") }
+        if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(" ")
+        }
     };
-    let rows = summary.disputes.iter().take(DISPUTED_SHOWN).map(|disputed| {
-        let place = [end_of(&disputed.entry), disputed.instance.to_string()];
-        place.into_iter().chain([word(disputed.label), word(disputed.judged), names(&disputed.accepted_by)])
-    });
-    let table = Table::new(["schema", "instance", "corpus says", "evaluator says", "accepted by"], 5).with_rows(rows);
+    let rows = summary
+        .disputes
+        .iter()
+        .take(DISPUTED_SHOWN)
+        .map(|disputed| {
+            let place = [end_of(&disputed.entry), disputed.instance.to_string()];
+            place.into_iter().chain([
+                word(disputed.label),
+                word(disputed.judged),
+                names(&disputed.accepted_by),
+            ])
+        });
+    let table = Table::new(
+        [
+            "schema",
+            "instance",
+            "corpus says",
+            "evaluator says",
+            "accepted by",
+        ],
+        5,
+    )
+    .with_rows(rows);
     let legend = format!(
         "{} of {}; instances count from 0; the file of --json has them all",
         table.rows.len(),
         count(summary.disputes.total() as u64)
     );
-    add_section(document, "Disputed instances (unit: instance)".to_owned(), table, &[&legend]);
+    add_section(
+        document,
+        "Disputed instances (unit: instance)".to_owned(),
+        table,
+        &[&legend],
+    );
 }
 
 /// What was measured, and how long it took.
 pub(super) fn add_engines(document: &mut Document, summary: &Summary) {
-    let about = |engine: &EngineSummary| summary.measurement.about.engines.iter().find(|about| about.engine == engine.engine);
+    let about = |engine: &EngineSummary| {
+        summary
+            .measurement
+            .about
+            .engines
+            .iter()
+            .find(|about| about.engine == engine.engine)
+    };
     let mut names: Vec<&str> = Vec::new();
-    for (name, _) in summary.measurement.about.engines.iter().flat_map(|about| &about.settings) {
+    for (name, _) in summary
+        .measurement
+        .about
+        .engines
+        .iter()
+        .flat_map(|about| &about.settings)
+    {
         if !names.contains(&name.as_str()) {
             names.push(name);
         }
@@ -153,19 +277,35 @@ pub(super) fn add_engines(document: &mut Document, summary: &Summary) {
     let mut table = by_engine(summary, "setting");
     for name in names {
         table.row(row(summary, printable(name, NAME_CHARS), |engine| {
-            let setting = about(engine).and_then(|about| about.settings.iter().find(|(key, _)| key == name));
+            let setting =
+                about(engine).and_then(|about| about.settings.iter().find(|(key, _)| key == name));
             setting.map_or_else(String::new, |(_, value)| printable(value, TOKEN_CHARS))
         }));
     }
     let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
-    table.row(row(summary, "opened over the vocabulary in (ms)", |engine| {
-        Unit::Ms.of_ns(about(engine).and_then(|about| about.open_ns).map(|ns| ns as f64))
-    }));
+    table.row(row(
+        summary,
+        "opened over the vocabulary in (ms)",
+        |engine| {
+            Unit::Ms.of_ns(
+                about(engine)
+                    .and_then(|about| about.open_ns)
+                    .map(|ns| ns as f64),
+            )
+        },
+    ));
     table.row(row(summary, "wall time of its rows (s)", |engine| {
         about(engine).map_or_else(|| UNKNOWN.to_owned(), |about| seconds(about.wall_ns))
     }));
-    table.row(row(summary, "most resident memory", |engine| bytes(about(engine).and_then(|about| about.peak_rss_bytes))));
-    add_section(document, "Engines and their settings".to_owned(), table, &[]);
+    table.row(row(summary, "most resident memory", |engine| {
+        bytes(about(engine).and_then(|about| about.peak_rss_bytes))
+    }));
+    add_section(
+        document,
+        "Engines and their settings".to_owned(),
+        table,
+        &[],
+    );
 }
 
 fn witness_cells(witness: &Witness) -> Vec<String> {
@@ -177,7 +317,11 @@ fn witness_cells(witness: &Witness) -> Vec<String> {
         (None, None, InstanceClass::AcceptsInvalid) => "end allowed".to_owned(),
         (None, None, _) => String::new(),
     };
-    let before = witness.before.as_deref().map(|text| format!("{:?}", last(text, BEFORE_CHARS))).unwrap_or_default();
+    let before = witness
+        .before
+        .as_deref()
+        .map(|text| format!("{:?}", last(text, BEFORE_CHARS)))
+        .unwrap_or_default();
     vec![
         witness.class.title().to_owned(),
         end_of(&witness.entry),
@@ -191,10 +335,14 @@ fn witness_cells(witness: &Witness) -> Vec<String> {
 
 /// The last so many characters of a text.
 fn last(text: &str, characters: usize) -> &str {
-    text.char_indices().rev().nth(characters - 1).map_or(text, |(start, _)| &text[start..])
+    text.char_indices()
+        .rev()
+        .nth(characters - 1)
+        .map_or(text, |(start, _)| &text[start..])
 }
 
-/// A name that is too long for its cell is told by its end: the folders that it begins with are those of its neighbours.
+/// A name that is too long for its cell is told by its end: the folders that it begins with are
+/// those of its neighbours.
 fn end_of(name: &str) -> String {
     let characters = name.chars().count();
     match characters.checked_sub(NAME_CHARS) {

@@ -51,13 +51,21 @@ fn add_section(document: &mut Document, title: String, table: Table, legend: &[&
 
 /// A table with a column for each engine, headed by its name, library and version.
 fn by_engine(summary: &Summary, first: &str) -> Table {
-    Table::new(std::iter::once(first.to_owned()).chain(summary.engines.iter().map(engine_head)), 1)
+    Table::new(
+        std::iter::once(first.to_owned()).chain(summary.engines.iter().map(engine_head)),
+        1,
+    )
 }
 
 fn engine_head(engine: &EngineSummary) -> String {
     let mut lines = vec![engine.engine.name().to_owned(), String::new()];
-    for word in printable(&engine.version, 4 * HEAD_CHARS).split(' ').flat_map(pieces) {
-        let line = lines.last_mut().expect("there are two lines from the start");
+    for word in printable(&engine.version, 4 * HEAD_CHARS)
+        .split(' ')
+        .flat_map(pieces)
+    {
+        let line = lines
+            .last_mut()
+            .expect("there are two lines from the start");
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > HEAD_CHARS {
             lines.push(word);
         } else {
@@ -69,10 +77,20 @@ fn engine_head(engine: &EngineSummary) -> String {
 
 /// A word in pieces that fit into a line.
 fn pieces(word: &str) -> Vec<String> {
-    word.chars().collect::<Vec<_>>().chunks(HEAD_CHARS).map(|piece| piece.iter().collect()).collect()
+    word.chars()
+        .collect::<Vec<_>>()
+        .chunks(HEAD_CHARS)
+        .map(|piece| piece.iter().collect())
+        .collect()
 }
 
 /// A row with a cell for each engine.
-fn row(summary: &Summary, label: impl Into<String>, cell: impl Fn(&EngineSummary) -> String) -> Vec<String> {
-    std::iter::once(label.into()).chain(summary.engines.iter().map(cell)).collect()
+fn row(
+    summary: &Summary,
+    label: impl Into<String>,
+    cell: impl Fn(&EngineSummary) -> String,
+) -> Vec<String> {
+    std::iter::once(label.into())
+        .chain(summary.engines.iter().map(cell))
+        .collect()
 }

@@ -8,20 +8,29 @@ use sobench_render::Document;
 
 /// Outcomes of schemas in the headline spelling.
 pub(super) fn add_schemas(document: &mut Document, summary: &Summary) {
-    let of = |engine: &EngineSummary, outcome| share(engine.headline().schemas.get(outcome), engine.schemas);
+    let of = |engine: &EngineSummary, outcome| {
+        share(engine.headline().schemas.get(outcome), engine.schemas)
+    };
     let mut table = by_engine(summary, "schemas");
-    table.row(row(summary, "all that were measured", |engine| count(engine.schemas)));
+    table.row(row(summary, "all that were measured", |engine| {
+        count(engine.schemas)
+    }));
     for outcome in shown(summary, |spelling| &spelling.schemas, SchemaOutcome::Pass) {
         table.row(row(summary, outcome.title(), |engine| of(engine, outcome)));
     }
-    let title = format!("Outcomes of schemas (unit: schema; the worst instance decides; spelling: {})", summary.headline.name());
+    let title = format!(
+        "Outcomes of schemas (unit: schema; the worst instance decides; spelling: {})",
+        summary.headline.name()
+    );
     add_section(document, title, table, &["% of all that were measured"]);
 }
 
 /// Outcomes of instances in the headline spelling.
 pub(super) fn add_instances(document: &mut Document, summary: &Summary) {
     let mut table = by_engine(summary, "instances");
-    table.row(row(summary, "all that were reached", |engine| count(engine.headline().instances.total())));
+    table.row(row(summary, "all that were reached", |engine| {
+        count(engine.headline().instances.total())
+    }));
     for class in shown(summary, |spelling| &spelling.instances, InstanceClass::Pass) {
         table.row(row(summary, class.title(), |engine| {
             let instances = &engine.headline().instances;
@@ -29,27 +38,44 @@ pub(super) fn add_instances(document: &mut Document, summary: &Summary) {
         }));
     }
     let details: [Counted<SpellingSummary>; 2] = [
-        ("rejects valid: only the end", |spelling| spelling.rejects_valid_at_end),
-        ("accepts invalid: valid text, early end", |spelling| spelling.accepts_invalid_early_end),
+        ("rejects valid: only the end", |spelling| {
+            spelling.rejects_valid_at_end
+        }),
+        ("accepts invalid: valid text, early end", |spelling| {
+            spelling.accepts_invalid_early_end
+        }),
     ];
     for (label, of) in details {
-        if summary.engines.iter().any(|engine| of(engine.headline()) > 0) {
+        if summary
+            .engines
+            .iter()
+            .any(|engine| of(engine.headline()) > 0)
+        {
             table.row(row(summary, label, |engine| count(of(engine.headline()))));
         }
     }
-    let title = format!("Outcomes of instances (unit: instance; spelling: {})", summary.headline.name());
+    let title = format!(
+        "Outcomes of instances (unit: instance; spelling: {})",
+        summary.headline.name()
+    );
     let legend = "% of all that were reached; a schema that was declined or stopped has instances that were not";
     add_section(document, title, table, &[legend]);
 }
 
 /// What the other spellings change in the outcomes of schemas.
 pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
-    let others = summary.engines.first().map_or(0, |engine| engine.spellings.len());
+    let others = summary
+        .engines
+        .first()
+        .map_or(0, |engine| engine.spellings.len());
     let mut table = by_engine(summary, "schemas");
     for place in 1..others {
         let name = summary.engines[0].spellings[place].spelling.name();
         let counts = |engine: &EngineSummary, outcome| {
-            (engine.spellings[place].schemas.get(outcome), engine.spellings[0].schemas.get(outcome))
+            (
+                engine.spellings[place].schemas.get(outcome),
+                engine.spellings[0].schemas.get(outcome),
+            )
         };
         let differs = |outcome: SchemaOutcome| {
             outcome == SchemaOutcome::Pass
@@ -58,29 +84,61 @@ pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
                     here != headline
                 })
         };
-        for outcome in SchemaOutcome::ALL.iter().copied().filter(|outcome| differs(*outcome)) {
-            table.row(row(summary, format!("{name}: {}", outcome.title()), |engine| {
-                let (here, headline) = counts(engine, outcome);
-                format!("{} ({:+})", count(here), i128::from(here) - i128::from(headline))
-            }));
+        for outcome in SchemaOutcome::ALL
+            .iter()
+            .copied()
+            .filter(|outcome| differs(*outcome))
+        {
+            table.row(row(
+                summary,
+                format!("{name}: {}", outcome.title()),
+                |engine| {
+                    let (here, headline) = counts(engine, outcome);
+                    format!(
+                        "{} ({:+})",
+                        count(here),
+                        i128::from(here) - i128::from(headline)
+                    )
+                },
+            ));
         }
     }
     let title = "Outcomes in the other spellings (unit: schema; only what differs)".to_owned();
-    let legend = format!("in brackets: more or fewer than in {}", summary.headline.name());
+    let legend = format!(
+        "in brackets: more or fewer than in {}",
+        summary.headline.name()
+    );
     add_section(document, title, table, &[&legend]);
 }
 
-/// The word that always stands there, then the worse ones that some engine earned, then what says nothing about an engine.
-fn shown<K: Class>(summary: &Summary, of: impl Fn(&SpellingSummary) -> &Counts<K>, always: K) -> Vec<K> {
-    let earned = |class: K| summary.engines.iter().any(|engine| of(engine.headline()).get(class) > 0);
-    let (apart, judged): (Vec<K>, Vec<K>) =
-        K::ALL.iter().copied().filter(|class| *class == always || earned(*class)).partition(|class| *class < always);
+/// The word that always stands there, then the worse ones that some engine earned, then what says
+/// nothing about an engine.
+fn shown<K: Class>(
+    summary: &Summary,
+    of: impl Fn(&SpellingSummary) -> &Counts<K>,
+    always: K,
+) -> Vec<K> {
+    let earned = |class: K| {
+        summary
+            .engines
+            .iter()
+            .any(|engine| of(engine.headline()).get(class) > 0)
+    };
+    let (apart, judged): (Vec<K>, Vec<K>) = K::ALL
+        .iter()
+        .copied()
+        .filter(|class| *class == always || earned(*class))
+        .partition(|class| *class < always);
     judged.into_iter().chain(apart).collect()
 }
 
 fn share(part: u64, whole: u64) -> String {
     match whole {
         0 => count(part),
-        _ => format!("{} ({:>5.1} %)", count(part), 100.0 * part as f64 / whole as f64),
+        _ => format!(
+            "{} ({:>5.1} %)",
+            count(part),
+            100.0 * part as f64 / whole as f64
+        ),
     }
 }

@@ -4,14 +4,19 @@ use std::collections::BTreeSet;
 
 use super::{Counted, Labelled, add_section, by_engine, row};
 use crate::commands::mask::report::definitions::{PERCENTILE, SLOPE_MIN_MASKS};
-use crate::commands::mask::report::latency::{BatchSummary, Capacity, CompileSummary, MaskSummary, MemorySummary, Set, passes};
-use crate::commands::mask::report::maskbench::{DIFFERENCES, MaskbenchColumn, MaskbenchTimes, PERCENTILES};
+use crate::commands::mask::report::latency::{
+    BatchSummary, Capacity, CompileSummary, MaskSummary, MemorySummary, Set, passes,
+};
+use crate::commands::mask::report::maskbench::{
+    DIFFERENCES, MaskbenchColumn, MaskbenchTimes, PERCENTILES,
+};
 use crate::commands::mask::report::number::{UNKNOWN, Unit, bytes, count, decimal, percent};
 use crate::commands::mask::report::{EngineSummary, Summary};
 use sobench_render::{Document, Table};
 use sobench_results::metrics::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS};
 
-/// The most engines whose own and common sets stand side by side; of more, the sets become tables of their own.
+/// The most engines whose own and common sets stand side by side; of more, the sets become tables
+/// of their own.
 const SIDE_BY_SIDE_ENGINES: usize = 3;
 
 /// A row of a table of durations: its label, and a cell from what one column is about.
@@ -20,23 +25,53 @@ type Line<T> = (String, Box<dyn Fn(&T) -> String>);
 /// Compile and first mask, in ms.
 pub(super) fn add_compile(document: &mut Document, summary: &Summary) {
     let mut lines: Vec<Line<CompileSummary>> = vec![
-        ("schemas".into(), Box::new(|compile| count(compile.cold.n()))),
-        ("of them, compile timed out".into(), Box::new(|compile| count(compile.cold.censored()))),
+        (
+            "schemas".into(),
+            Box::new(|compile| count(compile.cold.n())),
+        ),
+        (
+            "of them, compile timed out".into(),
+            Box::new(|compile| count(compile.cold.censored())),
+        ),
     ];
     let parts: [(Labelled<CompileSummary, Distribution>, Unit, &[f64]); 4] = [
-        (("cold compile", |compile| &compile.cold), Unit::Ms, &[50.0, 90.0, 99.0]),
-        (("first mask", |compile| &compile.first_mask), Unit::Ms, &[50.0, 99.0]),
-        (("to first mask", |compile| &compile.to_first_mask), Unit::Ms, &[50.0, 90.0, 99.0]),
-        (("cached, us:", |compile| &compile.cached), Unit::Us, &[50.0, 99.0]),
+        (
+            ("cold compile", |compile| &compile.cold),
+            Unit::Ms,
+            &[50.0, 90.0, 99.0],
+        ),
+        (
+            ("first mask", |compile| &compile.first_mask),
+            Unit::Ms,
+            &[50.0, 99.0],
+        ),
+        (
+            ("to first mask", |compile| &compile.to_first_mask),
+            Unit::Ms,
+            &[50.0, 90.0, 99.0],
+        ),
+        (
+            ("cached, us:", |compile| &compile.cached),
+            Unit::Us,
+            &[50.0, 99.0],
+        ),
     ];
     for ((name, of), unit, percentiles) in parts {
         lines.extend(distribution_lines(name, unit, of, percentiles));
     }
     let title = "Compile and time to first mask (unit of n: schema), ms; from the cache, us";
     let own_and_common = own_and_common(summary);
-    for (place, table) in over_sets(summary, &lines, |engine, set| engine.compile.get(set)).into_iter().enumerate() {
+    for (place, table) in over_sets(summary, &lines, |engine, set| engine.compile.get(set))
+        .into_iter()
+        .enumerate()
+    {
         let legend = [own_and_common.as_str(), PERCENTILE];
-        add_section(document, title.to_owned(), table, if place == 0 { &legend } else { &legend[..1] });
+        add_section(
+            document,
+            title.to_owned(),
+            table,
+            if place == 0 { &legend } else { &legend[..1] },
+        );
     }
 }
 
@@ -44,40 +79,76 @@ pub(super) fn add_compile(document: &mut Document, summary: &Summary) {
 pub(super) fn add_masks(document: &mut Document, summary: &Summary) {
     let mut lines: Vec<Line<MaskSummary>> = vec![
         ("schemas".into(), Box::new(|masks| count(masks.schemas))),
-        ("of them, stopped in a walk".into(), Box::new(|masks| count(masks.stopped))),
+        (
+            "of them, stopped in a walk".into(),
+            Box::new(|masks| count(masks.stopped)),
+        ),
     ];
     for &(pass, of) in passes(&summary.measurement.about) {
         let name = format!("{pass} mask");
-        lines.push((format!("{name} n (tokens)"), Box::new(move |masks| count(of(masks).mask.n()))));
-        lines.extend(distribution_lines(&name, Unit::Us, move |masks| &of(masks).mask, &[50.0, 90.0, 99.0, 99.9]));
+        lines.push((
+            format!("{name} n (tokens)"),
+            Box::new(move |masks| count(of(masks).mask.n())),
+        ));
+        lines.extend(distribution_lines(
+            &name,
+            Unit::Us,
+            move |masks| &of(masks).mask,
+            &[50.0, 90.0, 99.0, 99.9],
+        ));
         for (label, ns) in [("> 1 ms (%)", SLOW_NS), ("> 10 ms (%)", VERY_SLOW_NS)] {
-            lines.push((format!("{name} {label}"), Box::new(move |masks| percent(of(masks).mask.share_above(ns)))));
+            lines.push((
+                format!("{name} {label}"),
+                Box::new(move |masks| percent(of(masks).mask.share_above(ns))),
+            ));
         }
         let slope = move |masks: &MaskSummary| {
-            let mark = if of(masks).mask.n() < SLOPE_MIN_MASKS { "*" } else { "" };
-            of(masks).slope_ns_per_position().map_or_else(|| UNKNOWN.to_owned(), |ns| format!("{}{mark}", decimal(ns)))
+            let mark = if of(masks).mask.n() < SLOPE_MIN_MASKS {
+                "*"
+            } else {
+                ""
+            };
+            of(masks)
+                .slope_ns_per_position()
+                .map_or_else(|| UNKNOWN.to_owned(), |ns| format!("{}{mark}", decimal(ns)))
         };
         lines.push((format!("{name} slope (ns/token)"), Box::new(slope)));
-        lines.extend(distribution_lines(&format!("{pass} commit"), Unit::Us, move |masks| &of(masks).commit, &[50.0, 99.0]));
+        lines.extend(distribution_lines(
+            &format!("{pass} commit"),
+            Unit::Us,
+            move |masks| &of(masks).commit,
+            &[50.0, 99.0],
+        ));
     }
-    let title = format!("Masks (unit of n: token; spelling: {}), us", summary.headline.name());
+    let title = format!(
+        "Masks (unit of n: token; spelling: {}), us",
+        summary.headline.name()
+    );
     add_of_masks(document, summary, &title, &lines);
 }
 
 /// Masks in the other spellings, a few figures each.
 pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
-    let spellings = summary.engines.first().filter(|_| summary.common_schemas > 0).map_or(0, |engine| engine.spellings.len());
+    let spellings = summary
+        .engines
+        .first()
+        .filter(|_| summary.common_schemas > 0)
+        .map_or(0, |engine| engine.spellings.len());
     let mut table = by_engine(summary, "mask");
     let (pass, of) = passes(&summary.measurement.about)[0];
     for place in 1..spellings {
         let name = summary.engines[0].spellings[place].spelling.name();
         let mut add = |label: &str, cell: &dyn Fn(&Distribution) -> String| {
             let label = format!("{name}: {label}");
-            table.row(row(summary, label, |engine| cell(&of(&engine.spellings[place].masks.common).mask)));
+            table.row(row(summary, label, |engine| {
+                cell(&of(&engine.spellings[place].masks.common).mask)
+            }));
         };
         add("n (tokens)", &|masks| count(masks.n()));
         for percent in [50.0, 99.0, 99.9] {
-            add(&format!("p{percent}"), &|masks| Unit::Us.percentile(masks, percent));
+            add(&format!("p{percent}"), &|masks| {
+                Unit::Us.percentile(masks, percent)
+            });
         }
         add("max", &|masks| Unit::Us.bound(masks.max()));
     }
@@ -88,14 +159,35 @@ pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
 /// What one core carries.
 pub(super) fn add_one_core(document: &mut Document, summary: &Summary) {
     let (pass, walk) = passes(&summary.measurement.about)[0];
-    let mut lines: Vec<Line<MaskSummary>> = vec![("step n (tokens)".into(), Box::new(move |masks| count(walk(masks).step.n())))];
-    lines.extend(distribution_lines("step", Unit::Us, move |masks: &MaskSummary| &walk(masks).step, &[50.0, 99.0]));
+    let mut lines: Vec<Line<MaskSummary>> = vec![(
+        "step n (tokens)".into(),
+        Box::new(move |masks| count(walk(masks).step.n())),
+    )];
+    lines.extend(distribution_lines(
+        "step",
+        Unit::Us,
+        move |masks: &MaskSummary| &walk(masks).step,
+        &[50.0, 99.0],
+    ));
     let carried = |of: fn(&Capacity) -> u64| -> Box<dyn Fn(&MaskSummary) -> String> {
-        Box::new(move |masks| walk(masks).capacity().map_or_else(|| UNKNOWN.to_owned(), |capacity| count(of(&capacity))))
+        Box::new(move |masks| {
+            walk(masks)
+                .capacity()
+                .map_or_else(|| UNKNOWN.to_owned(), |capacity| count(of(&capacity)))
+        })
     };
-    lines.push(("masks/s/core".into(), carried(|capacity| capacity.masks_per_second.round() as u64)));
-    lines.push(("sequences in 10 ms, by mean".into(), carried(|capacity| capacity.sequences_by_mean)));
-    lines.push(("sequences in 10 ms, by p99".into(), carried(|capacity| capacity.sequences_by_p99)));
+    lines.push((
+        "masks/s/core".into(),
+        carried(|capacity| capacity.masks_per_second.round() as u64),
+    ));
+    lines.push((
+        "sequences in 10 ms, by mean".into(),
+        carried(|capacity| capacity.sequences_by_mean),
+    ));
+    lines.push((
+        "sequences in 10 ms, by p99".into(),
+        carried(|capacity| capacity.sequences_by_p99),
+    ));
     let title = format!("What one core carries ({pass}; step: mask and commit of one token), us");
     add_of_masks(document, summary, &title, &lines);
 }
@@ -103,7 +195,11 @@ pub(super) fn add_one_core(document: &mut Document, summary: &Summary) {
 /// Several sequences at once, on all threads.
 pub(super) fn add_batches(document: &mut Document, summary: &Summary) {
     let distinct = |of: fn(&BatchSummary) -> usize| -> BTreeSet<usize> {
-        summary.engines.iter().flat_map(|engine| engine.batches.iter().map(of)).collect()
+        summary
+            .engines
+            .iter()
+            .flat_map(|engine| engine.batches.iter().map(of))
+            .collect()
     };
     let mut table = by_engine(summary, "batch");
     for size in distinct(|batch| batch.sequences) {
@@ -115,12 +211,24 @@ pub(super) fn add_batches(document: &mut Document, summary: &Summary) {
         };
         add("distinct", &|batch| count(batch.distinct as u64));
         add("steps", &|batch| count(batch.step.n()));
-        add("step p50 (us)", &|batch| Unit::Us.percentile(&batch.step, 50.0));
-        add("step p99 (us)", &|batch| Unit::Us.percentile(&batch.step, 99.0));
-        add("masks/s", &|batch| count(batch.masks_per_second.round() as u64));
+        add("step p50 (us)", &|batch| {
+            Unit::Us.percentile(&batch.step, 50.0)
+        });
+        add("step p99 (us)", &|batch| {
+            Unit::Us.percentile(&batch.step, 99.0)
+        });
+        add("masks/s", &|batch| {
+            count(batch.masks_per_second.round() as u64)
+        });
     }
-    let threads: Vec<String> = distinct(|batch| batch.threads).iter().map(usize::to_string).collect();
-    let title = format!("Several sequences at once (unit: step, a mask of every sequence; threads: {})", threads.join(", "));
+    let threads: Vec<String> = distinct(|batch| batch.threads)
+        .iter()
+        .map(usize::to_string)
+        .collect();
+    let title = format!(
+        "Several sequences at once (unit: step, a mask of every sequence; threads: {})",
+        threads.join(", ")
+    );
     let legend = "each engine runs its own documents, those that it passes, so that engines differ in what they mask here; \
                   distinct: different documents among the sequences, the others run again";
     add_section(document, title, table, &[legend]);
@@ -129,14 +237,27 @@ pub(super) fn add_batches(document: &mut Document, summary: &Summary) {
 /// Compiled grammars and the process.
 pub(super) fn add_memory(document: &mut Document, summary: &Summary) {
     let peak_rss = |engine: &EngineSummary| {
-        let about = summary.measurement.about.engines.iter().find(|about| about.engine == engine.engine);
+        let about = summary
+            .measurement
+            .about
+            .engines
+            .iter()
+            .find(|about| about.engine == engine.engine);
         bytes(about.and_then(|about| about.peak_rss_bytes))
     };
-    let of_memory = |label: &str, of: fn(&MemorySummary) -> String| row(summary, label, |engine| of(&engine.memory));
+    let of_memory = |label: &str, of: fn(&MemorySummary) -> String| {
+        row(summary, label, |engine| of(&engine.memory))
+    };
     let table = by_engine(summary, "memory").with_rows([
-        of_memory("compiled grammar, n", |memory| count(memory.grammar.n() as u64)),
-        of_memory("compiled grammar, p50", |memory| bytes(memory.grammar.percentile(50.0))),
-        of_memory("compiled grammar, max", |memory| bytes(memory.grammar.max())),
+        of_memory("compiled grammar, n", |memory| {
+            count(memory.grammar.n() as u64)
+        }),
+        of_memory("compiled grammar, p50", |memory| {
+            bytes(memory.grammar.percentile(50.0))
+        }),
+        of_memory("compiled grammar, max", |memory| {
+            bytes(memory.grammar.max())
+        }),
         of_memory("growth measured, n", |memory| count(memory.peak_known)),
         of_memory("with growth, n", |memory| count(memory.peak.n() as u64)),
         of_memory("with growth (%)", |memory| percent(memory.share_grown())),
@@ -151,24 +272,43 @@ pub(super) fn add_memory(document: &mut Document, summary: &Summary) {
          of what a schema needs",
         "whole process: the most of any child process; children that died are not in it",
     ];
-    add_section(document, "Memory (unit of n: schema; own set)".to_owned(), table, &legend);
+    add_section(
+        document,
+        "Memory (unit of n: schema; own set)".to_owned(),
+        table,
+        &legend,
+    );
 }
 
 /// MaskBench's own columns.
 pub(super) fn add_maskbench(document: &mut Document, summary: &Summary) {
-    if summary.engines.iter().all(|engine| engine.maskbench.is_none()) {
+    if summary
+        .engines
+        .iter()
+        .all(|engine| engine.maskbench.is_none())
+    {
         return;
     }
     let mut table = by_engine(summary, "metric");
     let mut add = |label: &str, of: &dyn Fn(&MaskbenchColumn) -> String| {
-        table.row(row(summary, label, |engine| engine.maskbench.as_ref().map_or_else(|| UNKNOWN.to_owned(), of)));
+        table.row(row(summary, label, |engine| {
+            engine
+                .maskbench
+                .as_ref()
+                .map_or_else(|| UNKNOWN.to_owned(), of)
+        }));
     };
     let us = |value: Option<f64>| Unit::Us.of_ns(value.map(|us| us * 1e3));
-    let times: [Labelled<MaskbenchColumn, MaskbenchTimes>; 2] = [("TBM", |column| &column.tbm), ("TTFM", |column| &column.ttfm)];
+    let times: [Labelled<MaskbenchColumn, MaskbenchTimes>; 2] = [
+        ("TBM", |column| &column.tbm),
+        ("TTFM", |column| &column.ttfm),
+    ];
     for (name, of) in times {
         add(&format!("{name} avg"), &|column| us(of(column).mean_us));
         for (place, percentile) in PERCENTILES.into_iter().enumerate() {
-            add(&format!("{name} p{percentile}"), &|column| us(of(column).percentiles[place].us));
+            add(&format!("{name} p{percentile}"), &|column| {
+                us(of(column).percentiles[place].us)
+            });
         }
     }
     let counts: [Counted<MaskbenchColumn>; 10] = [
@@ -199,31 +339,68 @@ fn distribution_lines<T: 'static>(
 ) -> Vec<Line<T>> {
     let mut lines: Vec<Line<T>> = Vec::new();
     for percent in percentiles.iter().copied() {
-        lines.push((format!("{name} p{percent}"), Box::new(move |part| unit.percentile(of(part), percent))));
+        lines.push((
+            format!("{name} p{percent}"),
+            Box::new(move |part| unit.percentile(of(part), percent)),
+        ));
     }
-    lines.push((format!("{name} max"), Box::new(move |part| unit.bound(of(part).max()))));
-    lines.push((format!("{name} mean"), Box::new(move |part| unit.of_ns(of(part).mean_ns()))));
+    lines.push((
+        format!("{name} max"),
+        Box::new(move |part| unit.bound(of(part).max())),
+    ));
+    lines.push((
+        format!("{name} mean"),
+        Box::new(move |part| unit.of_ns(of(part).mean_ns())),
+    ));
     lines
 }
 
 /// Adds lines about the masks of the headline spelling, over both sets.
-fn add_of_masks(document: &mut Document, summary: &Summary, title: &str, lines: &[Line<MaskSummary>]) {
-    for table in over_sets(summary, lines, |engine, set| engine.headline().masks.get(set)) {
-        add_section(document, title.to_owned(), table, &[&own_and_common(summary)]);
+fn add_of_masks(
+    document: &mut Document,
+    summary: &Summary,
+    title: &str,
+    lines: &[Line<MaskSummary>],
+) {
+    for table in over_sets(summary, lines, |engine, set| {
+        engine.headline().masks.get(set)
+    }) {
+        add_section(
+            document,
+            title.to_owned(),
+            table,
+            &[&own_and_common(summary)],
+        );
     }
 }
 
 /// The lines over both sets: side by side where there is room, otherwise a table for each.
-fn over_sets<T>(summary: &Summary, lines: &[Line<T>], of: fn(&EngineSummary, Set) -> &T) -> Vec<Table> {
+fn over_sets<T>(
+    summary: &Summary,
+    lines: &[Line<T>],
+    of: fn(&EngineSummary, Set) -> &T,
+) -> Vec<Table> {
     let sets = summary.sets();
-    let sets_of_a_table = if summary.engines.len() <= SIDE_BY_SIDE_ENGINES { sets.len() } else { 1 };
+    let sets_of_a_table = if summary.engines.len() <= SIDE_BY_SIDE_ENGINES {
+        sets.len()
+    } else {
+        1
+    };
     let table = |sets: &[Set]| {
-        let columns: Vec<(&EngineSummary, Set)> =
-            summary.engines.iter().flat_map(|engine| sets.iter().map(move |set| (engine, *set))).collect();
-        let heads = columns.iter().map(|(engine, set)| format!("{}\n{}", engine.engine.name(), set.name()));
+        let columns: Vec<(&EngineSummary, Set)> = summary
+            .engines
+            .iter()
+            .flat_map(|engine| sets.iter().map(move |set| (engine, *set)))
+            .collect();
+        let heads = columns
+            .iter()
+            .map(|(engine, set)| format!("{}\n{}", engine.engine.name(), set.name()));
         let mut table = Table::new(std::iter::once(String::new()).chain(heads), 1);
         for (label, cell) in lines {
-            table.row(std::iter::once(label.clone()).chain(columns.iter().map(|(engine, set)| cell(of(engine, *set)))));
+            table.row(
+                std::iter::once(label.clone())
+                    .chain(columns.iter().map(|(engine, set)| cell(of(engine, *set)))),
+            );
         }
         table
     };
@@ -236,5 +413,8 @@ fn own_and_common(summary: &Summary) -> String {
         return "own: all of this engine's; no schema is passed by every engine, so that there is no common set".to_owned();
     }
     let them = if schemas == 1 { "schema" } else { "schemas" };
-    format!("own: all of this engine's; common: the {} {them} that every engine passes; see the definitions", count(schemas))
+    format!(
+        "own: all of this engine's; common: the {} {them} that every engine passes; see the definitions",
+        count(schemas)
+    )
 }

@@ -1,5 +1,5 @@
-//! The saved file of a survey. Knows no console. Its contract is `schemas/contracts/preflight-features.schema.json`. What is not
-//! known is `null`.
+//! The saved file of a survey. Knows no console. Its contract is
+//! `schemas/contracts/preflight-features.schema.json`. What is not known is `null`.
 
 use serde_json::{Map, Value, json};
 
@@ -16,8 +16,10 @@ const TEMPERATURE: u32 = 1;
 /// The whole file.
 pub(crate) fn render(survey: &Survey) -> Value {
     let settings = &survey.settings;
-    let meanings: Map<String, Value> =
-        FeatureVerdict::ALL.into_iter().map(|verdict| (key(verdict), verdict.meaning().into())).collect();
+    let meanings: Map<String, Value> = FeatureVerdict::ALL
+        .into_iter()
+        .map(|verdict| (key(verdict), verdict.meaning().into()))
+        .collect();
     json!({
         "format": "sobench-preflight-features",
         "format_version": FORMAT_VERSION,
@@ -36,8 +38,10 @@ pub(crate) fn render(survey: &Survey) -> Value {
 }
 
 fn server(server: &Surveyed) -> Value {
-    let counts: Map<String, Value> =
-        FeatureVerdict::ALL.into_iter().map(|verdict| (key(verdict), server.count(verdict).into())).collect();
+    let counts: Map<String, Value> = FeatureVerdict::ALL
+        .into_iter()
+        .map(|verdict| (key(verdict), server.count(verdict).into()))
+        .collect();
     json!({
         "label": server.label,
         "backend": server.backend,
@@ -58,19 +62,29 @@ mod tests {
     use super::super::testing::survey;
     use super::*;
 
-    const CONTRACT: &str = include_str!("../../../../../schemas/contracts/preflight-features.schema.json");
+    const CONTRACT: &str =
+        include_str!("../../../../../schemas/contracts/preflight-features.schema.json");
 
     fn check(file: &Value) -> Result<(), String> {
         let schema: Value = serde_json::from_str(CONTRACT).expect("the contract is JSON");
-        jsonschema::draft202012::meta::validate(&schema).map_err(|error| format!("the contract itself: {error}"))?;
+        jsonschema::draft202012::meta::validate(&schema)
+            .map_err(|error| format!("the contract itself: {error}"))?;
         let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
-        let errors: Vec<String> = validator.iter_errors(file).map(|it| format!("{}: {it}", it.instance_path())).collect();
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("\n")) }
+        let errors: Vec<String> = validator
+            .iter_errors(file)
+            .map(|it| format!("{}: {it}", it.instance_path()))
+            .collect();
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors.join("\n"))
+        }
     }
 
     #[test]
     fn every_file_keeps_the_contract_and_the_contract_bites() {
-        let file: Value = serde_json::from_str(&render(&survey()).to_string()).expect("what we write is JSON");
+        let file: Value =
+            serde_json::from_str(&render(&survey()).to_string()).expect("what we write is JSON");
         assert_eq!(check(&file), Ok(()));
         for (pointer, value) in [
             ("/extra", json!(1)),
@@ -83,7 +97,12 @@ mod tests {
         ] {
             let mut broken = file.clone();
             let (parent, member) = pointer.rsplit_once('/').unwrap();
-            broken.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(member.to_owned(), value);
+            broken
+                .pointer_mut(parent)
+                .unwrap()
+                .as_object_mut()
+                .unwrap()
+                .insert(member.to_owned(), value);
             assert!(check(&broken).is_err(), "{pointer} passed");
         }
     }

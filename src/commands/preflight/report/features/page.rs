@@ -1,4 +1,5 @@
-//! The page of a survey: keyword, verdict, n and evidence; several servers side by side, the evidence below.
+//! The page of a survey: keyword, verdict, n and evidence; several servers side by side, the
+//! evidence below.
 
 use sobench_backend::error_message;
 use sobench_core::printable::{NAME_CHARS, printable};
@@ -11,7 +12,8 @@ const TABLE_WIDTH: usize = 120;
 /// The least width that evidence gets, however long the names beside it are.
 const MIN_EVIDENCE_CHARS: usize = 40;
 
-/// What a row of the table takes beside its cells: three bars and the blanks around the four of them.
+/// What a row of the table takes beside its cells: three bars and the blanks around the four of
+/// them.
 const BETWEEN_CELLS: usize = 12;
 
 const ANSWER_CHARS: usize = 90;
@@ -25,15 +27,30 @@ pub(crate) fn document(survey: &Survey) -> Document {
         [one] => document.table(with_evidence(one)),
         several => {
             document.table(side_by_side(several));
-            several.iter().for_each(|server| add_evidence(&mut document, server));
+            several
+                .iter()
+                .for_each(|server| add_evidence(&mut document, server));
         }
     }
     document.heading("In short");
-    document.facts(survey.servers.iter().map(|server| (label(server), counts(server))));
+    document.facts(
+        survey
+            .servers
+            .iter()
+            .map(|server| (label(server), counts(server))),
+    );
     add_conditions(&mut document, survey);
     document.heading("What the words mean");
-    let appears = |verdict: &FeatureVerdict| survey.servers.iter().any(|server| server.count(*verdict) > 0);
-    let verdicts = FeatureVerdict::ALL.into_iter().filter(appears).map(|verdict| (verdict.name(), verdict.meaning()));
+    let appears = |verdict: &FeatureVerdict| {
+        survey
+            .servers
+            .iter()
+            .any(|server| server.count(*verdict) > 0)
+    };
+    let verdicts = FeatureVerdict::ALL
+        .into_iter()
+        .filter(appears)
+        .map(|verdict| (verdict.name(), verdict.meaning()));
     document.definitions(verdicts.chain([(
         "n",
         "complete answers of those asked for; where the first request fails, no more are sent. An answer that was cut at the token \
@@ -46,13 +63,21 @@ pub(crate) fn document(survey: &Survey) -> Document {
 /// The table of one server.
 fn with_evidence(server: &Surveyed) -> Table {
     let width = |cell: fn(&Found) -> usize| server.found.iter().map(cell).max().unwrap_or(0);
-    let beside =
-        width(|found| found.id.chars().count()) + width(|found| found.verdict.name().len()) + width(|found| counted(found).len());
-    let room = TABLE_WIDTH.saturating_sub(beside + BETWEEN_CELLS).max(MIN_EVIDENCE_CHARS);
+    let beside = width(|found| found.id.chars().count())
+        + width(|found| found.verdict.name().len())
+        + width(|found| counted(found).len());
+    let room = TABLE_WIDTH
+        .saturating_sub(beside + BETWEEN_CELLS)
+        .max(MIN_EVIDENCE_CHARS);
     let row = |found: &Found| {
         // The ellipsis takes a place of its own.
         let evidence = printable(&evidence(found, NAME_CHARS, NAME_CHARS), room - 1);
-        [found.id.clone(), found.verdict.name().to_owned(), counted(found), evidence]
+        [
+            found.id.clone(),
+            found.verdict.name().to_owned(),
+            counted(found),
+            evidence,
+        ]
     };
     Table::new(["keyword", "verdict", "n", "evidence"], 4).with_rows(server.found.iter().map(row))
 }
@@ -61,7 +86,11 @@ fn with_evidence(server: &Surveyed) -> Table {
 fn side_by_side(servers: &[Surveyed]) -> Table {
     let heads = std::iter::once("keyword".to_owned()).chain(servers.iter().map(label));
     let mut table = Table::new(heads, 1 + servers.len());
-    let ids = servers.first().map_or(&[][..], |server| server.found.as_slice()).iter().map(|found| found.id.as_str());
+    let ids = servers
+        .first()
+        .map_or(&[][..], |server| server.found.as_slice())
+        .iter()
+        .map(|found| found.id.as_str());
     for id in ids {
         let cell = |server: &Surveyed| {
             let found = server.found.iter().find(|found| found.id == id);
@@ -80,33 +109,63 @@ fn side_by_side(servers: &[Surveyed]) -> Table {
 /// The evidence of what is not enforced, a line each.
 fn add_evidence(document: &mut Document, server: &Surveyed) {
     document.heading(label(server));
-    for found in server.found.iter().filter(|found| found.verdict != FeatureVerdict::Enforced) {
+    for found in server
+        .found
+        .iter()
+        .filter(|found| found.verdict != FeatureVerdict::Enforced)
+    {
         let evidence = evidence(found, ANSWER_CHARS, WORDS_CHARS);
-        document.paragraph(format!("{}: {}: {evidence}", found.id, found.verdict.name()));
+        document.paragraph(format!(
+            "{}: {}: {evidence}",
+            found.id,
+            found.verdict.name()
+        ));
     }
 }
 
 /// How many features got each verdict.
 fn counts(server: &Surveyed) -> String {
-    let counts = FeatureVerdict::ALL.into_iter().map(|verdict| (verdict.name(), server.count(verdict)));
-    let counts: Vec<String> = counts.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    let counts = FeatureVerdict::ALL
+        .into_iter()
+        .map(|verdict| (verdict.name(), server.count(verdict)));
+    let counts: Vec<String> = counts
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
     format!("{} of {} features", counts.join(", "), server.found.len())
 }
 
 /// The offending answer and where it broke, or the server's words.
 fn evidence(found: &Found, answer_chars: usize, words_chars: usize) -> String {
-    let twice = (found.duplicate_members > 0).then(|| format!("{} with a member twice", found.duplicate_members));
-    let status = found.status.map(|status| format!("{status} ")).unwrap_or_default();
+    let twice = (found.duplicate_members > 0)
+        .then(|| format!("{} with a member twice", found.duplicate_members));
+    let status = found
+        .status
+        .map(|status| format!("{status} "))
+        .unwrap_or_default();
     let words = match &found.offending {
         Some(offending) => {
             let cut = if offending.cut { " (cut)" } else { "" };
-            let (text, reason) = (printable(&offending.text, answer_chars), printable(&offending.reason, words_chars));
-            Some(format!("{} of {}: {text}{cut} {reason}", found.invalid, found.asked))
+            let (text, reason) = (
+                printable(&offending.text, answer_chars),
+                printable(&offending.reason, words_chars),
+            );
+            Some(format!(
+                "{} of {}: {text}{cut} {reason}",
+                found.invalid, found.asked
+            ))
         }
         None if found.words.is_empty() => None,
-        None => Some(format!("{status}{}", printable(&error_message(&found.words), words_chars))),
+        None => Some(format!(
+            "{status}{}",
+            printable(&error_message(&found.words), words_chars)
+        )),
     };
-    words.into_iter().chain(twice).collect::<Vec<_>>().join("; ")
+    words
+        .into_iter()
+        .chain(twice)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn counted(found: &Found) -> String {
@@ -122,7 +181,13 @@ fn add_conditions(document: &mut Document, survey: &Survey) {
     document.heading("How it was asked");
     for server in &survey.servers {
         document.facts([(label(server), conditions(server))]);
-        document.notes(server.notices.iter().map(|notice| printable(&notice.to_string(), 2 * NAME_CHARS)).collect());
+        document.notes(
+            server
+                .notices
+                .iter()
+                .map(|notice| printable(&notice.to_string(), 2 * NAME_CHARS))
+                .collect(),
+        );
     }
     document.paragraph(format!(
         "{} answers a feature at temperature 1, seeds from {} on, at most {} tokens and {} s each, {} at a time",
@@ -133,8 +198,14 @@ fn add_conditions(document: &mut Document, survey: &Survey) {
 fn conditions(server: &Surveyed) -> String {
     let name = |text: &String| printable(text, NAME_CHARS);
     let facts = &server.facts;
-    let version = facts.version.as_ref().map(|version| format!(", version {}", name(version)));
-    let engine = facts.engine.as_ref().map(|engine| format!(", engine {}", name(engine)));
+    let version = facts
+        .version
+        .as_ref()
+        .map(|version| format!(", version {}", name(version)));
+    let engine = facts
+        .engine
+        .as_ref()
+        .map(|engine| format!(", engine {}", name(engine)));
     format!(
         "{}{} as {}, model {}, in {}{}{}; {} requests",
         name(&server.base_url),
@@ -170,9 +241,15 @@ mod tests {
     fn a_page_carries_nothing_that_a_terminal_obeys() {
         let page = text::render(&document(&survey()));
         assert!(
-            !page.chars().any(|character| character.is_control() && character != '\n') && !page.contains('\u{202e}'),
+            !page
+                .chars()
+                .any(|character| character.is_control() && character != '\n')
+                && !page.contains('\u{202e}'),
             "{page}"
         );
-        assert!(page.lines().all(|line| line.chars().count() <= TABLE_WIDTH), "{page}");
+        assert!(
+            page.lines().all(|line| line.chars().count() <= TABLE_WIDTH),
+            "{page}"
+        );
     }
 }

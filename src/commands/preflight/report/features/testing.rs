@@ -8,15 +8,36 @@ use sobench_preflight::features::{FeatureVerdict, Found, Offending, Settings, Su
 
 /// Two servers and five features, in which everything happened.
 pub(super) fn survey() -> Survey {
-    let features: Vec<_> = shipped().into_iter().take(FeatureVerdict::ALL.len()).collect();
+    let features: Vec<_> = shipped()
+        .into_iter()
+        .take(FeatureVerdict::ALL.len())
+        .collect();
     let found = |verdicts: &[FeatureVerdict]| -> Vec<Found> {
-        features.iter().zip(verdicts).map(|(feature, verdict)| of_verdict(&feature.id, &feature.keyword, *verdict)).collect()
+        features
+            .iter()
+            .zip(verdicts)
+            .map(|(feature, verdict)| of_verdict(&feature.id, &feature.keyword, *verdict))
+            .collect()
     };
     let mut turned = FeatureVerdict::ALL;
     turned.reverse();
-    let servers = vec![surveyed("guidance", found(&FeatureVerdict::ALL)), surveyed("vLLM \u{202e}xgrammar", found(&turned))];
-    let settings = Settings { samples: 16, seed: 7, output_len: 192, max_concurrency: 8, request_timeout_s: 60.0, stream: true };
-    Survey { settings, features, servers }
+    let servers = vec![
+        surveyed("guidance", found(&FeatureVerdict::ALL)),
+        surveyed("vLLM \u{202e}xgrammar", found(&turned)),
+    ];
+    let settings = Settings {
+        samples: 16,
+        seed: 7,
+        output_len: 192,
+        max_concurrency: 8,
+        request_timeout_s: 60.0,
+        stream: true,
+    };
+    Survey {
+        settings,
+        features,
+        servers,
+    }
 }
 
 fn surveyed(label: &str, found: Vec<Found>) -> Surveyed {
@@ -27,7 +48,10 @@ fn surveyed(label: &str, found: Vec<Found>) -> Surveyed {
         path: "/v1/completions".to_owned(),
         model: "tiny".to_owned(),
         dialect: ConstraintDialect::StructuredOutputs,
-        facts: ServerFacts { version: Some("0.33.0".to_owned()), ..ServerFacts::default() },
+        facts: ServerFacts {
+            version: Some("0.33.0".to_owned()),
+            ..ServerFacts::default()
+        },
         requests: 68,
         found,
         notices: vec![Notice::Other("a notice".to_owned())],
@@ -35,8 +59,15 @@ fn surveyed(label: &str, found: Vec<Found>) -> Surveyed {
 }
 
 fn of_verdict(id: &str, keyword: &str, verdict: FeatureVerdict) -> Found {
-    let is_answered = matches!(verdict, FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced);
-    let invalid = if verdict == FeatureVerdict::UnderEnforced { 3 } else { 0 };
+    let is_answered = matches!(
+        verdict,
+        FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced
+    );
+    let invalid = if verdict == FeatureVerdict::UnderEnforced {
+        3
+    } else {
+        0
+    };
     Found {
         id: id.to_owned(),
         keyword: keyword.to_owned(),
