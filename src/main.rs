@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use sobench::{cli, terminal};
-use sobench_shutdown::{self as shutdown, Shutdown};
+use sobench_shutdown::Shutdown;
 
 fn main() -> ExitCode {
-    shutdown::outlive_file_limits();
+    sobench_shutdown::handle_file_size_signal();
     let command = match cli::parse(std::env::args_os()) {
         Ok(command) => command,
         Err(stopped) => return stopped.print(),

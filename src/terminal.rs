@@ -1,30 +1,30 @@
-//! What a person sees on stderr while a run goes on: a bar on a terminal, plain lines elsewhere.
-//! Knows no results.
+//! Progress and messages on stderr, and the output of commands.
 
-#![expect(clippy::disallowed_methods, reason = "here the program prints")]
+#![expect(clippy::disallowed_methods, reason = "this module prints")]
 
+use std::cell::RefCell;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::commands::output::CommandOutput;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sobench_core::error::Error;
-use sobench_core::exit_codes::COULD_NOT;
+use sobench_core::exit_codes::ENVIRONMENT;
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A bar that redraws itself.
     Bar,
-    /// A line at every tenth of the way.
+    /// One line at the end.
     Lines,
     /// Nothing.
     Silent,
 }
 
 impl Mode {
-    /// A bar if stderr is a terminal, else lines; nothing if not wanted.
+    /// A bar if stderr is a terminal, else a line; nothing if not wanted.
     pub fn detect(wanted: bool) -> Self {
         match (wanted, std::io::stderr().is_terminal()) {
             (false, _) => Self::Silent,
@@ -34,38 +34,33 @@ impl Mode {
     }
 }
 
-/// Lines are printed at so many even steps of the way.
-const LINE_STEPS: usize = 10;
-
-/// Where the end is not known, a line is printed at every so many.
-const LINE_EVERY: usize = 1000;
-
-/// Redraws a second, so that drawing never competes with the run.
+/// Redraws per second, so that drawing does not disturb the run.
 const BAR_REDRAWS_PER_S: u8 = 5;
 
-/// What is counted, in the words of the lines.
+/// The labels of a progress.
 #[derive(Clone, Copy, Debug)]
-pub struct Words {
-    /// The things that end, e.g. `requests`.
+pub struct ProgressLabels {
+    /// The counted things, such as `requests`.
     pub unit: &'static str,
-    /// What those that did not end well are called, e.g. `without an answer`.
+    /// The failed ones, such as `without an answer`.
     pub failed: &'static str,
 }
 
 /// The progress of one run.
 pub struct Progress {
-    words: Words,
+    labels: ProgressLabels,
     bar: Option<ProgressBar>,
-    lines: bool,
-    /// `None` where nobody knows how many there will be.
+    /// Whether a line is due at the end.
+    line_is_due: AtomicBool,
+    /// `None` where the total is unknown.
     total: Option<usize>,
     ended: AtomicUsize,
     failed: AtomicUsize,
 }
 
 impl Progress {
-    /// Progress over `total` things; `None` where their number is not known beforehand.
-    pub fn new(mode: Mode, total: impl Into<Option<usize>>, words: Words) -> Self {
+    /// Progress over `total` things; `None` where their number is unknown.
+    pub fn new(mode: Mode, total: impl Into<Option<usize>>, labels: ProgressLabels) -> Self {
         let total = total.into();
         let bar = (mode == Mode::Bar).then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(BAR_REDRAWS_PER_S);
@@ -74,76 +69,98 @@ impl Progress {
                 None => "{pos} ended{msg}  [{elapsed}, {per_sec}]",
             };
             let style = ProgressStyle::with_template(template).expect("the template is a constant");
-            let bar =
-                ProgressBar::with_draw_target(total.map(|it| it as u64), target).with_style(style);
+            let bar = ProgressBar::with_draw_target(total.map(|total| total as u64), target)
+                .with_style(style);
             bar.tick();
             bar
         });
         Self {
-            words,
+            labels,
             bar,
-            lines: mode == Mode::Lines,
+            line_is_due: AtomicBool::new(mode == Mode::Lines),
             total,
             ended: AtomicUsize::new(0),
             failed: AtomicUsize::new(0),
         }
     }
 
-    /// One of them ended, well or not.
+    /// Counts one of them as ended.
     pub fn ended(&self, well: bool) {
-        let Words {
-            unit,
-            failed: failed_words,
-        } = self.words;
-        let ended = self.ended.fetch_add(1, Ordering::Relaxed) + 1;
+        self.ended.fetch_add(1, Ordering::Relaxed);
         let failed =
             self.failed.fetch_add(usize::from(!well), Ordering::Relaxed) + usize::from(!well);
         if let Some(bar) = &self.bar {
             if !well {
-                bar.set_message(format!(", {failed} {failed_words}"));
+                bar.set_message(format!(", {failed} {}", self.labels.failed));
             }
             bar.inc(1);
-        } else if self.lines && is_step(ended, self.total) {
-            let of = self
-                .total
-                .map_or_else(String::new, |total| format!("/{total}"));
-            say(&format!(
-                "{ended}{of} {unit} ended, {failed} {failed_words}"
-            ));
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar, or prints the final line. Later calls do nothing.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        if self.line_is_due.swap(false, Ordering::Relaxed) {
+            say(&self.line());
+        }
+    }
+
+    fn line(&self) -> String {
+        let ProgressLabels { unit, failed } = self.labels;
+        let ended = self.ended.load(Ordering::Relaxed);
+        let total = self
+            .total
+            .map_or_else(String::new, |total| format!("/{total}"));
+        let failures = match self.failed.load(Ordering::Relaxed) {
+            0 => String::new(),
+            count => format!(", {count} {failed}"),
+        };
+        format!("{ended}{total} {unit} ended{failures}")
     }
 }
 
-/// Whether the `ended`-th of `total` requests completes another tenth of the way, or another
-/// thousand on a way without an end.
-fn is_step(ended: usize, total: Option<usize>) -> bool {
-    let steps = |ended: usize| match total {
-        Some(total) => ended * LINE_STEPS / total.max(1),
-        None => ended / LINE_EVERY,
-    };
-    steps(ended) != steps(ended - 1)
+thread_local! {
+    /// The notes of the run that this thread executes, if they are collected.
+    static COLLECTED_NOTES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Something the user would want to know before reading the result.
+/// Prints a warning that applies to the whole run, unless notes are collected.
 pub fn warn(text: &str) {
-    say(&format!("warning: {text}"));
+    note(&format!("warning: {text}"));
 }
 
-/// Something that happens now.
+/// Prints a note that applies to the whole run, unless notes are collected.
+pub fn note(text: &str) {
+    let is_collected = COLLECTED_NOTES.with_borrow_mut(|notes| match notes {
+        Some(notes) => {
+            notes.push(text.to_owned());
+            true
+        }
+        None => false,
+    });
+    if !is_collected {
+        say(text);
+    }
+}
+
+/// Calls `work`, and returns the notes of this thread instead of printing them: the runs of a
+/// comparison have the same ones.
+pub fn collect_notes<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    COLLECTED_NOTES.set(Some(Vec::new()));
+    let result = work();
+    (result, COLLECTED_NOTES.take().unwrap_or_default())
+}
+
+/// Prints a message.
 pub fn say(text: &str) {
-    // Nobody is left to be told that stderr is closed.
+    // There is no other place to report that stderr is closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints what came of a command: its report to stdout, then its lines to stderr. A broken pipe (`|
-/// head`) is success.
+/// Prints the report of a command to stdout, then its lines to stderr. A broken pipe (`| head`) is
+/// success.
 pub fn print(output: &CommandOutput) -> ExitCode {
     let printed = std::io::stdout().write_all(output.stdout.as_bytes());
     for line in &output.lines {
@@ -151,7 +168,7 @@ pub fn print(output: &CommandOutput) -> ExitCode {
     }
     match printed {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            not_printed(&error, output.file_flags)
+            stdout_failed(&error, output.file_flags)
         }
         _ => ExitCode::from(output.exit_code),
     }
@@ -163,18 +180,18 @@ pub fn fail(error: &Error) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
-/// Says that stdout cannot be written to. `file_flags` write the same to a file; empty where there
-/// are none.
-pub(crate) fn not_printed(error: &std::io::Error, file_flags: &str) -> ExitCode {
+/// Reports that stdout cannot be written to. `file_flags` write the same to a file; empty without
+/// such flags.
+pub(crate) fn stdout_failed(error: &std::io::Error, file_flags: &str) -> ExitCode {
     let with = if file_flags.is_empty() {
         "a redirection"
     } else {
         file_flags
     };
     say(&format!(
-        "error: what was asked for could not be printed: {error}\nhint: keep it with {with}"
+        "error: cannot write to stdout: {error}\nhint: use {with} to write a file instead"
     ));
-    ExitCode::from(COULD_NOT)
+    ExitCode::from(ENVIRONMENT)
 }
 
 #[cfg(test)]
@@ -182,20 +199,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_at_even_steps_and_at_the_end() {
-        let steps = |total: usize| {
-            (1..=total)
-                .filter(|ended| is_step(*ended, Some(total)))
-                .collect::<Vec<_>>()
+    fn the_final_line_counts_what_ended_and_what_failed() {
+        let labels = ProgressLabels {
+            unit: "requests",
+            failed: "without an answer",
         };
-        assert_eq!(steps(20), vec![2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
-        assert_eq!(steps(3), vec![1, 2, 3]);
-        assert_eq!(steps(1000).len(), 10);
-        assert_eq!(
-            (1..=2500)
-                .filter(|ended| is_step(*ended, None))
-                .collect::<Vec<_>>(),
-            [1000, 2000]
-        );
+        let progress = Progress::new(Mode::Lines, 3, labels);
+        progress.ended(true);
+        assert_eq!(progress.line(), "1/3 requests ended");
+        progress.ended(false);
+        assert_eq!(progress.line(), "2/3 requests ended, 1 without an answer");
+        let endless = Progress::new(Mode::Lines, None, labels);
+        endless.ended(true);
+        assert_eq!(endless.line(), "1 requests ended");
     }
 }

@@ -1,16 +1,14 @@
-//! What the client's own parts cost: answers as streams of every server's format, the schedule,
-//! percentiles.
+//! Benchmarks of the client: stream decoding for all server formats, schedules, percentiles.
 //!
-//! `cargo bench --bench client`. Streams are the fixtures of `fixtures/streams`, with the events
-//! that brought content repeated in turn, and come in pieces of one event, as from a server that
-//! writes token by token. criterion prints MB/s; tokens per second follow below it, a token being a
-//! chunk with content.
+//! Run with `cargo bench --bench client`. Streams are the fixtures of `fixtures/streams` with their
+//! content events repeated in turn, split into one event per piece, as from a server that sends
+//! each token. criterion prints MB/s; tokens per second follow, with one token per content chunk.
 
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints, and one that cannot go on stops"
+    reason = "benchmarks print, and stop at failures"
 )]
 
 use std::hint::black_box;
@@ -25,7 +23,7 @@ use sobench_statistics::Summary;
 /// Chunks with content in a stream.
 const TOKENS: usize = 512;
 
-/// How often a stream is decoded for its tokens per second.
+/// Number of passes for tokens per second.
 const PASSES: usize = 200;
 
 const FORMATS: [&str; 11] = [
@@ -56,7 +54,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn of(file: &str, rows: &[Row]) -> Self {
+    fn load(file: &str, rows: &[Row]) -> Self {
         let kind: ServerKind = rows
             .iter()
             .find(|row| row.file == file)
@@ -78,17 +76,17 @@ impl Stream {
             },
         );
         let mut decoder = adapter(kind).decoder(true, DEFAULT_MAX_EVENT_BYTES);
-        let brings_one: Vec<bool> = pieces
+        let is_content: Vec<bool> = pieces
             .iter()
             .map(|piece| decoder.push(piece).content_chunks == 1)
             .collect();
         let with_content: Vec<Vec<u8>> = pieces
             .iter()
-            .zip(&brings_one)
+            .zip(&is_content)
             .filter(|(_, one)| **one)
             .map(|(piece, _)| piece.clone())
             .collect();
-        let last = brings_one.iter().rposition(|one| *one).unwrap();
+        let last = is_content.iter().rposition(|one| *one).unwrap();
         let more = with_content
             .iter()
             .cycle()
@@ -115,15 +113,15 @@ impl Stream {
 }
 
 fn events(bytes: &[u8], end: &[u8]) -> Vec<Vec<u8>> {
-    let (mut events, mut begin) = (vec![], 0);
-    while let Some(at) = bytes[begin..]
+    let (mut events, mut start) = (vec![], 0);
+    while let Some(at) = bytes[start..]
         .windows(end.len())
         .position(|window| window == end)
     {
-        events.push(bytes[begin..begin + at + end.len()].to_vec());
-        begin += at + end.len();
+        events.push(bytes[start..start + at + end.len()].to_vec());
+        start += at + end.len();
     }
-    events.push(bytes[begin..].to_vec());
+    events.push(bytes[start..].to_vec());
     events
 }
 
@@ -136,19 +134,19 @@ fn streams(criterion: &mut Criterion) {
     let rows: Vec<Row> = serde_json::from_slice(&rows).unwrap();
     let mut group = criterion.benchmark_group("stream");
     for file in FORMATS {
-        let stream = Stream::of(file, &rows);
+        let stream = Stream::load(file, &rows);
         assert_eq!(
             stream.decode(),
             TOKENS,
-            "{file}: a repeated event is a token each time"
+            "{file}: each repeated event must be one token"
         );
         group.throughput(Throughput::Bytes(stream.len() as u64));
         group.bench_function(file, |bencher| bencher.iter(|| stream.decode()));
-        let begin = Instant::now();
+        let start = Instant::now();
         for _ in 0..PASSES {
             black_box(stream.decode());
         }
-        let per_token = begin.elapsed() / u32::try_from(PASSES * TOKENS).unwrap();
+        let per_token = start.elapsed() / u32::try_from(PASSES * TOKENS).unwrap();
         println!(
             "stream/{file}: {:.2} million tokens/s",
             1e3 / per_token.as_nanos() as f64
@@ -172,13 +170,13 @@ fn schedule(criterion: &mut Criterion) {
 fn percentiles(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("percentiles");
     for count in [1_000_u32, 1_000_000] {
-        // Spread by the golden ratio: no order, no repetition.
+        // Golden-ratio sequence: unsorted and without duplicates.
         let values: Vec<f64> = (0..count)
             .map(|index| (f64::from(index) * 0.618_033_988_749_895).fract() * 100.0)
             .collect();
         group.throughput(Throughput::Elements(u64::from(count)));
         group.bench_function(format!("p50, p90, p99 of {count}"), |bencher| {
-            bencher.iter(|| Summary::of(black_box(values.clone()), &[50.0, 90.0, 99.0]));
+            bencher.iter(|| Summary::new(black_box(values.clone()), &[50.0, 90.0, 99.0]));
         });
     }
     group.finish();

@@ -1,4 +1,4 @@
-//! The libraries themselves, called as their documentation shows. Knows nothing of our adapters.
+//! Direct use of the engine libraries, as in their documentation.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use xgrammar_port::{GrammarCompiler, GrammarMatcher, TokenizerInfo, VocabType};
 
 use crate::{Start, Stepper};
 
-/// Compiles a constraint with a library's own call; `None` where it has none for this kind.
+/// Compiles a constraint with the library's API; `None` if it has none for this kind.
 type Library = Box<dyn Fn(&Constraint) -> Option<Start>>;
 
-/// Every library with its engine's name. Tables of the vocabulary are made here, once a library.
+/// All libraries by engine. Vocabulary tables are built here, once per library.
 pub(crate) fn libraries(vocabulary: &Arc<Vocabulary>) -> Vec<(EngineName, Library)> {
     vec![
         (EngineName::Guidance, llguidance(vocabulary)),
@@ -41,16 +41,16 @@ impl TokenizerEnv for Tokenizer {
 }
 
 fn llguidance(vocabulary: &Arc<Vocabulary>) -> Library {
-    let mut words: Vec<Vec<u8>> = (0..)
+    let mut token_bytes: Vec<Vec<u8>> = (0..)
         .take(vocabulary.len())
         .map(|id| vocabulary.bytes(id).to_vec())
         .collect();
     for (id, name) in vocabulary.special() {
-        words[*id as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
+        token_bytes[*id as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
     }
     let trie = TokTrie::from(
-        &TokRxInfo::new(words.len() as u32, vocabulary.eos()),
-        &words,
+        &TokRxInfo::new(token_bytes.len() as u32, vocabulary.eos()),
+        &token_bytes,
     );
     let env: TokEnv = Arc::new(Tokenizer {
         trie,
@@ -72,7 +72,7 @@ fn llguidance(vocabulary: &Arc<Vocabulary>) -> Library {
             _ => return None,
         };
         let matcher = LlMatcher::new(factory.create_parser(grammar));
-        // A plain clone shares the lexer, as answers to one constraint do behind the adapter.
+        // A plain clone shares the lexer, as in the adapter for answers to one constraint.
         Some(Box::new(move || Box::new(Guidance(matcher.clone()))))
     })
 }
@@ -89,15 +89,15 @@ impl Stepper for Guidance {
 }
 
 fn xgrammar(vocabulary: &Arc<Vocabulary>) -> Library {
-    let words: Vec<Vec<u8>> = (0..)
+    let token_bytes: Vec<Vec<u8>> = (0..)
         .take(vocabulary.len())
         .map(|id| vocabulary.bytes(id).to_vec())
         .collect();
     let stop = Some(vec![vocabulary.eos() as i32]);
     let info = TokenizerInfo::new_from_bytes(
-        &words,
+        &token_bytes,
         VocabType::Raw,
-        Some(words.len() as i32),
+        Some(token_bytes.len() as i32),
         stop,
         false,
     )
@@ -145,12 +145,14 @@ impl Stepper for Xgrammar {
 }
 
 fn outlines(vocabulary: &Arc<Vocabulary>) -> Library {
-    let mut words = outlines_core::vocabulary::Vocabulary::new(vocabulary.eos());
+    let mut token_bytes = outlines_core::vocabulary::Vocabulary::new(vocabulary.eos());
     for id in (0..)
         .take(vocabulary.len())
         .filter(|&id| !vocabulary.bytes(id).is_empty())
     {
-        words.try_insert(vocabulary.bytes(id).to_vec(), id).unwrap();
+        token_bytes
+            .try_insert(vocabulary.bytes(id).to_vec(), id)
+            .unwrap();
     }
     let mask_words = vocabulary.len().div_ceil(32);
     Box::new(move |constraint| {
@@ -161,7 +163,7 @@ fn outlines(vocabulary: &Arc<Vocabulary>) -> Library {
             Constraint::Regex(regex) => regex.to_string(),
             _ => return None,
         };
-        let index = Arc::new(Index::new(&regex, &words).ok()?);
+        let index = Arc::new(Index::new(&regex, &token_bytes).ok()?);
         Some(Box::new(move || {
             let index = Arc::clone(&index);
             Box::new(Outlines {

@@ -1,14 +1,14 @@
-//! What the adapters of `crates/engine/src` cost over the libraries that they wrap: the same masks
-//! of the same documents, through `engine::open` and by calling the library, in turns in one run.
-//! Prints the ratio of both, then criterion's own figures.
+//! Benchmarks the overhead of the adapters in `crates/engine/src`: masks of the same documents
+//! through `engine::open` and by calling the library, alternating in one process. Prints the ratio,
+//! then criterion's figures.
 //!
-//! `cargo bench --bench engines`; a ratio of 1.03 is the most that is promised.
+//! Run with `cargo bench --bench engines`. The target is a ratio of at most 1.03.
 
 #![allow(clippy::disallowed_methods)]
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark prints, and one that cannot go on stops"
+    reason = "benchmarks print, and stop at failures"
 )]
 
 mod direct;
@@ -26,10 +26,10 @@ use sobench_engine::{
 /// Pairs of passes.
 const ROUNDS: usize = 201;
 
-/// Passes of either side before anything is measured.
+/// Warm-up passes of each side.
 const WARM_UP: usize = 20;
 
-/// The shipped workloads that are stepped through, with the constraint kinds of the benchmarks.
+/// The benchmarked workloads: one for each constraint kind.
 const WORKLOADS: [&str; 7] = [
     "brief profile",
     "nested profile",
@@ -40,14 +40,14 @@ const WORKLOADS: [&str; 7] = [
     "sql in lark",
 ];
 
-/// One answer, stepped through in one of the two ways.
+/// Steps through one answer.
 trait Stepper {
-    /// Computes the mask of the state.
+    /// Computes the mask of the current state.
     fn mask(&mut self);
     fn commit(&mut self, token: TokenId);
 }
 
-/// Begins an answer.
+/// Starts an answer.
 type Start = Box<dyn Fn() -> Box<dyn Stepper>>;
 
 /// A line of `fixtures/mask/workloads.jsonl`.
@@ -64,7 +64,7 @@ struct Instance {
     valid: bool,
 }
 
-/// The adapter's way: what `engine::open` gives, boundary and all.
+/// Uses the adapter from `engine::open`.
 struct Adapter {
     matcher: Box<dyn Matcher>,
     mask: TokenMask,
@@ -89,33 +89,34 @@ fn adapter(grammar: Arc<dyn Grammar>, tokens: usize) -> Start {
     })
 }
 
-/// Steps through the documents; the times are those of the masks alone, one after the other.
+/// Steps through the documents and returns the time of each mask.
 fn pass(start: &Start, documents: &[Vec<TokenId>]) -> Vec<Duration> {
     let mut spent = Vec::with_capacity(documents.iter().map(Vec::len).sum());
     for document in documents {
         let mut stepper = start();
         for &token in document {
-            let begun = Instant::now();
+            let started = Instant::now();
             stepper.mask();
-            spent.push(begun.elapsed());
+            spent.push(started.elapsed());
             stepper.commit(token);
         }
     }
     spent
 }
 
-/// What alternating passes of two sides showed.
+/// Results of alternating passes of two sides.
 struct Paired {
-    /// `tested / base` of a round, over all rounds: the quartiles and, between them, the median.
+    /// Quartiles of `tested / base` over all rounds, with the median in the middle.
     ratios: [f64; 3],
-    /// The same of sums over each mask's shortest time, which a busy machine does not touch.
+    /// The same ratio for the sums of each mask's minimum time, which other load on the machine
+    /// affects little.
     least: f64,
     base: Duration,
     tested: Duration,
 }
 
-/// Both sides in turns, the first of a round being the second of the next, so that a machine that
-/// gets slower slows down both.
+/// Alternates both sides and swaps their order every round, so that a slowdown of the machine
+/// affects both.
 fn paired(base: &Start, tested: &Start, documents: &[Vec<TokenId>]) -> Paired {
     for _ in 0..WARM_UP {
         pass(base, documents);
@@ -149,7 +150,7 @@ fn total(times: &[Duration]) -> Duration {
     times.iter().sum()
 }
 
-/// The sum over all masks of the shortest time that a round took for it.
+/// The sum of each mask's minimum time over all rounds.
 fn least(rounds: &[Vec<Duration>]) -> Duration {
     (0..rounds[0].len())
         .filter_map(|mask| rounds.iter().map(|round| round[mask]).min())
@@ -168,9 +169,9 @@ fn print_row(engine: &str, workload: &str, documents: &[Vec<TokenId>], paired: &
     );
 }
 
-fn print_head(what: &str, base: &str, tested: &str) {
+fn print_header(title: &str, base: &str, tested: &str) {
     println!(
-        "\n{what}; {ROUNDS} alternating rounds; ns a mask and the first ratio of each mask's shortest time"
+        "\n{title}; {ROUNDS} alternating rounds; ns per mask and the first ratio use each mask's minimum time"
     );
     println!(
         "{:<14} {:<18} {:>5} {base:>12} {tested:>12} {:>8} {:>8} {:>8} {:>8}",
@@ -178,12 +179,12 @@ fn print_head(what: &str, base: &str, tested: &str) {
     );
 }
 
-struct World {
+struct Setup {
     vocabulary: Arc<Vocabulary>,
     workloads: Vec<Workload>,
 }
 
-impl World {
+impl Setup {
     fn load() -> Self {
         let lines = include_str!("../../fixtures/mask/workloads.jsonl").lines();
         let workloads = lines
@@ -204,21 +205,21 @@ impl World {
             .constraint
     }
 
-    /// The valid documents of a workload that the engine takes.
+    /// The valid documents of a workload that the engine accepts.
     fn documents(&self, name: &str, grammar: &dyn Grammar) -> Vec<Vec<TokenId>> {
         let workload = self
             .workloads
             .iter()
             .find(|workload| workload.name == name)
             .unwrap();
-        let takes = |tokens: &Vec<TokenId>| {
+        let accepts = |tokens: &Vec<TokenId>| {
             let mut matcher = grammar.matcher().unwrap();
             tokens.iter().all(|&token| matcher.commit(token).is_ok())
         };
         let valid = workload.instances.iter().filter(|instance| instance.valid);
         valid
             .map(|instance| self.vocabulary.encode(&instance.text))
-            .filter(takes)
+            .filter(accepts)
             .collect()
     }
 
@@ -239,27 +240,27 @@ impl World {
     }
 }
 
-fn adapter_against_library(world: &World, criterion: &mut Criterion) {
-    print_head("adapter over library", "library", "adapter");
+fn compare_adapters(setup: &Setup, criterion: &mut Criterion) {
+    print_header("adapter / library", "library", "adapter");
     let policy = EnginePolicy::default();
     let mut sides = Vec::new();
-    for (name, direct) in direct::libraries(&world.vocabulary) {
-        if let Err(error) = engine::open(name, &world.vocabulary, &policy) {
-            println!("{:<14} left out: {}", name.name(), error.what);
+    for (name, direct) in direct::libraries(&setup.vocabulary) {
+        if let Err(error) = engine::open(name, &setup.vocabulary, &policy) {
+            println!("{:<14} skipped: {}", name.name(), error.what);
             continue;
         }
         for workload in WORKLOADS {
-            // A library is asked for what it has an own call for; the rest is its adapter's
-            // translation.
-            let Some(base) = direct(world.constraint(workload)) else {
+            // Only constraint kinds with a direct API of the library; the adapter translates the
+            // others.
+            let Some(base) = direct(setup.constraint(workload)) else {
                 continue;
             };
-            let Some(grammar) = world.compile(name, &policy, workload) else {
+            let Some(grammar) = setup.compile(name, &policy, workload) else {
                 continue;
             };
             let (tested, documents) = (
-                world.adapter(&grammar),
-                world.documents(workload, &*grammar),
+                setup.adapter(&grammar),
+                setup.documents(workload, &*grammar),
             );
             print_row(
                 name.name(),
@@ -287,9 +288,9 @@ fn adapter_against_library(world: &World, criterion: &mut Criterion) {
     }
 }
 
-fn slicer_against_none(world: &World) {
-    print_head(
-        "guidance without slices over with them",
+fn compare_slicer(setup: &Setup) {
+    print_header(
+        "guidance without slicer / with slicer",
         "slicer",
         "no slicer",
     );
@@ -302,24 +303,24 @@ fn slicer_against_none(world: &World) {
     );
     for workload in WORKLOADS {
         let [with, without] = [&with, &without].map(|policy| {
-            world
+            setup
                 .compile(EngineName::Guidance, policy, workload)
                 .unwrap()
         });
-        let documents = world.documents(workload, &*with);
+        let documents = setup.documents(workload, &*with);
         print_row(
             "guidance",
             workload,
             &documents,
-            &paired(&world.adapter(&with), &world.adapter(&without), &documents),
+            &paired(&setup.adapter(&with), &setup.adapter(&without), &documents),
         );
     }
 }
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
-    let world = World::load();
-    slicer_against_none(&world);
-    adapter_against_library(&world, &mut criterion);
+    let setup = Setup::load();
+    compare_slicer(&setup);
+    compare_adapters(&setup, &mut criterion);
     criterion.final_summary();
 }

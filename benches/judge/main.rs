@@ -1,6 +1,6 @@
-//! What it costs that validation is counted: one document held against one schema by the library as
-//! it is, and by our judge, which counts every look at a value, and reads the text first. `parse`
-//! is that reading alone, so that judge less parse stands beside the library.
+//! Benchmarks the overhead of step counting in schema validation: one document validated by the
+//! library (`library`), and by the judge, which counts steps and also parses the text (`judge`).
+//! `parse` is the parsing alone, so `judge` minus `parse` is comparable with `library`.
 //!
 //! `cargo bench --bench judge`
 
@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 use sobench_core::constraint::Constraint;
 use sobench_judge::{EvaluateOptions, Evaluator};
 
-/// Members of the array: an answer as they mostly are, a long one, and about as much as is judged
-/// at all.
+/// Array lengths: a typical answer, a long one, and one near the judge's limit.
 const SIZES: [usize; 3] = [5, 500, 20_000];
 
 fn schema() -> Value {
@@ -50,7 +49,7 @@ fn judging(criterion: &mut Criterion) {
     let library = jsonschema::options()
         .should_validate_formats(true)
         .build(&schema())
-        .expect("the schema is one");
+        .expect("the schema is valid");
     let constraint = Constraint::JsonSchema(Arc::new(schema()));
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut group = criterion.benchmark_group("judge");
@@ -66,7 +65,9 @@ fn judging(criterion: &mut Criterion) {
             },
         );
         group.bench_with_input(BenchmarkId::new("parse", size), &text, |bencher, text| {
-            bencher.iter(|| serde_json::from_str::<Value>(black_box(text)).expect("it is JSON"));
+            bencher.iter(|| {
+                serde_json::from_str::<Value>(black_box(text)).expect("the document is JSON")
+            });
         });
         group.bench_with_input(BenchmarkId::new("judge", size), &text, |bencher, text| {
             bencher.iter(|| evaluator.judge_text(&constraint, None, black_box(text)));

@@ -1,5 +1,5 @@
-//! What counts as the answer: under a schema that allows all, right is what another reader of JSON
-//! takes too.
+//! Judging of answers: under a schema that allows everything, exactly the texts that serde_json
+//! accepts are valid.
 //!
 //! Bytes: the answer, a NUL, a reference of function calls.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sobench_core::constraint::{AlwaysTrue, Constraint};
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, call, legacy};
+use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
 
 use super::draw::Draw;
 
@@ -16,11 +16,11 @@ pub(crate) fn check(bytes: &[u8]) {
     let (text, reference) = Draw::new(bytes).two_texts();
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let anything = Constraint::JsonSchema(Arc::new(Value::Bool(true)));
-    let other = serde_json::from_str::<Value>(&text);
+    let parsed = serde_json::from_str::<Value>(&text);
     let verdict = evaluator.judge_text(&anything, None, &text);
-    match (&verdict, &other) {
+    match (&verdict, &parsed) {
         (Verdict::Valid, Ok(_)) | (Verdict::NotScored { .. }, _) => {}
-        // The other reader keeps the last of two members.
+        // serde_json keeps the last of duplicate keys.
         (
             Verdict::Invalid {
                 reason: Reason::DuplicateKey { .. },
@@ -28,22 +28,21 @@ pub(crate) fn check(bytes: &[u8]) {
             Ok(_),
         ) => {}
         (Verdict::Invalid { .. }, Err(_)) => {}
-        (verdict, other) => panic!("{verdict:?} and {other:?} of {text:?}"),
+        (verdict, parsed) => panic!("{verdict:?} and {parsed:?} of {text:?}"),
     }
-    is_placed(&verdict, &text);
+    check_reason_position(&verdict, &text);
     let object = evaluator.judge_text(&Constraint::JsonObject(AlwaysTrue), None, &text);
     assert!(
         object != Verdict::Valid || verdict == Verdict::Valid,
-        "an object that is no JSON: {text:?}"
+        "a valid object that is not valid JSON: {text:?}"
     );
-    // The script's formula takes less than JSON and more: that it says something is all that is
-    // asked.
-    assert!(legacy::vllm_correct(&anything, &text).is_some());
-    let _ = call::agrees(&reference, &text);
+    // The script's formula differs from JSON, so only the presence of a result is checked.
+    assert!(vllm_formula::vllm_correct(&anything, &text).is_some());
+    let _ = function_calls::matches_reference(&reference, &text);
 }
 
-/// A reason that names a byte names one where a character begins.
-fn is_placed(verdict: &Verdict, text: &str) {
+/// The byte of a reason must be a character boundary.
+fn check_reason_position(verdict: &Verdict, text: &str) {
     let Verdict::Invalid { reason } = verdict else {
         return;
     };

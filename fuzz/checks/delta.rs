@@ -1,14 +1,13 @@
-//! Answers of every server kind: the same answer however its bytes are cut, and never more text
-//! than bytes.
+//! Stream decoders of all server kinds: the answer does not depend on how the bytes are split, and
+//! is not larger than the bytes.
 //!
-//! Bytes: the server kind, whether it streams, how many sizes of pieces follow, the sizes, the
-//! body.
+//! Bytes: the server kind, whether to stream, the number of piece sizes, the sizes, the body.
 
-use sobench_backend::{DEFAULT_MAX_EVENT_BYTES, Decoded, Fed, ServerKind, adapter};
+use sobench_backend::{DEFAULT_MAX_EVENT_BYTES, Decoded, ReadSummary, ServerKind, adapter};
 
 use super::draw::{Draw, pieces};
 
-/// A byte that is no UTF-8 becomes U+FFFD, which is three.
+/// An invalid UTF-8 byte becomes U+FFFD, which has three bytes.
 const MAX_GROWTH: usize = 3;
 
 pub(crate) fn check(bytes: &[u8]) {
@@ -27,16 +26,16 @@ pub(crate) fn check(bytes: &[u8]) {
     );
     assert!(
         whole.answer.len() <= MAX_GROWTH * body.len(),
-        "{kind:?} made text up: {whole:?}"
+        "{kind:?} invented text: {whole:?}"
     );
-    // That it has one, and no panic, is all that is asked.
+    // Must not panic.
     let _ = whole.outcome();
 }
 
-/// As the client reads: no further once the answer has ended.
-fn decoded(kind: ServerKind, stream: bool, pieces: &[&[u8]]) -> (Decoded, Fed) {
+/// Decodes as the client does: stops when the answer has ended.
+fn decoded(kind: ServerKind, stream: bool, pieces: &[&[u8]]) -> (Decoded, ReadSummary) {
     let mut decoder = adapter(kind).decoder(stream, DEFAULT_MAX_EVENT_BYTES);
-    let mut fed = Fed::default();
+    let mut fed = ReadSummary::default();
     for piece in pieces {
         fed.merge(decoder.push(piece));
         if fed.ended {

@@ -1,7 +1,7 @@
-//! Choices out of bytes: what a fuzzer changes is what a check decides by. Knows no check.
+//! Derives choices from the bytes of a fuzzer.
 
-/// Reads choices from the front; when the bytes are used up every choice is the first one, so that
-/// all that is made of them ends.
+/// Reads choices from the front. When the bytes are exhausted, each choice is the first one, so
+/// that generation ends.
 pub(crate) struct Draw<'a>(&'a [u8]);
 
 impl<'a> Draw<'a> {
@@ -18,12 +18,12 @@ impl<'a> Draw<'a> {
         usize::from(*first) % count
     }
 
-    /// All bytes that are left.
+    /// The remaining bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.0
     }
 
-    /// The rest as text up to the first NUL, and the text behind it; broken UTF-8 becomes
+    /// The rest as text up to the first NUL, and the text after it; invalid UTF-8 becomes
     /// replacement characters.
     pub(crate) fn two_texts(self) -> (String, String) {
         let mut parts = self
@@ -37,7 +37,7 @@ impl<'a> Draw<'a> {
     }
 }
 
-/// `bytes` in pieces, whose sizes `sizes` names over and over.
+/// Splits `bytes` into pieces whose sizes cycle through `sizes`.
 pub(crate) fn pieces<'a>(mut bytes: &'a [u8], sizes: &[u8]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     let mut sizes = sizes.iter().cycle();

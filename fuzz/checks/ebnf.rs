@@ -1,4 +1,4 @@
-//! The reader of EBNF: any grammar is compiled or refused, and means one thing.
+//! EBNF parser: any grammar is compiled or refused, with consistent results.
 //!
 //! Bytes: a grammar, a NUL, a text.
 

@@ -1,14 +1,14 @@
-//! The rules of the gate: what was read is shown as it reads, a worse change never passes where a
-//! lesser one failed, and any result is ruled upon or refused.
+//! Gate rules: rules format to text that parses back, a larger change never passes if a smaller one
+//! failed, and any result is checked or refused.
 //!
-//! Bytes: rules, one a line; a NUL; a result.
+//! Bytes: rules, one per line; a NUL; a result.
 
-use sobench_results::compare::rules::{Change, Limit, Way};
+use sobench_results::compare::rules::{ChangeRule, Direction, LimitRule};
 use sobench_results::compare::{Side, gate, read};
 
 use super::draw::Draw;
 
-/// Sizes of changes, in their order.
+/// Sizes of changes, sorted.
 const SIZES: [f64; 9] = [
     -f64::INFINITY,
     -100.0,
@@ -25,35 +25,32 @@ pub(crate) fn check(bytes: &[u8]) {
     let (rules, result) = Draw::new(bytes).two_texts();
     let mut limits = Vec::new();
     for rule in rules.lines() {
-        if let Ok(change) = Change::parse(rule) {
+        if let Ok(change) = ChangeRule::parse(rule) {
             reads_back(&change);
         }
-        if let Ok(limit) = Limit::parse(rule) {
+        if let Ok(limit) = LimitRule::parse(rule) {
             assert_eq!(
-                Limit::parse(&limit.to_string()).as_ref(),
+                LimitRule::parse(&limit.to_string()).as_ref(),
                 Ok(&limit),
                 "{rule:?}"
             );
-            assert!(
-                !limit.is_met(f64::NAN),
-                "a figure that is none meets {limit}"
-            );
+            assert!(!limit.is_met(f64::NAN), "NaN meets {limit}");
             limits.push(limit);
         }
     }
-    let runs = match read::runs("result.json", result.as_bytes()) {
+    let runs = match read::parse_runs("result.json", result.as_bytes()) {
         Ok(runs) => runs,
         Err(error) => {
-            // A file that cannot be read is refused in words.
+            // An unreadable file is refused with a message.
             assert!(
                 !error.what.is_empty() && error.hint.is_some(),
-                "an error without advice: {error}"
+                "an error without a hint: {error}"
             );
             return;
         }
     };
     for run in runs {
-        let rulings = gate::limits(
+        let rulings = gate::evaluate_limits(
             &limits,
             &Side {
                 name: String::new(),
@@ -72,14 +69,14 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-fn reads_back(change: &Change) {
-    assert_eq!(Change::parse(&change.to_string()).as_ref(), Ok(change));
+fn reads_back(change: &ChangeRule) {
+    assert_eq!(ChangeRule::parse(&change.to_string()).as_ref(), Ok(change));
     let past: Vec<bool> = SIZES.iter().map(|size| change.is_past(*size)).collect();
-    let worse_later = change.way == Way::Up;
+    let worse_later = change.direction == Direction::Up;
     assert!(
         past.windows(2)
             .all(|pair| pair[0] == pair[1] || pair[1] == worse_later),
         "{change}: {past:?}"
     );
-    assert!(!change.is_past(0.0), "{change} fails without a change");
+    assert!(!change.is_past(0.0), "{change} fails for no change");
 }

@@ -1,4 +1,4 @@
-//! The reader of Lark: any grammar is compiled or refused, and means one thing.
+//! Lark parser: any grammar is compiled or refused, with consistent results.
 //!
 //! Bytes: a grammar, a NUL, a text.
 

@@ -1,9 +1,8 @@
-//! What must hold of any bytes whatever, one file a reader: each check takes the bytes and panics
-//! where a promise is broken.
+//! Fuzz checks, one file per parser: each takes arbitrary bytes and panics if a property is
+//! violated.
 //!
-//! The targets of `cargo fuzz` call these, and so does the test suite, on every input that was ever
-//! found to break one and on a few that did not (`fixtures/fuzz`). Knows the library's public face
-//! alone.
+//! Run by the targets of `cargo fuzz`, and by the test suite on all inputs that ever violated a
+//! property and on some others (`fixtures/fuzz`).
 
 mod answer;
 mod delta;
@@ -19,10 +18,10 @@ mod schema;
 mod sse;
 mod texts;
 
-/// Panics where the bytes break a promise.
+/// Panics if the bytes violate a property.
 pub(crate) type Check = fn(&[u8]);
 
-/// Every check by its target's name, which is also the name of its folder of fixtures.
+/// All checks by target name, which is also the name of the fixture folder.
 pub(crate) const CHECKS: [(&str, Check); 10] = [
     ("sse", sse::check),
     ("delta", delta::check),
@@ -41,6 +40,6 @@ pub(crate) fn run(name: &str, bytes: &[u8]) {
     let (_, check) = CHECKS
         .iter()
         .find(|(known, _)| *known == name)
-        .expect("a target is named as its check is");
+        .expect("each target has a check of its name");
     check(bytes);
 }

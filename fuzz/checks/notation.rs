@@ -1,13 +1,13 @@
-//! What holds of a grammar in either notation and of any text. Knows both notations by name only.
+//! Properties of grammars in both notations.
 
 use sobench_core::constraint::GrammarDialect;
 use sobench_grammar::{Membership, Recogniser, compile, convert};
 
-/// Characters of a text that are judged: a chart grows with the cube of the length at worst.
+/// Maximum length of a text in characters: the work is cubic in the worst case.
 const MAX_TEXT_CHARS: usize = 64;
 
-/// A grammar that compiles decides every text, agrees with itself on its beginnings, and keeps its
-/// sentences in the other notation.
+/// A grammar that compiles decides every text, is consistent for its prefixes, and keeps its
+/// language in the other notation.
 pub(crate) fn check(dialect: GrammarDialect, grammar: &str, text: &str) {
     let Ok(recogniser) = compile(dialect, grammar) else {
         return;
@@ -15,15 +15,14 @@ pub(crate) fn check(dialect: GrammarDialect, grammar: &str, text: &str) {
     let text: String = text.chars().take(MAX_TEXT_CHARS).collect();
     let text = text.as_str();
     let membership = recogniser.recognise(text);
-    agrees_with_its_beginnings(&recogniser, text, &membership);
+    check_prefixes(&recogniser, text, &membership);
     for to in [GrammarDialect::Ebnf, GrammarDialect::Lark] {
         let Ok(converted) = convert(dialect, to, grammar) else {
             continue;
         };
-        let again =
-            compile(to, &converted.text).expect("a conversion was read before it was handed out");
-        let converted_membership = again.recognise(text);
-        let is_limited = |it: &Membership| matches!(it, Membership::Limit { .. });
+        let recompiled = compile(to, &converted.text).expect("the converter compiles its result");
+        let converted_membership = recompiled.recognise(text);
+        let is_limited = |membership: &Membership| matches!(membership, Membership::Limit { .. });
         if !is_limited(&membership) && !is_limited(&converted_membership) {
             assert_eq!(
                 converted_membership, membership,
@@ -34,9 +33,9 @@ pub(crate) fn check(dialect: GrammarDialect, grammar: &str, text: &str) {
     }
 }
 
-fn agrees_with_its_beginnings(recogniser: &Recogniser, text: &str, membership: &Membership) {
+fn check_prefixes(recogniser: &Recogniser, text: &str, membership: &Membership) {
     if !recogniser.is_prefix("") {
-        // A language without a sentence has no beginning of one either.
+        // An empty language has no prefixes.
         assert!(
             matches!(
                 membership,
@@ -57,11 +56,11 @@ fn agrees_with_its_beginnings(recogniser: &Recogniser, text: &str, membership: &
         "byte {dead_from} of {text:?}"
     );
     for end in (0..=text.len()).filter(|end| text.is_char_boundary(*end)) {
-        let beginning = &text[..end];
+        let prefix = &text[..end];
         assert_eq!(
-            recogniser.is_prefix(beginning),
+            recogniser.is_prefix(prefix),
             end <= dead_from,
-            "{beginning:?} of {text:?}, {membership:?}"
+            "{prefix:?} of {text:?}, {membership:?}"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! The recogniser against brute force: on small grammars it knows every short sentence and every
-//! beginning of one, and no other.
+//! Compares the recogniser with brute force: on small grammars it accepts exactly the short
+//! sentences and their prefixes.
 //!
-//! Bytes: the choices of a grammar of up to four rules over `a` and `b`, with every operator of the
+//! Bytes: choices for a grammar of up to four rules over `a` and `b`, with all operators of the
 //! notation.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use sobench_grammar::{Membership, compile};
 use super::draw::Draw;
 use super::texts::texts;
 
-/// All texts up to this length are tried: 63 of them.
+/// Maximum length of the tested texts; there are 63.
 const MAX_LENGTH: usize = 5;
 
 const MAX_RULES: usize = 4;
@@ -35,33 +35,33 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut draw = Draw::new(bytes);
     let count = 1 + draw.below(MAX_RULES);
     let rules: Vec<Node> = (0..count).map(|_| node(&mut draw, count, 0)).collect();
-    let (sentences, beginnings) = languages(&rules);
+    let (sentences, prefixes) = languages(&rules);
     for (dialect, text) in [
-        (GrammarDialect::Lark, written(&rules, "start", ":")),
-        (GrammarDialect::Ebnf, written(&rules, "root", "::=")),
+        (GrammarDialect::Lark, grammar_text(&rules, "start", ":")),
+        (GrammarDialect::Ebnf, grammar_text(&rules, "root", "::=")),
     ] {
         let recogniser = match compile(dialect, &text) {
             Ok(recogniser) => recogniser,
-            // A grammar without any sentence may be refused; one that has some may not.
+            // A grammar with an empty language may be refused, others may not.
             Err(error) => {
                 assert!(
-                    sentences.is_empty() && beginnings.is_empty(),
+                    sentences.is_empty() && prefixes.is_empty(),
                     "refused with sentences: {error}\n{text}"
                 );
                 continue;
             }
         };
-        for tried in texts(&['a', 'b'], MAX_LENGTH) {
-            let membership = recogniser.recognise(&tried);
+        for candidate in texts(&['a', 'b'], MAX_LENGTH) {
+            let membership = recogniser.recognise(&candidate);
             assert_eq!(
                 membership == Membership::Member,
-                sentences.contains(&tried),
-                "{tried:?}: {membership:?}\n{text}"
+                sentences.contains(&candidate),
+                "{candidate:?}: {membership:?}\n{text}"
             );
             assert_eq!(
-                recogniser.is_prefix(&tried),
-                beginnings.contains(&tried),
-                "beginning {tried:?}\n{text}"
+                recogniser.is_prefix(&candidate),
+                prefixes.contains(&candidate),
+                "prefix {candidate:?}\n{text}"
             );
         }
     }
@@ -87,7 +87,7 @@ fn node(draw: &mut Draw<'_>, rules: usize, depth: usize) -> Node {
     }
 }
 
-fn written(rules: &[Node], start: &str, defines: &str) -> String {
+fn grammar_text(rules: &[Node], start: &str, defines: &str) -> String {
     let name = |index: usize| {
         if index == 0 {
             start.to_owned()
@@ -98,15 +98,15 @@ fn written(rules: &[Node], start: &str, defines: &str) -> String {
     let lines = rules
         .iter()
         .enumerate()
-        .map(|(index, rule)| format!("{} {defines} {}\n", name(index), spelt(rule, &name)));
+        .map(|(index, rule)| format!("{} {defines} {}\n", name(index), node_text(rule, &name)));
     lines.collect()
 }
 
-fn spelt(node: &Node, name: &dyn Fn(usize) -> String) -> String {
+fn node_text(node: &Node, name: &dyn Fn(usize) -> String) -> String {
     let joined = |parts: &[Node], by: &str| {
         parts
             .iter()
-            .map(|part| spelt(part, name))
+            .map(|part| node_text(part, name))
             .collect::<Vec<_>>()
             .join(by)
     };
@@ -115,34 +115,37 @@ fn spelt(node: &Node, name: &dyn Fn(usize) -> String) -> String {
         Node::Rule(index) => name(*index),
         Node::Sequence(parts) => format!("({})", joined(parts, " ")),
         Node::Choice(parts) => format!("({})", joined(parts, " | ")),
-        Node::Optional(part) => format!("({})?", spelt(part, name)),
-        Node::Star(part) => format!("({})*", spelt(part, name)),
-        Node::Plus(part) => format!("({})+", spelt(part, name)),
+        Node::Optional(part) => format!("({})?", node_text(part, name)),
+        Node::Star(part) => format!("({})*", node_text(part, name)),
+        Node::Plus(part) => format!("({})+", node_text(part, name)),
     }
 }
 
-/// The short sentences of the first rule, and the short beginnings of its sentences of any length.
+/// The short sentences of the first rule, and the short prefixes of its sentences of any length.
 ///
-/// A short sentence is made of short sentences, so that the sets grow to a fixed point. A beginning
-/// of a sequence ends in one of its parts, of which all before are whole and all after have some
-/// sentence, of whatever length.
+/// Short sentences consist of short sentences, so the sets grow to a fixed point. A prefix of a
+/// sequence ends in one of its parts: all earlier parts are complete, and all later parts derive
+/// some text.
 fn languages(rules: &[Node]) -> (Texts, Texts) {
     let mut whole = vec![Texts::new(); rules.len()];
     fixed_point(&mut whole, |known| {
         rules.iter().map(|rule| sentences(rule, known)).collect()
     });
-    let mut fruitful = vec![false; rules.len()];
-    fixed_point(&mut fruitful, |known| {
-        rules.iter().map(|rule| is_fruitful(rule, known)).collect()
-    });
-    let mut begun = vec![Texts::new(); rules.len()];
-    fixed_point(&mut begun, |known| {
+    let mut productive = vec![false; rules.len()];
+    fixed_point(&mut productive, |known| {
         rules
             .iter()
-            .map(|rule| beginnings(rule, known, &whole, &fruitful))
+            .map(|rule| is_productive(rule, known))
             .collect()
     });
-    (whole.swap_remove(0), begun.swap_remove(0))
+    let mut prefix_sets = vec![Texts::new(); rules.len()];
+    fixed_point(&mut prefix_sets, |known| {
+        rules
+            .iter()
+            .map(|rule| prefixes(rule, known, &whole, &productive))
+            .collect()
+    });
+    (whole.swap_remove(0), prefix_sets.swap_remove(0))
 }
 
 fn fixed_point<T: PartialEq>(known: &mut T, step: impl Fn(&T) -> T) {
@@ -175,18 +178,18 @@ fn sentences(node: &Node, known: &[Texts]) -> Texts {
     }
 }
 
-fn is_fruitful(node: &Node, known: &[bool]) -> bool {
+fn is_productive(node: &Node, known: &[bool]) -> bool {
     match node {
         Node::Text(_) | Node::Optional(_) | Node::Star(_) => true,
         Node::Rule(index) => known[*index],
-        Node::Sequence(parts) => parts.iter().all(|part| is_fruitful(part, known)),
-        Node::Choice(parts) => parts.iter().any(|part| is_fruitful(part, known)),
-        Node::Plus(part) => is_fruitful(part, known),
+        Node::Sequence(parts) => parts.iter().all(|part| is_productive(part, known)),
+        Node::Choice(parts) => parts.iter().any(|part| is_productive(part, known)),
+        Node::Plus(part) => is_productive(part, known),
     }
 }
 
-fn beginnings(node: &Node, known: &[Texts], whole: &[Texts], fruitful: &[bool]) -> Texts {
-    let inner = |node: &Node| beginnings(node, known, whole, fruitful);
+fn prefixes(node: &Node, known: &[Texts], whole: &[Texts], productive: &[bool]) -> Texts {
+    let inner = |node: &Node| prefixes(node, known, whole, productive);
     match node {
         Node::Text(text) => (0..=text.len()).map(|end| text[..end].to_owned()).collect(),
         Node::Rule(index) => known[*index].clone(),
@@ -194,7 +197,7 @@ fn beginnings(node: &Node, known: &[Texts], whole: &[Texts], fruitful: &[bool]) 
         Node::Optional(part) => &inner(part) | &empty(),
         Node::Star(part) => &joined(&repeated(&sentences(part, whole)), &inner(part)) | &empty(),
         Node::Plus(part) => joined(&repeated(&sentences(part, whole)), &inner(part)),
-        Node::Sequence(parts) if !is_fruitful(node, fruitful) => {
+        Node::Sequence(parts) if !is_productive(node, productive) => {
             let _ = parts;
             Texts::new()
         }

@@ -1,8 +1,7 @@
-//! Regular expressions: on patterns made of the common operators the verdict is that of a matcher
-//! that tries every way; and any pattern at all is read or refused.
+//! Regular expressions: for patterns of common operators, the verdict equals that of an exhaustive
+//! matcher; any other pattern is parsed or refused.
 //!
-//! Bytes: 0 modulo 4 for a pattern and a text as they stand, with a NUL between; else the choices
-//! of a pattern.
+//! Bytes: if the first is 0 modulo 4, a pattern, a NUL and a text; otherwise choices for a pattern.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +14,13 @@ use super::texts::texts;
 
 const MAX_DEPTH: usize = 4;
 
-/// All texts over the letters up to this length are tried.
+/// Maximum length of the tested texts over the letters.
 const MAX_LENGTH: usize = 4;
 const LETTERS: [char; 3] = ['a', 'B', '\n'];
 
 enum Node {
     Letter(char),
-    /// `.`: anything but a line feed.
+    /// `.`: anything except a line feed.
     Any,
     Class {
         negated: bool,
@@ -52,18 +51,20 @@ pub(crate) fn check(bytes: &[u8]) {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     if draw.below(4) == 0 {
         let (pattern, text) = draw.two_texts();
-        // That there is one, and no panic, is all that is asked.
+        // Must not panic.
         let _ = evaluator.judge_text(&Constraint::Regex(pattern.into()), None, &text);
         return;
     }
     let node = node(&mut draw, 0);
-    let pattern = spelt(&node);
+    let pattern = pattern_text(&node);
     let constraint = Constraint::Regex(pattern.as_str().into());
     for text in texts(&LETTERS, MAX_LENGTH) {
         let letters: Vec<char> = text.chars().collect();
         let expected = ends(&node, &letters, 0).contains(&letters.len());
         match evaluator.judge_text(&constraint, None, &text) {
-            Verdict::NotScored { why } => panic!("{pattern:?} is plain, and not scored: {why:?}"),
+            Verdict::NotScored { why } => {
+                panic!("{pattern:?} is supported, but not scored: {why:?}")
+            }
             verdict => assert_eq!(
                 verdict == Verdict::Valid,
                 expected,
@@ -119,7 +120,7 @@ fn repeat(draw: &mut Draw<'_>, depth: usize) -> Node {
     }
 }
 
-fn spelt(node: &Node) -> String {
+fn pattern_text(node: &Node) -> String {
     match node {
         Node::Letter('\n') => "\\n".to_owned(),
         Node::Letter(letter) => letter.to_string(),
@@ -133,10 +134,10 @@ fn spelt(node: &Node) -> String {
             format!("[{}{letters}]", if *negated { "^" } else { "" })
         }
         Node::Escape(letter) => format!("\\{letter}"),
-        Node::Sequence(parts) => parts.iter().map(spelt).collect(),
+        Node::Sequence(parts) => parts.iter().map(pattern_text).collect(),
         Node::Choice(parts) => format!(
             "(?:{})",
-            parts.iter().map(spelt).collect::<Vec<_>>().join("|")
+            parts.iter().map(pattern_text).collect::<Vec<_>>().join("|")
         ),
         Node::Repeat {
             part,
@@ -145,17 +146,21 @@ fn spelt(node: &Node) -> String {
             ..
         } => format!(
             "(?:{}){spelling}{}",
-            spelt(part),
+            pattern_text(part),
             if *lazy { "?" } else { "" }
         ),
         Node::Ahead { part, negated } => {
-            format!("(?{}{})", if *negated { '!' } else { '=' }, spelt(part))
+            format!(
+                "(?{}{})",
+                if *negated { '!' } else { '=' },
+                pattern_text(part)
+            )
         }
         Node::Anchor(anchor) => (*anchor).to_owned(),
     }
 }
 
-/// Every place where a match that begins at `at` can end.
+/// All ends of matches that start at `at`.
 fn ends(node: &Node, text: &[char], at: usize) -> BTreeSet<usize> {
     let one = |fits: bool| {
         if fits {
@@ -168,11 +173,13 @@ fn ends(node: &Node, text: &[char], at: usize) -> BTreeSet<usize> {
     let next = text.get(at).copied();
     match node {
         Node::Letter(letter) => one(next == Some(*letter)),
-        Node::Any => one(next.is_some_and(|it| it != '\n')),
+        Node::Any => one(next.is_some_and(|character| character != '\n')),
         Node::Class { negated, letters } => {
-            one(next.is_some_and(|it| is_in(letters, it) != *negated))
+            one(next.is_some_and(|character| is_in_class(letters, character) != *negated))
         }
-        Node::Escape(letter) => one(next.is_some_and(|it| is_of(*letter, it))),
+        Node::Escape(letter) => {
+            one(next.is_some_and(|character| matches_escape(*letter, character)))
+        }
         Node::Sequence(parts) => parts
             .iter()
             .fold([at].into(), |from, part| all_ends(part, text, &from)),
@@ -202,7 +209,7 @@ fn repeated(
         now = all_ends(part, text, &now);
     }
     let mut all = now.clone();
-    // More rounds than there are characters reach no further.
+    // More repetitions than characters reach no further.
     for _ in 0..most.map_or(text.len() + 1, |most| most - least) {
         now = all_ends(part, text, &now);
         all.extend(&now);
@@ -210,7 +217,7 @@ fn repeated(
     all
 }
 
-fn is_in(letters: &str, letter: char) -> bool {
+fn is_in_class(letters: &str, letter: char) -> bool {
     match letters {
         "a-c" => ('a'..='c').contains(&letter),
         "\\n" => letter == '\n',
@@ -218,7 +225,7 @@ fn is_in(letters: &str, letter: char) -> bool {
     }
 }
 
-fn is_of(escape: char, letter: char) -> bool {
+fn matches_escape(escape: char, letter: char) -> bool {
     match escape {
         'w' => letter.is_alphanumeric(),
         'W' => !letter.is_alphanumeric(),

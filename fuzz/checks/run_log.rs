@@ -1,15 +1,16 @@
-//! The reader of run logs: any file is read or refused in words, and what was read can be reported.
+//! Run log parser: any file is parsed or refused with a message, and a parsed log can be reported.
 //!
 //! Bytes: the file.
 
-use sobench::commands::flags::rendering::RenderingArgs;
+use sobench::commands::flags::rendering::{DetailArgs, RenderingArgs};
 use sobench::commands::report;
 use sobench::commands::report::args::ReportArgs;
 use sobench_core::output_format::OutputFormat;
 use sobench_report::junit::JunitPer;
+use sobench_report::text::Detail;
 use sobench_results::runlog::{Keep, RunLog};
 
-/// What the renderers of a report begin from: a few of them see everything that was read.
+/// Formats that together use everything that was parsed.
 const FORMATS: [OutputFormat; 3] = [OutputFormat::Text, OutputFormat::Json, OutputFormat::Csv];
 
 pub(crate) fn check(bytes: &[u8]) {
@@ -22,7 +23,7 @@ pub(crate) fn check(bytes: &[u8]) {
         Err(error) => {
             assert!(
                 !error.what.is_empty() && error.hint.is_some(),
-                "an error without advice: {error}"
+                "an error without a hint: {error}"
             );
             Err(error.what)
         }
@@ -31,7 +32,10 @@ pub(crate) fn check(bytes: &[u8]) {
     if counts[0].is_err() {
         return;
     }
-    for format in FORMATS {
+    for (format, detail) in FORMATS
+        .into_iter()
+        .flat_map(|format| Detail::ALL.map(|detail| (format, detail)))
+    {
         let rendering = RenderingArgs {
             format,
             junit_per: JunitPer::default(),
@@ -41,8 +45,9 @@ pub(crate) fn check(bytes: &[u8]) {
             log: log.clone().into(),
             output: None,
             rendering,
+            detail: DetailArgs { detail },
         };
-        // Terms that make no sense are an error; that there is no panic is all that is asked.
+        // Inconsistent settings are an error; must not panic.
         let _ = report::report_of(&flags);
     }
 }

@@ -1,5 +1,4 @@
-//! Any schema and any answer: a verdict, always the same one, and the same however the answer is
-//! spelt, with its reason.
+//! Schema validation: verdicts are repeatable, and independent of the white space of the answer.
 //!
 //! Bytes: a schema, a NUL, an answer.
 
@@ -23,22 +22,22 @@ pub(crate) fn check(bytes: &[u8]) {
     assert_eq!(
         Evaluator::new(EvaluateOptions::default()).judge_text(&constraint, None, &answer),
         verdict,
-        "a second time"
+        "not repeatable"
     );
     let Ok(value) = serde_json::from_str::<Value>(&answer) else {
         return;
     };
-    // Other reasons are about the text: a name that is there twice, a byte that is none.
+    // Other reasons concern the text, such as duplicate keys.
     if let Verdict::Valid
     | Verdict::Invalid {
         reason: Reason::Schema { .. },
     } = verdict
     {
-        let spelt = serde_json::to_string_pretty(&value).expect("a value can be written");
+        let pretty = serde_json::to_string_pretty(&value).expect("a value can be written");
         assert_eq!(
-            evaluator.judge_text(&constraint, None, &spelt),
+            evaluator.judge_text(&constraint, None, &pretty),
             verdict,
-            "spelt with white space: {answer}"
+            "with white space: {answer}"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! Server-sent events: the decoder says the same however the bytes are cut, and the same as a plain
-//! reading of the standard.
+//! SSE decoder: the events do not depend on how the bytes are split, and equal those of a simple
+//! implementation of the standard.
 //!
-//! Bytes: how many sizes of pieces follow, the sizes, the stream.
+//! Bytes: the number of piece sizes, the sizes, the stream.
 
 use sobench_backend::sse::{Event, SseDecoder};
 
@@ -9,7 +9,7 @@ use super::draw::{Draw, pieces};
 
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Small, so that the limit is met too.
+/// Small, so that inputs reach the limit.
 const LIMIT_BYTES: usize = 64;
 
 pub(crate) fn check(bytes: &[u8]) {
@@ -25,11 +25,11 @@ pub(crate) fn check(bytes: &[u8]) {
         );
     }
     let (events, is_within) = decoded(&[stream], usize::MAX / 2);
-    assert!(is_within, "no stream is so large");
-    assert_eq!(events, read_plainly(stream));
+    assert!(is_within, "no stream reaches this limit");
+    assert_eq!(events, reference_events(stream));
 }
 
-/// The events, and whether all of them kept the limit.
+/// The events, and whether all were within the limit.
 fn decoded(pieces: &[&[u8]], limit: usize) -> (Events, bool) {
     let mut events = Events::new();
     let mut decoder = SseDecoder::new(limit);
@@ -43,9 +43,9 @@ fn decoded(pieces: &[&[u8]], limit: usize) -> (Events, bool) {
     (events, is_within)
 }
 
-/// The standard's interpretation, line by line over the whole stream; an event that the end of the
-/// stream cuts counts.
-fn read_plainly(stream: &[u8]) -> Events {
+/// The standard's algorithm, line by line over the complete stream; an event at the end of the
+/// stream counts without a blank line.
+fn reference_events(stream: &[u8]) -> Events {
     let mut events = Events::new();
     let (mut name, mut data) = (Vec::new(), Vec::new());
     for line in lines(stream.strip_prefix(b"\xef\xbb\xbf").unwrap_or(stream)) {

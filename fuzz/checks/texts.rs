@@ -1,6 +1,6 @@
-//! Every short text over a few letters, for checks that try them all. Knows no check.
+//! Enumerates short texts for exhaustive checks.
 
-/// All texts of at most so many letters, the shorter ones first.
+/// All texts of at most `max_length` letters, shorter ones first.
 pub(crate) fn texts(letters: &[char], max_length: usize) -> Vec<String> {
     let mut all = vec![String::new()];
     let mut from = 0;

@@ -1,4 +1,4 @@
-//! Fuzzes the check `answer`. Knows nothing of what it promises.
+//! Fuzz target of the check `answer`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `delta`. Knows nothing of what it promises.
+//! Fuzz target of the check `delta`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `ebnf`. Knows nothing of what it promises.
+//! Fuzz target of the check `ebnf`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `gate`. Knows nothing of what it promises.
+//! Fuzz target of the check `gate`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `lark`. Knows nothing of what it promises.
+//! Fuzz target of the check `lark`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `recogniser`. Knows nothing of what it promises.
+//! Fuzz target of the check `recogniser`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `regex`. Knows nothing of what it promises.
+//! Fuzz target of the check `regex`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `run_log`. Knows nothing of what it promises.
+//! Fuzz target of the check `run_log`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

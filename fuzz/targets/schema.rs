@@ -1,4 +1,4 @@
-//! Fuzzes the check `schema`. Knows nothing of what it promises.
+//! Fuzz target of the check `schema`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes the check `sse`. Knows nothing of what it promises.
+//! Fuzz target of the check `sse`.
 #![no_main]
 
 #[path = "../checks/mod.rs"]

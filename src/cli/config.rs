@@ -1,5 +1,4 @@
-//! Flags of a benchmark from a TOML file (`--config`): each key is a flag, and is put where it
-//! would have been typed. Knows the flags by what clap says of them, and no meaning of any.
+//! Flags of a benchmark from a TOML file (`--config`). Each key becomes a flag on the command line.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,28 +10,26 @@ use super::{Cli, split_at_equals};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 
-/// The most bytes of a file of flags.
+/// The largest configuration file.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The flag that names the file.
 const CONFIG: &str = "config";
 
-/// How like a known flag a key has to be to be taken for a slip of the fingers (Jaro-Winkler, 0 to
-/// 1).
-const LIKENESS: f64 = 0.8;
+/// The least Jaro-Winkler similarity (0 to 1) of an unknown key to the flag that a hint suggests.
+const MIN_SIMILARITY: f64 = 0.8;
 
-/// Puts the flags of the file that `--config` names before those that were typed. What was typed
-/// wins: a key of the same flag, and of one that cannot stand beside what was typed, is left out.
+/// Inserts the flags of the `--config` file before the typed flags. A typed flag replaces the same
+/// flag of the file, and those that conflict with it.
 ///
 /// # Errors
-/// The file cannot be read, is not TOML, or has a key that is no flag of a benchmark, or a value
-/// that no flag takes.
+/// The file cannot be read, is not TOML, or has an unknown flag or a value of a wrong type.
 pub fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let program = Cli::command();
     let first = arguments
         .get(1)
-        .and_then(|word| word.to_str())
+        .and_then(|argument| argument.to_str())
         .unwrap_or_default();
     let flags_at = if first == "bench" { 2 } else { 1 };
     if flags_at == 1
@@ -42,11 +39,11 @@ pub fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStr
     {
         return Ok(arguments);
     }
-    let Some(path) = named_file(&arguments[flags_at.min(arguments.len())..]) else {
+    let Some(path) = config_path(&arguments[flags_at.min(arguments.len())..]) else {
         return Ok(arguments);
     };
     let bench = program.find_subcommand("bench").unwrap_or(&program);
-    let added = flags_of(
+    let added = file_flags(
         &input::read_text(Path::new(&path), MAX_BYTES)?,
         Path::new(&path),
         bench,
@@ -56,15 +53,15 @@ pub fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStr
     Ok(arguments)
 }
 
-fn named_file(arguments: &[OsString]) -> Option<OsString> {
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word
+fn config_path(arguments: &[OsString]) -> Option<OsString> {
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument
             .to_str()
             .and_then(|text| text.strip_prefix("--"))
             .map(split_at_equals)
         {
-            Some((CONFIG, "")) => return words.next().cloned(),
+            Some((CONFIG, "")) => return arguments.next().cloned(),
             Some((CONFIG, value)) => return Some(value[1..].into()),
             _ => {}
         }
@@ -72,11 +69,11 @@ fn named_file(arguments: &[OsString]) -> Option<OsString> {
     None
 }
 
-/// The flags that were typed.
+/// The typed flags.
 fn typed<'a>(bench: &'a Command, arguments: &[OsString]) -> Vec<&'a Arg> {
     let names = arguments
         .iter()
-        .filter_map(|word| word.to_str()?.strip_prefix("--"));
+        .filter_map(|argument| argument.to_str()?.strip_prefix("--"));
     names
         .filter_map(|text| flag(bench, &split_at_equals(text).0.replace('_', "-")))
         .collect()
@@ -90,29 +87,29 @@ fn flag<'a>(bench: &'a Command, name: &str) -> Option<&'a Arg> {
     bench.get_arguments().find(is_named)
 }
 
-fn flags_of(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Result<Vec<OsString>> {
+fn file_flags(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Result<Vec<OsString>> {
     let document = Document::parse(text).map_err(|error| {
-        let (line, column) = place(text, error.span().map_or(0, |span| span.start));
-        let words = error
+        let (line, column) = line_and_column(text, error.span().map_or(0, |span| span.start));
+        let message = error
             .message()
             .lines()
             .map(str::trim)
             .collect::<Vec<_>>()
             .join(", ");
         Error::usage(format!(
-            "{}, line {line}, column {column}: not TOML: {words}",
+            "{}, line {line}, column {column}: not TOML: {message}",
             path.display()
         ))
         .hint("write each flag as a line: num-prompts = 200")
     })?;
     if document.as_table().is_empty() {
         return Err(Error::usage(format!(
-            "there is no flag in the file of flags: {}",
+            "no flag in the configuration file: {}",
             path.display()
         ))
-        .hint("was it written to its end? to run without, leave --config out"));
+        .hint("add a flag, such as num-prompts = 200, or leave --config out"));
     }
-    let mut words = Vec::new();
+    let mut flags = Vec::new();
     let mut known: Vec<&str> = Vec::new();
     for (key, item) in document.as_table().iter() {
         let name = key.replace('_', "-");
@@ -121,38 +118,38 @@ fn flags_of(text: &str, path: &Path, bench: &Command, typed: &[&Arg]) -> Result<
             .ok_or_else(|| unknown(key, &name, path, bench))?;
         let id = arg.get_id().as_str();
         if known.contains(&id) {
-            return Err(Error::usage(format!(
-                "a flag is given twice in {}: {key}",
-                path.display()
-            ))
-            .hint("leave one of them out"));
+            return Err(
+                Error::usage(format!("flag given twice in {}: {key}", path.display()))
+                    .hint("leave one of them out"),
+            );
         }
         known.push(id);
         let conflicts = |one: &Arg, other: &Arg| {
             bench
                 .get_arg_conflicts_with(one)
                 .iter()
-                .any(|it| it.get_id() == other.get_id())
+                .any(|conflicting| conflicting.get_id() == other.get_id())
         };
-        let is_beaten =
-            |it: &&Arg| it.get_id() == arg.get_id() || conflicts(it, arg) || conflicts(arg, it);
-        if !typed.iter().any(is_beaten) {
-            words.extend(spelt(arg, &name, item).map_err(|what| {
+        let replaces = |typed: &&Arg| {
+            typed.get_id() == arg.get_id() || conflicts(typed, arg) || conflicts(arg, typed)
+        };
+        if !typed.iter().any(replaces) {
+            flags.extend(as_typed(arg, &name, item).map_err(|what| {
                 let written = item
                     .span()
                     .and_then(|span| text.get(span))
                     .unwrap_or_default();
                 Error::usage(format!("{what} in {}: {key} = {written}", path.display())).hint(
-                    "give the value as it would be typed; a list for a flag that takes several",
+                    "write the value as on the command line, or a list for a flag that takes several",
                 )
             })?);
         }
     }
-    Ok(words)
+    Ok(flags)
 }
 
-/// The line and the column, both from 1, of a byte of the text.
-fn place(text: &str, byte: usize) -> (usize, usize) {
+/// The line and the column of a byte offset, both from 1.
+fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let line = before.rfind('\n').map_or(before, |end| &before[end + 1..]);
     (1 + before.matches('\n').count(), 1 + line.chars().count())
@@ -163,66 +160,65 @@ fn unknown(key: &str, name: &str, path: &Path, bench: &Command) -> Error {
         .get_arguments()
         .filter_map(Arg::get_long_and_visible_aliases)
         .flatten();
-    let likeness = |candidate: &str| strsim::jaro_winkler(candidate, name);
+    let similarity = |candidate: &str| strsim::jaro_winkler(candidate, name);
     let nearest = names
-        .filter(|it| ![CONFIG, "help", "version"].contains(it))
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    let hint = match nearest.filter(|it| likeness(it) >= LIKENESS) {
-        Some(nearest) => format!("did you mean {nearest}?"),
-        None => "a key is a flag of a benchmark without its dashes; sobench --help lists them"
-            .to_owned(),
+        .filter(|candidate| ![CONFIG, "help", "version"].contains(candidate))
+        .max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
+    let hint = match nearest.filter(|candidate| similarity(candidate) >= MIN_SIMILARITY) {
+        Some(nearest) => format!("try {nearest}"),
+        None => "write a flag without its dashes; sobench bench --help lists all flags".to_owned(),
     };
-    Error::usage(format!(
-        "no flag of a benchmark in {}: {key}",
-        path.display()
-    ))
-    .hint(hint)
+    Error::usage(format!("unknown flag in {}: {key}", path.display())).hint(hint)
 }
 
-/// A key and its value as they would be typed.
-fn spelt(arg: &Arg, name: &str, item: &Item) -> std::result::Result<Vec<OsString>, &'static str> {
+/// A key and its value as on the command line.
+fn as_typed(
+    arg: &Arg,
+    name: &str,
+    item: &Item,
+) -> std::result::Result<Vec<OsString>, &'static str> {
     let with = |value: &str| OsString::from(format!("--{name}={value}"));
     if let (ArgAction::SetTrue, Some(value)) = (arg.get_action(), item.as_value()) {
         return match value.as_bool() {
             Some(true) => Ok(vec![format!("--{name}").into()]),
             Some(false) => Ok(Vec::new()),
-            None => Err("a switch that is neither true nor false"),
+            None => Err("neither true nor false for a switch"),
         };
     }
     let takes_several = matches!(arg.get_action(), ArgAction::Append);
     match item {
         Item::Value(Value::Array(_)) if !takes_several => {
-            Err("a list for a flag that takes one value")
+            Err("list for a flag that takes one value")
         }
         Item::Value(Value::Array(values)) => values
             .iter()
             .map(|value| Ok(with(&scalar(value)?)))
             .collect(),
-        Item::Value(Value::InlineTable(table)) => of_table(arg, table, &with),
-        Item::Table(table) => of_table(arg, table, &with),
+        Item::Value(Value::InlineTable(table)) => table_pairs(arg, table, &with),
+        Item::Table(table) => table_pairs(arg, table, &with),
         Item::Value(value) => Ok(vec![with(&scalar(value)?)]),
-        Item::None | Item::ArrayOfTables(_) => Err("no value for a flag"),
+        Item::None | Item::ArrayOfTables(_) => Err("not a value of a flag"),
     }
 }
 
-/// Pairs, for a flag that takes `KEY=VALUE` or the like.
-fn of_table(
+/// Pairs for a flag that takes `KEY=VALUE` or `METRIC:MS`.
+fn table_pairs(
     arg: &Arg,
     table: &dyn TableLike,
     with: &dyn Fn(&str) -> OsString,
 ) -> std::result::Result<Vec<OsString>, &'static str> {
-    let shape = arg
+    let value_name = arg
         .get_value_names()
         .and_then(|names| names.first())
         .map(|name| name.as_str())
         .unwrap_or_default();
-    let between = ['=', ':']
+    let separator = ['=', ':']
         .into_iter()
-        .find(|it| shape.contains(*it))
-        .ok_or("a table for a flag that takes no pairs")?;
+        .find(|separator| value_name.contains(*separator))
+        .ok_or("table for a flag that takes no pairs")?;
     let pair = |(key, item): (&str, &Item)| {
-        let value = item.as_value().ok_or("a table within a table")?;
-        Ok(with(&format!("{key}{between}{}", scalar(value)?)))
+        let value = item.as_value().ok_or("table within a table")?;
+        Ok(with(&format!("{key}{separator}{}", scalar(value)?)))
     };
     table.iter().map(pair).collect()
 }
@@ -232,9 +228,9 @@ fn scalar(value: &Value) -> std::result::Result<String, &'static str> {
         Value::String(text) => Ok(text.value().clone()),
         Value::Integer(number) => Ok(number.value().to_string()),
         Value::Float(number) => Ok(number.value().to_string()),
-        Value::Boolean(word) => Ok(word.value().to_string()),
+        Value::Boolean(value) => Ok(value.value().to_string()),
         Value::Datetime(_) | Value::Array(_) | Value::InlineTable(_) => {
-            Err("a value that no flag takes")
+            Err("value of a wrong type")
         }
     }
 }
@@ -244,29 +240,29 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::cli::Command as Wanted;
+    use crate::cli::Command as Parsed;
     use crate::commands::bench::args::BenchArgs;
 
-    /// What is wanted by these words and this file.
-    fn parse(file: &str, words: &[&str]) -> Result<BenchArgs> {
+    /// The flags of these arguments and this configuration file.
+    fn parse(file: &str, arguments: &[&str]) -> Result<BenchArgs> {
         let mut on_disk = tempfile::NamedTempFile::new().unwrap();
         on_disk.write_all(file.as_bytes()).unwrap();
         let config = on_disk.path().to_str().unwrap();
         let named = ["--config", config];
         let typed = ["sobench"]
             .iter()
-            .chain(words)
+            .chain(arguments)
             .chain(&named)
             .map(OsString::from);
         let parsed = Cli::parse_arguments(expand(typed)?).unwrap_or_else(|error| panic!("{error}"));
         match parsed.into_command() {
-            Wanted::Bench(arguments) => Ok(*arguments),
+            Parsed::Bench(arguments) => Ok(*arguments),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn every_shape_of_a_value_is_a_flag() {
+    fn values_of_every_type_become_flags() {
         let file = r#"
             num_prompts = 7
             request-rate = inf
@@ -282,8 +278,8 @@ mod tests {
             [target]
             one = "http://a/v1"
         "#;
-        for words in [&[][..], &["bench"]] {
-            let found = parse(file, words).unwrap();
+        for command in [&[][..], &["bench"]] {
+            let found = parse(file, command).unwrap();
             assert_eq!(
                 (found.traffic.num_prompts, found.traffic.request_rate),
                 (Some(7), f64::INFINITY)
@@ -311,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_wins() {
+    fn typed_flags_replace_those_of_the_file() {
         let file = "seed = 1\ndataset = ['json', 'choice']\nguided-decoding-ratio = 0.5\nrun_log = 'x.jsonl'\nnum-prompts = 3";
         let found = parse(
             file,
@@ -347,29 +343,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flag_is_refused() {
+    fn wrong_files_keys_and_values_are_refused() {
         for (file, what, hint) in [
             (
                 "",
-                "there is no flag in the file of flags: FILE",
+                "no flag in the configuration file: FILE",
                 "leave --config out",
             ),
             (
                 "num-promts = 3",
-                "no flag of a benchmark in FILE: num-promts",
-                "did you mean num-prompts?",
+                "unknown flag in FILE: num-promts",
+                "try num-prompts",
             ),
             (
                 "requestrate = 3",
-                "no flag of a benchmark in FILE: requestrate",
-                "did you mean request-rate?",
+                "unknown flag in FILE: requestrate",
+                "try request-rate",
             ),
-            (
-                "zzz = 3",
-                "no flag of a benchmark in FILE: zzz",
-                "without its dashes",
-            ),
-            ("config = 'x'", "no flag of a benchmark in FILE: config", ""),
+            ("zzz = 3", "unknown flag in FILE: zzz", "without its dashes"),
+            ("config = 'x'", "unknown flag in FILE: config", ""),
             (
                 "seed = 1\nseed = 2",
                 "FILE, line 2, column 1: not TOML: duplicate key",
@@ -377,35 +369,31 @@ mod tests {
             ),
             (
                 "seed = 1\n'se_ed' = 1",
-                "no flag of a benchmark in FILE: se_ed",
+                "unknown flag in FILE: se_ed",
                 "seed",
             ),
             (
                 "run-log = 'a'\nrun_log = 'b'",
-                "a flag is given twice in FILE: run_log",
+                "flag given twice in FILE: run_log",
                 "leave one",
             ),
             (
                 "seed = [1]",
-                "a list for a flag that takes one value in FILE: seed = [1]",
+                "list for a flag that takes one value in FILE: seed = [1]",
                 "",
             ),
             (
                 "ignore-eos = 1",
-                "a switch that is neither true nor false in FILE: ignore-eos = 1",
+                "neither true nor false for a switch in FILE: ignore-eos = 1",
                 "",
             ),
             (
                 "seed = { a = 1 }",
-                "a table for a flag that takes no pairs in FILE",
+                "table for a flag that takes no pairs in FILE",
                 "",
             ),
-            ("[[seed]]\na = 1", "no value for a flag in FILE", ""),
-            (
-                "seed = 2020-01-01",
-                "a value that no flag takes in FILE",
-                "",
-            ),
+            ("[[seed]]\na = 1", "not a value of a flag in FILE", ""),
+            ("seed = 2020-01-01", "value of a wrong type in FILE", ""),
         ] {
             let error = parse(file, &[]).unwrap_err();
             let path = error
@@ -413,8 +401,8 @@ mod tests {
                 .split([' ', ',', ':'])
                 .find(|word| word.starts_with('/'))
                 .unwrap_or_default();
-            let said = error.what.replace(path, "FILE");
-            assert!(said.starts_with(what), "{said}");
+            let found = error.what.replace(path, "FILE");
+            assert!(found.starts_with(what), "{found}");
             assert!(error.hint.unwrap_or_default().contains(hint), "{file}");
             assert_eq!(error.kind, sobench_core::error::Kind::Usage);
         }
@@ -424,13 +412,13 @@ mod tests {
     }
 
     #[test]
-    fn other_commands_keep_their_words() {
-        for words in [
+    fn arguments_of_other_commands_are_unchanged() {
+        for arguments in [
             &["sobench", "mask", "--config", "x"][..],
             &["sobench", "--seed", "1"],
             &["sobench"],
         ] {
-            let typed: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let typed: Vec<OsString> = arguments.iter().map(OsString::from).collect();
             assert_eq!(expand(typed.clone()).unwrap(), typed);
         }
     }

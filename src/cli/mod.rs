@@ -1,8 +1,10 @@
-//! The list of commands, as clap parses them. The flags of each command are in its folder under
-//! `commands`.
+//! The list of commands, and the parser of the command line. The flags of each command are in its
+//! folder under `commands`.
 
 pub mod config;
+mod help;
 pub mod overwrites;
+mod usage_error;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -21,21 +23,22 @@ use crate::commands::merge::args::MergeArgs;
 use crate::commands::output::CommandOutput;
 use crate::commands::preflight::args::PreflightArgs;
 use crate::commands::report::args::ReportArgs;
+use crate::commands::runs::RunsArgs;
 use crate::commands::score::options::ScoreArgs;
 use crate::commands::serve::options::ServeArgs;
 use crate::commands::{
-    self, calibrate, compare, completions, man, mask, merge, preflight, report, score, serve,
+    self, calibrate, compare, completions, man, mask, merge, preflight, report, runs, score, serve,
 };
 use crate::terminal;
 use sobench_core::error::Error;
-use sobench_core::exit_codes::{DONE, USAGE};
+use sobench_core::exit_codes::SUCCESS;
 use sobench_shutdown::Shutdown;
 
-/// sobench measures structured output (guided decoding) from language-model servers: does the
-/// constraint bite, is the answer right, what does it cost.
+/// Measure structured output (guided decoding) of language-model servers: whether constraints are
+/// enforced, how many answers are correct, and what it costs.
 ///
-/// With no server named it runs against its own embedded engine: a real constrained-decoding
-/// library masking a synthetic model.
+/// Without a server, sobench starts its embedded one: a real constrained-decoding library that
+/// masks a synthetic model.
 #[derive(Debug, Parser)]
 #[command(
     name = "sobench",
@@ -50,62 +53,65 @@ pub struct Cli {
     pub bench: BenchArgs,
 }
 
-/// The commands; without one, `bench`.
+/// The commands. `bench` is the default.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a benchmark (the default command).
+    /// Run a benchmark (the default command)
     Bench(Box<BenchArgs>),
-    /// Measure the client itself against a server of known timing, beside another client if you
-    /// name one
+    /// Measure the overhead of the client against a server with known timing, beside another client
+    /// if one is given
     Calibrate(Box<CalibrateArgs>),
-    /// Hold runs against each other: what changed, by more than chance, and whether a gate lets it
-    /// pass
+    /// Compare runs: significant differences, and an optional pass/fail gate
     Compare(Box<CompareArgs>),
-    /// Print what a shell needs to complete commands, flags and their values
+    /// Print a shell script that completes commands, flags and values
     Completions(CompletionsArgs),
-    /// Print the manual page of sobench or of one of its commands, or write them all
+    /// Print the manual page of sobench or of a command, or write all pages to a folder
     Man(ManArgs),
     /// Measure decoding engines in this process over a corpus of schemas: outcomes, compile and
     /// mask times, memory
     Mask(Box<MaskArgs>),
-    /// Make one run of the logs of its shards (`--shard I/N`), and its report
+    /// Merge the run logs of shards (--shard I/N) into one run, and print its report
     Merge(Box<MergeArgs>),
-    /// Ask a server which constraints it enforces, and in which dialect
+    /// Test which constraints a server enforces, and in which dialect
     Preflight(Box<PreflightArgs>),
-    /// Render the report of a run again from its run log
+    /// Print the report of a run from its run log
     Report(Box<ReportArgs>),
-    /// Judge stored answers again: a run log's, or those that other tools kept
+    /// List or remove the run logs in the cache
+    Runs(RunsArgs),
+    /// Score stored answers: those of a run log, or of another tool
     Score(Box<ScoreArgs>),
-    /// Run the embedded server: vLLM's API over a synthetic model, for trying clients without a GPU
+    /// Run the embedded server: vLLM's API over a synthetic model, for tests of clients without a
+    /// GPU
     Serve(Box<ServeArgs>),
-    /// The server of known timing of `calibrate`; speaks JSON lines over its standard streams
+    /// Run the server with known timing of `calibrate`: JSON Lines over the standard streams
     #[command(hide = true)]
     CalibrateServer,
-    /// The bare loop of `calibrate --floor`
+    /// Run the bare loop of `calibrate --floor`
     #[command(hide = true)]
     CalibrateFloor(FloorArgs),
-    /// One child process of `mask`; speaks JSON lines over its standard streams
+    /// Run one child process of `mask`: JSON Lines over the standard streams
     #[command(hide = true)]
     MaskWorker,
 }
 
 impl Command {
-    /// Runs the command. How it ends at a shutdown signal is each command's own; child processes
-    /// end with their parent.
+    /// Runs the command. Each command handles shutdown signals itself; child processes end with
+    /// their parent.
     ///
     /// # Errors
-    /// Those of the command.
+    /// The command's errors.
     pub fn run(self, shutdown: &Shutdown) -> Result<CommandOutput, Error> {
         match self {
             Self::Bench(flags) => commands::bench(&flags, shutdown),
             Self::Calibrate(flags) => calibrate::run(*flags, shutdown),
             Self::Compare(flags) => compare::run(*flags, shutdown),
             Self::Completions(flags) => completions::run(flags, parser(), shutdown),
-            Self::Man(flags) => man::run(flags, parser(), shutdown),
+            Self::Man(flags) => man::run(flags, help::overview(parser()), shutdown),
             Self::Mask(flags) => mask::run(&flags, shutdown),
             Self::Merge(flags) => merge::run(*flags, shutdown),
             Self::Preflight(flags) => preflight::run(*flags, shutdown),
             Self::Report(flags) => report::run(*flags, shutdown),
+            Self::Runs(flags) => runs::run(flags, shutdown),
             Self::Score(flags) => score::run(*flags, shutdown),
             Self::Serve(flags) => serve::run(&flags, shutdown),
             Self::CalibrateServer => calibrate::run_server(),
@@ -115,12 +121,13 @@ impl Command {
     }
 }
 
-/// Why there is no command to run.
+/// Why no command runs.
+#[derive(Debug)]
 pub enum Stopped {
-    /// The parser's error, or the help or version that was asked for.
-    Clap(clap::Error),
-    /// Flags that no command takes together.
-    Refused(Error),
+    /// The requested help or version.
+    Help(clap::Error),
+    /// A wrong command line.
+    Failed(Error),
 }
 
 /// The parser of the whole program.
@@ -133,61 +140,77 @@ pub fn parser() -> clap::Command {
 /// # Errors
 /// [`Stopped`].
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, Stopped> {
-    let matches = Cli::matches(config::expand(arguments).map_err(Stopped::Refused)?)
-        .map_err(Stopped::Clap)?;
-    overwrites::refuse(&matches).map_err(Stopped::Refused)?;
+    let arguments = config::expand(arguments).map_err(Stopped::Failed)?;
+    let stopped = |error| Stopped::new(error, &arguments);
+    let matches = Cli::matches(arguments.iter().cloned()).map_err(stopped)?;
+    overwrites::refuse(&matches).map_err(Stopped::Failed)?;
     Cli::from_arg_matches(&matches)
         .map(Cli::into_command)
-        .map_err(Stopped::Clap)
+        .map_err(stopped)
 }
 
 impl Stopped {
+    fn new(error: clap::Error, arguments: &[OsString]) -> Self {
+        if !error.use_stderr() {
+            return Self::Help(error);
+        }
+        let mut program = Cli::command();
+        program.build();
+        let first = arguments.get(1).and_then(|first| first.to_str());
+        let command = first.and_then(|first| program.find_subcommand(first));
+        let command = command.or_else(|| program.find_subcommand("bench"));
+        Self::Failed(usage_error::from_parser(
+            &error,
+            &program,
+            command.unwrap_or(&program),
+        ))
+    }
+
     /// Prints it and returns the exit code.
     pub fn print(&self) -> ExitCode {
-        let error = match self {
-            Self::Refused(error) => return terminal::fail(error),
-            Self::Clap(error) => error,
+        let help = match self {
+            Self::Failed(error) => return terminal::fail(error),
+            Self::Help(help) => help,
         };
-        let code = u8::try_from(error.exit_code()).unwrap_or(USAGE);
-        match error.print() {
-            Err(error) if code == DONE && error.kind() != ErrorKind::BrokenPipe => {
-                terminal::not_printed(&error, "")
+        match help.print() {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                terminal::stdout_failed(&error, "")
             }
-            // A closed stdout or stderr is success.
-            _ => ExitCode::from(code),
+            // A closed stdout is success.
+            _ => ExitCode::from(SUCCESS),
         }
     }
 }
 
 impl Cli {
-    /// Parses arguments as typed, program name first; long names may be spelt with `_` for `-`, as
-    /// vLLM's parser allows.
+    /// Parses the arguments, program name first. Long names may be spelled with `_` for `-`, as in
+    /// vLLM's parser.
     ///
     /// # Errors
-    /// Clap's own error, which also carries `--help` and `--version`.
+    /// Clap's own error, which is also returned for `--help` and `--version`.
     pub fn parse_arguments(
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, clap::Error> {
         Self::from_arg_matches(&Self::matches(arguments)?)
     }
 
-    /// The same, before it is anything but what was typed.
+    /// Parses the arguments as [`Cli::parse_arguments`] does, and keeps which of them were typed.
     ///
     /// # Errors
     /// As [`Cli::parse_arguments`].
     pub fn matches(
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<ArgMatches, clap::Error> {
-        let command = Self::command();
-        let known = long_names(&command);
-        command.try_get_matches_from(
+        let program = help::overview(Self::command());
+        let known = long_names(&program);
+        program.try_get_matches_from(
             arguments
                 .into_iter()
                 .map(|argument| dashes_for_underscores(argument, &known)),
         )
     }
 
-    /// What is to be done; a benchmark where no command was typed.
+    /// The command to run: `bench` if none was typed.
     pub fn into_command(self) -> Command {
         self.command
             .unwrap_or_else(|| Command::Bench(Box::new(self.bench)))
@@ -203,15 +226,15 @@ fn long_names(command: &clap::Command) -> Vec<String> {
             .map(str::to_owned)
             .collect()
     };
-    let of_subcommands = command.get_subcommands().flat_map(long_names);
+    let subcommand_names = command.get_subcommands().flat_map(long_names);
     command
         .get_arguments()
         .flat_map(names)
-        .chain(of_subcommands)
+        .chain(subcommand_names)
         .collect()
 }
 
-/// Only a known flag's own name is respelt: values, and what follows `=`, stay as typed.
+/// Replaces `_` by `-` in the name of a known flag. Values, also those after `=`, are unchanged.
 fn dashes_for_underscores(argument: OsString, known: &[String]) -> OsString {
     let Some((name, rest)) = argument
         .to_str()
@@ -220,9 +243,9 @@ fn dashes_for_underscores(argument: OsString, known: &[String]) -> OsString {
     else {
         return argument;
     };
-    let respelt = name.replace('_', "-");
-    if name != respelt && known.contains(&respelt) {
-        format!("--{respelt}{rest}").into()
+    let dashed = name.replace('_', "-");
+    if name != dashed && known.contains(&dashed) {
+        format!("--{dashed}{rest}").into()
     } else {
         argument
     }
@@ -254,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn underscores_serve_for_dashes_in_names_only() {
+    fn underscores_are_dashes_in_flag_names_only() {
         let arguments = parse(&[
             "--num_prompts",
             "7",
@@ -272,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn bench_may_be_spelt_out() {
+    fn bench_is_the_default_command() {
         assert_eq!(parse(&["bench", "--seed", "3"]).unwrap().traffic.seed, 3);
         assert_eq!(parse(&["--seed", "3"]).unwrap().traffic.seed, 3);
     }
 
     #[test]
-    fn every_alias_of_the_script_is_known() {
+    fn aliases_of_the_vllm_script_are_accepted() {
         let arguments = parse(&[
             "--structured-output-ratio",
             "0.5",
@@ -299,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_value_names_the_allowed_ones_and_a_typo_gets_a_suggestion() {
+    fn an_unknown_value_lists_the_possible_values_and_a_typo_gets_a_suggestion() {
         let message = parse(&["--dataset", "jsom"]).unwrap_err().to_string();
         assert!(
             message.contains("json-unique") && message.contains("xgrammar_bench"),
@@ -308,12 +331,13 @@ mod tests {
         let message = parse(&["--num-promts", "3"]).unwrap_err().to_string();
         assert!(message.contains("--num-prompts"), "{message}");
     }
-    /// Arguments whose value is called a path and is none of a file.
-    const NO_FILES: [&str; 1] = ["endpoint"];
+
+    /// Arguments whose value is a path, but not of a file.
+    const URL_PATHS: [&str; 1] = ["endpoint"];
 
     #[test]
-    fn arguments_that_name_files_have_a_type_that_says_so() {
-        let text = [
+    fn arguments_that_name_files_have_a_path_type() {
+        let name_types = [
             std::any::TypeId::of::<InputNames>(),
             std::any::TypeId::of::<OutputName>(),
         ];
@@ -329,16 +353,16 @@ mod tests {
                     .flat_map(|name| name.split(|character: char| !character.is_alphabetic()));
                 let is_named =
                     words.any(|word| ["PATH", "FILE", "FOLDER", "DIR", "JSONL"].contains(&word));
-                let is_typed = is_path(argument) || text.iter().any(|kind| parsed == *kind);
+                let is_typed = is_path(argument) || name_types.iter().any(|kind| parsed == *kind);
                 seen += usize::from(is_typed);
                 assert!(
-                    is_typed || !is_named || NO_FILES.contains(&id),
+                    is_typed || !is_named || URL_PATHS.contains(&id),
                     "{}: {id}",
                     command.get_name()
                 );
                 assert!(
                     parsed != std::any::TypeId::of::<std::path::PathBuf>(),
-                    "{}: {id} says neither that it is read nor that it is written",
+                    "{}: {id} has a type that does not distinguish input from output",
                     command.get_name()
                 );
             }

@@ -1,5 +1,5 @@
-//! Refuses a command that would write over a file that it reads, or two of its outputs into one
-//! file. The types of the arguments say which files are read and which are written.
+//! Refuses a command that would overwrite a file that it reads, or write two outputs to one file.
+//! The types of the arguments distinguish inputs from outputs.
 
 use std::any::Any;
 use std::fs;
@@ -11,34 +11,34 @@ use clap::{ArgMatches, Id};
 use crate::commands::flags::paths::{InputNames, InputPath, OutputFolder, OutputName, OutputPath};
 use sobench_core::error::{Error, Result};
 
-/// A file that a flag names.
-struct Named {
+/// An output file, and the flag that names it.
+struct OutputFile {
     flag: String,
     path: PathBuf,
 }
 
-/// Looks at what was typed.
+/// Checks the typed arguments.
 ///
 /// # Errors
-/// Usage: an output that is an input, or another output.
+/// Usage: an output file is an input file or another output file.
 pub fn refuse(matches: &ArgMatches) -> Result<()> {
     let matches = matches
         .subcommand()
-        .map_or(matches, |(_, of_command)| of_command);
+        .map_or(matches, |(_, subcommand)| subcommand);
     let written = written(matches);
     let paths = typed::<InputPath>(matches).map(|(_, path)| path.to_path_buf());
     let named = typed::<InputNames>(matches).flat_map(|(_, names)| names.candidates());
-    // What is no file is a name of another kind, and nothing that could be lost.
+    // A name may be something else than a file, such as a Hub id.
     let read: Vec<PathBuf> = paths.chain(named).filter(|path| path.is_file()).collect();
-    for (place, Named { flag, path }) in written.iter().enumerate() {
+    for (index, OutputFile { flag, path }) in written.iter().enumerate() {
         if let Some(read) = read.iter().find(|read| is_same(path, read)) {
             return Err(Error::usage(format!(
-                "{flag} would be written over what is read: {}",
+                "{flag} would overwrite an input file: {}",
                 read.display()
             ))
-            .hint(format!("give {flag} another file")));
+            .hint(format!("give {flag} another path")));
         }
-        if let Some(Named { flag: other, .. }) = written[..place]
+        if let Some(OutputFile { flag: other, .. }) = written[..index]
             .iter()
             .find(|other| is_same(path, &other.path))
         {
@@ -46,14 +46,14 @@ pub fn refuse(matches: &ArgMatches) -> Result<()> {
                 "{other} and {flag} name the same file: {}",
                 path.display()
             ))
-            .hint("the later one would replace the other; name a file for each"));
+            .hint("name a different file for each"));
         }
     }
     Ok(())
 }
 
-/// The files that would be written; a name alone is in the folder that the command writes to.
-fn written(matches: &ArgMatches) -> Vec<Named> {
+/// The files that would be written. A bare name is in the output folder of the command.
+fn written(matches: &ArgMatches) -> Vec<OutputFile> {
     let folder = typed::<OutputFolder>(matches)
         .next()
         .map_or(Path::new(""), |(_, folder)| folder);
@@ -61,14 +61,14 @@ fn written(matches: &ArgMatches) -> Vec<Named> {
     let names = typed::<OutputName>(matches).map(|(id, name)| (id, folder.join(&**name)));
     paths
         .chain(names)
-        .map(|(id, path)| Named {
+        .map(|(id, path)| OutputFile {
             flag: format!("--{}", id.replace('_', "-")),
             path,
         })
         .collect()
 }
 
-/// The values of a type that were typed, in that order, each with the id of its argument.
+/// The typed values of a type in order, each with the id of its argument.
 fn typed<T: Any + Clone + Send + Sync>(matches: &ArgMatches) -> impl Iterator<Item = (&str, &T)> {
     let ids = matches.ids().map(Id::as_str);
     let ids = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
@@ -83,8 +83,8 @@ fn typed<T: Any + Clone + Send + Sync>(matches: &ArgMatches) -> impl Iterator<It
     })
 }
 
-/// Whether both names are of one file, by whatever links. What is no file, as a terminal, can be
-/// written to more than once.
+/// Whether both paths lead to the same regular file, through links as well. Devices, such as a
+/// terminal, may be written to more than once.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (fs::metadata(one), fs::metadata(other)) {
         (Ok(a), Ok(b)) => a.is_file() && b.is_file() && is_same_file((one, &a), (other, &b)),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_not_written_over() {
+    fn an_output_that_is_an_input_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let (file, link, new) = (path("a.jsonl"), path("b.jsonl"), path("new"));
@@ -170,10 +170,10 @@ mod tests {
             &["report", &file, "--output", &link],
             &["merge", &new, &file, "--report", &file],
         ] {
-            let said = refused(typed).unwrap_or_else(|| panic!("{typed:?} is let pass"));
+            let error = refused(typed).unwrap_or_else(|| panic!("{typed:?} is accepted"));
             assert!(
-                said.contains("over what is read") && said.contains(&file),
-                "{typed:?}: {said}"
+                error.contains("overwrite an input file") && error.contains(&file),
+                "{typed:?}: {error}"
             );
         }
         for typed in [
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn two_outputs_are_two_files() {
+    fn two_outputs_in_one_file_are_refused() {
         for typed in [
             &["--csv", "x", "--run-log", "./x"][..],
             &["mask", "--json", "x", "--csv", "x"],

@@ -1,5 +1,4 @@
-//! `sobench completions`: what a shell has to know to complete flags, from the parser itself. Knows
-//! no meaning of any flag.
+//! `sobench completions`: completion scripts for shells, generated from the parser.
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;
@@ -8,34 +7,39 @@ use crate::commands::output::CommandOutput;
 use sobench_core::error::Result;
 use sobench_shutdown::Shutdown;
 
-/// Which shell asks.
+/// The flags of `sobench completions`.
 #[derive(Args, Clone, Debug)]
 pub struct CompletionsArgs {
-    /// Shell that will read them
+    /// Shell to print the script for
     #[arg(value_enum, value_name = "SHELL")]
     pub shell: Shell,
 }
 
-const FISH_PARSES: &str = "argparse -s (__fish_sobench_global_optspecs)";
+const FISH_ARGPARSE: &str = "argparse -s (__fish_sobench_global_optspecs)";
 
-/// Where the script for fish takes a line for one without a place for flags.
-const FISH_GIVES_UP: &str =
+/// The line of the fish script that rejects a command line with an incomplete flag.
+const FISH_STRICT_ARGPARSE: &str =
     "argparse -s (__fish_sobench_global_optspecs) -- $cmd 2>/dev/null\n    or return";
 
-/// The script for the shell, on stdout. `parser` is that of the whole program.
+/// Prints the script. `parser` is that of the whole program.
 ///
 /// # Errors
 /// Interrupted.
 pub fn run(flags: CompletionsArgs, parser: Command, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || Ok(script(&flags, &parser)))
+    shutdown.run_or_abandon(move || Ok(script(&flags, &parser)))
 }
 
 fn script(arguments: &CompletionsArgs, parser: &Command) -> CommandOutput {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut shown(parser), "sobench", &mut script);
+    clap_complete::generate(
+        arguments.shell,
+        &mut without_hidden(parser),
+        "sobench",
+        &mut script,
+    );
     let mut script = String::from_utf8_lossy(&script).into_owned();
     if arguments.shell == Shell::Fish {
-        script = mend_fish(&script);
+        script = patch_fish(&script);
     }
     CommandOutput {
         stdout: script,
@@ -43,14 +47,15 @@ fn script(arguments: &CompletionsArgs, parser: &Command) -> CommandOutput {
     }
 }
 
-/// Tells fish two things that clap_complete's script leaves out: that a flag whose value is still
-/// to come (`sobench --dataset <TAB>`) is no command, which `argparse` cannot say because it
-/// refuses the line; and the values of the only argument without a flag that has any.
-fn mend_fish(script: &str) -> String {
-    let without_last = format!("{FISH_PARSES} -- $cmd[1..-2] 2>/dev/null\n    or return");
-    let mended = script.replacen(
-        FISH_GIVES_UP,
-        &format!("{FISH_PARSES} -- $cmd 2>/dev/null\n    or {without_last}"),
+/// Adds two things that clap_complete's script for fish lacks. A flag whose value is being typed
+/// (`sobench --dataset <TAB>`) is not a command; `argparse` rejects such a line, so it is parsed
+/// again without its last word. The only positional argument with a list of values gets these
+/// values.
+fn patch_fish(script: &str) -> String {
+    let without_last = format!("{FISH_ARGPARSE} -- $cmd[1..-2] 2>/dev/null\n    or return");
+    let patched = script.replacen(
+        FISH_STRICT_ARGPARSE,
+        &format!("{FISH_ARGPARSE} -- $cmd 2>/dev/null\n    or {without_last}"),
         1,
     );
     let shells: Vec<String> = Shell::value_variants()
@@ -58,21 +63,20 @@ fn mend_fish(script: &str) -> String {
         .map(ToString::to_string)
         .collect();
     format!(
-        "{mended}complete -c sobench -n \"__fish_sobench_using_subcommand completions\" -f -a \"{}\"\n",
+        "{patched}complete -c sobench -n \"__fish_sobench_using_subcommand completions\" -f -a \"{}\"\n",
         shells.join(" ")
     )
 }
 
-/// The parser without the commands that are the program's own affair; the generators would offer
-/// them.
-fn shown(whole: &Command) -> Command {
-    let commands = whole
+/// The parser without hidden commands, which the generators would offer.
+fn without_hidden(program: &Command) -> Command {
+    let commands = program
         .get_subcommands()
         .filter(|command| !command.is_hide_set());
     Command::new("sobench")
         .version(env!("CARGO_PKG_VERSION"))
-        .args(whole.get_arguments())
-        .groups(whole.get_groups())
+        .args(program.get_arguments())
+        .groups(program.get_groups())
         .subcommands(commands)
 }
 
@@ -84,7 +88,7 @@ mod tests {
     use crate::cli::Cli;
 
     #[test]
-    fn every_shell_is_told_of_commands_and_flags_and_of_nothing_that_is_hidden() {
+    fn scripts_have_commands_and_flags_but_no_hidden_ones() {
         for shell in Shell::value_variants() {
             let script = script(&CompletionsArgs { shell: *shell }, &Cli::command()).stdout;
             for word in ["preflight", "num-prompts", "fail-on", "xgrammar_bench"] {
@@ -97,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn fish_completes_the_value_of_a_flag_before_any_command() {
+    fn fish_completes_the_value_of_a_flag_without_a_command() {
         let script = script(&CompletionsArgs { shell: Shell::Fish }, &Cli::command()).stdout;
         assert!(
-            !script.contains(FISH_GIVES_UP),
-            "clap_complete's line is not the one that is mended:\n{script}"
+            !script.contains(FISH_STRICT_ARGPARSE),
+            "clap_complete's line is not the expected one:\n{script}"
         );
         assert_eq!(script.matches("-- $cmd[1..-2]").count(), 1, "{script}");
         assert!(

@@ -1,6 +1,6 @@
-//! Lists without repetitions.
+//! Lists without duplicates.
 
-/// Each value once, in the order in which they came first.
+/// Each value once, in the order of first occurrence.
 pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut distinct = Vec::new();
     for value in values {

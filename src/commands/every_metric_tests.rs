@@ -1,10 +1,9 @@
-//! Every metric is in every output: a run in which each has a value is shown, written, compared and
-//! held to bounds.
+//! Tests that every metric is in every output: pages, files, comparisons and thresholds.
 
 use sobench_report::view::View;
 use sobench_report::{Report, csv, html, json, junit, markdown, text};
-use sobench_results::compare::rules::Limit;
-use sobench_results::compare::{Options, Side, bounds, compare, read};
+use sobench_results::compare::rules::LimitRule;
+use sobench_results::compare::{Options, Side, check_limits, compare, read};
 use sobench_results::metrics::registry::testing::{eventful_run, options};
 use sobench_results::metrics::registry::{Figure, Metric};
 use sobench_results::metrics::testing::with_samples;
@@ -18,16 +17,18 @@ fn record() -> RunRecord {
     record
 }
 
-/// Shows the run to `check`.
+/// Calls `check` with a run in which every metric has a value.
 fn with_run<T>(check: impl FnOnce(&View<'_>) -> T) -> T {
     with_samples(&eventful_run(), |samples| {
         let report = Report::new(record(), summarise(samples, 2_000_000_000, &options()));
-        let answer = |place: usize| Ok(samples[place].text().to_owned());
+        let answer = |index: usize| Ok(samples[index].text().to_owned());
         check(&View {
             report: &report,
             samples,
             answer: &answer,
             resend: None,
+            run_log: None,
+            requirements: None,
         })
     })
 }
@@ -36,7 +37,7 @@ fn metrics() -> Metrics {
     with_run(|view| view.report.metrics.clone())
 }
 
-/// The metrics of which `text` has neither name nor label.
+/// The metrics whose name and label are missing in `text`.
 fn missing(text: &str) -> Vec<&'static Metric> {
     let text = text.to_lowercase();
     let has =
@@ -76,11 +77,11 @@ fn tables_of_requests_have_every_metric_of_requests() {
     let table = String::from_utf8(table).unwrap();
     let header = table.lines().next().unwrap().replace("_mean_ms", "_ms");
     let columns: Vec<&str> = header.split(',').collect();
-    let of_requests = |metric: &&Metric| metric.is_rate() || metric.is_distribution();
+    let is_per_request = |metric: &&Metric| metric.is_rate() || metric.is_distribution();
     let missing: Vec<_> = Metric::ALL
         .iter()
         .copied()
-        .filter(of_requests)
+        .filter(is_per_request)
         .filter(|metric| !columns.contains(&metric.name))
         .collect();
     assert_eq!(missing, Vec::<&Metric>::new());
@@ -88,10 +89,10 @@ fn tables_of_requests_have_every_metric_of_requests() {
 
 #[test]
 fn comparisons_and_baselines_have_every_metric() {
-    let run = read::of_metrics("run", &record(), &metrics());
+    let run = read::run_from_metrics("run", &record(), &metrics());
     let baseline = read::write_baseline(std::slice::from_ref(&run)).unwrap();
     assert_eq!(missing(&baseline), Vec::<&Metric>::new());
-    let back = read::runs("baseline", baseline.as_bytes())
+    let back = read::parse_runs("baseline", baseline.as_bytes())
         .unwrap()
         .remove(0);
     assert!(run.counts == back.counts && run.means == back.means);
@@ -123,15 +124,15 @@ fn comparisons_and_baselines_have_every_metric() {
 }
 
 #[test]
-fn bounds_can_be_set_on_every_metric() {
+fn every_metric_can_have_a_threshold() {
     for metric in Metric::ALL {
-        let name = Figure::shown()
+        let name = Figure::in_tables()
             .into_iter()
             .find(|figure| figure.metric == *metric)
             .unwrap()
             .to_string();
-        let limit = Limit::parse(&format!("{name}>=0")).unwrap();
-        let ruling = &bounds(&record(), &metrics(), &[limit])[0];
+        let limit = LimitRule::parse(&format!("{name}>=0")).unwrap();
+        let ruling = &check_limits(&record(), &metrics(), &[limit])[0];
         assert!(
             ruling.ruling != sobench_results::compare::gate::Ruling::Absent,
             "{ruling}"

@@ -1,5 +1,4 @@
-//! `sobench man`: manual pages, from the parser itself and from the table of exit codes. Knows no
-//! meaning of any flag.
+//! `sobench man`: manual pages, generated from the parser and the table of exit codes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,33 +13,33 @@ use sobench_core::error::{Error, Result};
 use sobench_core::exit_codes;
 use sobench_shutdown::Shutdown;
 
-/// Which pages, and where to.
+/// The flags of `sobench man`.
 #[derive(Args, Clone, Debug)]
 pub struct ManArgs {
-    /// Command whose page is printed [default: sobench itself]
+    /// Command to print the page of [default: sobench itself]
     #[arg(value_name = "COMMAND")]
     pub command: Option<String>,
-    /// Folder that all pages are written to, a file each
+    /// Folder to write all pages to, one file each
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub output_dir: Option<OutputFolder>,
 }
 
-/// Prints a page, or writes them all. `parser` is that of the whole program.
+/// Prints a page, or writes all pages. `parser` is that of the whole program.
 ///
 /// # Errors
-/// There is no such command; the folder cannot be written to.
+/// The command is unknown, or the folder cannot be written to.
 pub fn run(flags: ManArgs, parser: Command, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || write_pages(&flags, parser))
+    shutdown.run_or_abandon(move || write_pages(&flags, parser))
 }
 
 fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
     let commands = documented(parser);
     let Some(folder) = &arguments.output_dir else {
-        let wanted = arguments.command.as_deref().unwrap_or("sobench");
+        let name = arguments.command.as_deref().unwrap_or("sobench");
         let command = commands
             .iter()
-            .find(|it| it.get_name() == wanted)
-            .ok_or_else(|| unknown(wanted, &commands))?;
+            .find(|command| command.get_name() == name)
+            .ok_or_else(|| unknown_command(name, &commands))?;
         return Ok(CommandOutput {
             stdout: page(command)?,
             ..CommandOutput::default()
@@ -56,7 +55,7 @@ fn write_pages(arguments: &ManArgs, parser: Command) -> Result<CommandOutput> {
     Ok(output)
 }
 
-/// The program and its commands, but for those that are its own affair.
+/// The program and its commands, except hidden ones.
 fn documented(parser: Command) -> Vec<Command> {
     let mut program = parser.disable_help_subcommand(true);
     program.build();
@@ -77,13 +76,13 @@ fn full_name(command: &Command) -> &str {
 fn page(command: &Command) -> Result<String> {
     let mut bytes = Vec::new();
     render(command, &mut bytes)
-        .map_err(|error| Error::internal(format!("a manual page cannot be made: {error}")))?;
+        .map_err(|error| Error::internal(format!("cannot generate a manual page: {error}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn render(command: &Command, bytes: &mut Vec<u8>) -> io::Result<()> {
     let man = Man::new(command.clone());
-    // A page without a date: `Man` would leave its place out, and what follows would move up.
+    // The date is empty. `Man` would omit it, so that the following fields would shift.
     writeln!(
         bytes,
         ".TH \"{}\" \"1\" \"\" \"sobench {}\" \"User Commands\"",
@@ -94,7 +93,9 @@ fn render(command: &Command, bytes: &mut Vec<u8>) -> io::Result<()> {
     synopsis(command).to_writer(bytes)?;
     man.render_description_section(bytes)?;
     man.render_options_section(bytes)?;
-    let has_commands = command.get_subcommands().any(|it| !it.is_hide_set());
+    let has_commands = command
+        .get_subcommands()
+        .any(|command| !command.is_hide_set());
     if has_commands {
         man.render_subcommands_section(bytes)?;
     }
@@ -107,7 +108,7 @@ fn render(command: &Command, bytes: &mut Vec<u8>) -> io::Result<()> {
     roff.to_writer(bytes)
 }
 
-/// As in `--help`; `Man` would list every flag.
+/// The usage of `--help`; that of `Man` lists every flag.
 fn synopsis(command: &Command) -> Roff {
     let usage = command.clone().render_usage().to_string();
     let mut roff = Roff::new();
@@ -118,7 +119,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// What the command's exit codes say; of the program itself, what those of a run say.
+/// The exit codes of a command. The page of the program has those of `bench`.
 fn exit_status(command: &Command, roff: &mut Roff) {
     let name = if command.get_name() == "sobench" {
         "bench"
@@ -128,7 +129,7 @@ fn exit_status(command: &Command, roff: &mut Roff) {
     roff.control("SH", ["EXIT STATUS"]);
     for meaning in exit_codes::TABLE
         .iter()
-        .filter(|it| it.command.is_none_or(|command| command == name))
+        .filter(|meaning| meaning.command.is_none_or(|command| command == name))
     {
         roff.control("TP", [])
             .text([bold(meaning.code.to_string())])
@@ -136,10 +137,10 @@ fn exit_status(command: &Command, roff: &mut Roff) {
     }
 }
 
-fn unknown(wanted: &str, commands: &[Command]) -> Error {
+fn unknown_command(name: &str, commands: &[Command]) -> Error {
     let names: Vec<&str> = commands.iter().skip(1).map(Command::get_name).collect();
-    Error::usage(format!("no such command: {wanted}"))
-        .hint(format!("there are {}", names.join(", ")))
+    Error::usage(format!("unknown command: {name}"))
+        .hint(format!("use one of: {}", names.join(", ")))
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Error {
@@ -147,7 +148,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Error {
         "cannot write manual pages ({error}): {}",
         path.display()
     ))
-    .hint("name a folder that may be written to")
+    .hint("name a writable folder")
 }
 
 #[cfg(test)]
@@ -170,9 +171,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_the_flags_of_its_command_and_its_exit_codes() {
+    fn a_page_has_the_flags_and_exit_codes_of_its_command() {
         let page = printed("compare");
-        for words in [
+        for text in [
             ".TH \"sobench-compare\" \"1\" \"\" \"sobench ",
             "sobench compare [OPTIONS]",
             "fail\\-on",
@@ -180,15 +181,16 @@ mod tests {
             ".SH \"EXIT STATUS\"",
             "not comparable",
         ] {
-            assert!(page.contains(words), "{words} is not in:\n{page}");
+            assert!(page.contains(text), "{text} is missing:\n{page}");
         }
         assert!(
-            !page.contains("gave up on the server"),
-            "what only a run ends with:\n{page}"
+            !page.contains("stopped at an error limit"),
+            "an exit code of bench only:\n{page}"
         );
         let program = printed("sobench");
         assert!(
-            program.contains("gave up on the server") && program.contains("sobench\\-compare(1)"),
+            program.contains("stopped at an error limit")
+                && program.contains("sobench\\-compare(1)"),
             "{program}"
         );
         assert!(!program.contains("mask\\-worker"), "{program}");
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn all_pages_go_to_a_folder() {
+    fn all_pages_are_written_to_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
         let output = write_pages(
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_command_and_a_folder_that_is_none_are_told() {
+    fn unknown_commands_and_unwritable_folders_are_errors() {
         let error = write_pages(
             &ManArgs {
                 command: Some("mask-worker".to_owned()),

@@ -1,4 +1,4 @@
-//! The commands, a folder each: flags, options, what it does, and its tables.
+//! The commands, one folder each, with their flags, options and output.
 
 pub mod bench;
 pub mod calibrate;
@@ -13,6 +13,8 @@ pub mod merge;
 pub mod output;
 pub mod preflight;
 pub mod report;
+mod run_cache;
+pub mod runs;
 pub mod score;
 pub mod serve;
 
@@ -25,10 +27,10 @@ use self::output::CommandOutput;
 use sobench_core::error::Result;
 use sobench_shutdown::Shutdown;
 
-/// `sobench [bench]`: one run, several in a matrix, or a list of what would be sent.
+/// `sobench [bench]`: one run, a comparison of several, or a dry run.
 ///
 /// # Errors
-/// Those of the flags and of the run.
+/// A wrong flag, or a failed run.
 pub fn bench(flags: &BenchArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let output = match Benchmark::new(flags)? {
         Benchmark::Run(plan) => Ok(bench::run::run(&plan, shutdown)?.into()),

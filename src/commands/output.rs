@@ -1,8 +1,8 @@
-//! How a command ends: what goes to stdout and stderr, and the exit code.
+//! The output of a command: stdout, stderr, and the exit code.
 
 use serde::Serialize;
 
-/// The output of a command that came to its end.
+/// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandOutput {
     /// For stdout.
@@ -11,12 +11,12 @@ pub struct CommandOutput {
     pub lines: Vec<String>,
     /// One of [`sobench_core::exit_codes`].
     pub exit_code: u8,
-    /// The flags that write the same report to a file; empty where there is none.
+    /// The flags that write the same report to a file; empty without such flags.
     pub file_flags: &'static str,
 }
 
 impl CommandOutput {
-    /// Names the flags that write the same report to a file.
+    /// Sets the flags that write the same report to a file.
     #[must_use]
     pub fn or_save_with(mut self, file_flags: &'static str) -> Self {
         self.file_flags = file_flags;
@@ -24,7 +24,7 @@ impl CommandOutput {
     }
 }
 
-/// A value as JSON for people, with a line end.
+/// A value as pretty JSON with a line end.
 pub(crate) fn pretty(value: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("all keys are strings");
     text.push('\n');

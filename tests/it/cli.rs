@@ -1,12 +1,12 @@
-//! The program as its user meets it: the main command, the control arm, errors and exit codes.
+//! The `bench` command: a complete run, the control arm, errors and exit codes.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
-use sobench_testkit::in_package;
-use sobench_testkit::scripted::{Scripted, models, nobody, whole};
+use sobench_testkit::repository_path;
+use sobench_testkit::scripted::{ScriptedServer, models, refusing_url, whole};
 
 use crate::support::{Ran, cache, sobench, sobench_result};
 
@@ -14,27 +14,27 @@ fn quality<'a>(result: &'a Value, key: &str) -> &'a Value {
     &result["sobench"]["quality"][key]
 }
 
-/// What was printed, on one line: where sentences are wrapped depends on how long paths and
-/// addresses are.
+/// Output on one line, because the wrapping of sentences depends on the length of paths and
+/// addresses.
 fn unwrapped(ran: &Ran) -> String {
     ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[track_caller]
-pub(crate) fn assert_fails(ran: &Ran, code: i32, words: &[&str]) {
+pub(crate) fn assert_fails(ran: &Ran, code: i32, expected: &[&str]) {
     assert_eq!(ran.code, code, "{}", ran.stderr);
     assert!(ran.stdout.is_empty(), "{}", ran.stdout);
-    for word in words {
+    for text in expected {
         assert!(
-            ran.stderr.contains(word),
-            "{word:?} is not in:\n{}",
+            ran.stderr.contains(text),
+            "{text:?} is not in:\n{}",
             ran.stderr
         );
     }
 }
 
 #[test]
-fn the_main_command_answers_judges_and_reports() {
+fn run_sends_judges_and_reports() {
     let (ran, result) = sobench_result(&[
         "--dataset",
         "json",
@@ -59,13 +59,13 @@ fn the_main_command_answers_judges_and_reports() {
     );
     assert!(
         ran.stdout.contains("synthetic"),
-        "an embedded run says that its model is synthetic:\n{}",
+        "an embedded run reports its synthetic model:\n{}",
         ran.stdout
     );
 }
 
 #[test]
-fn the_control_arm_shows_what_the_constraint_is_worth() {
+fn control_arm_reports_the_rate_without_constraints() {
     let (ran, result) = sobench_result(&["--guided-decoding-ratio", "0.5", "--num-prompts", "60"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(quality(&result, "constrained").as_u64(), Some(30));
@@ -75,7 +75,7 @@ fn the_control_arm_shows_what_the_constraint_is_worth() {
         .expect("the control arm was judged");
     assert!(
         control < 50.0,
-        "unconstrained answers came out valid in {control} % of the cases"
+        "{control} % of the unconstrained answers are valid"
     );
 }
 
@@ -93,7 +93,7 @@ fn every_shipped_workload_runs_on_the_embedded_engine() {
 }
 
 #[test]
-fn both_endpoints_and_whole_answers_work() {
+fn both_endpoints_work_with_and_without_streaming() {
     for extra in [
         &["--backend", "openai-chat"][..],
         &["--disable-stream"],
@@ -112,7 +112,7 @@ fn both_endpoints_and_whole_answers_work() {
 }
 
 #[test]
-fn each_dialect_carries_what_it_can() {
+fn dialects_carry_supported_constraints_and_reject_others() {
     for dialect in ["structured-outputs", "guided", "response-format"] {
         let (_, result) = sobench_result(&["--constraint-dialect", dialect, "--num-prompts", "10"]);
         assert_eq!(result["correct_rate(%)"].as_f64(), Some(100.0), "{dialect}");
@@ -129,7 +129,7 @@ fn each_dialect_carries_what_it_can() {
 }
 
 #[test]
-fn the_same_seed_asks_the_same() {
+fn same_seed_gives_the_same_dataset() {
     let run = || {
         sobench_result(&[
             "--dataset",
@@ -166,7 +166,7 @@ fn the_same_seed_asks_the_same() {
 }
 
 #[test]
-fn custom_rows_run_and_a_bad_row_names_its_line() {
+fn custom_rows_run_and_errors_name_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows.jsonl");
     std::fs::write(
@@ -186,8 +186,8 @@ fn custom_rows_run_and_a_bad_row_names_its_line() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(quality(&result, "constrained").as_u64(), Some(2));
     assert!(
-        ran.stdout.contains("cycle"),
-        "cycling rows is said:\n{}",
+        ran.stdout.contains("2 rows are repeated to make 4 prompts"),
+        "cycled rows are reported:\n{}",
         ran.stdout
     );
 
@@ -200,7 +200,7 @@ fn custom_rows_run_and_a_bad_row_names_its_line() {
 }
 
 #[test]
-fn own_schemas_and_grammars_are_taken() {
+fn user_schemas_and_grammars_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("schema.json");
     std::fs::write(
@@ -221,7 +221,7 @@ fn own_schemas_and_grammars_are_taken() {
         ran.stdout
     );
 
-    let lark = in_package("grammars/sql.lark");
+    let lark = repository_path("grammars/sql.lark");
     let (ran, result) = sobench_result(&[
         "--dataset",
         "grammar",
@@ -241,7 +241,7 @@ fn own_schemas_and_grammars_are_taken() {
         Value::Null
     );
 
-    let ebnf = in_package("grammars/sql.ebnf");
+    let ebnf = repository_path("grammars/sql.ebnf");
     let (ran, result) = sobench_result(&[
         "--dataset",
         "grammar",
@@ -262,14 +262,14 @@ fn own_schemas_and_grammars_are_taken() {
     );
     let page = unwrapped(&ran);
     assert!(
-        page.contains("sql.ebnf is ebnf, and was converted to lark")
+        page.contains("sql.ebnf is ebnf and is converted to lark")
             && page.contains("converted from ebnf"),
         "{page}"
     );
 }
 
 #[test]
-fn wrong_flags_end_with_exit_2_and_say_what_to_do() {
+fn invalid_flags_exit_with_2_and_a_hint() {
     assert_fails(
         &sobench(&["--dataset", "jsom"]),
         2,
@@ -304,7 +304,7 @@ fn wrong_flags_end_with_exit_2_and_say_what_to_do() {
 }
 
 #[test]
-fn a_schema_the_engine_refuses_stops_at_the_trial_run_with_its_words() {
+fn schema_rejected_by_the_engine_fails_the_trial_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("schema.json");
     std::fs::write(&path, r#"{"type": "array", "uniqueItems": true}"#).unwrap();
@@ -318,17 +318,17 @@ fn a_schema_the_engine_refuses_stops_at_the_trial_run_with_its_words() {
 }
 
 #[test]
-fn a_server_that_is_not_there_ends_with_exit_3() {
+fn unreachable_server_exits_with_3() {
     assert_fails(
-        &sobench(&["--base-url", &nobody(), "--num-prompts", "3"]),
+        &sobench(&["--base-url", &refusing_url(), "--num-prompts", "3"]),
         3,
         &["127.0.0.1", "hint: "],
     );
 }
 
 #[test]
-fn a_failing_trial_run_shows_the_servers_own_words() {
-    let server = Scripted::answering(|asked| match asked.asks_for_models() {
+fn failed_trial_request_shows_the_error_of_the_server() {
+    let server = ScriptedServer::answering(|request| match request.is_model_list() {
         true => models(),
         false => whole(
             "500 Internal Server Error",
@@ -344,14 +344,14 @@ fn a_failing_trial_run_shows_the_servers_own_words() {
 }
 
 #[test]
-fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
-    let asked_before = std::sync::atomic::AtomicBool::new(false);
-    let server = Scripted::answering(move |asked| {
-        if asked.asks_for_models() {
+fn run_without_successful_requests_reports_and_exits_with_3() {
+    let was_requested = std::sync::atomic::AtomicBool::new(false);
+    let server = ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             return models();
         }
-        if asked.line.starts_with("POST ")
-            && !asked_before.swap(true, std::sync::atomic::Ordering::SeqCst)
+        if request.line.starts_with("POST ")
+            && !was_requested.swap(true, std::sync::atomic::Ordering::SeqCst)
         {
             let event = r#"data: {"choices":[{"index":0,"text":"{}","finish_reason":"stop"}]}"#;
             return whole(
@@ -371,7 +371,7 @@ fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
         .requests()
         .into_iter()
         .find(|request| request.line.starts_with("POST "))
-        .expect("the trial run came");
+        .expect("the trial request was sent");
     let body = String::from_utf8(posted.body).unwrap();
     assert!(
         body.contains("\"structured_outputs\"") || body.contains("\"response_format\""),
@@ -392,12 +392,15 @@ fn a_run_whose_every_request_fails_reports_and_ends_with_exit_3() {
     );
 }
 
-/// The signal is sent when the program itself says that some requests have ended, so nothing here
-/// depends on how fast it is.
+/// Sends the signal when the run log has requests, so that the test does not depend on speed.
 #[test]
 #[cfg(unix)]
-fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
+fn sigint_gives_a_partial_report_and_exit_130() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("run.jsonl");
     let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"))
+        .arg("--run-log")
+        .arg(&log)
         .args([
             "--num-prompts",
             "400",
@@ -413,12 +416,13 @@ fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut stderr = BufReader::new(program.stderr.take().unwrap()).lines();
-    let going = stderr.find(|line| line.as_ref().unwrap().contains("requests ended"));
-    assert!(
-        going.is_some(),
-        "progress is shown in lines where there is no terminal"
-    );
+    let stderr = BufReader::new(program.stderr.take().unwrap()).lines();
+    let has_requests =
+        || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("{\"request\""));
+    while !has_requests() {
+        assert_eq!(program.try_wait().unwrap(), None, "it ended too early");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     assert!(
         Command::new("kill")
             .args(["-INT", &program.id().to_string()])
@@ -426,7 +430,7 @@ fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
             .unwrap()
             .success()
     );
-    let said: Vec<String> = stderr.map(Result::unwrap).collect();
+    let stderr_lines: Vec<String> = stderr.map(Result::unwrap).collect();
     let mut stdout = String::new();
     program
         .stdout
@@ -434,23 +438,32 @@ fn ctrl_c_ends_with_a_partial_report_and_exit_130() {
         .unwrap()
         .read_to_string(&mut stdout)
         .unwrap();
-    assert_eq!(program.wait().unwrap().code(), Some(130), "{said:?}");
+    assert_eq!(
+        program.wait().unwrap().code(),
+        Some(130),
+        "{stderr_lines:?}"
+    );
     assert!(
         stdout.contains("Serving Benchmark Result") && stdout.contains("partial"),
         "{stdout}"
     );
     assert!(
         stdout.contains("Cancelled requests:"),
-        "what was not sent did not fail:\n{stdout}"
+        "unsent requests are cancelled, not failed:\n{stdout}"
     );
     assert!(
-        said.iter().any(|line| line.contains("interrupted")),
-        "{said:?}"
+        stderr_lines.iter().any(|line| line.contains("interrupted")),
+        "{stderr_lines:?}"
     );
+    let progress: Vec<&String> = stderr_lines
+        .iter()
+        .filter(|line| line.contains("requests ended"))
+        .collect();
+    assert_eq!(progress.len(), 1, "one line at the end: {stderr_lines:?}");
 }
 
 #[test]
-fn what_requests_carry_is_in_the_result() {
+fn request_settings_are_in_the_result() {
     let (ran, result) = sobench_result(&[
         "--num-prompts",
         "4",
@@ -469,7 +482,7 @@ fn what_requests_carry_is_in_the_result() {
     assert_eq!(request["extra_body"]["seed"].as_u64(), Some(3));
     assert!(
         request["top_p"].is_null(),
-        "what was not given was not sent"
+        "options without a value are not sent"
     );
     let ran = sobench(&["--extra-body", r#"{"max_tokens": 1}"#, "--num-prompts", "4"]);
     assert_fails(&ran, 2, &["max_tokens", "--output-len"]);
@@ -483,7 +496,7 @@ fn what_requests_carry_is_in_the_result() {
 }
 
 #[test]
-fn results_never_replace_each_other_and_bad_places_are_found_before_the_run() {
+fn results_do_not_overwrite_each_other_and_invalid_paths_fail_early() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for seed in ["0", "1", "2"] {
@@ -513,7 +526,7 @@ fn results_never_replace_each_other_and_bad_places_are_found_before_the_run() {
         "--result-dir",
         file.to_str().unwrap(),
     ]);
-    assert_fails(&ran, 3, &["cannot be written", "hint: "]);
+    assert_fails(&ran, 3, &["cannot write the result", "hint: "]);
     let ran = sobench(&[
         "--num-prompts",
         "2",
@@ -528,7 +541,7 @@ fn results_never_replace_each_other_and_bad_places_are_found_before_the_run() {
 
 #[test]
 #[cfg(unix)]
-fn a_reader_that_goes_away_is_no_panic() {
+fn closed_output_pipe_does_not_panic() {
     let mut program = Command::new(env!("CARGO_BIN_EXE_sobench"))
         .args(["--num-prompts", "3"])
         .env("XDG_CACHE_HOME", cache())
@@ -541,7 +554,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 }
 
 #[test]
-fn absurd_caps_and_rates_are_no_panic() {
+fn extreme_caps_and_rates_do_not_panic() {
     let (ran, result) = sobench_result(&[
         "--num-prompts",
         "3",
@@ -562,15 +575,15 @@ fn absurd_caps_and_rates_are_no_panic() {
 }
 
 #[test]
-fn a_broken_constraint_of_ones_own_is_found_before_anything_is_sent() {
+fn invalid_user_constraint_fails_before_the_first_request() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let server = Scripted::answering(|_| models());
-    for (arguments, word) in [
+    let server = ScriptedServer::answering(|_| models());
+    for (arguments, text) in [
         (
             vec![
                 "--dataset".into(),
@@ -599,20 +612,20 @@ fn a_broken_constraint_of_ones_own_is_found_before_anything_is_sent() {
     ] {
         let mut all = vec!["--base-url".to_owned(), server.base_url.clone()];
         all.extend(arguments);
-        assert_fails(&sobench(&all), 2, &["judged", word, "hint: "]);
+        assert_fails(&sobench(&all), 2, &["judged", text, "hint: "]);
     }
     assert!(
         server
             .requests()
             .iter()
             .all(|request| request.line.starts_with("GET ")),
-        "nothing is generated"
+        "no request is sent"
     );
 }
 
 #[test]
-fn a_server_that_ignores_the_constraint_is_noticed() {
-    let server = Scripted::answering(|asked| match asked.asks_for_models() {
+fn ignored_constraint_is_detected() {
+    let server = ScriptedServer::answering(|request| match request.is_model_list() {
         true => models(),
         false => {
             let event = r#"data: {"choices":[{"index":0,"text":"I would rather chat.","finish_reason":"stop"}]}"#;
@@ -651,20 +664,21 @@ fn a_server_that_ignores_the_constraint_is_noticed() {
     );
     assert!(
         ran.stdout
-            .contains("no effect of the constraint is visible: 0/10"),
+            .contains("the constraint has no visible effect: 0/10"),
         "{}",
         ran.stdout
     );
-    let unasked = sobench(&[&arguments[..], &["--skip-preflight"]].concat());
+    let without_preflight = sobench(&[&arguments[..], &["--skip-preflight"]].concat());
     assert!(
-        unasked.code == 0 && !unasked.stdout.contains("constraint not enforced"),
+        without_preflight.code == 0
+            && !without_preflight.stdout.contains("constraint not enforced"),
         "{}",
-        unasked.stdout
+        without_preflight.stdout
     );
 }
 
-/// A server that somebody else started, as `sobench serve` does.
-fn served(faults: &[&str]) -> EmbeddedServer {
+/// An embedded server, as `sobench serve` starts one.
+fn embedded_server(faults: &[&str]) -> EmbeddedServer {
     let faults = faults
         .iter()
         .map(|fault| Fault::parse(fault).unwrap())
@@ -677,13 +691,13 @@ fn served(faults: &[&str]) -> EmbeddedServer {
 }
 
 #[test]
-fn a_synthetic_model_is_named_so_whoever_started_it() {
-    let server = served(&[]);
+fn synthetic_model_of_a_separate_server_is_reported() {
+    let server = embedded_server(&[]);
     let (ran, result) = sobench_result(&["--base-url", server.base_url(), "--num-prompts", "4"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let page = unwrapped(&ran);
     assert!(
-        page.contains("answers come from a server that sobench serve runs: its model is synthetic"),
+        page.contains("answers come from sobench serve, which runs a synthetic model"),
         "{page}"
     );
     let about = &result["sobench"];
@@ -699,15 +713,15 @@ fn a_synthetic_model_is_named_so_whoever_started_it() {
             && about["engine"]["settings"].is_object()
     );
     assert!(
-        !ran.stdout.contains("the trial's answer says"),
+        !ran.stdout.contains("the trial answer names"),
         "{}",
         ran.stdout
     );
 }
 
 #[test]
-fn answers_of_another_model_are_noticed() {
-    let server = served(&["wrong-model"]);
+fn answers_of_another_model_give_a_notice() {
+    let server = embedded_server(&["wrong-model"]);
     for flags in [
         &[][..],
         &["--backend", "openai-chat"],
@@ -730,15 +744,15 @@ fn answers_of_another_model_are_noticed() {
         assert!(
             ran.code == 0
                 && page
-                    .contains("from the model sobench-synthetic-other, and sobench-synthetic was"),
+                    .contains("names the model sobench-synthetic-other; the requested model is sobench-synthetic"),
             "{page}"
         );
     }
 }
 
 #[test]
-fn an_overloaded_server_is_no_verdict_on_the_constraint() {
-    let server = served(&["error-429"]);
+fn overload_is_not_reported_as_a_rejected_constraint() {
+    let server = embedded_server(&["error-429"]);
     let ran = sobench(&["--base-url", server.base_url(), "--num-prompts", "2"]);
     assert_fails(
         &ran,
@@ -750,9 +764,8 @@ fn an_overloaded_server_is_no_verdict_on_the_constraint() {
         "{}",
         ran.stderr
     );
-    // The first of these requests is answered; of the rest some are not, the same ones in every
-    // run.
-    let server = served(&["error-429@0.5"]);
+    // The first request is answered. Of the others some are not, the same ones in every run.
+    let server = embedded_server(&["error-429@0.5"]);
     let flags = [
         "--base-url",
         server.base_url(),

@@ -1,11 +1,10 @@
-//! `sobench compare` as a user runs it: on real results and on results that were made worse on
-//! purpose.
+//! `sobench compare` on real results and on deliberately degraded ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::support::{Ran, sobench, sobench_result};
 
@@ -36,7 +35,7 @@ static RESULT: LazyLock<Value> = LazyLock::new(|| {
     sobench_result(&[&flags[..], &load[..]].concat()).1
 });
 
-/// A folder with files in it.
+/// A temporary folder for test files.
 struct Files(tempfile::TempDir);
 
 impl Files {
@@ -44,7 +43,7 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file and returns its path.
     fn put(&self, name: &str, value: &Value) -> String {
         let path = self.path(name);
         std::fs::write(&path, value.to_string()).unwrap();
@@ -56,45 +55,45 @@ impl Files {
     }
 }
 
-/// The same run with every latency and the whole duration longer, and every `nth` valid constrained
-/// answer made invalid.
-fn worse(result: &Value, factor: f64, nth: usize) -> Value {
-    let mut worse = result.clone();
+/// The same run with every latency and the total duration multiplied by `factor`, and every `nth`
+/// valid constrained answer made invalid.
+fn degraded(result: &Value, factor: f64, nth: usize) -> Value {
+    let mut degraded = result.clone();
     let scale = |value: &mut Value| {
         if let Some(number) = value.as_f64() {
             *value = json!(number * factor);
         }
     };
     for column in ["ttfts", "latencies", "start_times", "queue_times"] {
-        worse[column]
+        degraded[column]
             .as_array_mut()
             .unwrap()
             .iter_mut()
             .for_each(scale);
     }
-    worse["itls"]
+    degraded["itls"]
         .as_array_mut()
         .unwrap()
         .iter_mut()
         .for_each(|gaps| gaps.as_array_mut().unwrap().iter_mut().for_each(scale));
-    scale(&mut worse["duration"]);
-    let outputs = worse["outputs"].as_array_mut().unwrap();
+    scale(&mut degraded["duration"]);
+    let outputs = degraded["outputs"].as_array_mut().unwrap();
     let valid = outputs
         .iter_mut()
-        .filter(|it| it["arm"] == "constrained" && it["correctness"] == true);
+        .filter(|output| output["arm"] == "constrained" && output["correctness"] == true);
     for output in valid.step_by(nth) {
         output["generated"] = json!("no JSON at all | <b>");
         output["correctness"] = json!(false);
         output["verdict"] = json!({"verdict": "invalid", "reason": {"reason": "not_json", "message": "expected value", "byte": 0}});
     }
-    worse
+    degraded
 }
 
 fn compare(arguments: &[&str]) -> Ran {
     sobench(&[&["compare"], arguments].concat())
 }
 
-/// The comparison as JSON, held to its contract.
+/// The comparison as JSON, validated against its contract.
 fn compared(arguments: &[&str]) -> (Ran, Value) {
     let ran = compare(&[arguments, &["--format", "json"]].concat());
     let value: Value = serde_json::from_str(&ran.stdout)
@@ -114,7 +113,7 @@ fn figures(value: &Value) -> &Value {
 }
 
 #[test]
-fn a_run_is_no_different_from_itself_and_its_figures_are_the_files() {
+fn identical_runs_do_not_differ_and_figures_equal_the_file() {
     let files = Files::new();
     let file = files.put("a.json", &RESULT);
     let (ran, value) = compared(&[&file, &file, "--gate"]);
@@ -156,11 +155,11 @@ fn a_run_is_no_different_from_itself_and_its_figures_are_the_files() {
 }
 
 #[test]
-fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
+fn regressions_are_listed_with_their_cases_and_fail_the_gate() {
     let files = Files::new();
     let (a, b) = (
         files.put("a.json", &RESULT),
-        files.put("b.json", &worse(&RESULT, 1.5, 4)),
+        files.put("b.json", &degraded(&RESULT, 1.5, 4)),
     );
     let rules = [
         "--fail-on",
@@ -212,30 +211,30 @@ fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|it| it["ruling"] == "broken"),
+            .all(|rule| rule["ruling"] == "broken"),
         "{against}"
     );
     assert_eq!(against["bounds"][0]["ruling"], "broken");
-    for said in [
+    for expected in [
         "gate failed: 3 of 3 rules broken, 0 undecided",
-        "gate: B: correct_rate<-0.5pp: correct_rate went from",
+        "gate: B: correct_rate<-0.5pp: correct_rate changed from",
         "correct_rate>=99.5: correct_rate is",
     ] {
-        assert!(ran.stderr.contains(said), "{said}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
     }
     let text = compare(&[&a, &b, "--changed", "1"]).stdout;
-    for said in [
-        "Cases that changed their verdict",
+    for expected in [
+        "Cases with a changed verdict",
         "B: not JSON at byte 0: expected value: no JSON",
-        "more: --changed",
+        "more; use --changed",
         "worse (p < 0.001)",
     ] {
-        assert!(text.contains(said), "{said}:\n{text}");
+        assert!(text.contains(expected), "{expected}:\n{text}");
     }
     let markdown = compare(&[&a, &b, "--format", "markdown", "--gate"]);
     assert_eq!(markdown.code, 1);
     assert!(
-        markdown.stdout.starts_with("## Comparison\n")
+        markdown.stdout.starts_with("## Gate failed: ")
             && markdown.stdout.contains("| rule | A | B | change |")
     );
     assert!(
@@ -251,7 +250,7 @@ fn what_got_worse_is_named_with_its_cases_and_fails_the_gate() {
 }
 
 #[test]
-fn other_questions_stop_it_and_are_named_with_both_values() {
+fn different_requests_are_not_comparable_and_both_values_are_shown() {
     let files = Files::new();
     let mut other = RESULT.clone();
     let record = &mut other["sobench"]["record"];
@@ -267,14 +266,23 @@ fn other_questions_stop_it_and_are_named_with_both_values() {
     );
     assert!(
         ran.stderr
-            .contains("error: not comparable, as these differ: model, output_len"),
+            .contains("error: not comparable, different conditions: model, output_len"),
         "{}",
         ran.stderr
     );
     let text = compare(&[&a, &b]);
     assert_eq!(text.code, 4);
-    for said in ["another/model", "STOPS", "mind it", "second"] {
-        assert!(text.stdout.contains(said), "{said}:\n{}", text.stdout);
+    for expected in [
+        "another/model",
+        "NOT COMPARABLE",
+        "may affect figures",
+        "second",
+    ] {
+        assert!(
+            text.stdout.contains(expected),
+            "{expected}:\n{}",
+            text.stdout
+        );
     }
     assert_eq!(compare(&[&a, &b, "--allow-different", "model"]).code, 4);
     let allowed = compared(&[
@@ -291,7 +299,11 @@ fn other_questions_stop_it_and_are_named_with_both_values() {
     );
     let finding = |field: &str| {
         let conditions = allowed.1["conditions"].as_array().unwrap();
-        conditions.iter().find(|it| it["field"] == field).unwrap()["finding"].clone()
+        conditions
+            .iter()
+            .find(|condition| condition["field"] == field)
+            .unwrap()["finding"]
+            .clone()
     };
     assert_eq!(
         ["model", "seed", "label", "dataset"].map(finding),
@@ -300,11 +312,11 @@ fn other_questions_stop_it_and_are_named_with_both_values() {
 }
 
 #[test]
-fn a_baseline_is_small_repeatable_and_as_good_as_its_run() {
+fn baseline_is_small_deterministic_and_equivalent_to_its_run() {
     let files = Files::new();
     let (a, b) = (
         files.put("a.json", &RESULT),
-        files.put("b.json", &worse(&RESULT, 1.5, 4)),
+        files.put("b.json", &degraded(&RESULT, 1.5, 4)),
     );
     let base = files.path("base.json").to_str().unwrap().to_owned();
     let write = || {
@@ -329,7 +341,7 @@ fn a_baseline_is_small_repeatable_and_as_good_as_its_run() {
     assert_eq!((of_run.0.code, of_baseline.0.code), (1, 1));
     for (name, figure) in figures(&of_baseline.1).as_object().unwrap() {
         let whole = &figures(&of_run.1)[name];
-        // Rounding may move a bound by a hair; what a percentile of gaps takes is not kept.
+        // Rounding may change a bound slightly. Percentiles of gaps need data that is not kept.
         let is_gap = name.ends_with("_itl_ms") && !name.starts_with("mean");
         assert!(
             figure["word"] == whole["word"] || is_gap,
@@ -344,7 +356,7 @@ fn a_baseline_is_small_repeatable_and_as_good_as_its_run() {
 }
 
 #[test]
-fn a_file_without_requests_still_tells_rates_and_means() {
+fn file_without_requests_still_gives_rates_and_means() {
     let files = Files::new();
     let mut sums = RESULT.clone();
     for column in [
@@ -368,10 +380,7 @@ fn a_file_without_requests_still_tells_rates_and_means() {
         "--undecided",
         "fail",
     ]);
-    assert_eq!(
-        ran.code, 1,
-        "what cannot be told fails where the user says so"
-    );
+    assert_eq!(ran.code, 1, "undecided rules fail if the user requests it");
     let found = ["correct_rate", "mean_ttft_ms", "median_ttft_ms"]
         .map(|name| figures(&value)[name]["method"].clone());
     assert_eq!(found, [json!("newcombe"), json!("welch"), Value::Null]);
@@ -386,11 +395,15 @@ fn a_file_without_requests_still_tells_rates_and_means() {
 }
 
 #[test]
-fn several_runs_of_a_side_are_pooled_with_their_spread() {
+fn several_runs_of_a_side_are_pooled() {
     let files = Files::new();
     let factors = [0.85, 1.0, 1.2];
-    let paths = factors
-        .map(|factor| files.put(&format!("run-{factor}.json"), &worse(&RESULT, factor, 1000)));
+    let paths = factors.map(|factor| {
+        files.put(
+            &format!("run-{factor}.json"),
+            &degraded(&RESULT, factor, 1000),
+        )
+    });
     let one = compared(&[&paths[1], &paths[1]]);
     let many = compared(&[&paths.join(","), files.0.path().to_str().unwrap()]);
     assert_eq!(many.1["sides"][1]["runs"].as_array().unwrap().len(), 3);
@@ -413,9 +426,9 @@ fn several_runs_of_a_side_are_pooled_with_their_spread() {
 }
 
 #[test]
-fn vllms_files_are_read_by_their_own_rules() {
+fn vllm_result_files_are_compared() {
     let fixture = |name: &str| {
-        in_package("fixtures/compare")
+        repository_path("fixtures/compare")
             .join(name)
             .to_str()
             .unwrap()
@@ -434,7 +447,7 @@ fn vllms_files_are_read_by_their_own_rules() {
     assert_eq!(
         figures(&value)["mean_tpot_ms"]["n"],
         json!([39, 38]),
-        "failed requests are no zeros"
+        "failed requests do not count as 0"
     );
     assert_eq!(
         figures(&value)["request_throughput"]["method"],
@@ -456,19 +469,19 @@ fn vllms_files_are_read_by_their_own_rules() {
     );
     assert!(
         figures(&value).get("correct_rate").is_none(),
-        "the script's formula is no correct rate"
+        "the script's formula is not a correct rate"
     );
     assert!(
         figures(&value)["request_throughput"]["why_no_interval"]
             .as_str()
             .unwrap()
-            .contains("no instants")
+            .contains("no timestamps")
     );
     assert_eq!(value["against_first"][0]["changed"]["worse"], 9);
 }
 
 #[test]
-fn what_is_no_rule_and_what_is_no_result_exits_with_2() {
+fn invalid_rules_and_results_exit_with_2() {
     let files = Files::new();
     let good = files.put("a.json", &RESULT);
     let broken = [
@@ -478,31 +491,28 @@ fn what_is_no_rule_and_what_is_no_result_exits_with_2() {
     ]
     .map(|(name, value)| files.put(name, &value));
     let missing = files.path("missing.json").to_str().unwrap().to_owned();
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (
             vec![good.as_str(), &good, "--fail-on", "corect_rate<-1pp"],
             "nearest names are correct_rate",
         ),
         (
             vec![&good, &good, "--fail-on", "correct_rate<-1%"],
-            "write `pp` for `%`",
+            "use `pp` instead of `%`",
         ),
         (
             vec![&good, &good, "--require", "p99_ttft_ms"],
-            "write a figure's name",
+            "write the name of a figure",
         ),
-        (vec![&good, &broken[0]], "this is no result"),
-        (
-            vec![&good, &broken[1]],
-            "this is no result that sobench knows",
-        ),
-        (vec![&good, &broken[2]], "this is no result"),
+        (vec![&good, &broken[0]], "not a result"),
+        (vec![&good, &broken[1]], "unknown result format"),
+        (vec![&good, &broken[2]], "not a result"),
         (vec![&good, &missing], "cannot read "),
-        (vec![&good], "nothing to compare with"),
+        (vec![&good], "nothing to compare"),
     ] {
         let ran = compare(&arguments);
         assert!(
-            ran.code == 2 && ran.stderr.contains(said),
+            ran.code == 2 && ran.stderr.contains(expected),
             "{arguments:?}: {} {}",
             ran.code,
             ran.stderr
@@ -512,7 +522,7 @@ fn what_is_no_rule_and_what_is_no_result_exits_with_2() {
 }
 
 #[test]
-fn a_run_log_says_what_its_result_says() {
+fn run_log_and_result_give_the_same_figures() {
     let files = Files::new();
     let (log, folder) = (
         files.path("run.jsonl"),
@@ -550,20 +560,22 @@ fn a_run_log_says_what_its_result_says() {
     );
     assert_eq!(value["against_first"][0]["pairing"], "by_case");
     for (name, figure) in figures(&value).as_object().unwrap() {
-        let close = figure["difference"]
-            .as_f64()
-            .is_some_and(|it| it.abs() <= 1e-9 * figure["first"].as_f64().unwrap().abs());
+        let close = figure["difference"].as_f64().is_some_and(|difference| {
+            difference.abs() <= 1e-9 * figure["first"].as_f64().unwrap().abs()
+        });
         assert!(close, "{name}: {figure}");
     }
     let conditions = value["conditions"].as_array().unwrap();
     assert!(
-        conditions.iter().all(|it| it["finding"] == "same"),
+        conditions
+            .iter()
+            .all(|condition| condition["finding"] == "same"),
         "{conditions:?}"
     );
 }
 
 #[test]
-fn a_run_is_held_to_its_own_bounds() {
+fn require_checks_absolute_thresholds() {
     let run = |rules: &[&str]| {
         let rules = rules.iter().flat_map(|rule| ["--require", rule]);
         sobench(

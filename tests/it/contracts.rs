@@ -1,4 +1,4 @@
-//! The files that sobench writes keep their published contracts (`schemas/contracts`).
+//! Result files validate against the published contracts (`schemas/contracts`).
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_notices::notice::Notice;
 use sobench_report::view::View;
 use sobench_report::{Report, json};
-use sobench_results::metrics::ledger::Ledger;
+use sobench_results::metrics::request_table::RequestTable;
 use sobench_results::metrics::{
     Answers, Judged, MetricsOptions, Slo, TokenSource, Tokens, summarise,
 };
 use sobench_results::record::{Engine, EngineChoice, EngineWork, RunRecord};
 use sobench_results::runlog::{Keep, RunLog};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::support::check_result;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// A request, its fate and its verdict.
-type Fate = (Case, Observation, Verdict);
+/// A request with its outcome and verdict.
+type JudgedRequest = (Case, Observation, Verdict);
 
-fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
+fn judged_request(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> JudgedRequest {
     let answered = outcome.is_answer();
     let case = Case {
         arm,
@@ -85,9 +85,9 @@ fn fate(index: usize, arm: Arm, outcome: Outcome, verdict: Verdict) -> Fate {
     (case, observation, verdict)
 }
 
-/// Every outcome in every arm, and every reason and cause for having no verdict.
-fn every_fate() -> Vec<Fate> {
-    let text = || "words".to_owned();
+/// Every outcome in every arm, and every reason and cause for a missing verdict.
+fn every_judged_request() -> Vec<JudgedRequest> {
+    let text = || "text".to_owned();
     let outcomes = [
         Outcome::Completed,
         Outcome::Truncated,
@@ -154,40 +154,43 @@ fn every_fate() -> Vec<Fate> {
         NotScored::Unsupported { what: text() },
         NotScored::Limit { what: text() },
     ];
-    let mut fates: Vec<(Arm, Outcome, Verdict)> = Vec::new();
+    let mut requests: Vec<(Arm, Outcome, Verdict)> = Vec::new();
     for arm in [Arm::Constrained, Arm::Control, Arm::Free] {
-        fates.extend(
+        requests.extend(
             outcomes
                 .iter()
                 .map(|outcome| (arm, outcome.clone(), Verdict::Valid)),
         );
     }
-    fates.extend(reasons.map(|reason| {
+    requests.extend(reasons.map(|reason| {
         (
             Arm::Constrained,
             Outcome::Completed,
             Verdict::Invalid { reason },
         )
     }));
-    fates.extend(unscored.map(|why| {
+    requests.extend(unscored.map(|why| {
         (
             Arm::Constrained,
             Outcome::Completed,
             Verdict::NotScored { why },
         )
     }));
-    fates
+    requests
         .into_iter()
         .enumerate()
-        .map(|(index, (arm, outcome, verdict))| fate(index, arm, outcome, verdict))
+        .map(|(index, (arm, outcome, verdict))| judged_request(index, arm, outcome, verdict))
         .collect()
 }
 
 /// The record of the frozen run.
 fn record() -> RunRecord {
-    RunLog::read(&in_package("fixtures/runs/v2.jsonl"), Keep::WithoutTexts)
-        .expect("the frozen run is a run log")
-        .record
+    RunLog::read(
+        &repository_path("fixtures/runs/v2.jsonl"),
+        Keep::WithoutTexts,
+    )
+    .expect("the frozen run is a run log")
+    .record
 }
 
 fn full_record() -> RunRecord {
@@ -215,9 +218,9 @@ fn full_record() -> RunRecord {
     record
 }
 
-/// The file that a run of these fates is saved as.
+/// The result file of a run with these requests.
 fn saved(
-    fates: &[Fate],
+    requests: &[JudgedRequest],
     record: RunRecord,
     options: &MetricsOptions,
     tokens: Option<u64>,
@@ -234,12 +237,12 @@ fn saved(
         output: tokens,
         output_source: source,
     };
-    let mut ledger = Ledger::new(fates.len(), None);
-    for (place, (case, observation, verdict)) in fates.iter().enumerate() {
+    let mut ledger = RequestTable::new(requests.len(), None);
+    for (index, (case, observation, verdict)) in requests.iter().enumerate() {
         assert!(ledger.push(case, observation, 0));
         let vllm_correct = tokens.input.map(|_| true);
         ledger.judge(
-            place,
+            index,
             Judged {
                 verdict: verdict.clone(),
                 tokens,
@@ -251,18 +254,20 @@ fn saved(
     }
     let samples = ledger.samples();
     let report = Report::new(record, summarise(&samples, 3_000 * NS_PER_MS, options));
-    let answer = |place: usize| Ok(samples[place].text().to_owned());
+    let answer = |index: usize| Ok(samples[index].text().to_owned());
     let view = View {
         report: &report,
         samples: &samples,
         answer: &answer,
         resend: None,
+        run_log: None,
+        requirements: None,
     };
-    // As a reader would have it: through text.
+    // Serialised to text and parsed, as a reader of the file does.
     serde_json::from_str(
-        &serde_json::to_string(&json::document(view, detailed)).expect("it is JSON"),
+        &serde_json::to_string(&json::document(view, detailed)).expect("the document is JSON"),
     )
-    .expect("what we write is JSON")
+    .expect("the result file is JSON")
 }
 
 fn goodput_options() -> MetricsOptions {
@@ -279,9 +284,9 @@ fn goodput_options() -> MetricsOptions {
 }
 
 #[test]
-fn every_result_file_keeps_the_contract() {
-    let fates = every_fate();
-    let mut whole = every_fate();
+fn every_result_file_validates_against_the_contract() {
+    let requests = every_judged_request();
+    let mut whole = every_judged_request();
     whole
         .iter_mut()
         .step_by(2)
@@ -297,29 +302,35 @@ fn every_result_file_keeps_the_contract() {
     for detailed in [false, true] {
         for (name, file) in [
             (
-                "every fate",
-                saved(&fates, full_record(), &goodput_options(), Some(3), detailed),
+                "every outcome",
+                saved(
+                    &requests,
+                    full_record(),
+                    &goodput_options(),
+                    Some(3),
+                    detailed,
+                ),
             ),
             (
                 "no counts",
-                saved(&fates, full_record(), &goodput_options(), None, detailed),
+                saved(&requests, full_record(), &goodput_options(), None, detailed),
             ),
             (
-                "streams asked for in vain",
+                "streams requested, not received",
                 saved(&whole, full_record(), &goodput_options(), Some(3), detailed),
             ),
             (
                 "no stream",
-                saved(&fates, full_record(), &unstreamed, Some(3), detailed),
+                saved(&requests, full_record(), &unstreamed, Some(3), detailed),
             ),
             (
                 "no tokens",
-                saved(&fates, full_record(), &computed, None, detailed),
+                saved(&requests, full_record(), &computed, None, detailed),
             ),
             (
                 "one request",
                 saved(
-                    &fates[..1],
+                    &requests[..1],
                     full_record(),
                     &MetricsOptions::default(),
                     Some(1),
@@ -329,7 +340,7 @@ fn every_result_file_keeps_the_contract() {
             (
                 "truncated only",
                 saved(
-                    &fates[1..2],
+                    &requests[1..2],
                     full_record(),
                     &MetricsOptions::default(),
                     Some(1),
@@ -339,7 +350,7 @@ fn every_result_file_keeps_the_contract() {
             (
                 "failed only",
                 saved(
-                    &fates[2..8],
+                    &requests[2..8],
                     full_record(),
                     &MetricsOptions::default(),
                     None,
@@ -357,22 +368,22 @@ fn every_result_file_keeps_the_contract() {
 }
 
 #[test]
-fn the_file_counts_answers_that_came_whole() {
-    let fates = every_fate();
-    let mut whole = every_fate();
+fn unstreamed_answers_are_counted() {
+    let requests = every_judged_request();
+    let mut whole = every_judged_request();
     whole
         .iter_mut()
         .for_each(|(_, observation, _)| observation.timing.streamed = false);
-    for (name, fates, asked, expected) in [
-        ("streams", &fates, true, 0),
+    for (name, requests, streamed, expected) in [
+        ("streams", &requests, true, 0),
         ("whole", &whole, true, usize::MAX),
-        ("unasked", &whole, false, 0),
+        ("not requested", &whole, false, 0),
     ] {
         let options = MetricsOptions {
-            streamed: asked,
+            streamed,
             ..MetricsOptions::default()
         };
-        let file = saved(fates, full_record(), &options, Some(3), true);
+        let file = saved(requests, full_record(), &options, Some(3), true);
         let answers = usize::try_from(file["completed"].as_u64().unwrap()).unwrap();
         let latency = &file["sobench"]["overall"]["latency"];
         assert_eq!(
@@ -395,10 +406,10 @@ fn the_file_counts_answers_that_came_whole() {
 }
 
 #[test]
-fn outcomes_in_the_file_add_up_to_the_requests() {
-    let fates = every_fate();
+fn outcomes_sum_to_the_number_of_requests() {
+    let requests = every_judged_request();
     let file = saved(
-        &fates,
+        &requests,
         full_record(),
         &MetricsOptions::default(),
         Some(3),
@@ -442,10 +453,10 @@ fn outcomes_in_the_file_add_up_to_the_requests() {
 }
 
 #[test]
-fn the_contract_bites() {
-    let fates = every_fate();
+fn contract_rejects_changed_files() {
+    let requests = every_judged_request();
     let file = saved(
-        &fates,
+        &requests,
         full_record(),
         &MetricsOptions::default(),
         Some(3),

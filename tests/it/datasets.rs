@@ -1,9 +1,9 @@
-//! Promise: the datasets of the serving benchmarks run from end to end, on the embedded engine and
-//! on a server, with and without constraints.
+//! Datasets of serving benchmarks, complete runs on the embedded engine and against a server, with
+//! and without constraints.
 
 use serde_json::Value;
 use sobench_data::dataset::DatasetName;
-use sobench_testkit::scripted::{Scripted, models, whole};
+use sobench_testkit::scripted::{ScriptedServer, models, whole};
 
 use crate::cli::assert_fails;
 use crate::support::{sobench, sobench_result};
@@ -11,7 +11,7 @@ use crate::support::{sobench, sobench_result};
 const DATASETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/datasets");
 const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/tokenizer");
 
-/// A run on the embedded engine, and its result.
+/// Runs on the embedded engine and returns stdout, stderr and the result.
 fn run(arguments: &[&str]) -> (String, String, Value) {
     let (ran, result) = sobench_result(arguments);
     assert_eq!(ran.code, 0, "{arguments:?}\n{}\n{}", ran.stdout, ran.stderr);
@@ -23,10 +23,10 @@ fn path(name: &str) -> String {
 }
 
 #[test]
-fn plain_datasets_have_no_quality_and_all_the_rest() {
+fn datasets_without_constraints_report_everything_except_quality() {
     let (sharegpt, burstgpt) = (path("sharegpt.json"), path("burstgpt.csv"));
     let (sonnet, texts) = (path("sonnet.txt"), path("hf/texts.jsonl"));
-    for (arguments, requests, words) in [
+    for (arguments, requests, expected) in [
         (
             &[
                 "random",
@@ -66,7 +66,7 @@ fn plain_datasets_have_no_quality_and_all_the_rest() {
                 "7",
             ],
             6,
-            "6 prompts of 7",
+            "6 of 7 prompts",
         ),
         (
             &[
@@ -93,7 +93,7 @@ fn plain_datasets_have_no_quality_and_all_the_rest() {
                 "99",
             ],
             11,
-            "none is asked again",
+            "rows are not repeated",
         ),
         (
             &[
@@ -142,8 +142,8 @@ fn plain_datasets_have_no_quality_and_all_the_rest() {
             "{arguments:?}\n{stdout}"
         );
         assert!(
-            stderr.contains(words),
-            "{arguments:?}: no {words:?} in\n{stderr}"
+            stderr.contains(expected),
+            "{arguments:?}: no {expected:?} in\n{stderr}"
         );
         assert!(
             result["correct_rate(%)"].is_null() && result["sobench"]["constrained_ratio"].is_null(),
@@ -157,14 +157,14 @@ fn plain_datasets_have_no_quality_and_all_the_rest() {
         let most = result["total_output_tokens"].as_u64().unwrap();
         assert!(most <= 4 * requests, "{arguments:?}: {most} tokens");
         assert!(
-            words != "ignore_eos" || most == 4 * requests,
-            "{arguments:?}: {most} tokens, where none may end early"
+            expected != "ignore_eos" || most == 4 * requests,
+            "{arguments:?}: {most} tokens, although no answer may end early"
         );
     }
 }
 
 #[test]
-fn schemas_of_the_field_are_judged() {
+fn published_schema_datasets_are_judged() {
     let (bench, mask, calls) = (path("jsonschemabench"), path("maskbench"), path("bfcl"));
     for (arguments, rows) in [
         (
@@ -245,12 +245,12 @@ fn schemas_of_the_field_are_judged() {
 }
 
 #[test]
-fn the_right_call_is_told_apart_from_a_valid_one() {
+fn correct_and_valid_function_calls_are_counted_separately() {
     let call = r#"{\"name\": \"triangle.area\", \"arguments\": {\"base\": 10, \"height\": 5}}"#;
     let answer =
         format!(r#"{{"choices": [{{"index": 0, "text": "{call}", "finish_reason": "stop"}}]}}"#);
-    let server = Scripted::answering(move |request| {
-        if request.asks_for_models() {
+    let server = ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             models()
         } else {
             whole("200 OK", "application/json", &answer)
@@ -290,11 +290,11 @@ fn the_right_call_is_told_apart_from_a_valid_one() {
     assert!(stdout.contains("right calls"), "{stdout}");
 }
 
-/// What a server is sent for these arguments.
-fn sent(arguments: &[&str]) -> Vec<Value> {
+/// Request bodies that the server received for these arguments.
+fn sent_bodies(arguments: &[&str]) -> Vec<Value> {
     let answer = r#"{"choices": [{"index": 0, "text": "ok", "finish_reason": "stop"}]}"#;
-    let server = Scripted::answering(move |request| {
-        if request.asks_for_models() {
+    let server = ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             models()
         } else {
             whole("200 OK", "application/json", answer)
@@ -311,18 +311,18 @@ fn sent(arguments: &[&str]) -> Vec<Value> {
     ];
     let ran = sobench(&[&fixed[..], arguments].concat());
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    let asked = server
+    let posts = server
         .requests()
         .into_iter()
         .filter(|request| request.line.starts_with("POST "));
-    asked
+    posts
         .skip(1)
         .map(|request| serde_json::from_slice(&request.body).unwrap())
         .collect()
 }
 
 #[test]
-fn random_requests_go_on_to_their_length_unless_told_otherwise() {
+fn random_requests_ignore_eos_by_default() {
     let random = [
         "--dataset",
         "random",
@@ -333,12 +333,8 @@ fn random_requests_go_on_to_their_length_unless_told_otherwise() {
         "--tokenizer",
         TOKENIZER,
     ];
-    let bodies = sent(&random);
-    assert_eq!(
-        bodies.len(),
-        3,
-        "no question is asked beforehand about constraints that nobody sends"
-    );
+    let bodies = sent_bodies(&random);
+    assert_eq!(bodies.len(), 3, "no preflight without constraints");
     for body in &bodies {
         assert_eq!(body["ignore_eos"], true);
         assert!(body.get("structured_outputs").is_none());
@@ -349,12 +345,12 @@ fn random_requests_go_on_to_their_length_unless_told_otherwise() {
             "{body}"
         );
     }
-    let bodies = sent(&[&random[..], &["--disable-ignore-eos"]].concat());
+    let bodies = sent_bodies(&[&random[..], &["--disable-ignore-eos"]].concat());
     assert!(bodies.iter().all(|body| body.get("ignore_eos").is_none()));
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_sent() {
+fn invalid_combinations_fail_before_the_first_request() {
     for (arguments, what) in [
         (
             &["--dataset", "random", "--guided-decoding-ratio", "1"][..],
@@ -362,16 +358,16 @@ fn what_cannot_be_is_refused_before_anything_is_sent() {
         ),
         (
             &["--dataset", "sharegpt"],
-            "the dataset sharegpt has no file",
+            "the dataset sharegpt needs a file",
         ),
-        (&["--dataset", "hf"], "the dataset hf has no repository"),
+        (&["--dataset", "hf"], "the dataset hf needs a repository"),
         (
             &["--dataset", "random", "--cold-schema-every", "2"],
             "--cold-schema-every",
         ),
         (
             &["score", "x.json", "--dataset", "random"],
-            "no constraint that answers could be judged by",
+            "the dataset has no constraints: random",
         ),
     ] {
         assert_fails(&sobench(arguments), 2, &[what]);
@@ -379,7 +375,7 @@ fn what_cannot_be_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn every_dataset_is_in_the_help_and_in_the_guide() {
+fn every_dataset_is_in_help_and_docs() {
     let help = sobench(&["bench", "--help"]).stdout;
     let guide =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/datasets.md")).unwrap();

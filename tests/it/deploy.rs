@@ -1,21 +1,19 @@
-//! Runs the scripts of `deploy/` as their readers do: what is copied into a pipeline or submitted
-//! to a cluster has to work as written.
+//! Runs the scripts of `deploy/` as they are used in a pipeline or on a cluster.
 
 use std::path::Path;
 use std::process::Command;
 
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::support::{Ran, cache};
 
 mod github;
 mod slurm;
 
-/// Runs a script of `deploy/` in a folder, with the program that was built, away from any proxy and
-/// key.
+/// Runs a script of `deploy/` in a folder, with the tested program and without proxy or key.
 fn script(path: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let output = Command::new("bash")
-        .arg(in_package("deploy").join(path))
+        .arg(repository_path("deploy").join(path))
         .args(arguments)
         .current_dir(folder)
         .env_remove("OPENAI_API_KEY")
@@ -26,20 +24,20 @@ fn script(path: &str, folder: &Path, arguments: &[&str], variables: &[(&str, &st
         .output()
         .unwrap();
     Ran {
-        code: output.status.code().expect("the script ended by itself"),
+        code: output.status.code().expect("no signal ended the script"),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-/// Writes an executable script, for a stand-in on the PATH.
+/// Writes an executable script, for example to stub a command on the PATH.
 fn executable(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The PATH with a folder of stand-ins before it.
-fn path_with(stand_ins: &Path) -> String {
-    format!("{}:{}", stand_ins.display(), std::env::var("PATH").unwrap())
+/// The PATH with the folder `stubs` in front.
+fn path_with(stubs: &Path) -> String {
+    format!("{}:{}", stubs.display(), std::env::var("PATH").unwrap())
 }

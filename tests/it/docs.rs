@@ -1,5 +1,4 @@
-//! Runs every command of README and docs as a reader would type it, and holds what is printed to
-//! what the page shows.
+//! Runs every command of the README and docs, and compares the output with the page.
 
 mod page;
 mod shape;
@@ -8,16 +7,16 @@ mod terminal;
 use std::fs;
 use std::path::Path;
 
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use page::Command;
 use terminal::{Ended, Terminal};
 
-/// How the README runs the program before it is installed.
+/// The prefix of README commands that run the program before installation.
 const FROM_SOURCE: &str = "cargo run --release -- ";
 
-/// Commands that CI runs, and no test, since they build or install: how they begin, the file of CI,
-/// and what is in it.
+/// Commands that build or install, which CI runs instead of this test: start of the command, CI
+/// file, text in that file.
 const CI: [(&str, &str, &str); 7] = [
     ("cargo test", ".ci/run", "cargo test --locked --workspace"),
     (
@@ -48,7 +47,7 @@ const CI: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// The pages, each a test of its own so that they run beside each other.
+/// One test per page, so that pages run in parallel.
 macro_rules! pages {
     ($($name:ident: $path:literal,)*) => {
         $(
@@ -65,6 +64,9 @@ macro_rules! pages {
 pages! {
     readme: "README.md",
     index: "docs/README.md",
+    tutorial: "docs/tutorial.md",
+    clock: "docs/clock.md",
+    mask_proofs: "docs/mask-proofs.md",
     installing: "docs/installing.md",
     servers: "docs/servers.md",
     preflight: "docs/preflight.md",
@@ -86,13 +88,15 @@ pages! {
     guide_to_the_gate: "docs/guides/gate-in-ci.md",
     guide_to_load: "docs/guides/client-load.md",
     guide_to_judging: "docs/guides/judge-answers.md",
+    guide_to_own_data: "docs/guides/own-data.md",
+    guide_to_failures: "docs/guides/read-a-failure.md",
 }
 
 #[test]
 fn every_page_is_checked() {
     let mut found = vec!["README.md".to_owned()];
     for folder in ["docs", "docs/guides"] {
-        for entry in fs::read_dir(in_package(folder)).unwrap() {
+        for entry in fs::read_dir(repository_path(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "md") {
                 found.push(format!(
@@ -109,79 +113,79 @@ fn every_page_is_checked() {
 }
 
 fn is_run_by_ci(command: &str) -> bool {
-    CI.iter().any(|(begin, ..)| command.starts_with(begin))
+    CI.iter().any(|(prefix, ..)| command.starts_with(prefix))
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(in_package(path)).unwrap()
+    fs::read_to_string(repository_path(path)).unwrap()
 }
 
-/// Runs a page's commands one after the other in one terminal. A command ends with 0, unless the
-/// next one asks how it ended.
+/// Runs the commands of a page in order in one terminal. A command exits with 0, unless the next
+/// command prints its exit code.
 fn check(path: &str) {
     let mut terminal = Terminal::open();
-    let mut asked: Option<(String, i32)> = None;
+    let mut previous: Option<(String, i32)> = None;
     for command in page::commands(&read(path))
         .iter()
-        .filter(|it| !is_run_by_ci(&it.text))
+        .filter(|command| !is_run_by_ci(&command.text))
     {
-        let place = format!("{path}:{}: $ {}", command.line, command.text);
+        let location = format!("{path}:{}: $ {}", command.line, command.text);
         if command.text == "echo $?" {
-            let (_, code) = asked
+            let (_, code) = previous
                 .take()
-                .unwrap_or_else(|| panic!("{place}: of which command?"));
-            assert_eq!(command.shown, [code.to_string()], "{place}");
+                .unwrap_or_else(|| panic!("{location}: no command before it"));
+            assert_eq!(command.shown, [code.to_string()], "{location}");
             continue;
         }
         assert!(
-            asked.as_ref().is_none_or(|(_, code)| *code == 0),
+            previous.as_ref().is_none_or(|(_, code)| *code == 0),
             "{}",
-            asked.unwrap().0
+            previous.unwrap().0
         );
         let typed = command.text.replacen(FROM_SOURCE, "sobench ", 1);
         let ended = terminal.run(&typed);
-        assert_printed(&place, command, &typed, &ended);
-        asked = Some((format!("{place}\n{}", ended.printed), ended.code));
+        assert_printed(&location, command, &typed, &ended);
+        previous = Some((format!("{location}\n{}", ended.printed), ended.code));
     }
     assert!(
-        asked.as_ref().is_none_or(|(_, code)| *code == 0),
+        previous.as_ref().is_none_or(|(_, code)| *code == 0),
         "{}",
-        asked.unwrap().0
+        previous.unwrap().0
     );
 }
 
 #[track_caller]
-fn assert_printed(place: &str, command: &Command, typed: &str, ended: &Ended) {
+fn assert_printed(location: &str, command: &Command, typed: &str, ended: &Ended) {
     let Ended { printed, .. } = ended;
     if !command.shown.is_empty() {
         let compared = shape::compare(&command.shown, printed);
         assert!(
             compared.is_ok(),
-            "{place}\nthis is not printed, or not there:\n{}\n\nprinted:\n{printed}",
+            "{location}\nnot printed here:\n{}\n\nprinted:\n{printed}",
             compared.unwrap_err()
         );
     } else if let Some(title) = title(typed) {
         assert!(
             printed.contains(title),
-            "{place}\n{title} is not in:\n{printed}"
+            "{location}\n{title} is not in:\n{printed}"
         );
     }
 }
 
-/// What the report of a command has in it, where the page does not show it; `None` where nothing is
-/// printed.
+/// The expected title of a report that the page does not show; `None` if the command prints
+/// nothing.
 fn title(typed: &str) -> Option<&'static str> {
-    let words: Vec<&str> = typed.split_whitespace().collect();
-    let has = |flag: &str| words.contains(&flag);
-    if words[0] != "sobench" || has("--output") || has(">") {
+    let arguments: Vec<&str> = typed.split_whitespace().collect();
+    let has = |flag: &str| arguments.contains(&flag);
+    if arguments[0] != "sobench" || has("--output") || has(">") {
         return None;
     }
-    Some(match words[1] {
+    Some(match arguments[1] {
         "mask" if has("--prove") => "Proven errors in masks",
         "mask" if has("--replay") => "hold, 0 gone, 0 unknown",
         "mask" => "Outcomes of schemas",
         "preflight" => "enforced",
-        "compare" => "B against A",
+        "compare" => "| side",
         "calibrate" => "TTFT error mean",
         "report" | "score" => "correct",
         "serve" => "at http://",
@@ -197,7 +201,7 @@ fn title(typed: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn what_no_test_runs_is_run_by_ci() {
+fn untested_commands_are_run_by_ci() {
     let readme = read("README.md");
     let commands: Vec<String> = page::commands(&readme)
         .into_iter()
@@ -224,7 +228,7 @@ fn what_no_test_runs_is_run_by_ci() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_resolve() {
     for path in PAGES {
         let folder = Path::new(path).parent().unwrap();
         for link in read(path)
@@ -235,7 +239,7 @@ fn links_between_pages_lead_somewhere() {
             let target = link.split('#').next().unwrap();
             let is_here = target.is_empty()
                 || target.starts_with("http")
-                || in_package(folder.join(target).to_str().unwrap()).exists();
+                || repository_path(folder.join(target).to_str().unwrap()).exists();
             assert!(is_here, "{path} leads to nothing: {link}");
         }
     }

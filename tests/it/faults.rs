@@ -1,5 +1,5 @@
-//! Faults survived: whatever breaks, the run comes back with what it learned, and accounts for
-//! every request. A module per place where things go wrong.
+//! Fault tests: after any fault the run reports its results and accounts for every request. One
+//! module per area.
 
 mod machine;
 mod proxies;

@@ -1,34 +1,45 @@
-//! What the flags of other benchmarks do that only a server, or a run, shows. `flags_table.rs` has
-//! the table of them all.
+//! Effects of other benchmarks' flags that need a server or a run. `flags_table.rs` has the table
+//! of all flags.
 
 use serde_json::{Value, json};
-use sobench_testkit::in_package;
-use sobench_testkit::scripted::{Request, Scripted, models, whole};
+use sobench_testkit::repository_path;
+use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
 use crate::cli::assert_fails;
 use crate::support::{check_result, sobench, sobench_result};
 
 #[test]
-fn what_changes_nothing_is_said_by_the_run_and_kept_in_its_result() {
-    let rows: Vec<csv::StringRecord> = csv::Reader::from_path(in_package("fixtures/flags.csv"))
-        .unwrap()
-        .records()
-        .map(Result::unwrap)
-        .collect();
+fn flags_without_effect_give_one_warning_line_and_notices() {
+    let rows: Vec<csv::StringRecord> =
+        csv::Reader::from_path(repository_path("fixtures/flags.csv"))
+            .unwrap()
+            .records()
+            .map(Result::unwrap)
+            .collect();
     let mut arguments = vec!["--num-prompts", "2", "--no-run-log"];
     let mut expected: Vec<String> = Vec::new();
+    let mut unused: Vec<&str> = Vec::new();
     for row in &rows {
         let [_, flag, status, with, value, meaning] = std::array::from_fn(|column| &row[column]);
         if status == "notice" && with.is_empty() && !arguments.contains(&flag) {
             arguments.push(flag);
             arguments.extend(value.split_whitespace());
-            expected.push(format!("{flag} changes nothing here: {meaning}"));
+            expected.push(format!("{flag} has no effect: {meaning}"));
+            unused.push(flag);
         }
     }
     let (ran, result) = sobench_result(&arguments);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let line = ran
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("warning: flags without effect: "))
+        .unwrap_or_else(|| panic!("{}", ran.stderr));
+    for flag in unused {
+        assert!(line.contains(flag), "{flag}: {line}");
+    }
     for notice in expected {
-        assert!(ran.stderr.contains(&notice), "{notice}");
+        assert!(!ran.stderr.contains(&notice), "{notice}");
         assert!(
             result["sobench"]["notices"]
                 .as_array()
@@ -39,11 +50,11 @@ fn what_changes_nothing_is_said_by_the_run_and_kept_in_its_result() {
     }
 }
 
-/// A server that answers everything in the completions' shape, and knows a path to profile by.
-fn completions() -> Scripted {
+/// A server that answers completions, and has an endpoint to start profiling.
+fn completions() -> ScriptedServer {
     let event = r#"data: {"choices":[{"index":0,"text":"Positive","finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
-    Scripted::answering(move |request| match request.line.as_str() {
-        _ if request.asks_for_models() => models(),
+    ScriptedServer::answering(move |request| match request.line.as_str() {
+        _ if request.is_model_list() => models(),
         "POST /start_profile HTTP/1.1" => whole("200 OK", "text/plain", ""),
         "POST /stop_profile HTTP/1.1" => whole("404 Not Found", "text/plain", "no such path"),
         _ => whole(
@@ -54,12 +65,12 @@ fn completions() -> Scripted {
     })
 }
 
-fn bodies(server: &Scripted) -> Vec<(Request, Value)> {
-    let asked = server
+fn bodies(server: &ScriptedServer) -> Vec<(Request, Value)> {
+    let requests = server
         .requests()
         .into_iter()
         .filter(|request| request.line.starts_with("POST /v1/completions"));
-    asked
+    requests
         .map(|request| {
             (
                 request.clone(),
@@ -80,7 +91,7 @@ const CHOICES: [&str; 7] = [
 ];
 
 #[test]
-fn lora_modules_take_their_turns() {
+fn lora_modules_are_assigned_in_turn() {
     let server = completions();
     let lora = [
         "--base-url",
@@ -95,26 +106,26 @@ fn lora_modules_take_their_turns() {
     ];
     let (ran, result) = sobench_result(&[&CHOICES[..], &lora, &["--save-detailed"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let asked: Vec<Value> = bodies(&server)
+    let requests: Vec<Value> = bodies(&server)
         .into_iter()
         .skip(1)
         .map(|(_, body)| body)
         .collect();
     assert_eq!(
-        asked
+        requests
             .iter()
             .map(|body| body["model"].as_str().unwrap())
             .collect::<Vec<_>>(),
         ["a", "b", "a", "b"]
     );
-    assert!(asked.iter().all(|body| body["logprobs"] == 2));
+    assert!(requests.iter().all(|body| body["logprobs"] == 2));
     assert_eq!(
         (&result["model_id"], &result["outputs"][1]["tags"]),
         (&json!("tiny"), &json!(["lora:b"]))
     );
     let notices = result["sobench"]["notices"].to_string();
     assert!(
-        notices.contains("requests ask for LoRA modules, dealt out in turn: a, b"),
+        notices.contains("LoRA modules are assigned in turn: a, b"),
         "{notices}"
     );
     let dry = sobench(&[&CHOICES[..], &lora, &["--dry-run"]].concat());
@@ -126,7 +137,7 @@ fn lora_modules_take_their_turns() {
 }
 
 #[test]
-fn the_server_is_told_when_to_profile() {
+fn profiling_starts_and_stops_with_the_run() {
     let server = completions();
     let (ran, result) = sobench_result(
         &[
@@ -145,18 +156,22 @@ fn the_server_is_told_when_to_profile() {
     let posts: Vec<String> = server
         .requests()
         .into_iter()
-        .filter(|it| it.line.starts_with("POST"))
-        .map(|it| it.line)
+        .filter(|request| request.line.starts_with("POST"))
+        .map(|request| request.line)
         .collect();
-    let place = |path: &str| posts.iter().position(|line| line.contains(path)).unwrap();
+    let position = |path: &str| posts.iter().position(|line| line.contains(path)).unwrap();
     assert_eq!(
-        (place("/start_profile"), place("/stop_profile"), posts.len()),
+        (
+            position("/start_profile"),
+            position("/stop_profile"),
+            posts.len()
+        ),
         (2, 7, 8),
-        "after trial and warm-up, and after the run"
+        "start after trial and warm-up, stop after the run"
     );
-    let words = "the server took no order to profile (POST /stop_profile: 404 no such path)";
+    let notice = "the server did not start its profiler (POST /stop_profile: 404 no such path)";
     assert!(
-        ran.stderr.contains(words) && result["sobench"]["notices"].to_string().contains(words),
+        ran.stderr.contains(notice) && result["sobench"]["notices"].to_string().contains(notice),
         "{}",
         ran.stderr
     );
@@ -168,13 +183,12 @@ fn the_server_is_told_when_to_profile() {
 }
 
 #[test]
-fn what_speculation_did_is_told_under_vllms_keys() {
+fn speculative_decoding_metrics_use_vllm_keys() {
     let event = r#"data: {"choices":[{"index":0,"text":"Positive","finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
-    let server = Scripted::answering(move |request| match request.line.as_str() {
-        _ if request.asks_for_models() => models(),
+    let server = ScriptedServer::answering(move |request| match request.line.as_str() {
+        _ if request.is_model_list() => models(),
         "GET /metrics HTTP/1.1" => {
-            // Every request before this one was a draft of two tokens, of which the first was
-            // accepted.
+            // Every earlier request was a draft of two tokens, of which the first was accepted.
             let counts = [("drafts", 1), ("draft_tokens", 2), ("accepted_tokens", 1)];
             let line = |(name, each): (&str, usize)| {
                 format!(
@@ -193,13 +207,14 @@ fn what_speculation_did_is_told_under_vllms_keys() {
     let (ran, result) = sobench_result(&[&CHOICES[..], &["--base-url", &server.base_url]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(check_result(&result), Ok(()));
-    let of = |key: &str| result[format!("spec_decode_{key}")].as_f64();
+    let field = |key: &str| result[format!("spec_decode_{key}")].as_f64();
     assert_eq!(
-        (of("acceptance_rate"), of("acceptance_length")),
+        (field("acceptance_rate"), field("acceptance_length")),
         (Some(50.0), Some(2.0))
     );
     assert!(
-        of("num_drafts") >= Some(4.0) && of("draft_tokens") == of("num_drafts").map(|it| 2.0 * it),
+        field("num_drafts") >= Some(4.0)
+            && field("draft_tokens") == field("num_drafts").map(|drafts| 2.0 * drafts),
         "{result}"
     );
     assert!(
@@ -210,7 +225,7 @@ fn what_speculation_did_is_told_under_vllms_keys() {
 }
 
 #[test]
-fn a_small_request_goes_out_beside_the_run() {
+fn probe_requests_are_sent_during_the_run() {
     let server = completions();
     let probe = [
         "--base-url",
@@ -220,18 +235,21 @@ fn a_small_request_goes_out_beside_the_run() {
     ];
     let (ran, result) = sobench_result(&[&CHOICES[..], &probe].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let small: Vec<Value> = bodies(&server)
+    let probes: Vec<Value> = bodies(&server)
         .into_iter()
-        .map(|it| it.1)
+        .map(|request| request.1)
         .filter(|body| body["prompt"] == "Hi")
         .collect();
     assert!(
-        !small.is_empty()
-            && small
+        !probes.is_empty()
+            && probes
                 .iter()
                 .all(|body| body["max_tokens"] == 1 && body.get("structured_outputs").is_none())
     );
-    assert_eq!(result["probe_completed"].as_u64(), Some(small.len() as u64));
+    assert_eq!(
+        result["probe_completed"].as_u64(),
+        Some(probes.len() as u64)
+    );
     assert_eq!(
         (
             result["probe_failed"].as_u64(),
@@ -239,14 +257,17 @@ fn a_small_request_goes_out_beside_the_run() {
         ),
         (Some(0), Some(4))
     );
-    let of = |key: &str| result[key].as_f64().unwrap();
-    assert!(of("probe_median_e2el_ms") > 0.0 && of("probe_p99_e2el_ms") <= of("probe_max_e2el_ms"));
+    let field = |key: &str| result[key].as_f64().unwrap();
+    assert!(
+        field("probe_median_e2el_ms") > 0.0
+            && field("probe_p99_e2el_ms") <= field("probe_max_e2el_ms")
+    );
     assert!(
         ran.stdout.contains("Probe requests completed:"),
         "{}",
         ran.stdout
     );
-    // The synthetic model ends at once: an answer without text is an answer.
+    // The synthetic model ends at once; an answer without text is an answer.
     let (_, embedded) = sobench_result(&[
         "--dataset",
         "choice",
@@ -261,21 +282,21 @@ fn a_small_request_goes_out_beside_the_run() {
             && embedded["probe_max_e2el_ms"].as_f64() > Some(0.0)
     );
     let keys: Vec<&String> = result.as_object().unwrap().keys().collect();
-    let place = |key: &str| keys.iter().position(|it| *it == key).unwrap();
+    let position = |key: &str| keys.iter().position(|candidate| *candidate == key).unwrap();
     assert_eq!(
-        place("probe_completed"),
-        place("max_concurrent_requests") + 1,
-        "where vLLM has it"
+        position("probe_completed"),
+        position("max_concurrent_requests") + 1,
+        "the position in vLLM's file"
     );
 }
 
 #[test]
-fn a_template_gets_its_variables_where_it_is() {
+fn chat_template_variables_are_sent_to_the_server() {
     let kwargs = ["--chat-template-kwargs", r#"{"enable_thinking": false}"#];
     let event =
         r#"data: {"choices":[{"index":0,"delta":{"content":"Positive"},"finish_reason":"stop"}]}"#;
-    let server = Scripted::answering(move |request| {
-        if request.asks_for_models() {
+    let server = ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             models()
         } else {
             whole(
@@ -295,16 +316,16 @@ fn a_template_gets_its_variables_where_it_is() {
     ];
     let ran = sobench(&[&CHOICES[..], &chat, &kwargs, &["--no-run-log"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let asked = server
+    let requests = server
         .requests()
         .into_iter()
-        .filter(|it| it.line.starts_with("POST /v1/chat/completions"));
-    let asked: Vec<Value> = asked
-        .map(|it| serde_json::from_slice(&it.body).unwrap())
+        .filter(|request| request.line.starts_with("POST /v1/chat/completions"));
+    let requests: Vec<Value> = requests
+        .map(|request| serde_json::from_slice(&request.body).unwrap())
         .collect();
     assert!(
-        !asked.is_empty()
-            && asked
+        !requests.is_empty()
+            && requests
                 .iter()
                 .all(|body| body["chat_template_kwargs"] == json!({"enable_thinking": false}))
     );
@@ -316,7 +337,7 @@ fn a_template_gets_its_variables_where_it_is() {
 }
 
 #[test]
-fn pages_of_the_run_stand_beside_its_result() {
+fn plots_are_written_beside_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let arguments = [
@@ -349,7 +370,7 @@ fn pages_of_the_run_stand_beside_its_result() {
     );
     let lengths = std::fs::read_to_string(folder.path().join("r.dataset_stats.html")).unwrap();
     assert!(
-        lengths.contains("tokens of the prompt") && lengths.contains("<svg"),
+        lengths.contains("prompt tokens") && lengths.contains("<svg"),
         "{lengths}"
     );
     assert!(!timeline.contains("<script") && !lengths.contains("<script"));
@@ -358,12 +379,12 @@ fn pages_of_the_run_stand_beside_its_result() {
     assert_eq!(
         std::fs::read_dir(folder.path()).unwrap().count(),
         6,
-        "result, log, and two pages twice"
+        "result, log, and two pages for each run"
     );
 }
 
 #[test]
-fn a_good_answer_may_have_to_be_valid() {
+fn goodput_may_require_validity() {
     let arguments = [
         "--num-prompts",
         "20",
@@ -375,16 +396,16 @@ fn a_good_answer_may_have_to_be_valid() {
     let (_, all) = sobench_result(&[&arguments[..], &["--goodput", "e2el:600000"]].concat());
     let (ran, valid) =
         sobench_result(&[&arguments[..], &["--goodput", "e2el:600000", "valid"]].concat());
-    let of = |result: &Value, key: &str| {
+    let field = |result: &Value, key: &str| {
         result["sobench"]["overall"]["throughput"][key]
             .as_f64()
             .unwrap()
     };
     assert!(
-        of(&all, "request_goodput") > of(&all, "valid_goodput"),
-        "answers without the constraint are not all valid"
+        field(&all, "request_goodput") > field(&all, "valid_goodput"),
+        "not all unconstrained answers are valid"
     );
-    assert!((of(&valid, "request_goodput") - of(&valid, "valid_goodput")).abs() < 1e-12);
+    assert!((field(&valid, "request_goodput") - field(&valid, "valid_goodput")).abs() < 1e-12);
     let unwrapped = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         unwrapped.contains("with E2EL at most 600000 ms, a valid answer;"),

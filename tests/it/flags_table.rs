@@ -1,17 +1,17 @@
-//! `fixtures/flags.csv`, the frozen table of every flag of five benchmarks, checked against the
-//! parser and the plan: a flag that is implemented changes the plan, a flag that changes nothing
-//! gives a notice, a flag that is refused is refused for the stated reason.
+//! Checks `fixtures/flags.csv`, a frozen table of every flag of five benchmarks, against the parser
+//! and the plan: implemented flags change the plan, ignored flags give a notice, and refused flags
+//! give the stated reason.
 
 use std::ffi::OsString;
 
 use serde::Deserialize;
 use sobench::cli::{Cli, Command};
 use sobench::commands::bench::options::RunPlan;
-use sobench::commands::bench::options::compat_flags::{FOREIGN, Fate};
+use sobench::commands::bench::options::compat_flags::{COMPAT_FLAGS, Handling};
 use sobench_core::error::Error;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
-/// The benchmarks whose flags are in the table.
+/// Benchmarks whose flags are in the table.
 const TOOLS: [&str; 5] = [
     "benchmark_serving_guided.py",
     "benchmark_serving_structured_output.py",
@@ -20,29 +20,29 @@ const TOOLS: [&str; 5] = [
     "aphrodite serving.py",
 ];
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Deserialize)]
 struct Row {
     tool: String,
     flag: String,
     status: String,
-    /// Arguments that the flag goes with.
+    /// Arguments that the flag needs.
     with: String,
-    /// An example; ` / ` stands between two, of a flag that the others cannot do without.
+    /// An example value; ` / ` separates two values of a flag that other flags require.
     value: String,
     meaning: String,
 }
 
-fn words(text: &str) -> Vec<String> {
+fn split_arguments(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
 fn table() -> Vec<Row> {
-    let mut table = csv::Reader::from_path(in_package("fixtures/flags.csv")).unwrap();
+    let mut table = csv::Reader::from_path(repository_path("fixtures/flags.csv")).unwrap();
     table.deserialize().map(Result::unwrap).collect()
 }
 
-/// The plan of these arguments, or why there is none: the parser's words, or the plan's.
+/// The plan of these arguments, or the error of the parser (`Err`) or of the plan (`Ok`).
 fn plan(arguments: &[String]) -> Result<RunPlan, Result<Error, String>> {
     let all = std::iter::once("sobench")
         .chain(arguments.iter().map(String::as_str))
@@ -62,69 +62,77 @@ fn planned(arguments: &[String]) -> String {
 }
 
 fn with_flag(row: &Row, flag: &str, value: &str) -> Vec<String> {
-    [words(&row.with), vec![flag.to_owned()], words(value)].concat()
+    [
+        split_arguments(&row.with),
+        vec![flag.to_owned()],
+        split_arguments(value),
+    ]
+    .concat()
 }
 
-/// `--num_prompts` for `--num-prompts`.
+/// Replaces hyphens: `--num_prompts` for `--num-prompts`.
 fn with_underscores(flag: &str) -> String {
     format!("--{}", flag.trim_start_matches("--").replace('-', "_"))
 }
 
 #[test]
-fn every_flag_of_the_table_is_what_the_table_says() {
+fn flags_have_the_effect_stated_in_the_table() {
     for row in table() {
-        let place = format!("{} {}", row.tool, row.flag);
-        assert!(!row.meaning.is_empty(), "{place}");
+        let flag_name = format!("{} {}", row.tool, row.flag);
+        assert!(!row.meaning.is_empty(), "{flag_name}");
         let values: Vec<&str> = row.value.split(" / ").collect();
         let spellings = [row.flag.clone(), with_underscores(&row.flag)];
         match row.status.as_str() {
             "implemented" => {
                 let plans = spellings.map(|flag| planned(&with_flag(&row, &flag, values[0])));
-                assert_eq!(plans[0], plans[1], "{place}");
+                assert_eq!(plans[0], plans[1], "{flag_name}");
                 let other = match values[..] {
-                    [_] => planned(&words(&row.with)),
+                    [_] => planned(&split_arguments(&row.with)),
                     [_, second] => planned(&with_flag(&row, &row.flag, second)),
-                    _ => panic!("{place}: one value, or two"),
+                    _ => panic!("{flag_name}: expected one or two values"),
                 };
-                assert_ne!(plans[0], other, "{place} is taken, and changes nothing");
+                assert_ne!(
+                    plans[0], other,
+                    "{flag_name} is accepted and changes nothing"
+                );
             }
             "notice" => {
-                let expected = format!("{} changes nothing here: {}", row.flag, row.meaning);
+                let expected = format!("{} has no effect: {}", row.flag, row.meaning);
                 for flag in spellings {
                     let warnings = plan(&with_flag(&row, &flag, values[0])).unwrap().warnings();
                     assert!(
                         warnings.len() == 1 && warnings[0].to_string() == expected,
-                        "{place}: {warnings:?}"
+                        "{flag_name}: {warnings:?}"
                     );
                 }
             }
             "refused" => {
                 for flag in spellings {
                     let error = plan(&with_flag(&row, &flag, values[0]))
-                        .expect_err(&place)
-                        .expect("the parser knows the flag");
+                        .expect_err(&flag_name)
+                        .expect("the parser accepts the flag");
                     let whole = format!("{}: {}", row.meaning, row.flag);
                     assert!(
                         [&whole, &row.meaning].contains(&&error.what) && error.exit_code() == 2,
-                        "{place}: {}",
+                        "{flag_name}: {}",
                         error.what
                     );
-                    assert!(error.hint.is_some(), "{place}");
+                    assert!(error.hint.is_some(), "{flag_name}");
                 }
             }
-            other => panic!("{place} is {other}"),
+            other => panic!("{flag_name} is {other}"),
         }
     }
 }
 
 #[test]
-fn the_table_has_each_flag_once_and_leaves_out_none_that_is_turned_down() {
+fn table_has_each_flag_once_and_every_unsupported_flag() {
     let rows = table();
-    for (place, row) in rows.iter().enumerate() {
+    for (index, row) in rows.iter().enumerate() {
         assert!(TOOLS.contains(&row.tool.as_str()), "{}", row.tool);
-        let again = rows[..place]
+        let again = rows[..index]
             .iter()
-            .any(|it| (&it.tool, &it.flag) == (&row.tool, &row.flag));
+            .any(|other| (&other.tool, &other.flag) == (&row.tool, &row.flag));
         assert!(!again, "{} {} is there twice", row.tool, row.flag);
     }
     for tool in TOOLS {
@@ -133,12 +141,12 @@ fn the_table_has_each_flag_once_and_leaves_out_none_that_is_turned_down() {
             "{tool}"
         );
     }
-    for foreign in FOREIGN {
-        let (status, meaning) = match foreign.fate {
-            Fate::Notice(words) => ("notice", words),
-            Fate::Refused { reason, .. } => ("refused", reason),
+    for compat in COMPAT_FLAGS {
+        let (status, meaning) = match compat.handling {
+            Handling::Notice(notice) => ("notice", notice),
+            Handling::Refused { reason, .. } => ("refused", reason),
         };
-        let flag = format!("--{}", foreign.name);
+        let flag = format!("--{}", compat.name);
         let of_flag: Vec<&Row> = rows.iter().filter(|row| row.flag == flag).collect();
         assert!(!of_flag.is_empty(), "{flag} is no flag of any tool");
         assert!(
@@ -151,57 +159,58 @@ fn the_table_has_each_flag_once_and_leaves_out_none_that_is_turned_down() {
 }
 
 #[test]
-fn a_beginning_of_a_name_is_no_flag() {
-    let error = plan(&words("--num-prom 3")).unwrap_err().unwrap_err();
+fn abbreviated_flags_are_rejected() {
+    let error = plan(&split_arguments("--num-prom 3"))
+        .unwrap_err()
+        .unwrap_err();
     assert!(
         error.contains("--num-prompts"),
-        "the whole name is suggested: {error}"
+        "the full name is suggested: {error}"
     );
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_reason() {
+fn invalid_combinations_are_rejected_with_the_reason() {
     let server = "--base-url http://127.0.0.1:1";
     for (arguments, what) in [
-        (
-            "--best-of 2",
-            "an answer that is chosen from several has no latency of its own: --best-of 2",
-        ),
+        ("--best-of 2", "--best-of above 1 is not supported: 2"),
         (
             "--lora-modules a",
-            "no server is named, and the embedded engine takes no --lora-modules",
+            "the embedded server does not support --lora-modules, and no other server is named",
         ),
         (
             "--profile",
-            "no server is named, and the embedded engine takes no --profile",
+            "the embedded server does not support --profile, and no other server is named",
         ),
         (
             "--backend tgi --base-url http://127.0.0.1:1 --lora-modules a",
-            "--lora-modules has no field on --backend tgi",
+            "--backend tgi has no field for --lora-modules",
         ),
         (
             "--backend ollama --base-url http://127.0.0.1:1 --logprobs 1",
-            "--logprobs has no field on --backend ollama",
+            "--backend ollama has no field for --logprobs",
         ),
         (
             "--logprobs 1 --extra-body {\"logprobs\":2}",
-            "--logprobs sets logprobs, which --extra-body sets as well",
+            "--logprobs and --extra-body both set logprobs",
         ),
         (
             "--probe-request-rate -1",
-            "--probe-request-rate is no rate: -1",
+            "--probe-request-rate is not a rate: -1",
         ),
         (
             "--backend openai-audio --base-url http://127.0.0.1:1 --probe-request-rate 1",
-            "--probe-request-rate has no field on --backend openai-audio",
+            "--backend openai-audio has no field for --probe-request-rate",
         ),
         (
             "--plot-timeline --timeline-itl-thresholds 50,25",
-            "--timeline-itl-thresholds is not two times, the shorter first: [50.0, 25.0]",
+            "--timeline-itl-thresholds is not two ascending times: [50.0, 25.0]",
         ),
-        ("--goodput valid valid", "--goodput names valid twice"),
+        ("--goodput valid valid", "--goodput has valid twice"),
     ] {
-        let error = plan(&words(arguments)).expect_err(arguments).unwrap();
+        let error = plan(&split_arguments(arguments))
+            .expect_err(arguments)
+            .unwrap();
         assert_eq!((error.what.as_str(), error.exit_code()), (what, 2));
         assert!(error.hint.is_some(), "{arguments}");
     }
@@ -209,7 +218,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
         "--lora-assignment round-robin",
         "--timeline-itl-thresholds 1,2",
     ] {
-        let error = plan(&words(&format!("{server} {alone}")))
+        let error = plan(&split_arguments(&format!("{server} {alone}")))
             .unwrap_err()
             .unwrap_err();
         assert!(error.contains("required"), "{error}");
@@ -217,8 +226,8 @@ fn what_cannot_be_is_refused_with_its_reason() {
 }
 
 #[test]
-fn template_variables_without_a_template_are_a_warning() {
-    let warnings = plan(&words("--chat-template-kwargs {\"a\":1}"))
+fn template_variables_without_a_template_give_a_warning() {
+    let warnings = plan(&split_arguments("--chat-template-kwargs {\"a\":1}"))
         .unwrap()
         .warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");

@@ -1,5 +1,5 @@
-//! The forms of a report, made from the log of a run in which things went wrong: they agree with
-//! each other, and hold what they promise.
+//! Output formats of one report, made from the log of a run with failures: they agree with each
+//! other.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,14 +12,14 @@ use crate::support::{Ran, cache, sobench};
 
 const REQUESTS: usize = 60;
 
-/// A run against a server that answers badly at times, its log and its result.
-struct Faulty {
+/// A run against a server with injected faults, its log and its result.
+struct FaultyRun {
     folder: tempfile::TempDir,
     log: PathBuf,
     result: Value,
 }
 
-fn faulty(arguments: &[&str]) -> Faulty {
+fn faulty_run(arguments: &[&str]) -> FaultyRun {
     let faults = ["extra-text@0.3", "error-500@0.1", "truncate@0.1"]
         .map(|fault| Fault::parse(fault).unwrap());
     let server = EmbeddedServer::start(EmbeddedOptions {
@@ -53,7 +53,7 @@ fn faulty(arguments: &[&str]) -> Faulty {
     let result =
         serde_json::from_str(&std::fs::read_to_string(folder.path().join("run.json")).unwrap())
             .unwrap();
-    Faulty {
+    FaultyRun {
         log: folder.path().join("run.jsonl"),
         folder,
         result,
@@ -71,15 +71,15 @@ fn count(result: &Value, key: &str) -> usize {
 }
 
 #[test]
-fn tables_comments_and_tests_agree_with_the_result() {
-    let run = faulty(&["--guided-decoding-ratio", "0.8"]);
+fn csv_markdown_and_junit_agree_with_the_result() {
+    let run = faulty_run(&["--guided-decoding-ratio", "0.8"]);
     let (constrained, valid) = (
         count(&run.result, "constrained"),
         count(&run.result, "valid"),
     );
     assert!(
         0 < valid && valid < constrained,
-        "the planted faults show: {valid} of {constrained}"
+        "the injected faults are visible: {valid} of {constrained}"
     );
 
     let table = report(&run.log, &["--format", "csv"]);
@@ -117,7 +117,7 @@ fn tables_comments_and_tests_agree_with_the_result() {
     assert_eq!(failures, constrained - valid - refused_or_failed);
     assert!(
         tests.contains("type=\"extra_text\"") && tests.contains("{&quot;"),
-        "answers are read back from the file"
+        "answers are read from the log"
     );
 
     let comment = report(&run.log, &["--format", "markdown"]).stdout;
@@ -141,24 +141,24 @@ fn tables_comments_and_tests_agree_with_the_result() {
     assert_eq!(
         page.matches("curl -sS -N &#39;http://127.0.0.1:").count(),
         failures + errors,
-        "each with its line"
+        "each with its text"
     );
     assert!(
         page.contains("<mark>")
-            && page.contains("requests under way")
+            && page.contains("concurrent requests")
             && page.contains(&format!("{valid}/{constrained}"))
     );
-    for word in ["<script", "<link", "@import", "url(", "src=", "href="] {
+    for reference in ["<script", "<link", "@import", "url(", "src=", "href="] {
         assert!(
-            !page.contains(word),
-            "{word} is in a page that is to need nothing else"
+            !page.contains(reference),
+            "the page references another file: {reference}"
         );
     }
 }
 
 #[test]
-fn a_form_goes_to_a_file_and_never_over_its_log() {
-    let run = faulty(&[]);
+fn output_file_never_overwrites_the_log() {
+    let run = faulty_run(&[]);
     let path = run.folder.path().join("new/report.csv");
     let ran = report(
         &run.log,
@@ -177,18 +177,18 @@ fn a_form_goes_to_a_file_and_never_over_its_log() {
     assert_fails(
         &report(&run.log, &["--output", run.log.to_str().unwrap()]),
         2,
-        &["--output would be written over what is read", "hint: "],
+        &["--output would overwrite an input file", "hint: "],
     );
     assert_eq!(std::fs::read(&run.log).unwrap(), before);
     assert_fails(
         &report(&run.log, &["--output", run.folder.path().to_str().unwrap()]),
         3,
-        &["cannot be written"],
+        &["cannot write the report"],
     );
 }
 
 #[test]
-fn a_run_writes_the_same_forms_as_its_log_does_later() {
+fn run_and_report_write_the_same_files() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let files = ["html", "markdown", "csv", "junit"].map(|form| (form, at(&format!("new/{form}"))));
@@ -198,7 +198,7 @@ fn a_run_writes_the_same_forms_as_its_log_does_later() {
             .iter()
             .flat_map(|(form, path)| [format!("--{form}"), path.clone()]),
     );
-    let run = faulty(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let run = faulty_run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     for (form, path) in &files {
         let printed = report(&run.log, &["--format", form]).stdout;
         assert!(
@@ -221,7 +221,7 @@ fn a_run_writes_the_same_forms_as_its_log_does_later() {
     assert_eq!(failures.len(), REQUESTS - count(&run.result, "valid"));
     let extra = failures
         .iter()
-        .find(|it| it["failing_as"] == "extra_text")
+        .find(|output| output["failing_as"] == "extra_text")
         .unwrap();
     assert!(
         extra["answer"].as_str().unwrap().contains('{') && extra["constraint"]["json"].is_object(),
@@ -234,7 +234,7 @@ fn a_run_writes_the_same_forms_as_its_log_does_later() {
 }
 
 #[test]
-fn results_are_added_to_a_file_a_line_each_and_keep_their_logs() {
+fn append_result_adds_a_line_and_keeps_the_logs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let common = [
@@ -268,12 +268,12 @@ fn results_are_added_to_a_file_a_line_each_and_keep_their_logs() {
     assert_eq!(
         std::fs::read_dir(folder.path()).unwrap().count(),
         3,
-        "the file, and two logs"
+        "the file and two logs"
     );
 }
 
 #[test]
-fn vllms_records_for_pytorch_stand_beside_the_result() {
+fn pytorch_records_are_written_beside_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for (switch, files) in [("", 2), ("0", 4)] {
@@ -317,7 +317,7 @@ fn vllms_records_for_pytorch_stand_beside_the_result() {
 }
 
 #[test]
-fn files_that_cannot_be_are_found_before_anything_is_sent() {
+fn invalid_output_paths_fail_before_the_first_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one").to_str().unwrap().to_owned();
     let run = ["--num-prompts", "3", "--disable-tqdm", "--no-run-log"];
@@ -329,12 +329,12 @@ fn files_that_cannot_be_are_found_before_anything_is_sent() {
     assert_fails(
         &sobench(&[&run[..], &["--csv", folder.path().to_str().unwrap()]].concat()),
         3,
-        &["cannot be written"],
+        &["cannot write the report"],
     );
     assert_fails(
         &sobench(&[&run[..2], &["--repeat", "2", "--html", &path]].concat()),
         2,
-        &["several runs have no one report"],
+        &["names one report for several runs"],
     );
     assert_fails(
         &sobench(&[&run[..], &["--junit-per", "dataset"]].concat()),

@@ -1,8 +1,8 @@
-//! Everything that users get of frozen runs and command lines stays as it is: `fixtures/frozen`
-//! holds each output, or its hash.
+//! Compares all user-visible outputs of frozen runs and command lines with `fixtures/frozen`, which
+//! holds each output or its hash.
 //!
-//! `SOBENCH_UPDATE_FROZEN=1 cargo test --test it frozen` writes the outputs anew; the diff is what
-//! users will see.
+//! `SOBENCH_UPDATE_FROZEN=1 cargo test --test it frozen` updates the outputs; the diff shows the
+//! changes that users will see.
 
 mod commands;
 mod run;
@@ -16,21 +16,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest, Sha256};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
-use commands::{Frozen, commands};
+use commands::{FrozenCommand, commands};
 use run::Output;
 
 const UPDATE: &str = "SOBENCH_UPDATE_FROZEN";
 const FOLDER: &str = "fixtures/frozen";
-/// A line that is shown of a difference is cut here.
+/// Maximum length of a line shown in a difference.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// What a command left: its own output under its name, and each file that it wrote under a name of
-/// its own.
+/// Outputs by name: the printed output of each command, and each file that it wrote.
 type Outputs = BTreeMap<String, Output>;
 
-/// A line of the manifest. Of a hashed output nothing else is kept.
+/// A line of the manifest. Hashed outputs have nothing else.
 fn manifest_line(name: &str, output: &Output) -> String {
     let code = output
         .code
@@ -55,8 +54,8 @@ fn write_at(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Runs all commands, as many at a time as there are cores.
-fn outputs_of(commands: &[Frozen]) -> Outputs {
+/// Runs all commands in parallel, one per core.
+fn outputs_of(commands: &[FrozenCommand]) -> Outputs {
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Outputs::new()));
     let work = || {
         while let Some(command) = commands.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -98,7 +97,7 @@ fn stored_names(folder: &Path, below: &Path, names: &mut Vec<String>) {
     }
 }
 
-/// The first line that is not the same, with its number from 1.
+/// The first different line, with its number from 1.
 fn first_difference(expected: &str, found: &str) -> Option<(usize, String, String)> {
     let (mut expected, mut found) = (expected.lines(), found.lines());
     for number in 1.. {
@@ -119,10 +118,10 @@ fn first_difference(expected: &str, found: &str) -> Option<(usize, String, Strin
     None
 }
 
-/// What is wrong with this output, if anything is.
+/// The difference between an output and the stored one, if any.
 fn difference(name: &str, output: &Output, line: Option<&String>, folder: &Path) -> Option<String> {
     let stored = fs::read_to_string(stored_at(&folder.join("outputs"), name)).ok();
-    let due = manifest_line(name, output);
+    let expected_line = manifest_line(name, output);
     let Some(line) = line else {
         return Some(format!("{name}: not in the manifest"));
     };
@@ -136,14 +135,16 @@ fn difference(name: &str, output: &Output, line: Option<&String>, folder: &Path)
                 "{name}, line {number}\n  expected: {left}\n  found:    {right}"
             ))
         }
-        _ if *line != due => Some(format!("{name}\n  expected: {line}\n  found:    {due}")),
+        _ if *line != expected_line => Some(format!(
+            "{name}\n  expected: {line}\n  found:    {expected_line}"
+        )),
         _ => None,
     }
 }
 
 #[test]
 fn user_visible_outputs_are_frozen() {
-    let folder = in_package(FOLDER);
+    let folder = repository_path(FOLDER);
     let found = outputs_of(&commands(&folder));
     if std::env::var_os(UPDATE).is_some() {
         return update(&folder, &found);
@@ -151,22 +152,22 @@ fn user_visible_outputs_are_frozen() {
     let manifest = fs::read_to_string(folder.join("manifest.txt")).unwrap();
     let lines: BTreeMap<&str, String> = manifest
         .lines()
-        .map(|it| (it.split(' ').next().unwrap(), it.to_owned()))
+        .map(|line| (line.split(' ').next().unwrap(), line.to_owned()))
         .collect();
-    let mut wrong = Vec::new();
+    let mut differences = Vec::new();
     let differing = Path::new(env!("CARGO_TARGET_TMPDIR")).join("frozen");
     let _ = fs::remove_dir_all(&differing);
     for (name, output) in &found {
-        if let Some(words) = difference(name, output, lines.get(name.as_str()), &folder) {
+        if let Some(message) = difference(name, output, lines.get(name.as_str()), &folder) {
             write_at(&stored_at(&differing, name), &output.text);
-            wrong.push(words);
+            differences.push(message);
         }
     }
-    wrong.extend(
+    differences.extend(
         lines
             .keys()
             .filter(|name| !found.contains_key(**name))
-            .map(|name| format!("{name}: no longer there")),
+            .map(|name| format!("{name}: no longer produced")),
     );
     let mut stored = Vec::new();
     stored_names(
@@ -174,24 +175,24 @@ fn user_visible_outputs_are_frozen() {
         &folder.join("outputs"),
         &mut stored,
     );
-    wrong.extend(
+    differences.extend(
         stored
             .iter()
-            .filter(|it| !lines.contains_key(it.as_str()))
-            .map(|it| format!("{it}: stored, not in the manifest")),
+            .filter(|name| !lines.contains_key(name.as_str()))
+            .map(|name| format!("{name}: stored, not in the manifest")),
     );
     assert!(
-        wrong.is_empty(),
-        "{} of {} outputs differ:\n{}\n\nWhat was found is in {}; {UPDATE}=1 takes it as it is.",
-        wrong.len(),
+        differences.is_empty(),
+        "{} of {} outputs differ:\n{}\n\nThe new outputs are in {}; {UPDATE}=1 accepts them.",
+        differences.len(),
         lines.len(),
-        wrong.join("\n"),
+        differences.join("\n"),
         differing.display()
     );
 }
 
 #[test]
-fn a_difference_is_told_by_its_first_line() {
+fn difference_shows_the_first_different_line() {
     assert_eq!(
         first_difference("a\nb\n", "a\nc\n"),
         Some((2, "b".to_owned(), "c".to_owned()))

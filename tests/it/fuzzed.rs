@@ -1,29 +1,24 @@
-//! The promises that fuzzing holds, on every input that once broke one and on a few that did not.
-//! Knows no promise.
+//! Runs the fuzz checks on every input that ever failed, and on some that passed.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 #[path = "../../fuzz/checks/mod.rs"]
 mod checks;
 
 #[test]
-fn what_fuzzing_found_stays_mended() {
+fn inputs_found_by_fuzzing_pass() {
     let mut broken = Vec::new();
     for (name, _) in checks::CHECKS {
-        let folder = in_package("fixtures/fuzz").join(name);
+        let folder = repository_path("fixtures/fuzz").join(name);
         let mut inputs: Vec<_> = fs::read_dir(&folder)
             .unwrap()
             .map(|entry| entry.unwrap().path())
             .collect();
         inputs.sort();
-        assert!(
-            !inputs.is_empty(),
-            "nothing to check in {}",
-            folder.display()
-        );
+        assert!(!inputs.is_empty(), "no inputs in {}", folder.display());
         for input in inputs {
             let bytes = fs::read(&input).unwrap();
             if catch_unwind(AssertUnwindSafe(|| checks::run(name, &bytes))).is_err() {
@@ -35,8 +30,8 @@ fn what_fuzzing_found_stays_mended() {
 }
 
 #[test]
-fn every_check_is_a_target_and_every_target_a_check() {
-    let manifest = fs::read_to_string(in_package("fuzz/Cargo.toml")).unwrap();
+fn fuzz_checks_and_targets_match() {
+    let manifest = fs::read_to_string(repository_path("fuzz/Cargo.toml")).unwrap();
     let mut targets: Vec<_> = manifest
         .lines()
         .filter_map(|line| {
@@ -50,7 +45,7 @@ fn every_check_is_a_target_and_every_target_a_check() {
     assert_eq!(targets, checks);
     for name in checks {
         let target =
-            fs::read_to_string(in_package("fuzz/targets").join(format!("{name}.rs"))).unwrap();
+            fs::read_to_string(repository_path("fuzz/targets").join(format!("{name}.rs"))).unwrap();
         assert!(
             target.contains(&format!("checks::run(\"{name}\", bytes)")),
             "{target}"

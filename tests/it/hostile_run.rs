@@ -1,4 +1,4 @@
-//! Schemas that would exhaust memory or stack cost their own request, and the run goes on.
+//! Schemas that would exhaust memory or stack fail only their own request.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::cache;
 
-/// `leaf` behind `count` definitions, each made of a reference to the one below.
+/// `leaf` behind `count` definitions, each of which refers to the one before.
 fn definitions(count: usize, leaf: Value, define: impl Fn(Value) -> Value) -> Value {
     let mut definitions = Map::from_iter([("a0".to_owned(), leaf)]);
     for index in 1..=count {
@@ -19,12 +19,12 @@ fn definitions(count: usize, leaf: Value, define: impl Fn(Value) -> Value) -> Va
     json!({ "$defs": definitions, "$ref": format!("#/$defs/a{count}") })
 }
 
-/// Runs the program in at most 8 GB of address space.
+/// Limits the address space to 8 GB.
 #[test]
-fn a_hostile_case_costs_itself_and_the_run_goes_on() {
+fn hostile_schema_fails_only_its_own_request() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let fine = json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] });
-    // 12,000 references in a row, and 2^40 empty schemas in 40 definitions.
+    // A chain of 12,000 references, and 2^40 empty schemas in 40 definitions.
     let row = definitions(12_000, json!({ "type": "null" }), |below| below);
     let doubling = definitions(40, json!({}), |below| json!({ "allOf": [below, below] }));
     for schema in [fine.clone(), row, doubling, fine] {
@@ -59,18 +59,18 @@ fn a_hostile_case_costs_itself_and_the_run_goes_on() {
         .env("XDG_CACHE_HOME", cache())
         .output()
         .unwrap();
-    let said = format!(
+    let printed = format!(
         "{}\n{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     let text = std::fs::read_to_string(folder.path().join("result.json")).unwrap();
     let own = &serde_json::from_str::<Value>(&text).unwrap()["sobench"];
     let count = |name: &str| own["outcomes"][name].as_u64().unwrap_or(0);
     assert_eq!(
         (count("rejected"), count("completed") + count("truncated")),
         (1, 3),
-        "{said}"
+        "{printed}"
     );
 }

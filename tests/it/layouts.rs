@@ -1,13 +1,12 @@
-//! Results in the layouts of vLLM's tools, read by twins of what those tools write: structs that
-//! refuse a key too many, a key too few and a value of another type. The twins were made from vLLM
-//! 0.32 and 0.33.
+//! Results in the layouts of vLLM's tools, parsed by structs that reject unknown keys, missing keys
+//! and wrong types. The structs were made from the output of vLLM 0.32 and 0.33.
 
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
-use sobench_testkit::scripted::{Scripted, models, whole};
+use sobench_testkit::scripted::{ScriptedServer, models, whole};
 
 use crate::support::sobench;
 
@@ -26,7 +25,7 @@ struct Detailed {
     errors: Vec<String>,
 }
 
-/// What it saves of every run, with the latencies that are on where none are named.
+/// Members of every saved run, with the default latencies.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "some members are only parsed")]
@@ -69,7 +68,7 @@ struct Serve {
     p99_itl_ms: f64,
 }
 
-/// The same of a backend that computes vectors.
+/// The same for a backend that computes vectors.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "some members are only parsed")]
@@ -170,7 +169,7 @@ struct Description {
     max: f64,
 }
 
-/// A member that may be `null`, and may not be missing.
+/// A member that may be `null` but not missing.
 fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -179,8 +178,8 @@ fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
 
 const REQUESTS: usize = 40;
 
-/// A run of the embedded server's own in a layout, saved under the layout's default name; what the
-/// file holds, and its name.
+/// Saves a run on the embedded server in a layout under its default name. Returns the text and the
+/// name of the file.
 fn saved(folder: &Path, arguments: &[&str]) -> (String, String) {
     let path = folder.to_str().unwrap();
     let count = REQUESTS.to_string();
@@ -199,7 +198,7 @@ fn saved(folder: &Path, arguments: &[&str]) -> (String, String) {
         .stderr
         .lines()
         .find_map(|line| line.strip_prefix("result saved: "))
-        .expect("the place is said");
+        .expect("the path is reported");
     (
         std::fs::read_to_string(line).unwrap(),
         Path::new(line)
@@ -211,8 +210,7 @@ fn saved(folder: &Path, arguments: &[&str]) -> (String, String) {
     )
 }
 
-/// The keys of an object in their order; numbers of ours keep their text, so that this must not go
-/// through a map that sorts.
+/// The keys of an object in order. serde_json's map must preserve the order.
 fn keys(text: &str) -> Vec<String> {
     let value: Value = serde_json::from_str(text).unwrap();
     value.as_object().unwrap().keys().cloned().collect()
@@ -228,7 +226,7 @@ fn faulty_server() -> EmbeddedServer {
 }
 
 #[test]
-fn bench_serves_twin_reads_the_result() {
+fn bench_serve_struct_parses_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let server = faulty_server();
     let (text, name) = saved(
@@ -251,9 +249,13 @@ fn bench_serves_twin_reads_the_result() {
     );
     assert!(result.failed > 0, "the planted failures show");
     assert_eq!(
-        result.latencies.iter().filter(|it| **it == 0.0).count(),
+        result
+            .latencies
+            .iter()
+            .filter(|latency| **latency == 0.0)
+            .count(),
         result.failed,
-        "a failure is 0, as vLLM has it"
+        "a failure counts as 0, as in vLLM"
     );
     assert_eq!(result.queue_times.len(), REQUESTS);
     assert_eq!(
@@ -276,7 +278,7 @@ fn bench_serves_twin_reads_the_result() {
 }
 
 #[test]
-fn details_ramps_metadata_and_waits_have_their_places() {
+fn details_ramp_up_metadata_and_queue_times_are_in_vllm_order() {
     let folder = tempfile::tempdir().unwrap();
     let (text, name) = saved(
         folder.path(),
@@ -311,7 +313,7 @@ fn details_ramps_metadata_and_waits_have_their_places() {
         std_e2el_including_client_queue_ms p50_e2el_including_client_queue_ms p99.9_e2el_including_client_queue_ms";
     assert_eq!(keys(&text), order.split_whitespace().collect::<Vec<_>>());
     let value: Value = serde_json::from_str(&text).unwrap();
-    assert_ne!(value["date"], "mine", "what is known keeps its key");
+    assert_ne!(value["date"], "mine", "known keys are not overwritten");
     let columns = "input_lens output_lens ttfts itls start_times generated_texts errors";
     let columns: serde_json::Map<String, Value> = columns
         .split_whitespace()
@@ -333,13 +335,16 @@ fn details_ramps_metadata_and_waits_have_their_places() {
             .generated_texts
             .iter()
             .all(|text| text.starts_with('{')),
-        "answers are whole"
+        "answers are complete"
     );
-    let of = |key: &str| value[key].as_f64().unwrap();
-    let waited = of("mean_e2el_including_client_queue_ms")
-        - of("mean_e2el_ms")
-        - of("mean_client_queue_time_ms");
-    assert!(waited.abs() < 1e-6, "the wait and the rest make the whole");
+    let field = |key: &str| value[key].as_f64().unwrap();
+    let waited = field("mean_e2el_including_client_queue_ms")
+        - field("mean_e2el_ms")
+        - field("mean_client_queue_time_ms");
+    assert!(
+        waited.abs() < 1e-6,
+        "queue time and latency sum to the total"
+    );
 
     let ramp = [
         "--ramp-up-strategy",
@@ -358,7 +363,8 @@ fn details_ramps_metadata_and_waits_have_their_places() {
         "{name}"
     );
     let keys = keys(&text);
-    let after = |key: &str| keys[keys.iter().position(|it| it == key).unwrap() + 1].clone();
+    let after =
+        |key: &str| keys[keys.iter().position(|candidate| candidate == key).unwrap() + 1].clone();
     assert_eq!(
         (after("max_concurrency"), after("rtfx")),
         ("ramp_up_strategy".into(), "rps_change_events".into())
@@ -366,7 +372,7 @@ fn details_ramps_metadata_and_waits_have_their_places() {
 }
 
 #[test]
-fn results_of_bench_serve_are_added_as_it_adds_them() {
+fn append_result_writes_lines_as_bench_serve() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         saved(
@@ -383,7 +389,7 @@ fn results_of_bench_serve_are_added_as_it_adds_them() {
     let file = std::fs::read_to_string(folder.path().join("all.jsonl")).unwrap();
     assert!(
         !file.ends_with('\n'),
-        "bench serve begins its next line with the line feed"
+        "bench serve writes the line feed before the next line"
     );
     let lines: Vec<Serve> = file
         .split('\n')
@@ -393,11 +399,11 @@ fn results_of_bench_serve_are_added_as_it_adds_them() {
 }
 
 #[test]
-fn bench_serves_twin_reads_computed_answers() {
+fn bench_serve_struct_parses_pooling_results() {
     let folder = tempfile::tempdir().unwrap();
     let vector = include_str!("../../fixtures/bodies/vllm-embeddings.json");
-    let server = Scripted::answering(move |request| {
-        if request.asks_for_models() {
+    let server = ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             models()
         } else {
             whole("200 OK", "application/json", vector)
@@ -422,7 +428,7 @@ fn bench_serves_twin_reads_computed_answers() {
 }
 
 #[test]
-fn the_scripts_twin_reads_the_result() {
+fn structured_output_script_struct_parses_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let server = faulty_server();
     let arguments = [
@@ -436,7 +442,7 @@ fn the_scripts_twin_reads_the_result() {
     let result: Structured = serde_json::from_str(&text).unwrap();
     assert!(
         text.starts_with("{\n    \"outputs\": [\n        {\n            \"generated\""),
-        "indented by four"
+        "indented by four spaces"
     );
     let model = result.model_id.rsplit('/').next().unwrap();
     assert_eq!(
@@ -446,20 +452,29 @@ fn the_scripts_twin_reads_the_result() {
     let valid = result
         .outputs
         .iter()
-        .filter(|it| it.correctness == Some(true))
+        .filter(|output| output.correctness == Some(true))
         .count();
     assert!(
         0 < valid && valid < result.completed,
-        "the planted faults show"
+        "the injected faults are visible"
     );
     assert!((result.correct_rate - 100.0 * valid as f64 / REQUESTS as f64).abs() < 1e-9);
-    assert!(result.outputs.iter().all(|it| it.expected.is_none()));
-    let failed = result.errors.iter().filter(|it| !it.is_empty()).count();
+    assert!(
+        result
+            .outputs
+            .iter()
+            .all(|output| output.expected.is_none())
+    );
+    let failed = result
+        .errors
+        .iter()
+        .filter(|error| !error.is_empty())
+        .count();
     assert_eq!(result.completed + failed, REQUESTS);
     let described = &result.ttft_description;
     assert_eq!(
         described.count, result.completed as f64,
-        "failures are no latencies of 0"
+        "failures do not count as 0"
     );
     assert!(described.min > 0.0 && (described.mean * 1000.0 - result.mean_ttft_ms).abs() < 1e-6);
     let order = [
@@ -471,7 +486,7 @@ fn the_scripts_twin_reads_the_result() {
     ];
     assert!(
         order.is_sorted() && described.std > result.std_ttft_ms / 1000.0,
-        "of the sample, as pandas has it"
+        "sample standard deviation, as in pandas"
     );
     assert!(result.tpot_description.count <= described.count);
     assert_eq!(
@@ -483,7 +498,7 @@ fn the_scripts_twin_reads_the_result() {
     assert_eq!(
         second,
         name.replace(".txt", "-2.txt"),
-        "no result takes another one's place"
+        "results are not overwritten"
     );
     let log = folder.path().join(name).with_extension("jsonl");
     let again = sobench(&[
@@ -492,5 +507,5 @@ fn the_scripts_twin_reads_the_result() {
         "--format",
         "vllm-structured",
     ]);
-    assert_eq!(again.stdout, text, "the log says the same later");
+    assert_eq!(again.stdout, text, "the log gives the same result");
 }

@@ -1,5 +1,4 @@
-//! Loads as a user asks for them: ramps, durations, caps, warm-ups, and what the saved file says of
-//! them.
+//! Load options: ramp-up, duration, caps, warm-up, and their record in the result.
 
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -7,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sobench_pycompat::random::NumpyRandom;
-use sobench_testkit::scripted::{Scripted, models, whole};
+use sobench_testkit::scripted::{ScriptedServer, models, whole};
 
 use crate::support::{check_result, sobench};
 
-/// The result file of a run on the embedded engine, held to its contract, and what was printed.
+/// Runs on the embedded engine. Returns the result, validated against its contract, and stdout.
 fn saved(arguments: &[&str]) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
@@ -21,6 +20,8 @@ fn saved(arguments: &[&str]) -> (Value, String) {
         path,
         "--result-filename",
         "r.json",
+        "--detail",
+        "full",
     ];
     let dataset = if arguments.contains(&"--dataset") {
         &[][..]
@@ -41,12 +42,12 @@ fn numbers(value: &Value) -> Vec<f64> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it.as_f64().unwrap())
+        .map(|value| value.as_f64().unwrap())
         .collect()
 }
 
 #[test]
-fn a_ramp_is_recorded_in_vllms_keys_and_at_every_request() {
+fn ramp_up_is_recorded_in_vllm_keys_and_per_request() {
     let ramp = [
         "--ramp-up-strategy",
         "linear",
@@ -70,12 +71,12 @@ fn a_ramp_is_recorded_in_vllms_keys_and_at_every_request() {
     assert_eq!(
         events
             .iter()
-            .map(|it| it["rps"].as_u64().unwrap())
+            .map(|event| event["rps"].as_u64().unwrap())
             .collect::<Vec<_>>(),
         [100, 101, 102, 103]
     );
-    assert!(events.is_sorted_by_key(|it| it["timestamp"].as_str().unwrap().to_owned()));
-    // Due times are the seed's: those of NumPy, without rescaling.
+    assert!(events.is_sorted_by_key(|event| event["timestamp"].as_str().unwrap().to_owned()));
+    // Due times are NumPy's for the seed, without rescaling.
     let mut random = NumpyRandom::new(0);
     let due_s: f64 = [100.0, 101.0, 102.0, 103.0]
         .iter()
@@ -89,7 +90,7 @@ fn a_ramp_is_recorded_in_vllms_keys_and_at_every_request() {
 }
 
 #[test]
-fn a_closed_loop_of_a_given_duration_goes_round() {
+fn closed_loop_with_duration_repeats_cases() {
     let (file, console) = saved(&[
         "--max-concurrency",
         "4",
@@ -131,23 +132,23 @@ fn a_closed_loop_of_a_given_duration_goes_round() {
         "under ten seconds"
     );
     assert!(
-        console.contains("sending ended after") && console.contains("The steady state"),
+        console.contains("sending ended after") && console.contains("Steady state"),
         "{console}"
     );
     let outputs = file["outputs"].as_array().unwrap();
     let ids: std::collections::HashSet<&str> = outputs
         .iter()
-        .map(|it| it["case"].as_str().unwrap())
+        .map(|output| output["case"].as_str().unwrap())
         .collect();
     assert_eq!(
         ids.len(),
         outputs.len(),
-        "ids are unique though cases go round"
+        "ids are unique although cases repeat"
     );
 }
 
 #[test]
-fn number_and_rate_end_where_they_are_asked_to() {
+fn open_loop_ends_at_the_number_or_duration() {
     let (file, _) = saved(&["--request-rate", "100", "--duration", "0.2"]);
     assert_eq!(file["num_prompts"].as_u64(), Some(20));
     let (file, _) = saved(&[
@@ -165,12 +166,12 @@ fn number_and_rate_end_where_they_are_asked_to() {
     assert_eq!(
         file.get("steady_state"),
         None,
-        "without a cap there is none to be steady at"
+        "no steady state without a cap"
     );
 }
 
 #[test]
-fn every_result_says_what_the_client_took_and_whether_it_stood_in_the_way() {
+fn results_contain_the_client_overhead() {
     let (file, console) = saved(&["--num-prompts", "5"]);
     let client = &file["sobench"]["client"];
     assert_eq!(client["includes_server"], true);
@@ -186,7 +187,7 @@ fn every_result_says_what_the_client_took_and_whether_it_stood_in_the_way() {
 }
 
 #[test]
-fn tokens_are_timed_one_by_one_where_the_server_is_asked_to_count_them() {
+fn continuous_usage_gives_itl_per_counted_token() {
     let run = [
         "--dataset",
         "json",
@@ -211,21 +212,21 @@ fn tokens_are_timed_one_by_one_where_the_server_is_asked_to_count_them() {
     );
 }
 
-/// The client is stopped by a signal while its requests become due. On a busy machine nothing can
-/// be said of a client that is not.
+/// The server stops the client by a signal while requests become due. Without that, delays depend
+/// on the machine.
 #[cfg(unix)]
 #[test]
-fn a_client_that_was_held_up_fails_a_strict_run() {
+fn delayed_client_fails_a_strict_run() {
     use rustix::process::{Pid, Signal, kill_process};
     let client = Arc::new(OnceLock::<Pid>::new());
-    let stopped = Arc::clone(&client);
+    let client_to_stop = Arc::clone(&client);
     let event = r#"data: {"choices":[{"index":0,"text":"Positive","finish_reason":"stop"}]}"#;
-    let server = Scripted::answering(move |request| {
-        if request.asks_for_models() {
+    let server = ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             return models();
         }
         if request.header("x-request-id") == Some("r-0") {
-            let client = *stopped.wait();
+            let client = *client_to_stop.wait();
             kill_process(client, Signal::STOP).unwrap();
             std::thread::sleep(Duration::from_secs(2));
             kill_process(client, Signal::CONT).unwrap();
@@ -292,7 +293,7 @@ fn a_client_that_was_held_up_fails_a_strict_run() {
 }
 
 #[test]
-fn new_schemas_in_a_warm_load_are_told_from_the_others() {
+fn cold_schemas_are_reported_separately() {
     let run = [
         "--dataset",
         "json",
@@ -312,7 +313,7 @@ fn new_schemas_in_a_warm_load_are_told_from_the_others() {
         (cold["every"].as_u64(), cold["requests"].as_u64()),
         (Some(6), Some(4))
     );
-    // The run's own schema is the trial request's; four more are new.
+    // The run's own schema is known from the trial request; four more are new.
     assert_eq!(
         (uses["constraints"].as_u64(), uses["known_before"].as_u64()),
         (Some(5), Some(1))
@@ -332,18 +333,18 @@ fn new_schemas_in_a_warm_load_are_told_from_the_others() {
     assert_eq!(
         outputs
             .iter()
-            .filter(|it| it["tags"][0] == "cold-schema")
+            .filter(|output| output["tags"][0] == "cold-schema")
             .count(),
         4
     );
     assert!(
-        outputs.iter().all(|it| it["correctness"] != false),
-        "an optional member more makes no answer wrong"
+        outputs.iter().all(|output| output["correctness"] != false),
+        "the additional optional member invalidates no answer"
     );
 }
 
 #[test]
-fn a_run_without_schemas_has_no_place_for_new_ones() {
+fn cold_schemas_need_a_json_schema_dataset() {
     let ran = sobench(&["--dataset", "choice", "--cold-schema-every", "3"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(

@@ -1,5 +1,5 @@
-//! Integration tests of the program and of the whole repository: a module per promise. Those of a
-//! crate are in its own `tests/it`.
+//! Integration tests of the program and the repository, one module per subject. Tests of a crate
+//! are in its own `tests/it`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,20 +14,20 @@ mod cli;
 mod compare;
 mod contracts;
 mod datasets;
-// A shell, and links between folders.
+// Needs a shell and symbolic links.
 #[cfg(unix)]
 mod docs;
-// Scripts for bash.
+// Needs bash.
 #[cfg(unix)]
 mod deploy;
 mod faults;
-// Limits of memory, pipes and devices as Linux has them.
+// Needs memory limits, pipes and devices of Linux.
 #[cfg(target_os = "linux")]
 mod files;
 mod flags;
 mod flags_table;
 mod forms;
-// A shell, links between folders, and the numbers of errors as Linux has them.
+// Needs a shell, symbolic links and the error numbers of Linux.
 #[cfg(target_os = "linux")]
 mod frozen;
 mod fuzzed;
@@ -46,9 +46,10 @@ mod reasoning;
 mod reference;
 mod registries;
 mod runlog;
+mod runs;
 mod score;
 mod shards;
-// Signals as Unix has them.
+// Needs Unix signals.
 #[cfg(unix)]
 mod signals;
 mod support;

@@ -1,8 +1,8 @@
-//! `sobench mask` as its user meets it: what it refuses, what it says, where it writes.
+//! Tests of the command `sobench mask`: rejected flags, messages, output files.
 
 use crate::support::{Ran, sobench};
 
-/// A measurement that is over at once.
+/// A fast measurement.
 const SHORT: [&str; 9] = [
     "mask",
     "--limit",
@@ -20,24 +20,24 @@ fn mask(extra: &[&str]) -> Ran {
 }
 
 #[track_caller]
-fn assert_refused(ran: &Ran, code: i32, words: &[&str]) {
+fn assert_refused(ran: &Ran, code: i32, expected: &[&str]) {
     assert_eq!(ran.code, code, "{}", ran.stderr);
     assert!(
         ran.stdout.is_empty(),
-        "it was refused before anything was measured:\n{}",
+        "it was rejected before the measurement:\n{}",
         ran.stdout
     );
-    for word in words {
+    for expected_text in expected {
         assert!(
-            ran.stderr.contains(word),
-            "{word:?} is not in:\n{}",
+            ran.stderr.contains(expected_text),
+            "{expected_text:?} is not in:\n{}",
             ran.stderr
         );
     }
 }
 
 #[test]
-fn files_that_cannot_be_written_are_found_before_the_measurement() {
+fn unwritable_files_are_detected_before_the_measurement() {
     for flags in [
         ["--html", "/nonexist/x.html"],
         ["--csv", "."],
@@ -47,7 +47,10 @@ fn files_that_cannot_be_written_are_found_before_the_measurement() {
         assert_refused(
             &mask(&flags),
             3,
-            &["cannot write the report", "hint: name a file in a folder"],
+            &[
+                "cannot write the report",
+                "hint: name a file in an existing",
+            ],
         );
     }
     let folder = tempfile::tempdir().unwrap();
@@ -68,18 +71,15 @@ fn files_that_cannot_be_written_are_found_before_the_measurement() {
     assert_eq!(
         std::fs::read_to_string(&kept).unwrap(),
         "mine",
-        "what is there is replaced by a report, and by nothing less"
+        "an existing file is only replaced by a report"
     );
-    assert!(!json.exists(), "trying a place leaves nothing there");
+    assert!(!json.exists(), "the check leaves no file behind");
 }
 
 #[test]
-fn no_report_replaces_another() {
-    for (flags, words) in [
-        (
-            &["--html", "-"][..],
-            "--html takes the name of a file, and not -",
-        ),
+fn two_reports_cannot_share_a_file() {
+    for (flags, expected) in [
+        (&["--html", "-"][..], "--html requires a file name: -"),
         (
             &["--json", "same.out", "--html", "./same.out"],
             "--json and --html name the same file: ./same.out",
@@ -89,16 +89,17 @@ fn no_report_replaces_another() {
             "--csv and --rows name the same file",
         ),
     ] {
-        assert_refused(&mask(flags), 2, &[words, "hint: "]);
+        assert_refused(&mask(flags), 2, &[expected, "hint: "]);
     }
 }
 
 #[test]
-fn help_states_what_a_child_process_is_granted_beside_its_limit() {
+fn help_states_the_reserved_memory_of_a_child_process() {
     let granted = format!("{} MiB", sobench_mask::record::RESERVED_BYTES >> 20);
     let help = sobench(&["mask", "--help"]).stdout;
     assert!(help.contains(&granted), "{granted} is not in:\n{help}");
-    let page = std::fs::read_to_string(sobench_testkit::in_package("docs/engines.md")).unwrap();
+    let page =
+        std::fs::read_to_string(sobench_testkit::repository_path("docs/engines.md")).unwrap();
     assert!(
         page.contains(&format!("{granted} more")),
         "{granted} is not in docs/engines.md"
@@ -106,16 +107,16 @@ fn help_states_what_a_child_process_is_granted_beside_its_limit() {
 }
 
 #[test]
-fn numbers_below_nothing_are_named_with_their_flag() {
-    for (flags, words) in [
-        (["--timeout", "-1"], "--timeout is not a time: -1"),
-        (["--memory-limit-mib", "-1"], "'-1' for '--memory-limit-mib"),
-        (["--jobs", "-1"], "'-1' for '--jobs"),
-        (["--limit", "-1"], "'-1' for '--limit"),
-        (["--batch", "-1"], "'-1' for '--batch"),
+fn negative_numbers_are_rejected_with_their_flag() {
+    for (flags, expected) in [
+        (["--timeout", "-1"], "invalid --timeout: -1"),
+        (["--memory-limit-mib", "-1"], "--memory-limit-mib: -1"),
+        (["--jobs", "-1"], "--jobs: -1"),
+        (["--limit", "-1"], "--limit: -1"),
+        (["--batch", "-1"], "--batch: -1"),
     ] {
         let ran = sobench(&[&["mask"][..], &flags].concat());
-        assert_refused(&ran, 2, &[words]);
+        assert_refused(&ran, 2, &[expected]);
     }
     assert_refused(
         &sobench(&["mask", "--limit", "0"]),
@@ -125,7 +126,7 @@ fn numbers_below_nothing_are_named_with_their_flag() {
 }
 
 #[test]
-fn engines_of_servers_are_refused_with_what_this_command_has() {
+fn server_only_engines_are_rejected_with_alternatives() {
     for command in ["mask", "serve"] {
         let flag = if command == "mask" {
             "--engine"
@@ -138,17 +139,17 @@ fn engines_of_servers_are_refused_with_what_this_command_has() {
             2,
             &[
                 "only inside a server",
-                "hint: built in are guidance,",
-                "with sobench --base-url",
+                "hint: use one of guidance,",
+                "--base-url",
             ],
         );
     }
 }
 
 #[test]
-fn every_fault_is_in_the_help_and_in_the_docs() {
+fn every_fault_kind_is_in_help_and_docs() {
     let help = sobench(&["serve", "--help"]).stdout;
-    let page = std::fs::read_to_string(sobench_testkit::in_package("docs/serve.md")).unwrap();
+    let page = std::fs::read_to_string(sobench_testkit::repository_path("docs/serve.md")).unwrap();
     for kind in sobench_embedded::Fault::kinds() {
         assert!(
             help.contains(&kind) && page.contains(&format!("`{kind}`")),
@@ -159,7 +160,7 @@ fn every_fault_is_in_the_help_and_in_the_docs() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_is_told_with_flags_that_this_command_has() {
+fn full_disk_hint_names_flags_of_this_command() {
     let full = std::fs::OpenOptions::new()
         .write(true)
         .open("/dev/full")
@@ -172,21 +173,21 @@ fn a_full_disk_is_told_with_flags_that_this_command_has() {
     let stderr = String::from_utf8(ran.stderr).unwrap();
     assert_eq!(ran.status.code(), Some(3), "{stderr}");
     assert!(
-        stderr.contains("keep it with --json, --csv or --html")
+        stderr.contains("use --json, --csv or --html to write a file instead")
             && !stderr.contains("--save-result"),
         "{stderr}"
     );
 }
 
 #[test]
-fn a_resume_without_a_rows_file_says_that_it_began_anew() {
+fn resume_without_a_rows_file_warns_and_starts_over() {
     let folder = tempfile::tempdir().unwrap();
     let rows = folder.path().join("mistyped.jsonl");
     let ran = mask(&["--rows", rows.to_str().unwrap(), "--resume"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("no rows file to go on with")
-            && ran.stdout.contains("no rows file to go on with"),
+        ran.stderr.contains("no rows file to resume from")
+            && ran.stdout.contains("no rows file to resume from"),
         "{}",
         ran.stderr
     );

@@ -1,12 +1,12 @@
-//! Measuring an engine in the program's own worker process, on a small corpus.
+//! Measures an engine in the worker process of the built executable, on a small corpus.
 
 use sobench_engine::EngineName;
 use sobench_mask::row::{DeclineClass, InstanceOutcome, Row, Spelling};
 use sobench_mask::{CorpusSource, MaskPlan, WorkerCommand, run};
 use sobench_shutdown::Shutdown;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
-/// What a row says of its instances in one spelling.
+/// The outcomes of a row's instances in one spelling.
 fn outcomes(row: &Row, spelling: Spelling) -> Vec<&InstanceOutcome> {
     row.instances
         .iter()
@@ -16,10 +16,10 @@ fn outcomes(row: &Row, spelling: Spelling) -> Vec<&InstanceOutcome> {
 }
 
 #[test]
-fn llguidance_does_to_a_small_corpus_what_is_known_of_it() {
+fn llguidance_outcomes_on_the_small_corpus() {
     let corpora = vec![CorpusSource {
         kind: None,
-        path: in_package("fixtures/mask/maskbench"),
+        path: repository_path("fixtures/mask/maskbench"),
     }];
     let plan = MaskPlan {
         corpora,
@@ -49,12 +49,12 @@ fn llguidance_does_to_a_small_corpus_what_is_known_of_it() {
             "{declined:?}"
         );
         assert!(
-            declined.class != DeclineClass::TooLarge && !declined.words.is_empty(),
+            declined.class != DeclineClass::TooLarge && !declined.message.is_empty(),
             "{declined:?}"
         );
         assert!(rows[place].instances.is_empty() && rows[place].compile.is_none());
     }
-    for spelling in Spelling::OF_JSON {
+    for spelling in Spelling::JSON {
         assert_eq!(
             outcomes(&rows[1], spelling),
             [&InstanceOutcome::Pass; 2],
@@ -93,7 +93,7 @@ fn llguidance_does_to_a_small_corpus_what_is_known_of_it() {
             .iter()
             .map(|times| times.spelling)
             .collect::<Vec<_>>(),
-        Spelling::OF_JSON
+        Spelling::JSON
     );
     for times in &row.times {
         let masks = row
@@ -113,11 +113,11 @@ fn llguidance_does_to_a_small_corpus_what_is_known_of_it() {
         batches,
         [(EngineName::Guidance, 1, 1), (EngineName::Guidance, 3, 1)]
     );
-    assert_eq!(run.about.corpora[0].sha256.len(), 64);
-    assert!(run.about.engines[0].version.starts_with("llguidance "));
+    assert_eq!(run.record.corpora[0].sha256.len(), 64);
+    assert!(run.record.engines[0].version.starts_with("llguidance "));
     #[cfg(target_os = "linux")]
     assert!(
-        run.about.engines[0]
+        run.record.engines[0]
             .peak_rss_bytes
             .is_some_and(|bytes| bytes > 1 << 20)
     );

@@ -1,5 +1,5 @@
-//! Backends side by side, as a program: embedded engines, named servers, servers that are started
-//! and ended, loads, files of flags.
+//! Comparisons of several backends: embedded engines, named servers, launched servers, loads, and
+//! files of flags.
 
 mod at_once;
 
@@ -9,14 +9,14 @@ use std::path::Path;
 
 use serde_json::Value;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
-use sobench_testkit::scripted::Scripted;
+use sobench_testkit::scripted::ScriptedServer;
 
 use crate::cli::assert_fails;
 use crate::support::{Ran, cache, sobench, wait_until};
 
 const CONTRACT: &str = include_str!("../../schemas/contracts/matrix.schema.json");
 
-/// Runs a comparison, and reads its file back, which keeps the contract.
+/// Runs a comparison and returns its file, validated against the contract.
 fn compared(arguments: &[&str]) -> (Ran, Value) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -33,7 +33,7 @@ fn compared(arguments: &[&str]) -> (Ran, Value) {
     let validator = jsonschema::draft202012::new(&serde_json::from_str(CONTRACT).unwrap()).unwrap();
     let errors: Vec<String> = validator
         .iter_errors(&value)
-        .map(|it| format!("{}: {it}", it.instance_path()))
+        .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     assert!(
@@ -46,11 +46,11 @@ fn row<'a>(comparison: &'a Value, contender: &str, dataset: &str) -> &'a Value {
     let rows = comparison["rows"].as_array().unwrap();
     rows.iter()
         .find(|row| row["contender"] == contender && row["dataset"] == dataset)
-        .expect("the row is there")
+        .expect("the row exists")
 }
 
 #[test]
-fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_row() {
+fn embedded_engines_are_compared_and_failures_are_rows() {
     let flags = [
         "--guided-decoding-backend",
         "xgrammar,outlines",
@@ -89,7 +89,7 @@ fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_ro
         );
     }
     let of_choice = row(&found, "outlines", "choice");
-    let uses = ["cold_ttft_ms", "warm_ttft_ms"].map(|it| of_choice[it]["n"].as_u64());
+    let uses = ["cold_ttft_ms", "warm_ttft_ms"].map(|key| of_choice[key]["n"].as_u64());
     assert_eq!(
         (of_choice["cold_from"].as_str(), uses),
         (Some("alone"), [Some(2); 2]),
@@ -109,7 +109,7 @@ fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_ro
     assert!(
         runs.iter()
             .all(|run| Path::new(run["run_log"].as_str().unwrap_or("/")).exists()),
-        "every run keeps its log"
+        "one log per run"
     );
     let of_outlines = runs
         .iter()
@@ -119,7 +119,7 @@ fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_ro
             .filter(|run| run["treatment"] == "constrained")
             .count(),
         1,
-        "what cannot run is not tried again"
+        "failed contenders are not retried"
     );
     let order: Vec<&str> = runs
         .iter()
@@ -130,7 +130,7 @@ fn engines_of_the_embedded_server_stand_side_by_side_and_one_that_cannot_is_a_ro
 }
 
 #[test]
-fn named_servers_are_told_apart() {
+fn named_servers_have_separate_rows() {
     let good = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
     let fault = Fault::parse("ignore-constraint").unwrap();
     let bad = EmbeddedServer::start(EmbeddedOptions {
@@ -170,16 +170,16 @@ fn named_servers_are_told_apart() {
     assert_eq!(
         row(&found, "good", "json")["cold_from"],
         Value::Null,
-        "nobody knows what it was asked before"
+        "earlier requests are unknown"
     );
     assert!(
         ran.stdout
-            .contains("cold TTFT is not known of servers that were running"),
+            .contains("cold TTFT is unknown for servers that were already running"),
         "{}",
         ran.stdout
     );
-    // Without leave to measure it, the same server is a row with the reason, and the other one is
-    // measured all the same.
+    // Without --allow-unenforced, the row of this server has the reason, and the other server is
+    // still measured.
     let (ran, found) = compared(&flags);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert_eq!(row(&found, "good", "json")["fate"], "measured");
@@ -187,7 +187,7 @@ fn named_servers_are_told_apart() {
 }
 
 #[test]
-fn a_running_server_has_cold_uses_of_schemas_that_are_new_to_all() {
+fn running_server_has_cold_ttft_only_for_new_schemas() {
     let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
     let flags = [
         "--base-url",
@@ -218,17 +218,17 @@ fn a_running_server_has_cold_uses_of_schemas_that_are_new_to_all() {
         "{of_json}"
     );
     assert_eq!(of_json["warm_ttft_ms"]["n"].as_u64(), Some(12));
-    // Their schemas are random, and the seed's: after the first run the server knows them, and
-    // before it nobody can tell.
+    // These schemas depend only on the seed: the server knows them after the first run. Before it,
+    // that is unknown.
     let (ran, found) = compared(&[&flags[..], &["--dataset", "json-unique"]].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(
         row(&found, "server", "json-unique")["cold_from"],
         Value::Null
     );
-    let known = |place: usize| {
+    let known = |index: usize| {
         let log =
-            std::fs::read_to_string(found["runs"][place]["run_log"].as_str().unwrap()).unwrap();
+            std::fs::read_to_string(found["runs"][index]["run_log"].as_str().unwrap()).unwrap();
         let header: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
         header["header"]["record"]["known_constraints"]
             .as_array()
@@ -238,12 +238,12 @@ fn a_running_server_has_cold_uses_of_schemas_that_are_new_to_all() {
     assert_eq!(
         (known(0), known(1)),
         (1, 9),
-        "the trial request's, and then all"
+        "only the trial request's, then all"
     );
 }
 
 #[test]
-fn the_engine_goes_with_the_request_only_where_a_server_heeds_it() {
+fn engine_is_sent_only_in_a_dialect_that_supports_it() {
     let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
     let flags = [
         "--base-url",
@@ -256,11 +256,7 @@ fn the_engine_goes_with_the_request_only_where_a_server_heeds_it() {
     assert_fails(
         &sobench(&flags),
         2,
-        &[
-            "a request does not tell it which engine to use",
-            "--launch",
-            "--target",
-        ],
+        &["its requests do not select another", "--launch", "--target"],
     );
     let (ran, found) = compared(
         &[
@@ -271,7 +267,7 @@ fn the_engine_goes_with_the_request_only_where_a_server_heeds_it() {
     );
     assert_eq!(
         ran.code, 3,
-        "the server runs guidance, and refuses the other one: {}",
+        "the server runs guidance and rejects xgrammar: {}",
         ran.stderr
     );
     assert_eq!(
@@ -288,7 +284,7 @@ fn the_engine_goes_with_the_request_only_where_a_server_heeds_it() {
     );
 }
 
-/// The port that a started server said it has, in the file that it printed to.
+/// The port that a launched server wrote to its log.
 fn port_in(log: &str) -> u16 {
     let text = std::fs::read_to_string(log).unwrap();
     let after = text
@@ -296,7 +292,7 @@ fn port_in(log: &str) -> u16 {
         .nth(1)
         .unwrap_or_else(|| panic!("no address in {text}"));
     after
-        .split(|it: char| !it.is_ascii_digit())
+        .split(|character: char| !character.is_ascii_digit())
         .next()
         .unwrap()
         .parse()
@@ -306,13 +302,13 @@ fn port_in(log: &str) -> u16 {
 fn logs_of_servers(stderr: &str) -> Vec<String> {
     stderr
         .lines()
-        .filter_map(|line| Some(line.split_once("which prints to ")?.1.to_owned()))
+        .filter_map(|line| Some(line.split_once("its log is ")?.1.to_owned()))
         .collect()
 }
 
 #[cfg(unix)]
 #[test]
-fn servers_are_started_one_at_a_time_and_ended() {
+fn launched_servers_run_one_at_a_time() {
     let command = format!(
         "{} serve --port {{port}} --guided-decoding-backend {{backend}}",
         env!("CARGO_BIN_EXE_sobench")
@@ -351,7 +347,7 @@ fn servers_are_started_one_at_a_time_and_ended() {
         assert_eq!(
             row(&found, contender, dataset)["cold_from"],
             "alone",
-            "it was started for this"
+            "launched for this row"
         );
     }
     for dataset in ["json", "regex"] {
@@ -359,18 +355,13 @@ fn servers_are_started_one_at_a_time_and_ended() {
             .as_str()
             .unwrap();
         assert!(
-            reason.contains("the server ended before it was ready")
+            reason.contains("the server exited before it was ready")
                 && reason.contains("exists only inside a server"),
             "{reason}"
         );
     }
     let logs = logs_of_servers(&ran.stderr);
-    assert_eq!(
-        logs.len(),
-        3,
-        "each server has a log of its own: {}",
-        ran.stderr
-    );
+    assert_eq!(logs.len(), 3, "one log per server: {}", ran.stderr);
     for log in [&logs[0], &logs[2]] {
         let gone = TcpStream::connect(("127.0.0.1", port_in(log)));
         assert!(gone.is_err(), "the server of {log} still answers");
@@ -379,7 +370,7 @@ fn servers_are_started_one_at_a_time_and_ended() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_the_server_as_well() {
+fn sigint_ends_the_launched_server() {
     use std::process::{Command, Stdio};
     let program = env!("CARGO_BIN_EXE_sobench");
     let command = format!("{program} serve --port {{port}} --embedded-itl-ms 50");
@@ -406,10 +397,10 @@ fn ctrl_c_ends_the_server_as_well() {
         .map(Result::unwrap);
     let started = lines
         .by_ref()
-        .find(|line| line.contains("which prints to"))
-        .expect("it says where the server prints to");
+        .find(|line| line.contains("its log is"))
+        .expect("the log of the server is reported");
     let pid = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
-    // While it starts, and while it runs: the first wish ends all.
+    // The signal may arrive during startup or during the run: the first one ends both.
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let rest: Vec<String> = lines.collect();
     assert_eq!(running.wait().unwrap().code(), Some(130), "{rest:?}");
@@ -422,7 +413,7 @@ fn ctrl_c_ends_the_server_as_well() {
 
 #[cfg(unix)]
 #[test]
-fn a_program_that_is_killed_leaves_no_server_behind() {
+fn launched_server_ends_when_the_program_is_killed() {
     use std::process::{Command, Stdio};
     let program = env!("CARGO_BIN_EXE_sobench");
     let command = format!("{program} serve --port {{port}} --embedded-itl-ms 50");
@@ -446,10 +437,10 @@ fn a_program_that_is_killed_leaves_no_server_behind() {
         .map(Result::unwrap);
     let started = lines
         .by_ref()
-        .find(|line| line.contains("which prints to"))
-        .expect("it says where the server prints to");
+        .find(|line| line.contains("its log is"))
+        .expect("the log of the server is reported");
     let log = &logs_of_servers(&started)[0];
-    wait_until("the server says where it serves", || {
+    wait_until("the server reports its address", || {
         std::fs::read_to_string(log)
             .unwrap()
             .contains("http://127.0.0.1:")
@@ -459,16 +450,16 @@ fn a_program_that_is_killed_leaves_no_server_behind() {
         TcpStream::connect(("127.0.0.1", port)).is_ok(),
         "the server runs"
     );
-    // What no program can hear.
+    // SIGKILL.
     running.kill().unwrap();
     running.wait().unwrap();
-    wait_until("the server is gone", || {
+    wait_until("the server has ended", || {
         TcpStream::connect(("127.0.0.1", port)).is_err()
     });
 }
 
 #[test]
-fn validity_stands_beside_latency_at_every_load() {
+fn report_has_validity_and_latency_per_load() {
     let flags = [
         "--dataset",
         "choice",
@@ -495,7 +486,7 @@ fn validity_stands_beside_latency_at_every_load() {
     );
     assert!(
         ran.stdout
-            .contains("guidance, choice: the valid goodput knee is at 4 in flight"),
+            .contains("guidance, choice: valid goodput knee at 4 in flight"),
         "{}",
         ran.stdout
     );
@@ -513,8 +504,8 @@ fn validity_stands_beside_latency_at_every_load() {
 }
 
 #[test]
-fn a_dry_run_sends_nothing_and_shows_every_arm() {
-    let server = Scripted::answering(|_| panic!("nothing is asked"));
+fn dry_run_shows_every_arm_and_sends_nothing() {
+    let server = ScriptedServer::answering(|_| panic!("no request expected"));
     let target = format!("mine={}/v1", server.base_url);
     let flags = [
         "--dry-run",
@@ -572,7 +563,7 @@ fn a_dry_run_sends_nothing_and_shows_every_arm() {
 }
 
 #[test]
-fn a_file_of_flags_is_a_plan() {
+fn config_file_defines_a_comparison() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"guided-decoding-backend = ['xgrammar', 'guidance']\nnum_prompts = 500\ndataset = 'regex'\n").unwrap();
     let path = file.path().to_str().unwrap().to_owned();
@@ -581,16 +572,45 @@ fn a_file_of_flags_is_a_plan() {
     assert_eq!(
         row(&found, "guidance", "regex")["requests"].as_u64(),
         Some(6),
-        "what is typed wins"
+        "command-line flags take precedence"
     );
     file.write_all(b"tempratur = 1\n").unwrap();
     assert_fails(
         &sobench(&["--config", &path]),
         2,
-        &[
-            "no flag of a benchmark",
-            "tempratur",
-            "did you mean temperature?",
-        ],
+        &["unknown flag in", "tempratur", "try temperature"],
     );
+}
+
+#[test]
+fn runs_have_separate_logs_and_notes_are_printed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = folder.path().join("{dataset}.jsonl");
+    let ran = sobench(&[
+        "--dataset",
+        "json,choice",
+        "--num-prompts",
+        "2",
+        "--trust-remote-code",
+        "--disable-tqdm",
+        "--run-log",
+        template.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for name in [
+        "json-control",
+        "json-constrained",
+        "choice-control",
+        "choice-constrained",
+    ] {
+        let log = folder.path().join(name).with_extension("jsonl");
+        assert!(log.is_file(), "{name}: {}", ran.stderr);
+    }
+    for note in [
+        "warning: flags without effect: --trust-remote-code (all runs)\n",
+        "a synthetic model",
+    ] {
+        assert_eq!(ran.stderr.matches(note).count(), 1, "{}", ran.stderr);
+    }
+    assert!(ran.stderr.contains("(all runs)"), "{}", ran.stderr);
 }

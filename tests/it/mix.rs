@@ -1,14 +1,13 @@
-//! Several datasets in one run: each has its requests and its figures, and they add up to the
-//! run's. Knows no loader.
+//! Runs with several datasets: each has its requests and figures, and they sum to those of the run.
 
 use serde_json::Value;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::cli::assert_fails;
 use crate::support::{check_result, sobench, sobench_result};
 
 fn mixed(arguments: &[&str]) -> (crate::support::Ran, Value) {
-    let chats = in_package("fixtures/datasets/sharegpt.json");
+    let chats = repository_path("fixtures/datasets/sharegpt.json");
     let mix = format!("json:0.5,regex:0.3,sharegpt={}:0.2", chats.display());
     let mut all = vec![
         "--mix",
@@ -66,7 +65,7 @@ fn each_dataset_has_its_requests_and_its_figures() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["case"].as_str().unwrap())
+        .map(|output| output["case"].as_str().unwrap())
         .collect();
     let first_ten: Vec<bool> = cases[..10]
         .iter()
@@ -74,19 +73,15 @@ fn each_dataset_has_its_requests_and_its_figures() {
         .collect();
     assert!(
         first_ten.contains(&true) && first_ten.contains(&false),
-        "they come among each other: {cases:?}"
+        "the datasets are interleaved: {cases:?}"
     );
-    assert!(
-        ran.stdout.contains("By dataset of the mix"),
-        "{}",
-        ran.stdout
-    );
-    let again = sobench(&["report", log.to_str().unwrap()]);
+    assert!(ran.stdout.contains("By dataset\n"), "{}", ran.stdout);
+    let again = sobench(&["report", log.to_str().unwrap(), "--detail", "full"]);
     assert_eq!(again.stdout, ran.stdout);
 }
 
 #[test]
-fn the_same_seed_asks_the_same() {
+fn same_seed_gives_the_same_mix() {
     let hash = |seed: &str| {
         mixed(&["--seed", seed, "--no-run-log"]).1["sobench"]["dataset"]["sha256"].clone()
     };
@@ -95,16 +90,22 @@ fn the_same_seed_asks_the_same() {
 }
 
 #[test]
-fn a_mix_that_means_nothing_is_refused() {
-    for (mix, words) in [
-        ("json:1,regex:nothing", "no share above 0: regex:nothing"),
+fn invalid_mix_is_rejected() {
+    for (mix, expected) in [
+        (
+            "json:1,regex:nothing",
+            "share is not above 0: regex:nothing",
+        ),
         ("json:1,custom:1", "custom"),
-        ("json:1000,regex:1", "none is of the dataset regex"),
+        (
+            "json:1000,regex:1",
+            "the dataset regex has none of the 10 requests",
+        ),
     ] {
         assert_fails(
             &sobench(&["--mix", mix, "--num-prompts", "10"]),
             2,
-            &[words],
+            &[expected],
         );
     }
 }

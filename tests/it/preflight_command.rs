@@ -1,4 +1,4 @@
-//! `sobench preflight`, and the preflight of a run, as a user sees them.
+//! `sobench preflight`, and the preflight of a run.
 
 mod before_run;
 mod faults;
@@ -6,13 +6,13 @@ mod features;
 
 use serde_json::Value;
 use sobench_backend::ServerKind;
-use sobench_testkit::constrained::{Reply, answering, as_sglang};
-use sobench_testkit::in_package;
-use sobench_testkit::scripted::{Scripted, nobody};
+use sobench_testkit::constrained::{Reply, answering, sglang_reply};
+use sobench_testkit::repository_path;
+use sobench_testkit::scripted::{ScriptedServer, refusing_url};
 
 use crate::support::{Ran, sobench};
 
-fn command(server: Option<&Scripted>, arguments: &[&str]) -> Ran {
+fn command(server: Option<&ScriptedServer>, arguments: &[&str]) -> Ran {
     let mut all = vec!["preflight", "--disable-tqdm"];
     if let Some(server) = server {
         all.extend(["--base-url", &server.base_url]);
@@ -22,8 +22,8 @@ fn command(server: Option<&Scripted>, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn every_dialect_that_a_server_kind_could_take_is_asked_and_the_one_it_reads_is_named() {
-    let server = answering(as_sglang);
+fn preflight_tries_every_dialect_and_reports_the_enforced_one() {
+    let server = answering(sglang_reply);
     let ran = command(
         Some(&server),
         &[
@@ -41,7 +41,7 @@ fn every_dialect_that_a_server_kind_could_take_is_asked_and_the_one_it_reads_is_
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it.as_str().unwrap())
+        .map(|value| value.as_str().unwrap())
         .collect();
     assert_eq!(
         (dialects.len(), dialects[0]),
@@ -83,12 +83,15 @@ fn every_dialect_that_a_server_kind_could_take_is_asked_and_the_one_it_reads_is_
 }
 
 #[test]
-fn the_command_prints_a_table_writes_a_file_and_says_how_it_went_by_its_exit_code() {
+fn preflight_prints_a_table_writes_a_file_and_sets_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("preflight.json");
-    let ran = command(None, &["--json", path.to_str().unwrap()]);
+    let ran = command(
+        None,
+        &["--json", path.to_str().unwrap(), "--detail", "full"],
+    );
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    for words in [
+    for text in [
         "structured-outputs | guided",
         "grammar (lark)",
         "enforced",
@@ -96,14 +99,15 @@ fn the_command_prints_a_table_writes_a_file_and_says_how_it_went_by_its_exit_cod
         "llguidance",
     ] {
         assert!(
-            ran.stdout.contains(words),
-            "{words:?} is not in\n{}",
+            ran.stdout.contains(text),
+            "{text:?} is not in\n{}",
             ran.stdout
         );
     }
     let file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     let contract =
-        std::fs::read_to_string(in_package("schemas/contracts/preflight.schema.json")).unwrap();
+        std::fs::read_to_string(repository_path("schemas/contracts/preflight.schema.json"))
+            .unwrap();
     let contract: Value = serde_json::from_str(&contract).unwrap();
     assert!(jsonschema::is_valid(&contract, &file), "{file}");
     assert_eq!(file["passed"], true);
@@ -132,7 +136,7 @@ fn the_command_prints_a_table_writes_a_file_and_says_how_it_went_by_its_exit_cod
 
     let failing = answering(|_| Reply::Status("500 Internal Server Error", "it broke"));
     assert_eq!(command(Some(&failing), &["--kind", "json"]).code, 3);
-    let ran = sobench(&["preflight", "--base-url", &nobody()]);
+    let ran = sobench(&["preflight", "--base-url", &refusing_url()]);
     assert!(
         ran.code == 3 && ran.stderr.contains("hint: ") && ran.stdout.is_empty(),
         "{}",

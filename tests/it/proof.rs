@@ -1,21 +1,20 @@
-//! `sobench mask --prove` and `--replay` as their user meets them: what is found, that it can be
-//! checked again, and what is refused.
+//! Tests of `sobench mask --prove` and `--replay`.
 
 use std::path::Path;
 
 use serde_json::Value;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::support::{Ran, sobench};
 
 const REPORT: &str = include_str!("../../schemas/contracts/proof.schema.json");
 const WITNESS: &str = include_str!("../../schemas/contracts/witness.schema.json");
 
-/// Two engines on what is known to trap them, over a small vocabulary.
+/// Two engines on a corpus of known errors, over a small vocabulary.
 fn prove(filter: &str, seed: &str, extra: &[&str]) -> Ran {
     let (corpus, tokenizer) = (
-        in_package("fixtures/mask/traps.jsonl"),
-        in_package("fixtures/tokenizer"),
+        repository_path("fixtures/mask/traps.jsonl"),
+        repository_path("fixtures/tokenizer"),
     );
     let flags = [
         "mask",
@@ -44,8 +43,8 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A report without what differs from run to run.
-fn lasting(path: &Path) -> Value {
+/// A report without fields that differ between runs.
+fn without_run_specific_fields(path: &Path) -> Value {
     let mut report = json(path);
     for name in [
         "date",
@@ -57,7 +56,7 @@ fn lasting(path: &Path) -> Value {
     ] {
         report.as_object_mut().unwrap().remove(name);
     }
-    // How small a witness gets depends on the machine's speed.
+    // The size of a shrunk witness depends on the machine's speed.
     for cluster in report["clusters"].as_array_mut().unwrap() {
         for name in ["witness", "keywords", "place"] {
             cluster.as_object_mut().unwrap().remove(name);
@@ -77,7 +76,7 @@ fn assert_kept(contract: &str, value: &Value) {
 }
 
 #[test]
-fn errors_are_proved_with_witnesses_that_can_be_checked_again() {
+fn proved_errors_have_replayable_witnesses() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (report, witnesses, issues) =
@@ -95,17 +94,17 @@ fn errors_are_proved_with_witnesses_that_can_be_checked_again() {
         ],
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    // xgrammar lets raw control characters through in strings of bounded length, and refuses every
+    // xgrammar accepts raw control characters in strings of bounded length, and refuses every
     // escape there.
-    for words in [
+    for expected in [
         "Proven errors in masks",
         "xgrammar P4 too loose",
         "xgrammar P3 too loose",
         "Declared departures",
     ] {
         assert!(
-            ran.stdout.contains(words),
-            "{words} is not in:\n{}",
+            ran.stdout.contains(expected),
+            "{expected} is not in:\n{}",
             ran.stdout
         );
     }
@@ -150,7 +149,7 @@ fn errors_are_proved_with_witnesses_that_can_be_checked_again() {
 }
 
 #[test]
-fn a_witness_that_does_not_hold_is_gone_and_one_of_a_lost_constraint_unknown() {
+fn replay_reports_holds_gone_and_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("witnesses.jsonl");
     let ran = prove(
@@ -187,13 +186,13 @@ fn a_witness_that_does_not_hold_is_gone_and_one_of_a_lost_constraint_unknown() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["standing"].as_str().unwrap())
+        .map(|witness| witness["standing"].as_str().unwrap())
         .collect();
     assert_eq!(standings, ["holds", "gone", "unknown"], "{replayed}");
 }
 
 #[test]
-fn the_same_seed_proves_the_same_and_a_run_goes_on_where_it_ended() {
+fn same_seed_gives_same_proofs_and_resume_continues() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let filter = "^(integer|enum-of-values|order-of-members|regex-classes|grammar-brackets-ebnf)$";
@@ -204,7 +203,7 @@ fn the_same_seed_proves_the_same_and_a_run_goes_on_where_it_ended() {
             &[&["--json", &path(name)][..], extra].concat(),
         );
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        lasting(Path::new(&path(name)))
+        without_run_specific_fields(Path::new(&path(name)))
     };
     let rows = path("rows.jsonl");
     let first = run("a", "3", &["--jobs", "1", "--rows", &rows]);
@@ -226,7 +225,7 @@ fn the_same_seed_proves_the_same_and_a_run_goes_on_where_it_ended() {
         run("d", "3", &["--jobs", "1", "--rows", &rows, "--resume"])
     );
     assert_eq!(std::fs::read_to_string(&rows).unwrap().lines().count(), 11);
-    // What an earlier run decided took a time that this one does not know.
+    // The time of an earlier run is unknown.
     let report = json(Path::new(&path("d")));
     assert_eq!(
         (&report["resumed_entries"], &report["decisions_per_s"]),
@@ -241,7 +240,7 @@ fn the_same_seed_proves_the_same_and_a_run_goes_on_where_it_ended() {
 }
 
 #[test]
-fn shards_of_a_proof_are_merged_and_say_what_one_run_says() {
+fn merged_proof_shards_equal_a_single_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let filter = "^(integer|enum-of-values|order-of-members)$";
@@ -265,18 +264,18 @@ fn shards_of_a_proof_are_merged_and_say_what_one_run_says() {
         &path("merged.json"),
     ]);
     assert!(
-        resumed.stdout.contains("3 entries were proved before"),
+        resumed.stdout.contains("3 entries from an earlier run"),
         "{}",
         resumed.stdout
     );
     assert_eq!(
-        lasting(Path::new(&path("merged.json"))),
-        lasting(Path::new(&path("whole.json")))
+        without_run_specific_fields(Path::new(&path("merged.json"))),
+        without_run_specific_fields(Path::new(&path("whole.json")))
     );
 }
 
 #[test]
-fn what_is_declared_is_no_error() {
+fn declared_departures_are_not_errors() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.json");
     let ran = prove(
@@ -299,27 +298,27 @@ fn what_is_declared_is_no_error() {
     }
     assert!(
         ran.stdout.contains("any_order"),
-        "the report says where that is declared:\n{}",
+        "the report names the source of the declaration:\n{}",
         ran.stdout
     );
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_flag_combinations_are_rejected() {
     let missing = "/nonexist/w.jsonl";
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.jsonl");
     std::fs::write(&empty, "{\"a\":1}\n").unwrap();
-    for (flags, code, words) in [
+    for (flags, code, expected) in [
         (
             &["--prove", "--engine", "auto"][..],
             2,
-            "auto has no masks of its own",
+            "--prove does not support the engine auto",
         ),
         (
             &["--prove", "--html", "x.html"],
             2,
-            "proofs have no such report: --html",
+            "unsupported output for proofs: --html",
         ),
         (&["--prove", "--format", "csv"], 2, "--format csv"),
         (
@@ -328,20 +327,28 @@ fn what_makes_no_sense_is_refused() {
             "cannot write",
         ),
         (&["--witnesses", "w"], 2, "--prove"),
-        (&["--seed", "1"], 2, "--seed has nothing to draw: 1"),
+        (
+            &["--seed", "1"],
+            2,
+            "--seed has no effect without --sample or --prove: 1",
+        ),
         (&["--replay", missing], 2, missing),
-        (&["--replay", empty.to_str().unwrap()], 2, "is no witness"),
+        (
+            &["--replay", empty.to_str().unwrap()],
+            2,
+            "is not a witness",
+        ),
         (
             &["--replay", missing, "--witnesses", "w"],
             2,
-            "cannot be used with '--witnesses <PATH>'",
+            "cannot be used with --witnesses",
         ),
     ] {
         let ran = sobench(&[&["mask"], flags].concat());
         assert_eq!(ran.code, code, "{flags:?}: {}", ran.stderr);
         assert!(
-            ran.stderr.contains(words),
-            "{words:?} is not in:\n{}",
+            ran.stderr.contains(expected),
+            "{expected:?} is not in:\n{}",
             ran.stderr
         );
     }

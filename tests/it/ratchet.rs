@@ -1,30 +1,29 @@
-//! Holds the outcomes of every engine on a small corpus of traps to a baseline: none may get worse,
-//! and one that gets better is written down. The corpus is `fixtures/mask/traps.jsonl`, the
-//! baseline `fixtures/baselines/mask-outcomes.csv`.
+//! Compares the outcomes of every engine on a small corpus of difficult schemas with a baseline: a
+//! worse outcome fails, a better one must be recorded. The corpus is `fixtures/mask/traps.jsonl`,
+//! the baseline `fixtures/baselines/mask-outcomes.csv`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use sobench::commands::mask::report::outcome::{Class, InstanceClass, SchemaOutcome};
+use sobench::commands::mask::report::outcome::{InstanceClass, OutcomeClass, SchemaOutcome};
 use sobench_mask::row::{Row, Spelling};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::support::sobench;
 
-/// Entry and engine, and the outcomes of its instances in order; of a schema that was declined or
-/// stopped the one outcome.
+/// Outcomes of the instances in order, by entry and engine; one outcome if the schema was declined
+/// or stopped.
 type Outcomes = BTreeMap<(String, String), Vec<String>>;
 
 const BASELINE: &str = "fixtures/baselines/mask-outcomes.csv";
 
-/// Set to write the baseline anew from what is measured; the difference is then for a person to
-/// look at.
+/// If set, writes the measured outcomes as the new baseline, for review of the diff.
 const UPDATE: &str = "UPDATE_BASELINES";
 
 #[test]
-fn no_engine_gets_worse_on_the_traps() {
+fn engine_outcomes_do_not_get_worse() {
     let measured = measured();
-    let path = in_package(BASELINE);
+    let path = repository_path(BASELINE);
     if std::env::var_os(UPDATE).is_some() {
         std::fs::write(&path, written(&measured)).unwrap();
     }
@@ -57,25 +56,25 @@ fn no_engine_gets_worse_on_the_traps() {
     }
     assert!(
         differences.is_empty(),
-        "{differences}if this is as it should be, run the test with {UPDATE}=1 and commit {BASELINE}"
+        "{differences}if these changes are intended, run the test with {UPDATE}=1 and commit {BASELINE}"
     );
 }
 
-/// Whether any instance got worse; where one of the two is a schema's outcome, the worst of each
-/// decides.
+/// Whether any instance got worse. If one side is the outcome of a whole schema, compares the worst
+/// outcomes.
 fn is_worse(was: &[String], now: &[String]) -> bool {
-    let worst = |names: &[String]| names.iter().map(|name| badness(name)).max();
+    let worst = |names: &[String]| names.iter().map(|name| severity(name)).max();
     match was.len() == now.len() {
         true => was
             .iter()
             .zip(now)
-            .any(|(was, now)| badness(now) > badness(was)),
+            .any(|(was, now)| severity(now) > severity(was)),
         false => worst(now) > worst(was),
     }
 }
 
 #[test]
-fn accepting_what_is_invalid_is_the_worst() {
+fn accepting_invalid_instances_is_worst() {
     let ordered = [
         "pass",
         "rejects_valid",
@@ -86,9 +85,9 @@ fn accepting_what_is_invalid_is_the_worst() {
         "missing",
     ];
     assert!(
-        ordered.is_sorted_by_key(|name| badness(name)),
+        ordered.is_sorted_by_key(|name| severity(name)),
         "{:?}",
-        ordered.map(badness)
+        ordered.map(severity)
     );
     let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     for (was, now, worse) in [
@@ -106,8 +105,8 @@ fn accepting_what_is_invalid_is_the_worst() {
     }
 }
 
-/// Place in the order of outcomes, best first; what nobody knows is worse than all.
-fn badness(outcome: &str) -> usize {
+/// Position in the order of outcomes, best first; unknown outcomes are the worst.
+fn severity(outcome: &str) -> usize {
     SchemaOutcome::ALL
         .iter()
         .position(|known| known.name() == outcome)
@@ -119,7 +118,7 @@ fn measured() -> Outcomes {
     let rows = folder.path().join("rows.jsonl");
     let corpus = format!(
         "custom:{}",
-        in_package("fixtures/mask/traps.jsonl").display()
+        repository_path("fixtures/mask/traps.jsonl").display()
     );
     let flags = [
         "mask",
@@ -151,14 +150,18 @@ fn measured() -> Outcomes {
         let row: Row = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let outcomes = if row.declined.is_some() || row.stopped.is_some() {
             vec![
-                SchemaOutcome::of(&row, Spelling::Maskbench, &[Spelling::Maskbench])
+                SchemaOutcome::from_row(&row, Spelling::Maskbench, &[Spelling::Maskbench])
                     .name()
                     .to_owned(),
             ]
         } else {
             row.instances
                 .iter()
-                .map(|instance| InstanceClass::of(&instance.outcome).name().to_owned())
+                .map(|instance| {
+                    InstanceClass::from_outcome(&instance.outcome)
+                        .name()
+                        .to_owned()
+                })
                 .collect()
         };
         ((row.entry, row.engine.name().to_owned()), outcomes)

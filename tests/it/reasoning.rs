@@ -1,15 +1,14 @@
-//! Promise: reasoning is kept apart from the answer under either of its names, the first token of
-//! each has its time, and the verdict is about the answer.
+//! Reasoning and answer are separated under both field names and have separate first-token times;
+//! the verdict is about the answer.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
-use sobench_testkit::scripted::{Request, Scripted, Then, chunk, models};
+use sobench_testkit::scripted::{Request, ScriptedServer, Then, chunk, models};
 
 use crate::support::sobench_result;
 
-/// What a server answers to the requests in turn: its name for reasoning, what it reasons, what it
-/// answers, how it ends.
+/// The server's answers in turn: field name of the reasoning, reasoning, answer, finish reason.
 const ANSWERS: [(&str, &str, &str, &str); 4] = [
     ("reasoning", "no, or yes", "yes", "stop"),
     ("reasoning_content", "yes", "maybe", "stop"),
@@ -25,8 +24,7 @@ fn event(delta: &Value, finish_reason: Option<&str>) -> String {
     )
 }
 
-/// Each part is a chunk of its own of the transfer coding, so that each may have an instant of its
-/// own.
+/// Sends each part as an HTTP chunk, so that each may have an instant of its own.
 fn stream(number: usize, to: &mut impl Write) -> std::io::Result<()> {
     let (name, reasoning, answer, finish_reason) = ANSWERS[number % ANSWERS.len()];
     let mut parts = vec![event(&json!({"role": "assistant", "content": ""}), None)];
@@ -46,9 +44,9 @@ fn stream(number: usize, to: &mut impl Write) -> std::io::Result<()> {
     to.write_all(b"0\r\n\r\n")
 }
 
-fn reasoning_server() -> Scripted {
-    Scripted::new(|request: &Request, to| {
-        // The models and the trial run come before the requests that are measured.
+fn reasoning_server() -> ScriptedServer {
+    ScriptedServer::new(|request: &Request, to| {
+        // The model list and the trial request come before the measured requests.
         let written = match request.number {
             _ if request.line.starts_with("GET ") => to.write_all(models().as_bytes()),
             number => stream(number % ANSWERS.len(), to),
@@ -97,10 +95,10 @@ fn reasoning_is_timed_and_the_answer_is_judged() {
             output["reasoning"].as_str().unwrap_or_default(),
             output["generated"].as_str().unwrap(),
         );
-        let told = ANSWERS
-            .iter()
-            .any(|(_, thought, said, _)| (*thought, *said) == (reasoning, answer));
-        assert!(told, "{output}");
+        let is_sent = ANSWERS.iter().any(|(_, sent_reasoning, sent_answer, _)| {
+            (*sent_reasoning, *sent_answer) == (reasoning, answer)
+        });
+        assert!(is_sent, "{output}");
         assert_eq!(
             output["correctness"],
             ["yes", "no"].contains(&answer),
@@ -116,11 +114,11 @@ fn reasoning_is_timed_and_the_answer_is_judged() {
             !reasoning.is_empty() && !answer.is_empty(),
             "{output}"
         );
-        if let (Some(thought), Some(said)) = (
+        if let (Some(reasoning_ms), Some(answer_ms)) = (
             output["ttft_reasoning_ms"].as_f64(),
             output["ttft_answer_ms"].as_f64(),
         ) {
-            assert!(thought <= said, "{output}");
+            assert!(reasoning_ms <= answer_ms, "{output}");
         }
     }
     let latency = &result["sobench"]["overall"]["latency"];
@@ -139,23 +137,19 @@ fn reasoning_is_timed_and_the_answer_is_judged() {
     assert_eq!(
         latency["ttft_ms"]["n"].as_u64(),
         Some(8),
-        "TTFT is to what is generated first"
+        "TTFT counts reasoning too"
     );
-    for words in [
-        "Reasoning before the answers",
+    for text in [
+        "\nReasoning\n",
         "TTFT of the answer (ms)",
-        "answers with reasoning: 6, without anything behind it: 2",
+        "answers with reasoning: 6, with reasoning only: 2",
     ] {
-        assert!(
-            ran.stdout.contains(words),
-            "no {words:?} in\n{}",
-            ran.stdout
-        );
+        assert!(ran.stdout.contains(text), "no {text:?} in\n{}", ran.stdout);
     }
 }
 
 #[test]
-fn without_reasoning_there_is_no_word_of_it() {
+fn report_without_reasoning_has_no_reasoning_section() {
     let (ran, result) = sobench_result(&[
         "--dataset",
         "choice",

@@ -1,5 +1,5 @@
-//! The pages of `docs/reference`, made from what the program itself goes by: its parser, its table
-//! of exit codes, the contracts of its files. `UPDATE_REFERENCE=1` writes them anew.
+//! Generates the pages of `docs/reference` from the parser, the exit codes and the contracts, and
+//! checks that they are current. `UPDATE_REFERENCE=1` writes them.
 
 mod flags;
 mod formats;
@@ -7,17 +7,17 @@ mod formats;
 use std::fs;
 
 use sobench_core::exit_codes;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
-/// What every page says of itself.
-const MADE: &str =
+/// The first lines of every page.
+const GENERATED: &str =
     "<!-- Made by `UPDATE_REFERENCE=1 cargo test --test it reference::`. Do not edit. -->\n";
 
-/// Holds a page to what it would be today, or writes it.
+/// Compares a page with its generated text, or writes it.
 #[track_caller]
 fn check(name: &str, title: &str, body: &str) {
-    let path = in_package("docs/reference").join(name);
-    let page = format!("# {title}\n{MADE}\n{body}");
+    let path = repository_path("docs/reference").join(name);
+    let page = format!("# {title}\n{GENERATED}\n{body}");
     if std::env::var_os("UPDATE_REFERENCE").is_some() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, page).unwrap();
@@ -34,11 +34,11 @@ fn check(name: &str, title: &str, body: &str) {
     );
 }
 
-/// A table of Markdown; what would end a cell or a line is made harmless.
+/// A Markdown table; escapes pipes and line breaks.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
     let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut table = row(head.iter().map(|it| (*it).to_owned()).collect());
+    let mut table = row(head.iter().map(|title| (*title).to_owned()).collect());
     table.push_str(&format!("|{}\n", "---|".repeat(head.len())));
     table.extend(
         rows.iter()
@@ -48,27 +48,27 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 #[test]
-fn the_flags_are_those_of_the_parser() {
+fn flags_page_is_current() {
     check("flags.md", "Flags", &flags::page());
 }
 
 #[test]
-fn the_exit_codes_are_those_of_the_program() {
-    let row = |it: &exit_codes::Meaning| {
-        let command = it
+fn exit_codes_page_is_current() {
+    let row = |exit: &exit_codes::Meaning| {
+        let command = exit
             .command
             .map_or_else(|| "every".to_owned(), |name| format!("`{name}`"));
-        vec![it.code.to_string(), command, it.means.to_owned()]
+        vec![exit.code.to_string(), command, exit.means.to_owned()]
     };
     let rows: Vec<Vec<String>> = exit_codes::TABLE.iter().map(row).collect();
     let body = format!(
-        "`bench` is a run, also where no command was typed.\n\n{}",
+        "`bench` is the default command.\n\n{}",
         table(&["code", "command", "means"], &rows)
     );
     check("exit-codes.md", "Exit codes", &body);
 }
 
 #[test]
-fn the_formats_are_those_of_the_contracts() {
+fn formats_page_is_current() {
     check("formats.md", "Files", &formats::page());
 }

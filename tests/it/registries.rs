@@ -1,5 +1,5 @@
-//! What lists the kinds of a registry by hand names all of them: enums of the published contracts
-//! (`schemas/contracts`), and the tables of the documentation.
+//! Checks that enums of the published contracts (`schemas/contracts`) and tables of the
+//! documentation list all kinds of the registries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use sobench_mask::prove::finding::Proof;
 use sobench_mask::record::CorpusKind;
 use sobench_preflight::{Class, Kind};
 
-/// Registries whose names contracts list.
+/// Registries whose names are listed in contracts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Registry {
     Backend,
@@ -23,11 +23,11 @@ enum Registry {
     Departure,
     Proof,
     Corpus,
-    /// Kinds of constraints.
+    /// Constraint kinds.
     Constraint,
-    /// Notations of grammars.
+    /// Grammar notations.
     Notation,
-    /// What a preflight finds out about a kind of constraint.
+    /// Results of preflight for a constraint kind.
     Class,
 }
 
@@ -45,7 +45,7 @@ impl Registry {
         Self::Class,
     ];
 
-    /// The names as files have them.
+    /// The names as serialised in files.
     fn names(self) -> BTreeSet<String> {
         match self {
             Self::Backend => written(ServerKind::ALL),
@@ -74,7 +74,7 @@ fn written<T: Serialize>(all: impl IntoIterator<Item = T>) -> BTreeSet<String> {
         .collect()
 }
 
-/// Where contracts list the names of a registry.
+/// Places where contracts list the names of a registry.
 const LISTED: [(Registry, &str, &str); 35] = [
     (
         Registry::Product,
@@ -229,18 +229,18 @@ const LISTED: [(Registry, &str, &str); 35] = [
     ),
 ];
 
-/// Enums that share names with a registry and list something else.
-const OTHERS: [(&str, &str, &str); 7] = [
+/// Other enums that share names with a registry.
+const OTHERS: [(&str, &str, &str); 8] = [
     ("failures", "/properties/failing_as", "reasons of a verdict"),
     (
         "preflight-features",
         "/$defs/verdict",
-        "verdicts on a keyword",
+        "verdicts for a keyword",
     ),
     (
         "result",
         "/$defs/enforcement/properties/state",
-        "what a preflight came to",
+        "results of a preflight",
     ),
     (
         "result",
@@ -255,13 +255,14 @@ const OTHERS: [(&str, &str, &str); 7] = [
     (
         "run-log",
         "/$defs/enforcement/properties/state",
-        "what a preflight came to",
+        "results of a preflight",
     ),
     (
         "verdict-triple",
         "/properties/reason",
         "reasons of a verdict",
     ),
+    ("verdict", "/properties/reason", "reasons of a verdict"),
 ];
 
 /// Every enum of the contracts, by file and JSON pointer.
@@ -285,8 +286,7 @@ fn enums() -> BTreeMap<(String, String), BTreeSet<String>> {
     found
 }
 
-/// Calls `found` with the pointer and the texts of each enum; other values of it (`null`) are left
-/// out.
+/// Calls `found` with the pointer and the texts of each enum; ignores other values such as `null`.
 fn walk(value: &Value, pointer: &str, found: &mut impl FnMut(String, BTreeSet<String>)) {
     match value {
         Value::Object(members) => {
@@ -315,40 +315,39 @@ fn walk(value: &Value, pointer: &str, found: &mut impl FnMut(String, BTreeSet<St
 }
 
 #[test]
-fn enums_of_contracts_hold_the_names_of_their_registry() {
+fn contract_enums_list_the_names_of_their_registry() {
     let enums = enums();
     let mut wrong = Vec::new();
     for (registry, file, pointer) in LISTED {
         let Some(listed) = enums.get(&(file.to_owned(), pointer.to_owned())) else {
             wrong.push(format!(
-                "{file} has no enum at {pointer}: take the line out of LISTED"
+                "{file} has no enum at {pointer}: remove the line from LISTED"
             ));
             continue;
         };
         let names = registry.names();
         let missing: Vec<_> = names
             .difference(listed)
-            .filter(|name| !is_left_out(pointer, name))
+            .filter(|name| !is_excluded(pointer, name))
             .collect();
         let stray: Vec<_> = listed.difference(&names).collect();
         if !missing.is_empty() || !stray.is_empty() {
             wrong.push(format!(
-                "{file}{pointer}: {registry:?} lacks {missing:?}, has {stray:?} too much"
+                "{file}{pointer}: {registry:?} missing {missing:?}, unexpected {stray:?}"
             ));
         }
     }
     assert!(wrong.is_empty(), "schemas/contracts:\n{}", wrong.join("\n"));
 }
 
-/// The causes of an error are found by writing a text in another way, or by its members; three
-/// departures cannot be found so.
-fn is_left_out(pointer: &str, name: &str) -> bool {
+/// Excludes departures that the search for the cause of an error cannot detect.
+fn is_excluded(pointer: &str, name: &str) -> bool {
     pointer.ends_with("/cause")
         && ["canonical_tokens", "unlisted_keyword", "references"].contains(&name)
 }
 
 #[test]
-fn enums_that_look_like_a_registry_are_held_to_it() {
+fn enums_that_resemble_a_registry_are_listed() {
     let known: BTreeSet<(&str, &str)> = LISTED
         .iter()
         .map(|(_, file, pointer)| (*file, *pointer))
@@ -378,7 +377,7 @@ fn enums_that_look_like_a_registry_are_held_to_it() {
     assert_eq!(gone.collect::<Vec<_>>(), [], "no such enums");
 }
 
-/// The first cells of a page's tables, each with the names that it has in backticks.
+/// The names in backticks in the first cell of each table row of a page.
 fn rows(page: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -401,7 +400,7 @@ fn rows(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn tables_of_the_documentation_have_a_row_for_each_kind() {
+fn documentation_tables_have_a_row_for_each_kind() {
     for (page, registry) in [
         ("servers.md", Registry::Backend),
         ("servers.md", Registry::Dialect),

@@ -1,5 +1,5 @@
-//! The run log: the report can be made from it again, to the byte; nothing is lost by a kill, by a
-//! signal or by a full disk; and it holds no secret.
+//! Run log: `report` repeats the run's output exactly; the log survives a kill, a signal and a full
+//! disk, and contains no secrets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use serde_json::Value;
 use sobench_core::observation::Outcome;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault};
 use sobench_results::runlog::{Keep, RunLog};
-use sobench_testkit::in_package;
-use sobench_testkit::scripted::{Scripted, Then, models, until_closed, whole};
+use sobench_testkit::repository_path;
+use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
 use crate::support::{Ran, cache, check_result, sobench, wait_until};
 
@@ -24,13 +24,13 @@ pub(crate) fn check_lines(path: &Path) {
         let value: Value = serde_json::from_str(line).unwrap();
         let errors: Vec<String> = validator
             .iter_errors(&value)
-            .map(|it| format!("{}: {it}", it.instance_path()))
+            .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         assert!(errors.is_empty(), "{}\n{line}", errors.join("\n"));
     }
 }
 
-/// Runs with a log and a result in a folder of its own.
+/// Runs with a log and a result in a temporary folder.
 fn logged(arguments: &[&str]) -> (tempfile::TempDir, PathBuf, Ran) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap().to_owned();
@@ -58,7 +58,7 @@ fn report(log: &Path, format: &str) -> Ran {
 }
 
 #[test]
-fn a_finished_run_is_reported_again_to_the_byte() {
+fn report_of_a_log_is_identical_to_the_output_of_the_run() {
     let faults = ["extra-text@0.3", "error-500@0.1", "truncate@0.1"]
         .map(|fault| Fault::parse(fault).unwrap());
     let faulty = EmbeddedServer::start(EmbeddedOptions {
@@ -153,13 +153,13 @@ fn a_finished_run_is_reported_again_to_the_byte() {
         let has_failures = !value["sobench"]["failures"].as_array().unwrap().is_empty();
         assert!(
             has_failures || !arguments.contains(&"--base-url"),
-            "the planted faults show"
+            "the injected faults are visible"
         );
     }
 }
 
 #[test]
-fn examples_of_wrong_answers_are_read_back_from_the_file() {
+fn examples_of_invalid_answers_are_read_from_the_log() {
     let faults = vec![Fault::parse("extra-text").unwrap()];
     let faulty = EmbeddedServer::start(EmbeddedOptions {
         faults,
@@ -184,7 +184,7 @@ fn examples_of_wrong_answers_are_read_back_from_the_file() {
 }
 
 #[test]
-fn without_a_named_place_the_log_is_in_the_cache_folder_and_nobody_elses() {
+fn default_log_is_private_in_the_cache_folder() {
     let ran = sobench(&["--num-prompts", "3", "--disable-tqdm"]);
     let path = ran
         .stderr
@@ -213,7 +213,7 @@ fn without_a_named_place_the_log_is_in_the_cache_folder_and_nobody_elses() {
 }
 
 #[test]
-fn a_log_beside_a_result_has_its_name_whatever_the_run_came_to() {
+fn log_beside_a_result_has_the_same_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for _ in 0..2 {
@@ -243,8 +243,8 @@ fn a_log_beside_a_result_has_its_name_whatever_the_run_came_to() {
     };
     let stems = |ending: &str| {
         let mut stems: Vec<_> = files()
-            .filter(|it| it.extension().unwrap() == ending)
-            .map(|it| it.with_extension(""))
+            .filter(|path| path.extension().unwrap() == ending)
+            .map(|path| path.with_extension(""))
             .collect();
         stems.sort();
         stems
@@ -253,7 +253,7 @@ fn a_log_beside_a_result_has_its_name_whatever_the_run_came_to() {
 }
 
 #[test]
-fn a_log_that_cannot_be_made_ends_the_run_before_it_begins() {
+fn unwritable_log_fails_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let taken = folder.path().join("file");
     std::fs::write(&taken, "x").unwrap();
@@ -274,7 +274,7 @@ fn a_log_that_cannot_be_made_ends_the_run_before_it_begins() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_costs_the_log_and_not_the_report() {
+fn full_disk_loses_the_log_but_not_the_report() {
     let ran = sobench(&[
         "--num-prompts",
         "20",
@@ -283,14 +283,10 @@ fn a_full_disk_costs_the_log_and_not_the_report() {
         "/dev/full",
     ]);
     assert_eq!(ran.code, 3, "{}", ran.stderr);
-    assert!(
-        ran.stdout.contains("correct rate   | 100.00") && ran.stdout.contains("20/20"),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.starts_with("20 of 20 valid; "), "{}", ran.stdout);
     assert!(
         ran.stderr
-            .contains("the run goes on, and its log in memory")
+            .contains("the run goes on with its log in memory")
             && ran.stderr.contains("No space left"),
         "{}",
         ran.stderr
@@ -298,7 +294,7 @@ fn a_full_disk_costs_the_log_and_not_the_report() {
 }
 
 #[test]
-fn secrets_reach_no_file() {
+fn secrets_are_in_no_file() {
     const KEY: &str = "sk-0123456789abcdef";
     const HEADER: &str = "tenant-secret-value";
     let answer = whole(
@@ -306,10 +302,10 @@ fn secrets_reach_no_file() {
         "text/event-stream",
         "data: {\"choices\":[{\"text\":\"Positive\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
     );
-    let server = Scripted::answering(move |request| match request.number {
-        _ if request.asks_for_models() => models(),
+    let server = ScriptedServer::answering(move |request| match request.number {
+        _ if request.is_model_list() => models(),
         number if number < 5 => answer.clone(),
-        // A server that shows what it got.
+        // The server echoes the request.
         _ => whole(
             "401 Unauthorized",
             "text/plain",
@@ -371,7 +367,7 @@ fn secrets_reach_no_file() {
     check_lines(path("run.jsonl").as_ref());
 }
 
-/// A run in a process of its own, and its log.
+/// A run in a child process, and its log.
 struct Running {
     child: Child,
     log: PathBuf,
@@ -398,18 +394,19 @@ impl Running {
         }
     }
 
-    /// Waits until the log has so many lines that begin thus.
-    fn wait_for(&mut self, begin: &str, count: usize) {
+    /// Waits until `count` lines of the log start with `prefix`.
+    fn wait_for(&mut self, prefix: &str, count: usize) {
         wait_until(
-            &format!("the log has {count} lines that begin with {begin}"),
+            &format!("the log has {count} lines that start with {prefix}"),
             || {
                 let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-                let is_there = text.lines().filter(|line| line.starts_with(begin)).count() >= count;
+                let is_found =
+                    text.lines().filter(|line| line.starts_with(prefix)).count() >= count;
                 assert!(
-                    is_there || self.child.try_wait().unwrap().is_none(),
-                    "the run ended too early"
+                    is_found || self.child.try_wait().unwrap().is_none(),
+                    "the run ended before the expected lines"
                 );
-                is_there
+                is_found
             },
         );
     }
@@ -440,13 +437,13 @@ impl Running {
     }
 }
 
-/// A page without the line ends that wrapping put in.
+/// A page without the line breaks of wrapping.
 fn unwrapped(page: &str) -> String {
     page.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn kill_9_loses_what_was_under_way_and_nothing_else() {
+fn sigkill_loses_only_requests_in_flight() {
     let slow = [
         "--num-prompts",
         "500",
@@ -472,15 +469,15 @@ fn kill_9_loses_what_was_under_way_and_nothing_else() {
         .unwrap();
     assert!(
         last < ended + 2,
-        "two were under way at most: {last}, {ended}"
+        "at most two requests in flight: {last}, {ended}"
     );
-    let said = unwrapped(&again);
+    let page = unwrapped(&again);
     assert!(
-        said.contains("partial: the run log has no end")
-            && said.contains(&format!("{ended} of 500 prepared")),
+        page.contains("partial: the run log has no footer")
+            && page.contains(&format!("{ended} of 500 prepared")),
         "{again}"
     );
-    assert!(again.contains("correct rate   | 100.00"), "{again}");
+    assert!(again.contains("correct rate (%)"), "{again}");
     let path = log.source().path().unwrap();
     let value: Value = serde_json::from_str(&report(path, "json").stdout).unwrap();
     assert_eq!(check_result(&value), Ok(()));
@@ -489,33 +486,36 @@ fn kill_9_loses_what_was_under_way_and_nothing_else() {
         (Some(ended as u64), &Value::Bool(true))
     );
     assert!(value["sobench"]["client"].is_null() && value["duration"].as_f64().unwrap() > 0.0);
-    // A torn last line is told, and left out.
+    // A truncated last line is skipped with a warning.
     let bytes = std::fs::read(path).unwrap();
     std::fs::write(path, &bytes[..bytes.len() - 3]).unwrap();
-    let torn = report(path, "text");
+    let truncated = report(path, "text");
     assert!(
-        torn.code == 0 && torn.stderr.contains("the last line of the run log is torn"),
+        truncated.code == 0
+            && truncated
+                .stderr
+                .contains("the last line of the run log is truncated"),
         "{}",
-        torn.stderr
+        truncated.stderr
     );
     assert!(
-        unwrapped(&torn.stdout).contains(&format!("{} of 500 prepared", ended - 1)),
+        unwrapped(&truncated.stdout).contains(&format!("{} of 500 prepared", ended - 1)),
         "{}",
-        torn.stdout
+        truncated.stdout
     );
 }
 
-/// A server that answers the first `answered` requests and lets the others wait until the client
-/// goes away, or for good where `let_go` says so.
+/// A server that answers the first `answered` requests. The others wait until the client closes the
+/// connection.
 #[cfg(unix)]
-fn waiting(answered: usize) -> Scripted {
+fn answering_first(answered: usize) -> ScriptedServer {
     let answer = whole(
         "200 OK",
         "text/event-stream",
         "data: {\"choices\":[{\"text\":\"Positive\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
     );
-    Scripted::new(move |request, stream| {
-        if request.asks_for_models() {
+    ScriptedServer::new(move |request, stream| {
+        if request.is_model_list() {
             stream.write_all(models().as_bytes()).unwrap();
         } else if request.line.starts_with("GET") {
             stream
@@ -524,7 +524,7 @@ fn waiting(answered: usize) -> Scripted {
         } else if request.number < answered {
             stream.write_all(answer.as_bytes()).unwrap();
         } else {
-            until_closed(stream);
+            wait_until_closed(stream);
             return Then::Close;
         }
         Then::Keep
@@ -533,7 +533,7 @@ fn waiting(answered: usize) -> Scripted {
 
 #[cfg(unix)]
 #[test]
-fn the_first_signal_lets_requests_under_way_end() {
+fn first_signal_drains_requests_in_flight() {
     let slow = [
         "--num-prompts",
         "500",
@@ -553,16 +553,12 @@ fn the_first_signal_lets_requests_under_way_end() {
         ran.stdout
     );
     assert_eq!(again, ran.stdout);
-    assert_eq!(
-        log.requests.len(),
-        500,
-        "what was not sent is in the log, too"
-    );
+    assert_eq!(log.requests.len(), 500, "unsent requests are in the log");
     for request in log.requests.iter() {
         let is_cancelled = *request.outcome() == Outcome::Cancelled;
         assert_eq!(
             is_cancelled,
-            request.moments().sent_ns.is_none(),
+            request.request_times().sent_ns.is_none(),
             "{:?}",
             request.observation()
         );
@@ -572,7 +568,7 @@ fn the_first_signal_lets_requests_under_way_end() {
 
 #[cfg(unix)]
 fn interrupted(drain_timeout: &str, signals: usize) {
-    let server = waiting(6);
+    let server = answering_first(6);
     let mut running = Running::start(&[
         "--base-url",
         &server.base_url,
@@ -590,11 +586,11 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     let mut stderr = BufReader::new(running.child.stderr.take().unwrap());
     running.interrupt();
     let mut line = String::new();
-    while !line.starts_with("stopping: requests under way may end") {
+    while !line.starts_with("stopping: requests in flight may end") {
         line.clear();
         assert!(
             stderr.read_line(&mut line).unwrap() > 0,
-            "the first signal is answered"
+            "no message after the first signal"
         );
     }
     if signals > 1 {
@@ -602,45 +598,48 @@ fn interrupted(drain_timeout: &str, signals: usize) {
     }
     let (ran, log, again, _folder) = running.end();
     assert_eq!((ran.code, &again), (130, &ran.stdout));
-    let cut = |request: &sobench_results::metrics::Sample<'_>| {
-        *request.outcome() == Outcome::Cancelled && request.moments().sent_ns.is_some()
+    let is_cut = |request: &sobench_results::metrics::Sample<'_>| {
+        *request.outcome() == Outcome::Cancelled && request.request_times().sent_ns.is_some()
     };
     assert_eq!(
-        (log.requests.len(), log.requests.iter().filter(cut).count()),
+        (
+            log.requests.len(),
+            log.requests.iter().filter(is_cut).count()
+        ),
         (20, 3),
-        "those under way were cut off"
+        "requests in flight are cancelled"
     );
 }
 
 #[cfg(unix)]
 #[test]
-fn the_second_signal_cuts_requests_off() {
+fn second_signal_cancels_requests_in_flight() {
     interrupted("3600", 2);
 }
 
 #[cfg(unix)]
 #[test]
-fn the_drain_timeout_cuts_requests_off() {
+fn drain_timeout_cancels_requests_in_flight() {
     interrupted("0", 1);
 }
 
 #[test]
-fn a_log_of_the_first_version_is_read_for_good() {
-    let path = in_package("fixtures/runs/v2.jsonl");
+fn stored_run_log_stays_readable() {
+    let path = repository_path("fixtures/runs/v2.jsonl");
     check_lines(&path);
     let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
     assert_eq!(
         (log.requests.len(), log.is_judged, log.is_partial()),
         (8, true, false)
     );
-    let ran = report(&path, "text");
+    let ran = sobench(&["report", path.to_str().unwrap(), "--detail", "full"]);
     insta::assert_snapshot!("run_log_v1", ran.stdout);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
 #[test]
-fn what_is_no_run_log_is_said_by_name() {
-    let ran = report(&in_package("README.md"), "text");
+fn error_names_a_file_that_is_not_a_run_log() {
+    let ran = report(&repository_path("README.md"), "text");
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     assert!(
         ran.stderr.contains("not a run log") && ran.stderr.contains("README.md"),

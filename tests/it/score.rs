@@ -1,34 +1,39 @@
-//! `sobench score` as a program: files of other tools, and run logs.
+//! The command `sobench score`: files of other tools, and run logs.
 
 use serde_json::Value;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::support::sobench;
 
+const VERDICT_SCHEMA: &str = include_str!("../../schemas/contracts/verdict.schema.json");
 const SCORE_SCHEMA: &str = include_str!("../../schemas/contracts/score.schema.json");
 
 fn check(text: &str) -> Value {
-    let schema: Value = serde_json::from_str(SCORE_SCHEMA).unwrap();
+    check_against(SCORE_SCHEMA, text)
+}
+
+fn check_against(schema: &str, text: &str) -> Value {
+    let schema: Value = serde_json::from_str(schema).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     let value: Value = serde_json::from_str(text).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     let errors: Vec<String> = validator
         .iter_errors(&value)
-        .map(|it| format!("{}: {it}", it.instance_path()))
+        .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     value
 }
 
 fn fixture(name: &str) -> String {
-    in_package(&format!("fixtures/runs/{name}"))
+    repository_path(&format!("fixtures/runs/{name}"))
         .to_str()
         .unwrap()
         .to_owned()
 }
 
 #[test]
-fn the_scripts_80_percent_were_20() {
+fn structured_output_script_answers_are_judged_by_the_full_schema() {
     let ran = sobench(&["score", &fixture("script.json"), "--dataset", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     insta::with_settings!({filters => vec![(r"\S*fixtures/", "fixtures/")]}, {
@@ -58,7 +63,7 @@ fn every_layout_keeps_the_contract() {
 }
 
 #[test]
-fn a_run_log_is_judged_as_it_was() {
+fn run_log_gets_the_same_verdicts() {
     let value = check(&sobench(&["score", "--format", "json", &fixture("v2.jsonl")]).stdout);
     let file = &value["files"][0];
     assert_eq!(
@@ -76,17 +81,102 @@ fn a_run_log_is_judged_as_it_was() {
             agreement["only_ours"]["count"].as_u64()
         ),
         (Some(0), Some(0)),
-        "the evaluator has not changed its mind since"
+        "the verdicts agree with those in the log"
     );
 }
 
 #[test]
-fn constraints_are_never_guessed() {
+fn a_file_without_constraints_needs_a_dataset() {
     let ran = sobench(&["score", &fixture("script.json")]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));
     assert!(
-        ran.stderr.contains("does not hold the constraints") && ran.stderr.contains("--dataset"),
+        ran.stderr.contains("no constraints in this file") && ran.stderr.contains("--dataset"),
         "{}",
         ran.stderr
     );
+}
+
+#[test]
+fn every_answer_gets_a_verdict_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rows, verdicts) = (
+        folder.path().join("rows.jsonl"),
+        folder.path().join("v.jsonl"),
+    );
+    let lines = [
+        r#"{"id": 7, "team": "a", "constraint": {"json": {"type": "integer"}}, "text": "1"}"#,
+        r#"{"id": "x", "json": {"properties": {"n": {"type": "integer"}}}, "text": "{\"n\":\"1\"}"}"#,
+        r#"{"regex": "a+", "text": "b", "valid": "from elsewhere"}"#,
+        r#"{"structural_tag": {}, "text": "?"}"#,
+    ];
+    std::fs::write(&rows, lines.join("\n")).unwrap();
+    let rows = rows.to_str().unwrap();
+    let ran = sobench(&["score", rows, "--output", verdicts.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stdout.contains("correct rate"), "{}", ran.stdout);
+    let written = std::fs::read_to_string(&verdicts).unwrap();
+    let printed = sobench(&["score", rows, "--format", "jsonl"]);
+    assert_eq!((printed.code, &printed.stdout), (0, &written));
+    let values: Vec<Value> = written
+        .lines()
+        .map(|line| check_against(VERDICT_SCHEMA, line))
+        .collect();
+    let member = |name: &str| {
+        values
+            .iter()
+            .map(|value| value[name].clone())
+            .collect::<Value>()
+    };
+    assert_eq!(
+        member("valid"),
+        serde_json::json!([true, false, false, null])
+    );
+    assert_eq!(
+        member("reason"),
+        serde_json::json!([null, "schema", "regex", "unsupported"])
+    );
+    assert_eq!(member("path"), serde_json::json!([null, "/n", null, null]));
+    assert_eq!(member("id"), serde_json::json!([7, "x", null, null]));
+    assert_eq!(values[0]["team"], "a");
+    assert!(
+        values[1]["message"].as_str().unwrap().contains("/n"),
+        "{written}"
+    );
+    let again = sobench(&["score", verdicts.to_str().unwrap(), "--format", "jsonl"]);
+    assert_eq!(
+        (again.code, &again.stdout),
+        (0, &written),
+        "verdicts can be scored again"
+    );
+}
+
+#[test]
+fn answers_of_other_layouts_get_their_id_and_file() {
+    let (log, script) = (fixture("v2.jsonl"), fixture("script.json"));
+    let ran = sobench(&[
+        "score",
+        &log,
+        &script,
+        "--dataset",
+        "json",
+        "--format",
+        "jsonl",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let values: Vec<Value> = ran
+        .stdout
+        .lines()
+        .map(|line| check_against(VERDICT_SCHEMA, line))
+        .collect();
+    assert!(
+        values
+            .iter()
+            .all(|value| value["id"].is_string() && value["text"].is_string())
+    );
+    let of_log = values
+        .iter()
+        .filter(|value| value["file"].as_str() == Some(&log))
+        .count();
+    assert_eq!(of_log, 8, "{}", ran.stdout);
+    assert!(values.len() > of_log);
 }

@@ -1,5 +1,5 @@
-//! One load from several clients: the union of the shards is, request for request, the run of one
-//! client.
+//! Load of several clients: the union of the shards equals the run of one client, request by
+//! request.
 
 mod mask;
 mod together;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use sobench_core::shard::Shard;
 use sobench_results::record::ShardRecord;
 use sobench_results::runlog::{Keep, RunLog, VERSION};
-use sobench_testkit::scripted::{Request, Scripted, models, whole};
+use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
 use crate::cli::assert_fails;
 use crate::runlog::check_lines;
 use crate::support::{Ran, check_result, sobench};
 
-/// A load with everything in it that is drawn: unique schemas, a control arm, bursts, LoRA modules;
-/// and a cap that does not divide evenly.
+/// A load with all random choices (unique schemas, a control arm, bursts, LoRA modules) and a cap
+/// that is not divisible by the number of shards.
 const LOAD: [&str; 22] = [
     "--dataset",
     "json-unique",
@@ -44,10 +44,9 @@ const LOAD: [&str; 22] = [
     "--seed=11",
 ];
 
-/// What a request's body alone decides: the same question has the same answer, whoever asks, and
-/// whenever.
+/// The response depends only on the request body.
 fn answer(request: &Request) -> String {
-    if request.asks_for_models() {
+    if request.is_model_list() {
         return models();
     }
     if request.line.starts_with("GET") {
@@ -75,27 +74,26 @@ fn answer(request: &Request) -> String {
     whole("200 OK", "text/event-stream", &events.concat())
 }
 
-/// What the server got of a run, by the number that each request carries: trials and warm-ups have
-/// names.
-fn asked(server: &Scripted) -> BTreeMap<String, Vec<u8>> {
+/// Request bodies of a run by request id; trials and warm-ups have non-numeric ids.
+fn received(server: &ScriptedServer) -> BTreeMap<String, Vec<u8>> {
     let posts = server
         .requests()
         .into_iter()
-        .filter(|it| it.line.starts_with("POST"));
-    let mut asked = BTreeMap::new();
+        .filter(|request| request.line.starts_with("POST"));
+    let mut received = BTreeMap::new();
     for request in posts {
         let id = request.header("x-request-id").unwrap().to_owned();
         assert_eq!(
-            asked.insert(id.clone(), request.body),
+            received.insert(id.clone(), request.body),
             None,
             "two requests have one id: {id}"
         );
     }
-    asked
+    received
 }
 
-/// A run against `server`, or a shard of it, whose log is `log`.
-fn run(server: &Scripted, more: &[&str], log: &Path) -> Ran {
+/// Runs the load, or a shard of it, against `server` with the run log `log`.
+fn run(server: &ScriptedServer, more: &[&str], log: &Path) -> Ran {
     sobench(
         &[
             &[
@@ -103,6 +101,8 @@ fn run(server: &Scripted, more: &[&str], log: &Path) -> Ran {
                 &server.base_url,
                 "--run-log",
                 log.to_str().unwrap(),
+                "--detail",
+                "full",
             ],
             &LOAD[..],
             more,
@@ -111,28 +111,28 @@ fn run(server: &Scripted, more: &[&str], log: &Path) -> Ran {
     )
 }
 
-/// All shards at once, each in a process of its own.
-fn run_shards(server: &Scripted, of: usize, folder: &Path) -> Vec<RunLog> {
+/// All shards concurrently, each in a process of its own.
+fn run_shards(server: &ScriptedServer, count: usize, folder: &Path) -> Vec<RunLog> {
     let shard = |number: usize| {
         let log = folder.join(format!("shard-{number}.jsonl"));
-        let ran = run(server, &["--shard", &format!("{number}/{of}")], &log);
+        let ran = run(server, &["--shard", &format!("{number}/{count}")], &log);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            said.contains(&format!("shard {number} of {of}: ")),
-            "{said}"
+            page.contains(&format!("shard {number} of {count}: ")),
+            "{page}"
         );
         RunLog::read(&log, Keep::Texts).unwrap()
     };
     std::thread::scope(|scope| {
-        let running: Vec<_> = (1..=of)
+        let running: Vec<_> = (1..=count)
             .map(|number| scope.spawn(move || shard(number)))
             .collect();
         running.into_iter().map(|one| one.join().unwrap()).collect()
     })
 }
 
-/// Everything of a request that does not depend on when it happened.
+/// All parts of a request that do not depend on time.
 fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
     let of_one = |request: sobench_results::metrics::Sample<'_>| {
         let case = request.case();
@@ -142,7 +142,7 @@ fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
                 case.id,
                 case.arm,
                 case.model,
-                request.moments().due_ns
+                request.request_times().due_ns
             ),
             format!("{:?}", (&case.prompt, case.output_len, &case.tags)),
             case.constraint
@@ -163,12 +163,17 @@ fn facts(log: &RunLog) -> BTreeMap<usize, [String; 5]> {
         .collect()
 }
 
-/// The most requests that were under way at one instant.
+/// Maximum number of requests in flight.
 fn peak(log: &RunLog) -> usize {
     let spans: Vec<(u64, u64)> = log
         .requests
         .iter()
-        .filter_map(|it| Some((it.moments().sent_ns?, it.moments().end_ns?)))
+        .filter_map(|request| {
+            Some((
+                request.request_times().sent_ns?,
+                request.request_times().end_ns?,
+            ))
+        })
         .collect();
     spans
         .iter()
@@ -183,9 +188,12 @@ fn peak(log: &RunLog) -> usize {
 }
 
 #[test]
-fn four_shards_are_the_run_of_one_request_for_request() {
+fn four_shards_equal_one_client_request_by_request() {
     let folder = tempfile::tempdir().unwrap();
-    let (alone, together) = (Scripted::answering(answer), Scripted::answering(answer));
+    let (alone, together) = (
+        ScriptedServer::answering(answer),
+        ScriptedServer::answering(answer),
+    );
     let log = folder.path().join("one.jsonl");
     let one = run(
         &alone,
@@ -200,12 +208,12 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     let one = RunLog::read(&log, Keep::Texts).unwrap();
     let shards = run_shards(&together, 4, folder.path());
 
-    let (by_one, by_four) = (asked(&alone), asked(&together));
-    let is_of_the_plan = |id: &&String| !id.contains("trial");
-    let ids = |asked: &BTreeMap<String, Vec<u8>>| {
-        asked
+    let (by_one, by_four) = (received(&alone), received(&together));
+    let is_planned = |id: &&String| !id.contains("trial");
+    let ids = |received: &BTreeMap<String, Vec<u8>>| {
+        received
             .keys()
-            .filter(is_of_the_plan)
+            .filter(is_planned)
             .cloned()
             .collect::<Vec<_>>()
     };
@@ -213,20 +221,20 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     assert!(
         by_one
             .iter()
-            .filter(|(id, _)| is_of_the_plan(id))
+            .filter(|(id, _)| is_planned(id))
             .all(|(id, body)| by_four[id] == *body),
-        "the same bytes"
+        "equal bodies"
     );
     assert_eq!(
         (ids(&by_one).len(), by_one.len(), by_four.len()),
         (56, 57, 60),
-        "a trial each, and 6 warm-ups in all"
+        "one trial per shard, and 6 warm-ups in total"
     );
 
     let expected = facts(&one);
     let found: Vec<_> = shards.iter().map(facts).collect();
     println!(
-        "shard | requests | own | bodies equal | questions equal | due times equal | answers equal | verdicts equal | cap | peak"
+        "shard | requests | own | bodies equal | prompts equal | due times equal | answers equal | verdicts equal | cap | peak"
     );
     for (place, (log, facts)) in shards.iter().zip(&found).enumerate() {
         let part = Shard::new(place + 1, 4).unwrap();
@@ -243,10 +251,10 @@ fn four_shards_are_the_run_of_one_request_for_request() {
             "{part}: {:?}",
             facts.keys()
         );
-        let same = |of: &dyn Fn(&[String; 5]) -> String| {
+        let same = |select: &dyn Fn(&[String; 5]) -> String| {
             facts
                 .iter()
-                .filter(|(index, facts)| of(facts) == of(&expected[index]))
+                .filter(|(index, facts)| select(facts) == select(&expected[index]))
                 .count()
         };
         let bodies = facts
@@ -256,10 +264,10 @@ fn four_shards_are_the_run_of_one_request_for_request() {
             .count();
         let counts = [
             bodies,
-            same(&|it| it[1..3].concat()),
-            same(&|it| it[0].clone()),
-            same(&|it| it[3].clone()),
-            same(&|it| it[4].clone()),
+            same(&|facts| facts[1..3].concat()),
+            same(&|facts| facts[0].clone()),
+            same(&|facts| facts[3].clone()),
+            same(&|facts| facts[4].clone()),
         ];
         let (cap, peak) = (log.record.own_cap().unwrap(), peak(log));
         println!(
@@ -273,7 +281,7 @@ fn four_shards_are_the_run_of_one_request_for_request() {
             counts[4]
         );
         assert_eq!(counts, [part.share(50); 5]);
-        assert!(peak <= cap, "{part}: {peak} under way, {cap} allowed");
+        assert!(peak <= cap, "{part}: {peak} in flight, cap {cap}");
     }
     let caps: Vec<usize> = shards
         .iter()
@@ -282,17 +290,17 @@ fn four_shards_are_the_run_of_one_request_for_request() {
     assert_eq!(caps, [2, 2, 2, 1]);
     let union: BTreeMap<usize, [String; 5]> = found.into_iter().flatten().collect();
     println!(
-        "union | {:8} of {}, every one equal: {}",
+        "union | {:8} of {}, all equal: {}",
         union.len(),
         expected.len(),
         union == expected
     );
     assert_eq!(union, expected);
-    merged_they_say_the_same(folder.path(), &expected);
+    check_merged_shards(folder.path(), &expected);
 }
 
-/// Holds the merged log of [`run_shards`], and its result, against those of the run of one client.
-fn merged_they_say_the_same(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
+/// Compares the merged log of [`run_shards`] and its result with the run of one client.
+fn check_merged_shards(folder: &Path, expected: &BTreeMap<usize, [String; 5]>) {
     let (paths, merged) = (paths(folder, 4), folder.join("merged.jsonl"));
     let ran = merge(
         &paths,
@@ -303,11 +311,11 @@ fn merged_they_say_the_same(folder: &Path, expected: &BTreeMap<usize, [String; 5
     paths.iter().for_each(|path| check_lines(path.as_ref()));
     let log = RunLog::read(&merged, Keep::Texts).unwrap();
     let instants_moved = facts(&log);
-    // Each began when it was ready: its requests were due so much later.
+    // Shards start when they are ready, so due times are shifted.
     let but_due = |facts: &BTreeMap<usize, [String; 5]>| {
         facts
             .values()
-            .map(|it| it[1..].to_vec())
+            .map(|facts| facts[1..].to_vec())
             .collect::<Vec<_>>()
     };
     assert_eq!(but_due(&instants_moved), but_due(expected));
@@ -334,15 +342,15 @@ fn merged_they_say_the_same(folder: &Path, expected: &BTreeMap<usize, [String; 5
             .as_array()
             .unwrap()
             .iter()
-            .map(|it| it["requests"].as_u64().unwrap())
+            .map(|shard| shard["requests"].as_u64().unwrap())
             .collect::<Vec<_>>(),
         [13, 13, 12, 12]
     );
-    let said = own["notices"].to_string();
+    let notices = own["notices"].to_string();
     assert!(
-        said.contains("the clocks of the shards were not measured")
-            && said.contains("did not begin at one instant"),
-        "{said}"
+        notices.contains("clock offsets of the shards were not measured")
+            && notices.contains("did not start together"),
+        "{notices}"
     );
     let alone: Value = serde_json::from_str(
         &sobench(&["report", log_of_one(folder).as_str(), "--format", "json"]).stdout,
@@ -363,9 +371,9 @@ fn log_of_one(folder: &Path) -> String {
     folder.join("one.jsonl").to_str().unwrap().to_owned()
 }
 
-/// Where [`run_shards`] leaves the logs.
-fn paths(folder: &Path, of: usize) -> Vec<String> {
-    (1..=of)
+/// Paths of the logs of [`run_shards`].
+fn paths(folder: &Path, count: usize) -> Vec<String> {
+    (1..=count)
         .map(|number| {
             folder
                 .join(format!("shard-{number}.jsonl"))
@@ -387,13 +395,13 @@ fn merge(paths: &[String], more: &[&str]) -> Ran {
     )
 }
 
-/// The lines of a log, taken apart by hand into those of `of` shards: every request with its
-/// verdict, whatever the rest refers to, and a header and a footer for each.
-fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
+/// Splits the lines of a log into logs of `count` shards: each request with its verdict and
+/// everything it refers to, and a header and a footer for each.
+fn split(log: &Path, count: usize, folder: &Path) -> Vec<String> {
     let whole = RunLog::read(log, Keep::WithoutTexts).unwrap();
     let text = std::fs::read_to_string(log).unwrap();
     let one = |number: usize| {
-        let part = Shard::new(number, of).unwrap();
+        let part = Shard::new(number, count).unwrap();
         let mut record = whole.record.clone();
         let mut shard = ShardRecord::new(part, &[], &[]);
         if number > 1 {
@@ -406,11 +414,14 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
             whole
                 .requests
                 .iter()
-                .filter(|it| part.takes(it.case_index()))
+                .filter(|request| part.takes(request.case_index()))
         };
         let mut footer = whole.footer.clone().unwrap();
         footer.requests = own().count();
-        footer.duration_ns = own().filter_map(|it| it.moments().end_ns).max().unwrap();
+        footer.duration_ns = own()
+            .filter_map(|request| request.request_times().end_ns)
+            .max()
+            .unwrap();
         let lines = text.lines().filter(|line| {
             let value: Value = serde_json::from_str(line).unwrap();
             let index = value
@@ -437,10 +448,10 @@ fn split(log: &Path, of: usize, folder: &Path) -> Vec<String> {
         check_lines(&path);
         path.to_str().unwrap().to_owned()
     };
-    (1..=of).map(one).collect()
+    (1..=count).map(one).collect()
 }
 
-/// A result without what is each client's own.
+/// A result without parts that are specific to a client.
 fn without_clients(text: &str) -> Value {
     let mut result: Value = serde_json::from_str(text).unwrap();
     let own = result["sobench"].as_object_mut().unwrap();
@@ -454,30 +465,23 @@ fn without_clients(text: &str) -> Value {
     result
 }
 
-/// A page without the tables on clients and shards, and without notes.
+/// A page without tables of clients and shards, and without notes.
 fn page_without_clients(page: &str) -> String {
     let parts = page.split("\n\n");
-    let is_theirs = |part: &&str| {
-        [
-            "What the client took",
-            "What the worst of",
-            "The shards, each",
-            "note:",
-            "Notes",
-            "client ",
-        ]
-        .iter()
-        .any(|begin| part.starts_with(begin))
+    let is_client_specific = |part: &&str| {
+        ["Client overhead", "Shards", "note:", "Notes", "client "]
+            .iter()
+            .any(|prefix| part.starts_with(prefix))
     };
     parts
-        .filter(|part| !is_theirs(part))
+        .filter(|part| !is_client_specific(part))
         .collect::<Vec<_>>()
         .join("\n\n")
 }
 
 #[test]
-fn a_run_taken_apart_and_merged_says_the_same_to_the_last_digit() {
-    let server = Scripted::answering(answer);
+fn split_and_merged_run_gives_identical_figures() {
+    let server = ScriptedServer::answering(answer);
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("one.jsonl");
     for detailed in [
@@ -506,15 +510,12 @@ fn a_run_taken_apart_and_merged_says_the_same_to_the_last_digit() {
         for (name, value) in expected["sobench"].as_object().unwrap() {
             assert_eq!(&found["sobench"][name], value, "{name}");
         }
-        assert_eq!(
-            found, expected,
-            "every figure, and every request where it holds them"
-        );
-        let page = sobench(&["report", merged.to_str().unwrap()]).stdout;
+        assert_eq!(found, expected, "all figures, and all requests if included");
+        let page = sobench(&["report", merged.to_str().unwrap(), "--detail", "full"]).stdout;
         assert_eq!(
             page,
-            merge(&shards, &[]).stdout,
-            "merge prints what report does"
+            merge(&shards, &["--detail", "full"]).stdout,
+            "merge and report print the same page"
         );
         println!("{page}");
         assert_eq!(
@@ -529,8 +530,8 @@ fn a_run_taken_apart_and_merged_says_the_same_to_the_last_digit() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_not_merged() {
-    let server = Scripted::answering(answer);
+fn mismatched_logs_are_not_merged() {
+    let server = ScriptedServer::answering(answer);
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("one.jsonl");
     assert_eq!(run(&server, &[], &log).code, 0);
@@ -538,30 +539,30 @@ fn what_does_not_belong_together_is_not_merged() {
     assert_fails(
         &merge(&shards[..2], &[]),
         2,
-        &["of 3 shards the file of shard 3 is missing", "hint: "],
+        &["missing of 3 shards: the file of shard 3", "hint: "],
     );
     assert_fails(
         &merge(&[&shards[..], &shards[..1]].concat(), &[]),
         2,
-        &["two files are of shard 1/3: ", "hint: "],
+        &["two files for shard 1/3: ", "hint: "],
     );
     assert_fails(
         &merge(&[log.to_str().unwrap().to_owned()], &[]),
         2,
-        &["not the log of a shard", "sobench report reads it"],
+        &["not the log of a shard", "use sobench report"],
     );
     let taken = folder.path().join("one.jsonl");
     assert_fails(
         &merge(&shards, &["--output", taken.to_str().unwrap()]),
         2,
-        &["there is a file of this name already"],
+        &["output file exists already"],
     );
     assert_fails(
         &merge(&shards, &["--report", &shards[1]]),
         2,
-        &["--report would be written over what is read"],
+        &["--report would overwrite an input file"],
     );
-    // One that was killed counts as far as it went.
+    // The log of a killed shard is used up to its last request.
     let text = std::fs::read_to_string(&shards[1]).unwrap();
     let last = text
         .lines()
@@ -569,8 +570,8 @@ fn what_does_not_belong_together_is_not_merged() {
         .iter()
         .rposition(|line| line.starts_with("{\"request\""))
         .unwrap();
-    let begun: Vec<&str> = text.lines().take(last).collect();
-    std::fs::write(&shards[1], begun.join("\n") + "\n{\"reque").unwrap();
+    let kept_lines: Vec<&str> = text.lines().take(last).collect();
+    std::fs::write(&shards[1], kept_lines.join("\n") + "\n{\"reque").unwrap();
     let merged = folder.path().join("merged.jsonl");
     let ran = merge(
         &shards,
@@ -578,7 +579,8 @@ fn what_does_not_belong_together_is_not_merged() {
     );
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(
-        ran.stderr.contains("the last line of the run log is torn"),
+        ran.stderr
+            .contains("the last line of the run log is truncated"),
         "{}",
         ran.stderr
     );
@@ -594,22 +596,22 @@ fn what_does_not_belong_together_is_not_merged() {
         ),
         (&json!(true), &json!("killed"), &Value::Null)
     );
-    let said = own["notices"].to_string();
+    let notices = own["notices"].to_string();
     assert!(
-        said.contains("partial: the log of shard 2 has no end")
-            && said.contains("16 of its 17 requests had ended"),
-        "{said}"
+        notices.contains("partial: the log of shard 2 has no footer")
+            && notices.contains("16 of its 17 requests had ended"),
+        "{notices}"
     );
     assert_eq!(result["num_prompts"].as_u64(), Some(49));
 }
 
 #[test]
-fn what_cannot_be_dealt_out_is_refused_with_the_reason() {
+fn loads_that_cannot_be_sharded_are_rejected() {
     let server = ["--base-url", "http://127.0.0.1:1", "--model", "tiny"];
-    for (arguments, words) in [
+    for (arguments, expected) in [
         (
             &["--shard", "5/4"][..],
-            "--shard is no shard from 1/4 to 4/4: 5/4",
+            "--shard is not a shard from 1/4 to 4/4: 5/4",
         ),
         (
             &["--shard", "auto"],
@@ -617,11 +619,11 @@ fn what_cannot_be_dealt_out_is_refused_with_the_reason() {
         ),
         (
             &["--shard", "1/4", "--max-concurrency", "3"],
-            "--max-concurrency 3 is too little for the shards of --shard 1/4",
+            "--max-concurrency 3 is too low for --shard 1/4",
         ),
         (
             &["--shard", "1/4", "--num-prompts", "3"],
-            "3 requests are too few for the shards of --shard 1/4",
+            "3 requests are too few for --shard 1/4",
         ),
         (
             &[
@@ -632,7 +634,7 @@ fn what_cannot_be_dealt_out_is_refused_with_the_reason() {
                 "--max-concurrency",
                 "8",
             ],
-            "a load in shards has a number of requests",
+            "--shard needs a number of requests",
         ),
         (
             &[
@@ -645,34 +647,34 @@ fn what_cannot_be_dealt_out_is_refused_with_the_reason() {
                 "--num-prompts",
                 "9",
             ],
-            "a load in shards cannot end in the middle of a closed loop",
+            "--shard cannot be combined with --duration in a closed loop",
         ),
         (
             &["--shard", "1/4", "--profile"],
-            "a load in shards would have every shard begin and end the server's profile",
+            "--shard cannot be combined with --profile",
         ),
         (
             &["--shard", "1/4", "--require", "correct_rate>=99"],
-            "a load in shards has no bounds on one of them",
+            "--require does not apply to a single shard",
         ),
         (
             &["--shard", "1/4", "--no-run-log"],
-            "a load in shards is put together from the logs of its shards",
+            "--shard needs a run log",
         ),
         (
             &["--shard", "1/4", "--repeat", "2"],
-            "several runs are not dealt out to clients",
+            "--shard applies to a single run, not to a comparison",
         ),
     ] {
         assert_fails(
             &sobench(&[&server[..], arguments].concat()),
             2,
-            &[words, "hint: "],
+            &[expected, "hint: "],
         );
     }
     assert_fails(
         &sobench(&["--shard", "1/4"]),
         2,
-        &["needs one server for all of them", "sobench serve"],
+        &["--shard needs a server", "sobench serve"],
     );
 }

@@ -1,15 +1,15 @@
-//! Shutdown signals: each stage of each command that has some.
+//! Shutdown signals: each stage for each command with several stages.
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sobench_testkit::scripted::{Scripted, Then, models, until_closed, whole};
+use sobench_testkit::scripted::{ScriptedServer, Then, models, wait_until_closed, whole};
 
 use crate::support::{cache, wait_until};
 
-/// The program, with its stderr as it comes.
+/// The running program and its stderr.
 struct Running {
     child: Child,
     stderr: Lines<BufReader<ChildStderr>>,
@@ -31,12 +31,12 @@ impl Running {
         Self { child, stderr }
     }
 
-    /// Waits for a line on stderr.
-    fn wait_for(&mut self, words: &str) {
+    /// Waits for a line of stderr that contains `text`.
+    fn wait_for(&mut self, text: &str) {
         let mut lines = self.stderr.by_ref().map(Result::unwrap);
         assert!(
-            lines.any(|line| line.contains(words)),
-            "stderr ended without: {words}"
+            lines.any(|line| line.contains(text)),
+            "stderr ended without: {text}"
         );
     }
 
@@ -48,7 +48,7 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Exit code, stdout and the rest of stderr.
+    /// Returns exit code, stdout and the rest of stderr.
     fn end(mut self) -> (Option<i32>, String, String) {
         let stderr: Vec<String> = self.stderr.map(Result::unwrap).collect();
         let mut stdout = String::new();
@@ -62,22 +62,22 @@ impl Running {
     }
 }
 
-/// A server that answers the trial request, and none of the run.
-fn hanging() -> Scripted {
+/// A server that answers the trial request and never answers the run.
+fn hanging() -> ScriptedServer {
     let answer =
         "data: {\"choices\":[{\"text\":\"yes\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-    Scripted::new(move |asked, stream| {
-        let is_of_the_run = asked.header("x-request-id").is_some_and(|id| {
+    ScriptedServer::new(move |request, stream| {
+        let is_of_the_run = request.header("x-request-id").is_some_and(|id| {
             id.strip_prefix("r-")
                 .is_some_and(|number| number.parse::<usize>().is_ok())
         });
         let text = match () {
-            () if asked.asks_for_models() => models(),
+            () if request.is_model_list() => models(),
             () if is_of_the_run => {
-                until_closed(stream);
+                wait_until_closed(stream);
                 return Then::Close;
             }
-            () if asked.line.starts_with("POST") => whole("200 OK", "text/event-stream", answer),
+            () if request.line.starts_with("POST") => whole("200 OK", "text/event-stream", answer),
             () => whole("404 Not Found", "text/plain", ""),
         };
         stream.write_all(text.as_bytes()).unwrap();
@@ -85,10 +85,10 @@ fn hanging() -> Scripted {
     })
 }
 
-/// Starts a matrix over servers that hang, and waits until each has a request of its run.
-fn hanging_matrix(order: &str) -> (Running, [Scripted; 2]) {
+/// Starts a comparison of servers that never answer, and waits for the first requests of the runs.
+fn hanging_matrix(order: &str) -> (Running, [ScriptedServer; 2]) {
     let servers = [hanging(), hanging()];
-    let targets = [0, 1].map(|place| format!("s{place}={}", servers[place].base_url));
+    let targets = [0, 1].map(|index| format!("s{index}={}", servers[index].base_url));
     let flags = [
         "--target",
         &targets[0],
@@ -118,17 +118,20 @@ fn hanging_matrix(order: &str) -> (Running, [Scripted; 2]) {
         "--no-run-log",
     ];
     let mut running = Running::start(&[&flags[..], &load, &ends].concat());
-    let hangs = |server: &Scripted| {
-        server.requests().iter().any(|asked| {
-            asked
+    let hangs = |server: &ScriptedServer| {
+        server.requests().iter().any(|request| {
+            request
                 .header("x-request-id")
                 .is_some_and(|id| id.starts_with("r-0"))
         })
     };
-    let most = if order == "blocks" { 1 } else { 2 };
-    wait_until("the requests of the run come", || {
-        assert!(running.is_running(), "it ended before its requests came");
-        servers.iter().filter(|server| hangs(server)).count() >= most
+    let expected_servers = if order == "blocks" { 1 } else { 2 };
+    wait_until("the requests of the run arrive", || {
+        assert!(
+            running.is_running(),
+            "the program ended before its requests arrived"
+        );
+        servers.iter().filter(|server| hangs(server)).count() >= expected_servers
     });
     (running, servers)
 }
@@ -138,7 +141,7 @@ fn the_second_signal_aborts_every_run_of_a_matrix() {
     for order in ["interleaved", "blocks"] {
         let (mut running, _servers) = hanging_matrix(order);
         running.signal(Signal::INT);
-        running.wait_for("stopping: requests under way may end");
+        running.wait_for("stopping: requests in flight may end");
         assert!(
             running.is_running(),
             "requests in flight have an hour to end"
@@ -187,20 +190,20 @@ fn engines_are_measured_until_the_first_signal() {
     let endless = ["--prove", "--budget", "100000000", "--timeout", "86400"];
     let mut running = Running::start(&[&flags[..], &endless].concat());
     wait_until("the file of rows has a line", || {
-        assert!(running.is_running(), "it ended before it began");
+        assert!(running.is_running(), "the program ended before the signal");
         has_lines(&rows)
     });
     running.signal(Signal::TERM);
-    running.wait_for("stopping: what was measured is reported");
+    running.wait_for("stopping: the completed part is reported");
     let (code, stdout, stderr) = running.end();
     assert_eq!(code, Some(130), "{stderr}");
     assert!(
-        stderr.contains("interrupted: the report covers the entries that were done"),
+        stderr.contains("interrupted: the report covers the completed entries"),
         "{stdout}{stderr}"
     );
 }
 
-/// The rows of a measurement have their record as the first line.
+/// Whether the rows file has its first line, the record of the measurement.
 fn has_lines(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.contains('\n'))
 }

@@ -1,5 +1,4 @@
-//! Shared by the integration tests: running the program, finding the files that ship, checking
-//! results, waiting for events.
+//! Shared helpers: run the program, find shipped files, check results, wait for conditions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// What a run of the program left behind.
+/// Exit code and output of the program.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// Runs `sobench` with these arguments, away from any proxy, key or configuration of the machine.
+/// Runs `sobench` without the machine's proxy, key or configuration.
 pub(crate) fn sobench<S: AsRef<str>>(arguments: &[S]) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_sobench"))
         .args(arguments.iter().map(AsRef::as_ref))
@@ -24,19 +23,18 @@ pub(crate) fn sobench<S: AsRef<str>>(arguments: &[S]) -> Ran {
         .output()
         .expect("the program was built");
     Ran {
-        code: output.status.code().expect("the program ended by itself"),
+        code: output.status.code().expect("no signal ended the program"),
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
     }
 }
 
-/// A cache folder for the programs that tests run, so that no run log of theirs is among the user's
-/// own.
+/// A cache folder for tests, so that their run logs are not in the user's cache.
 pub(crate) fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")
 }
 
-/// Runs `sobench` saving its result, and reads the result back.
+/// Runs `sobench` with a saved result, and returns it.
 pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder
@@ -50,6 +48,8 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
         "--result-filename",
         "result.json",
         "--disable-tqdm",
+        "--detail",
+        "full",
     ];
     all.extend_from_slice(arguments);
     let ran = sobench(&all);
@@ -61,7 +61,7 @@ pub(crate) fn sobench_result(arguments: &[&str]) -> (Ran, Value) {
     )
 }
 
-/// Checks a result file against its contract; the error lists what breaks it.
+/// Validates a result file against its contract; the error lists the violations.
 pub(crate) fn check_result(file: &Value) -> Result<(), String> {
     let schema: Value =
         serde_json::from_str(include_str!("../../schemas/contracts/result.schema.json"))
@@ -71,7 +71,7 @@ pub(crate) fn check_result(file: &Value) -> Result<(), String> {
     let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
     let errors: Vec<String> = validator
         .iter_errors(file)
-        .map(|it| format!("{}: {it}", it.instance_path()))
+        .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
     if errors.is_empty() {
         Ok(())
@@ -80,14 +80,14 @@ pub(crate) fn check_result(file: &Value) -> Result<(), String> {
     }
 }
 
-/// Polls until the condition holds. Fails after a minute, which no test that passes takes.
+/// Polls until the condition holds; fails after a minute.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
         assert!(
             started.elapsed() < Duration::from_secs(60),
-            "waited in vain: {what}"
+            "timeout waiting for: {condition}"
         );
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -1,12 +1,13 @@
-//! Holds the tree to the invariants of ARCHITECTURE.md: which layer may name what, and how a file
-//! begins.
+//! Checks the repository against the rules of ARCHITECTURE.md: dependencies of layers, and file
+//! headers.
 
 mod imports;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One rule: in files under these paths, none of these words occurs.
+/// Words that must not occur in files under these paths.
 struct Rule {
     within: &'static [&'static str],
     except: &'static [&'static str],
@@ -19,28 +20,27 @@ const RULES: [Rule; 3] = [
         within: &["crates/data/src/"],
         except: &["crates/data/src/hub.rs"],
         words: &["hf_hub"],
-        why: "only hub.rs knows the Hub's client",
+        why: "only hub.rs uses the client of the Hub",
     },
     Rule {
         within: &["crates/preflight/src/"],
         except: &[
-            "crates/preflight/src/ask.rs",
+            "crates/preflight/src/runner.rs",
             "crates/preflight/src/features/probe.rs",
         ],
         words: &["sobench_client"],
-        why: "what an answer proves is judged without a network",
+        why: "answers are judged without a network",
     },
     Rule {
         within: &["crates/results/src/compare/"],
         except: &["crates/results/src/compare/files.rs"],
         words: &["std::fs", "fs::read", "File::"],
-        why: "comparing is pure; only files.rs opens any",
+        why: "only files.rs opens files",
     },
 ];
 
-/// Crates that can be run again from a file: no network, no clock, no layout of pages. The
-/// manifests leave these crates out; what the standard library has of it is forbidden by
-/// clippy.toml.
+/// Crates that depend on no network, clock or page layout. This checks their manifests; clippy.toml
+/// forbids the standard library's equivalents.
 const PURE: [&str; 10] = [
     "backend",
     "core",
@@ -78,7 +78,7 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Path from the root, with `/`, and text of every Rust file of the package.
+/// Path from the root (with `/`) and text of every Rust file of the package.
 fn sources() -> Vec<(String, String)> {
     let mut paths = Vec::new();
     for folder in ["src", "crates", "tests"] {
@@ -97,8 +97,7 @@ fn sources() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Code without its comments, so that a rule may be written about in the very files it binds, and
-/// without the tests at its foot.
+/// Code without comments and without the tests at the end of the file.
 fn code_of(text: &str) -> String {
     let shipped = text
         .split("#[cfg(test)]\nmod tests {")
@@ -111,7 +110,7 @@ fn code_of(text: &str) -> String {
         .join("\n")
 }
 
-/// Whether a file of `src` holds nothing but tests or what they need.
+/// Whether a file of `src` contains only tests or helpers of tests.
 fn is_test(name: &str) -> bool {
     name.split('/').any(|part| {
         matches!(part.trim_end_matches(".rs"), "tests" | "testing") || part.ends_with("_tests.rs")
@@ -119,7 +118,7 @@ fn is_test(name: &str) -> bool {
 }
 
 #[test]
-fn layers_name_only_what_they_may() {
+fn layers_use_only_allowed_items() {
     let mut broken = Vec::new();
     for (name, text) in sources()
         .iter()
@@ -134,7 +133,7 @@ fn layers_name_only_what_they_may() {
                 .iter()
                 .filter(|word| bound && !exempt && code.contains(**word))
             {
-                broken.push(format!("{name} says `{word}`: {}", rule.why));
+                broken.push(format!("{name} contains `{word}`: {}", rule.why));
             }
         }
     }
@@ -142,20 +141,20 @@ fn layers_name_only_what_they_may() {
 }
 
 #[test]
-fn files_say_what_they_are() {
-    let silent: Vec<String> = sources()
+fn files_start_with_a_header() {
+    let without_header: Vec<String> = sources()
         .into_iter()
         .filter(|(_, text)| !text.starts_with("//! "))
         .map(|(name, _)| name)
         .collect();
     assert!(
-        silent.is_empty(),
+        without_header.is_empty(),
         "without a `//!` line at the top: {}",
-        silent.join(", ")
+        without_header.join(", ")
     );
 }
 
-/// The crates that a manifest names, in its section of dependencies.
+/// The crates in the `[dependencies]` section of a manifest.
 fn dependencies(manifest: &str) -> Vec<String> {
     let (_, section) = manifest.split_once("\n[dependencies]\n").unwrap();
     let lines = section.lines().take_while(|line| !line.is_empty());
@@ -164,7 +163,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every crate by the name of its folder, with its dependencies.
+/// Every crate by folder name, with its dependencies.
 fn crates() -> Vec<(String, Vec<String>)> {
     let folders = fs::read_dir(root().join("crates")).unwrap();
     let mut crates: Vec<(String, Vec<String>)> = folders
@@ -182,31 +181,31 @@ fn crates() -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn arrows_between_crates_are_on_the_map() {
+fn architecture_table_lists_crate_dependencies() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     for (name, dependencies) in crates() {
-        let ours: Vec<&str> = dependencies
+        let own_crates: Vec<&str> = dependencies
             .iter()
             .filter_map(|name| name.strip_prefix("sobench-"))
             .collect();
-        let arrows = if ours.is_empty() {
+        let used_crates = if own_crates.is_empty() {
             "nothing of ours".to_owned()
         } else {
-            ours.join(", ")
+            own_crates.join(", ")
         };
         let row = map
             .lines()
             .find(|line| line.starts_with(&format!("| `{name}` |")));
         let row = row.unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for the crate {name}"));
         assert!(
-            row.ends_with(&format!("| {arrows} |")),
-            "ARCHITECTURE.md on {name}: its manifest names {arrows}"
+            row.ends_with(&format!("| {used_crates} |")),
+            "ARCHITECTURE.md on {name}: its manifest lists {used_crates}"
         );
     }
 }
 
 #[test]
-fn pure_crates_have_no_network() {
+fn pure_crates_have_no_network_dependency() {
     for (name, dependencies) in crates()
         .iter()
         .filter(|(name, _)| PURE.contains(&name.as_str()))
@@ -220,7 +219,7 @@ fn pure_crates_have_no_network() {
 }
 
 #[test]
-fn witnesses_are_checked_with_packages_of_the_versions_that_were_proved() {
+fn witness_requirements_match_the_locked_versions() {
     let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
     let packages =
         fs::read_to_string(root().join("tests/live/witnesses.requirements.txt")).unwrap();
@@ -236,7 +235,7 @@ fn witnesses_are_checked_with_packages_of_the_versions_that_were_proved() {
     ] {
         let line = format!("{package}=={}", locked(library));
         assert!(
-            packages.lines().any(|it| it == line),
+            packages.lines().any(|package| package == line),
             "{line} is not in witnesses.requirements.txt"
         );
     }

@@ -1,16 +1,16 @@
-//! Promise: servers whose answers no constraint can be about are driven and reported like any
-//! other, without a figure that means nothing there, and without a constraint.
+//! Servers without constraints (embeddings, reranking, audio): runs and reports without constraints
+//! and without meaningless figures.
 
 use serde_json::{Value, json};
-use sobench_testkit::scripted::{Request, Scripted, models, whole};
+use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
 use crate::cli::assert_fails;
 use crate::support::{Ran, sobench, sobench_result};
 
 /// A server that lists a model and answers every other request with `body`.
-fn serving(content_type: &'static str, body: &'static str) -> Scripted {
-    Scripted::answering(move |request| {
-        if request.asks_for_models() {
+fn serving(content_type: &'static str, body: &'static str) -> ScriptedServer {
+    ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             models()
         } else {
             whole("200 OK", content_type, body)
@@ -18,8 +18,8 @@ fn serving(content_type: &'static str, body: &'static str) -> Scripted {
     })
 }
 
-/// Six requests to a server of this kind, and what it was sent.
-fn run(server: &Scripted, backend: &str, arguments: &[&str]) -> (Ran, Value, Vec<Request>) {
+/// Sends six requests to a server of this kind and returns the received requests too.
+fn run(server: &ScriptedServer, backend: &str, arguments: &[&str]) -> (Ran, Value, Vec<Request>) {
     let fixed = [
         "--backend",
         backend,
@@ -32,13 +32,13 @@ fn run(server: &Scripted, backend: &str, arguments: &[&str]) -> (Ran, Value, Vec
     ];
     let (ran, result) = sobench_result(&[&fixed[..], arguments].concat());
     assert_eq!(ran.code, 0, "{}\n{}", ran.stdout, ran.stderr);
-    let asked: Vec<Request> = server
+    let received: Vec<Request> = server
         .requests()
         .into_iter()
         .filter(|request| request.line.starts_with("POST "))
         .collect();
-    assert_eq!(asked.len(), 8, "a trial, a warm-up and six requests");
-    (ran, result, asked)
+    assert_eq!(received.len(), 8, "a trial, a warm-up and six requests");
+    (ran, result, received)
 }
 
 fn body(request: &Request) -> Value {
@@ -46,7 +46,7 @@ fn body(request: &Request) -> Value {
 }
 
 #[test]
-fn vectors_and_scores_have_a_latency_to_the_end_and_no_tokens() {
+fn vectors_and_scores_have_e2el_but_no_tokens() {
     let prompt = "Classify this sentiment: vLLM is wonderful!";
     for (backend, path, answer, expected) in [
         (
@@ -69,24 +69,26 @@ fn vectors_and_scores_have_a_latency_to_the_end_and_no_tokens() {
         ),
     ] {
         let server = serving("application/json", answer);
-        let (ran, result, asked) = run(
+        let (ran, result, received) = run(
             &server,
             backend,
             &["--dataset", "choice", "--goodput", "e2el:600000"],
         );
-        let of_the_run = [&asked[..1], &asked[2..]].concat();
+        let without_warm_up = [&received[..1], &received[2..]].concat();
         assert!(
-            of_the_run.iter().all(|request| body(request) == expected),
+            without_warm_up
+                .iter()
+                .all(|request| body(request) == expected),
             "{backend}: {}",
-            body(&asked[0])
+            body(&received[0])
         );
         assert_ne!(
-            body(&asked[1]),
+            body(&received[1]),
             expected,
-            "{backend}: a warm-up asks in other words"
+            "{backend}: the warm-up has another prompt"
         );
-        assert_eq!(asked[0].line, format!("POST {path} HTTP/1.1"));
-        assert_eq!(asked[0].header("content-type"), Some("application/json"));
+        assert_eq!(received[0].line, format!("POST {path} HTTP/1.1"));
+        assert_eq!(received[0].header("content-type"), Some("application/json"));
 
         for (key, value) in [("completed", 6), ("failed", 0), ("total_input_tokens", 18)] {
             assert_eq!(result[key].as_u64(), Some(value), "{backend} {key}");
@@ -126,29 +128,29 @@ fn vectors_and_scores_have_a_latency_to_the_end_and_no_tokens() {
         );
         assert!(result["correct_rate(%)"].is_null());
 
-        for word in [
+        for text in [
             "Mean E2EL (ms):",
             "Total input tokens:                      18",
-            "answers are computed whole",
+            "answers are computed in one piece",
         ] {
             assert!(
-                ran.stdout.contains(word),
-                "{backend}: no {word:?} in\n{}",
+                ran.stdout.contains(text),
+                "{backend}: no {text:?} in\n{}",
                 ran.stdout
             );
         }
-        for word in [
+        for text in [
             "Mean TTFT",
             "TPOT (ms)",
             "generated tokens:",
             "Output token",
-            "Quality of the answers",
+            "Answer quality",
             "counted by",
             "n/a",
         ] {
             assert!(
-                !ran.stdout.contains(word),
-                "{backend}: {word:?} in\n{}",
+                !ran.stdout.contains(text),
+                "{backend}: {text:?} in\n{}",
                 ran.stdout
             );
         }
@@ -156,7 +158,7 @@ fn vectors_and_scores_have_a_latency_to_the_end_and_no_tokens() {
 }
 
 #[test]
-fn documents_are_dealt_to_requests_in_turn() {
+fn documents_are_assigned_to_requests_in_turn() {
     let server = serving(
         "application/json",
         include_str!("../../fixtures/bodies/vllm-rerank.json"),
@@ -177,8 +179,8 @@ fn documents_are_dealt_to_requests_in_turn() {
         "--max-concurrency",
         "1",
     ];
-    let (_, result, asked) = run(&server, "vllm-rerank", &arguments);
-    let documents: Vec<Value> = asked[2..]
+    let (_, result, received) = run(&server, "vllm-rerank", &arguments);
+    let documents: Vec<Value> = received[2..]
         .iter()
         .map(|request| body(request)["documents"].take())
         .collect();
@@ -192,7 +194,7 @@ fn documents_are_dealt_to_requests_in_turn() {
     ];
     assert_eq!(documents, pairs.map(|pair| json!(pair)));
     assert!(
-        asked[2..]
+        received[2..]
             .iter()
             .all(|request| body(request)["query"] == "q")
     );
@@ -200,12 +202,12 @@ fn documents_are_dealt_to_requests_in_turn() {
         result["sobench"]["constraint_kinds"]
             .as_array()
             .is_some_and(Vec::is_empty),
-        "rows' constraints are left out"
+        "constraints of rows are ignored"
     );
 }
 
 #[test]
-fn sound_is_sent_as_a_form_and_its_text_is_timed() {
+fn audio_is_sent_as_a_form_and_its_transcript_is_timed() {
     let stream = include_str!("../../fixtures/streams/vllm-transcription.sse");
     let server = serving("text/event-stream", stream);
     let folder = tempfile::tempdir().unwrap();
@@ -226,9 +228,9 @@ fn sound_is_sent_as_a_form_and_its_text_is_timed() {
         "--temperature",
         "0",
     ];
-    let (ran, result, asked) = run(&server, "openai-audio", &arguments);
-    assert_eq!(asked[0].line, "POST /v1/audio/transcriptions HTTP/1.1");
-    let boundary = asked[0]
+    let (ran, result, received) = run(&server, "openai-audio", &arguments);
+    assert_eq!(received[0].line, "POST /v1/audio/transcriptions HTTP/1.1");
+    let boundary = received[0]
         .header("content-type")
         .and_then(|kind| kind.strip_prefix("multipart/form-data; boundary="))
         .unwrap();
@@ -262,14 +264,18 @@ fn sound_is_sent_as_a_form_and_its_text_is_timed() {
     let fields = fields.map(|(name, value)| field(name, value));
     let with = |file: String| [vec![file], fields.to_vec()].concat();
     assert_eq!(
-        parts(&asked[2]),
+        parts(&received[2]),
         with(file("one.wav", "audio/wav", "first sound"))
     );
     assert_eq!(
-        parts(&asked[3]),
+        parts(&received[3]),
         with(file("two.mp3", "audio/mpeg", "second sound"))
     );
-    assert_eq!(parts(&asked[4]), parts(&asked[2]), "files are sent in turn");
+    assert_eq!(
+        parts(&received[4]),
+        parts(&received[2]),
+        "files are sent in turn"
+    );
 
     assert_eq!(
         (
@@ -290,27 +296,23 @@ fn sound_is_sent_as_a_form_and_its_text_is_timed() {
         ),
         (&json!("audio"), &json!("generated"))
     );
-    assert!(
-        !ran.stdout.contains("Quality of the answers"),
-        "{}",
-        ran.stdout
-    );
+    assert!(!ran.stdout.contains("Answer quality"), "{}", ran.stdout);
 }
 
 #[test]
-fn generated_sound_is_said_to_be_generated() {
+fn generated_audio_gives_a_notice() {
     let server = serving(
         "application/json",
         include_str!("../../fixtures/bodies/vllm-transcription.json"),
     );
-    let (ran, result, asked) = run(
+    let (ran, result, received) = run(
         &server,
         "openai-audio",
         &["--disable-stream", "--audio-seconds", "0.25"],
     );
     let has_wav = |request: &Request| request.body.windows(8).any(|window| window == b"WAVEfmt ");
-    assert!(asked.iter().all(has_wav));
-    let lengths: Vec<usize> = asked.iter().map(|request| request.body.len()).collect();
+    assert!(received.iter().all(has_wav));
+    let lengths: Vec<usize> = received.iter().map(|request| request.body.len()).collect();
     assert!(
         lengths
             .iter()
@@ -324,15 +326,11 @@ fn generated_sound_is_said_to_be_generated() {
         ),
         (Some(6), true)
     );
-    assert!(
-        ran.stdout.contains("no word is spoken in it"),
-        "{}",
-        ran.stdout
-    );
+    assert!(ran.stdout.contains("contains no speech"), "{}", ran.stdout);
 }
 
 #[test]
-fn what_is_no_answer_of_the_kind_fails_the_trial_run() {
+fn response_of_another_kind_fails_the_trial_request() {
     let server = serving(
         "application/json",
         r#"{"object":"list","data":[{"id":"tiny","object":"model"}]}"#,
@@ -351,34 +349,34 @@ fn what_is_no_answer_of_the_kind_fails_the_trial_run() {
         &[
             "the trial run failed at",
             "/v1/embeddings",
-            "a body without an answer",
+            "the body has no answer",
         ],
     );
 }
 
 #[test]
-fn a_constraint_is_refused_by_name_and_nothing_is_sent() {
+fn constraints_are_rejected_before_the_first_request() {
     let server = serving("application/json", "{}");
-    for (backend, arguments, words) in [
+    for (backend, arguments, expected) in [
         (
             "vllm-rerank",
             &["--guided-decoding-ratio", "0.5"][..],
-            "the vllm-rerank backend takes no constraint: --guided-decoding-ratio 0.5",
+            "the vllm-rerank backend does not support constraints: --guided-decoding-ratio 0.5",
         ),
         (
             "openai-audio",
             &["--constraint-dialect", "response-format"],
-            "takes no constraint: --constraint-dialect response-format",
+            "does not support constraints: --constraint-dialect response-format",
         ),
         (
             "openai-audio",
             &["--dataset", "json"],
-            "the dataset json has no prompts in the form that the endpoint takes",
+            "the dataset json has no prompts in the form that the endpoint accepts",
         ),
         (
             "vllm",
             &["--dataset", "audio"],
-            "the dataset audio has no prompts in the form that the endpoint takes",
+            "the dataset audio has no prompts in the form that the endpoint accepts",
         ),
         (
             "vllm-pooling",
@@ -388,7 +386,7 @@ fn a_constraint_is_refused_by_name_and_nothing_is_sent() {
         (
             "vllm-rerank",
             &["--extra-body", r#"{"query": "x"}"#],
-            "--extra-body sets what sobench has to know: query",
+            "--extra-body sets a field that sobench sets: query",
         ),
     ] {
         let fixed = [
@@ -402,7 +400,7 @@ fn a_constraint_is_refused_by_name_and_nothing_is_sent() {
         assert_fails(
             &sobench(&[&fixed[..], arguments].concat()),
             2,
-            &[words, "hint: "],
+            &[expected, "hint: "],
         );
     }
     assert!(

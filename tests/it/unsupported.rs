@@ -1,15 +1,15 @@
-//! Promise: a constraint that a kind of server has no field for is not sent without it. Beside
-//! others, its case has an outcome of its own; alone, it ends the run before it begins.
+//! Unsupported constraints: a case whose constraint the server kind has no field for gets its own
+//! outcome, and stops the run if all cases are such.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
-use sobench_testkit::scripted::{Request, Scripted, models, whole};
+use sobench_testkit::scripted::{Request, ScriptedServer, models, whole};
 
 use crate::support::{Ran, sobench_result};
 
-/// Ollama's way to say `{"a": 1}`; Ollama has a field for schemas and for nothing else.
-fn ollama() -> Scripted {
+/// A stub of Ollama that answers `{"a": 1}`. Ollama has a field for schemas only.
+fn ollama() -> ScriptedServer {
     let event = |text: &str, end: bool| {
         let done = if end { json!("stop") } else { Value::Null };
         format!(
@@ -18,8 +18,8 @@ fn ollama() -> Scripted {
         )
     };
     let answer = format!("{}{}", event("{\"a\": 1}", false), event("", true));
-    Scripted::answering(move |request| {
-        if request.asks_for_models() {
+    ScriptedServer::answering(move |request| {
+        if request.is_model_list() {
             models()
         } else {
             whole("200 OK", "application/x-ndjson", &answer)
@@ -27,7 +27,7 @@ fn ollama() -> Scripted {
     })
 }
 
-fn run(server: &Scripted, rows: &[Value]) -> (Ran, Value) {
+fn run(server: &ScriptedServer, rows: &[Value]) -> (Ran, Value) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     rows.iter().for_each(|row| writeln!(file, "{row}").unwrap());
     let path = file.path().to_str().unwrap();
@@ -57,7 +57,7 @@ fn run(server: &Scripted, rows: &[Value]) -> (Ran, Value) {
     )
 }
 
-fn posts(server: &Scripted) -> Vec<Value> {
+fn posts(server: &ScriptedServer) -> Vec<Value> {
     let requests: Vec<Request> = server.requests();
     let posts = requests
         .iter()
@@ -68,7 +68,7 @@ fn posts(server: &Scripted) -> Vec<Value> {
 }
 
 #[test]
-fn beside_others_such_a_case_is_an_outcome() {
+fn unsupported_constraint_is_an_outcome_of_its_case() {
     let server = ollama();
     let schema = json!({"prompt": "an object", "json": {"type": "object"}});
     let regex = json!({"prompt": "a letter", "regex": "[a-z]"});
@@ -77,7 +77,7 @@ fn beside_others_such_a_case_is_an_outcome() {
     assert_eq!(
         posts(&server).len(),
         3,
-        "a trial and the two that can be sent"
+        "a trial and the two supported requests"
     );
     assert!(posts(&server).iter().all(|body| body["format"].is_object()));
     let own = &result["sobench"];
@@ -94,7 +94,7 @@ fn beside_others_such_a_case_is_an_outcome() {
         "{}",
         own["quality"]["coverage"]
     );
-    let words =
+    let message =
         "unsupported by this server kind: the ollama backend has no field for a regex constraint";
     let errors: Vec<&str> = result["errors"]
         .as_array()
@@ -102,12 +102,12 @@ fn beside_others_such_a_case_is_an_outcome() {
         .iter()
         .map(|error| error.as_str().unwrap())
         .collect();
-    assert_eq!(errors, [words, "", words, ""]);
+    assert_eq!(errors, [message, "", message, ""]);
     assert!(ran.stdout.contains("unsupported |     2"), "{}", ran.stdout);
 }
 
 #[test]
-fn alone_it_ends_the_run_before_it_begins() {
+fn run_with_only_unsupported_constraints_fails_early() {
     let server = ollama();
     let arguments = [
         "--backend",

@@ -1,37 +1,35 @@
-//! What a decoder makes of the bytes of one answer, and which outcome that is. Knows no wire format
-//! and no clock.
+//! Decoded answers and their outcomes.
 
 use sobench_core::answer::Answer;
 use sobench_core::observation::{Advice, Outcome, Usage};
 
-/// Turns the bytes of one answer into what they say. Runs in the timed path: it finds text, and
-/// does nothing else with it.
+/// Decodes the bytes of one response. Runs in the timed path, so it only extracts content.
 pub trait Decoder: Send {
-    /// Takes the bytes of one read.
-    fn push(&mut self, bytes: &[u8]) -> Fed;
+    /// Decodes the bytes of one read.
+    fn push(&mut self, bytes: &[u8]) -> ReadSummary;
 
-    /// Takes the end of the body.
-    fn finish(&mut self) -> Fed;
+    /// Handles the end of the body.
+    fn finish(&mut self) -> ReadSummary;
 
-    /// What has come so far; also right where the body broke off.
+    /// The result so far; also valid if the body is incomplete.
     fn into_decoded(self: Box<Self>) -> Decoded;
 }
 
-/// What one read brought.
+/// The content of one read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fed {
+pub struct ReadSummary {
     /// Chunks with generated content that the read completed; they share its instant.
     pub content_chunks: usize,
-    /// Whether any of them had reasoning in it.
+    /// Whether any of them contained reasoning.
     pub reasoning: bool,
-    /// Whether any of them had something of the answer itself in it: text, or a tool call.
+    /// Whether any of them contained answer text or a tool call.
     pub answer: bool,
-    /// Whether nothing that follows can change the answer: its terminal event came, or it broke.
+    /// Whether the answer is final: its terminal event was received, or it failed.
     pub ended: bool,
 }
 
-impl Fed {
-    /// Adds what more bytes of the same instant brought.
+impl ReadSummary {
+    /// Adds the content of more bytes of the same instant.
     pub fn merge(&mut self, more: Self) {
         self.content_chunks += more.content_chunks;
         self.reasoning |= more.reasoning;
@@ -39,7 +37,7 @@ impl Fed {
         self.ended |= more.ended;
     }
 
-    /// What one event or one body brought: a chunk, where it has content at all.
+    /// The summary of one event or body: one chunk if it has content.
     pub(super) fn chunk(reasoning: bool, answer: bool) -> Self {
         Self {
             content_chunks: usize::from(reasoning || answer),
@@ -50,116 +48,123 @@ impl Fed {
     }
 }
 
-/// What has been decoded so far.
+/// The result of decoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
     pub answer: Answer,
     pub finish_reason: Option<String>,
-    /// The last counts that the server stated.
+    /// The last usage counts of the server.
     pub usage: Option<Usage>,
-    /// For each chunk with generated content, the output tokens up to and with it, as far as the
-    /// server states counts in chunks.
+    /// Cumulative output tokens for each chunk with content, if the server sends counts in chunks.
     pub chunk_tokens: Vec<u64>,
-    /// Whether any generated content came.
+    /// Whether any content was received.
     pub has_content: bool,
-    /// Whether the server stated the whole answer, which may be empty.
-    pub stated: bool,
-    /// Whether the terminal event (`[DONE]`), or a whole body, came.
+    /// Whether the server sent the whole answer, which may be empty.
+    pub is_complete_answer: bool,
+    /// Whether the terminal event (`[DONE]`) or a whole body was received.
     pub terminated: bool,
-    /// What went wrong inside a 200 answer; the first such thing wins over all that follows.
-    pub broken: Option<Broken>,
+    /// The first error inside a response with status 200.
+    pub error: Option<AnswerError>,
 }
 
-/// What went wrong inside a 200 answer.
+/// An error inside a response with status 200.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// The server sent an error in place of (more) answer.
-    ServerSaid {
-        /// The HTTP status that the error stands for, where it can be told.
+pub enum AnswerError {
+    /// The server sent an error instead of (more of) the answer.
+    Server {
+        /// The HTTP status that the error corresponds to, if known.
         status: Option<u16>,
-        /// The server's own words: the event's data, or the body.
+        /// The event's data, or the body.
         body: String,
     },
-    /// The bytes are not an answer in the expected format.
+    /// The bytes are not in the expected format.
     Unreadable { message: String },
 }
 
-/// Finish reasons that name a failure of the server rather than an end of the answer (vLLM and
-/// SGLang, aborted requests).
+/// Finish reasons of failed requests (vLLM and SGLang, aborted requests).
 const FAILED_FINISH_REASONS: [&str; 2] = ["abort", "error"];
 
-/// What a finish reason makes of an answer.
+/// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finish {
-    ByItself,
-    AtTheLimit,
+enum Ending {
+    Complete,
+    TokenLimit,
     Failed,
 }
 
-impl Finish {
-    fn of(reason: &str) -> Self {
+impl Ending {
+    fn from_reason(reason: &str) -> Self {
         match reason {
-            "length" => Self::AtTheLimit,
+            "length" => Self::TokenLimit,
             reason if FAILED_FINISH_REASONS.contains(&reason) => Self::Failed,
-            _ => Self::ByItself,
+            _ => Self::Complete,
         }
     }
 }
 
 impl Decoded {
-    /// Takes a finish reason. One that says something else of the end than an earlier one did
-    /// breaks the answer: whether it ended or was cut cannot be told. Two that agree (`tool_calls`,
-    /// then `stop`) are the later one.
+    /// Sets the finish reason. A second one that contradicts the first makes the answer unreadable,
+    /// because it is unknown whether it was truncated. If both agree (`tool_calls`, then `stop`),
+    /// the later one is kept.
     pub(super) fn finish(&mut self, reason: String) {
         if let Some(earlier) = self.finish_reason.as_deref()
-            && Finish::of(earlier) != Finish::of(&reason)
+            && Ending::from_reason(earlier) != Ending::from_reason(&reason)
         {
             let message = format!("two finish reasons: {earlier:?}, then {reason:?}");
-            self.broken.get_or_insert(Broken::Unreadable { message });
+            self.error
+                .get_or_insert(AnswerError::Unreadable { message });
         }
         self.finish_reason = Some(reason);
     }
 
     /// How the answer ended, once the body has ended without a transport error.
     ///
-    /// - An error before any content is what it would have been as a status: 4xx [`Outcome::Rejected`], 5xx
-    ///   [`Outcome::ServerError`]. After content, or without a status, it is a [`Outcome::StreamError`].
-    /// - A finish reason ends the answer, with or without `[DONE]`: `length` is [`Outcome::Truncated`], `abort` and `error` are
-    ///   [`Outcome::StreamError`], any other is [`Outcome::Completed`].
-    /// - `[DONE]` without a finish reason ends an answer that has content: [`Outcome::Completed`], with `finish_reason` left
-    ///   empty, so that nobody counts it as ended by `stop`. So does the end of one that the server stated whole, if empty. With
-    ///   neither content nor a finish reason, nothing was answered: [`Outcome::StreamError`].
-    /// - Neither is a stream that broke off: [`Outcome::StreamError`].
+    /// - An error before any content counts like its status: 4xx [`Outcome::Rejected`], 5xx
+    ///   [`Outcome::ServerError`]. After content, or without a status, it is a
+    ///   [`Outcome::StreamError`].
+    /// - A finish reason ends the answer, with or without `[DONE]`: `length` is
+    ///   [`Outcome::Truncated`], `abort` and `error` are [`Outcome::StreamError`], any other is
+    ///   [`Outcome::Completed`].
+    /// - `[DONE]` without a finish reason ends an answer that has content: [`Outcome::Completed`],
+    ///   with `finish_reason` left empty, so that it does not count as ended by `stop`. The same
+    ///   holds for a whole answer that is empty. With neither content nor a finish reason there is
+    ///   no answer: [`Outcome::StreamError`].
+    /// - A stream without a terminal event and a finish reason is incomplete:
+    ///   [`Outcome::StreamError`].
     pub fn outcome(&self) -> Outcome {
-        match &self.broken {
-            Some(Broken::ServerSaid {
+        match &self.error {
+            Some(AnswerError::Server {
                 status: Some(status),
                 body,
             }) if !self.has_content => {
                 return outcome_of_status(*status, body.clone(), None);
             }
-            Some(Broken::ServerSaid { body, .. }) => return stream_error(body.clone()),
-            Some(Broken::Unreadable { message }) => return stream_error(message.clone()),
+            Some(AnswerError::Server { body, .. }) => return stream_error(body.clone()),
+            Some(AnswerError::Unreadable { message }) => return stream_error(message.clone()),
             None => {}
         }
         match self
             .finish_reason
             .as_deref()
-            .map(|reason| (Finish::of(reason), reason))
+            .map(|reason| (Ending::from_reason(reason), reason))
         {
-            Some((Finish::AtTheLimit, _)) => Outcome::Truncated,
-            Some((Finish::Failed, reason)) => stream_error(format!("finish reason {reason:?}")),
-            Some((Finish::ByItself, _)) => Outcome::Completed,
-            None if self.terminated && (self.has_content || self.stated) => Outcome::Completed,
-            None if self.terminated => {
-                stream_error("ended with neither content nor a finish reason")
+            Some((Ending::TokenLimit, _)) => Outcome::Truncated,
+            Some((Ending::Failed, reason)) => stream_error(format!("finish reason {reason:?}")),
+            Some((Ending::Complete, _)) => Outcome::Completed,
+            None if self.terminated && (self.has_content || self.is_complete_answer) => {
+                Outcome::Completed
             }
-            None => stream_error("ended without a terminal event and without a finish reason"),
+            None if self.terminated => {
+                stream_error("the stream ended with neither content nor a finish reason")
+            }
+            None => stream_error(
+                "the stream ended without a terminal event and without a finish reason",
+            ),
         }
     }
 }
 
-/// The outcome of a status that is not 200: 4xx is a refusal, anything else the server's failure.
+/// The outcome of a status other than 200: 4xx is a rejection, anything else a server error.
 pub fn outcome_of_status(status: u16, body: String, advice: Option<Advice>) -> Outcome {
     if (400..500).contains(&status) {
         Outcome::Rejected {
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn how_an_answer_ended() {
+    fn outcomes_of_answers() {
         for (reason, has_content, terminated, name) in [
             (Some("stop"), true, true, "completed"),
             (Some("stop"), true, false, "completed"),
@@ -220,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn finish_reasons_have_to_agree() {
+    fn contradicting_finish_reasons_are_an_error() {
         for (reasons, name, kept) in [
             (&["stop", "stop"][..], "completed", "stop"),
             (&["tool_calls", "stop"], "completed", "stop"),
@@ -249,20 +254,20 @@ mod tests {
     }
 
     #[test]
-    fn an_error_wins_over_all_that_follows() {
-        let broken = |status, has_content| {
-            let broken = Some(Broken::ServerSaid {
+    fn the_first_error_decides_the_outcome() {
+        let error = |status, has_content| {
+            let error = Some(AnswerError::Server {
                 status,
                 body: "words".to_owned(),
             });
             Decoded {
-                broken,
+                error,
                 ..answer(Some("stop"), has_content, true)
             }
             .outcome()
         };
         assert_eq!(
-            broken(Some(400), false),
+            error(Some(400), false),
             Outcome::Rejected {
                 status: 400,
                 body: "words".to_owned(),
@@ -270,7 +275,7 @@ mod tests {
             }
         );
         assert_eq!(
-            broken(Some(503), false),
+            error(Some(503), false),
             Outcome::ServerError {
                 status: 503,
                 body: "words".to_owned(),
@@ -278,13 +283,13 @@ mod tests {
             }
         );
         assert_eq!(
-            broken(Some(400), true),
+            error(Some(400), true),
             Outcome::StreamError {
                 message: "words".to_owned()
             }
         );
         assert_eq!(
-            broken(None, false),
+            error(None, false),
             Outcome::StreamError {
                 message: "words".to_owned()
             }

@@ -1,5 +1,5 @@
-//! What every kind of server is sent for every kind of constraint in every dialect, held to a page
-//! a kind; and the whole answers of every kind.
+//! Snapshot tests of the request bodies of every server kind, for every constraint and dialect, and
+//! tests of whole responses of every kind.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use serde_json::json;
 use super::{
     ConstraintDialect, Decoded, Input, JSON, RequestOptions, Sampling, ServerKind, adapter,
 };
+use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::observation::Outcome;
-use sobench_core::sound::Clip;
 
 fn case(kind: ServerKind, constraint: Option<Constraint>, arm: Arm) -> Case {
     let messages = || {
@@ -56,7 +56,7 @@ fn options(dialect: ConstraintDialect) -> RequestOptions {
     }
 }
 
-/// The body, or why there is none.
+/// The body, or the error.
 fn line(kind: ServerKind, case: &Case, options: &RequestOptions) -> String {
     match adapter(kind).encode(case, options) {
         Ok(body) if adapter(kind).content_type() != JSON => {
@@ -95,7 +95,7 @@ fn page(kind: ServerKind) -> String {
         Constraint::StructuralTag(Arc::new(json!({"format": {"type": "any_text"}}))),
     ];
     let mut page = format!("{}\n", kind.path(true));
-    // A kind without any dialect shows what becomes of a constraint all the same.
+    // A kind without dialects shows the error for a constraint.
     let none = [ConstraintDialect::ResponseFormat];
     let dialects = if kind.dialects().is_empty() {
         &none
@@ -156,12 +156,11 @@ fn bodies_of_every_kind() {
     }
 }
 
-/// What a whole answer says: its body, its finish reason, and its counts of the prompt and the
-/// answer.
-type Said = (String, Option<&'static str>, (Option<u64>, Option<u64>));
+/// A whole response: its body, its finish reason, and its prompt and answer token counts.
+type WholeResponse = (String, Option<&'static str>, (Option<u64>, Option<u64>));
 
-/// A whole answer of `{"a": 1}` in the kind's shape.
-fn said(kind: ServerKind) -> Said {
+/// A whole response with the answer `{"a": 1}` in the kind's format.
+fn whole_response(kind: ServerKind) -> WholeResponse {
     let text = r#""{\"a\": 1}""#;
     let usage = r#""usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}"#;
     let (body, finish_reason) = match kind {
@@ -235,27 +234,27 @@ fn said(kind: ServerKind) -> Said {
             (format!(r#"{{"text":{text},{usage}}}"#), None)
         }
         ServerKind::OpenaiEmbeddings => {
-            return computed(include_str!(
+            return without_text(include_str!(
                 "../../../fixtures/bodies/vllm-embeddings.json"
             ));
         }
         ServerKind::VllmPooling => {
-            return computed(include_str!("../../../fixtures/bodies/vllm-pooling.json"));
+            return without_text(include_str!("../../../fixtures/bodies/vllm-pooling.json"));
         }
         ServerKind::VllmRerank => {
-            return computed(include_str!("../../../fixtures/bodies/vllm-rerank.json"));
+            return without_text(include_str!("../../../fixtures/bodies/vllm-rerank.json"));
         }
     };
     (body, finish_reason, (Some(3), Some(4)))
 }
 
-/// A whole answer that is no text, to a prompt of three tokens.
-fn computed(body: &str) -> Said {
+/// A whole response without text, to a prompt of three tokens.
+fn without_text(body: &str) -> WholeResponse {
     (body.to_owned(), None, (Some(3), None))
 }
 
 #[test]
-fn other_whole_answers() {
+fn other_whole_responses() {
     for (kind, body, text, counts) in [
         (
             ServerKind::OpenaiEmbeddings,
@@ -291,9 +290,9 @@ fn other_whole_answers() {
 }
 
 #[test]
-fn whole_answers_of_every_kind() {
+fn whole_responses_of_every_kind() {
     for kind in ServerKind::ALL {
-        let (body, finish_reason, counts) = said(kind);
+        let (body, finish_reason, counts) = whole_response(kind);
         let answer = whole(kind, &body);
         let text = if kind.generates() { r#"{"a": 1}"# } else { "" };
         assert_eq!(
@@ -311,7 +310,7 @@ fn whole_answers_of_every_kind() {
 }
 
 #[test]
-fn what_is_no_answer_of_a_kind_is_an_outcome() {
+fn invalid_responses_of_every_kind_have_an_outcome() {
     for kind in ServerKind::ALL {
         for (body, outcome) in [
             (r#"{"error":{"message":"no","code":400}}"#, "rejected"),
@@ -326,8 +325,7 @@ fn what_is_no_answer_of_a_kind_is_an_outcome() {
             ("", "stream_error"),
         ] {
             let answer = whole(kind, body);
-            // TGI's errors are strings with a type beside them: an object there stands for no
-            // status.
+            // TGI's errors are strings with a separate type, so an object has no status.
             let outcome = if kind == ServerKind::Tgi {
                 "stream_error"
             } else {

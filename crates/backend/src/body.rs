@@ -1,50 +1,56 @@
-//! Request bodies: what all kinds share, and the order in which later fields win over earlier ones.
+//! Request bodies: fields that all kinds share, and the precedence of fields.
 //!
 //! Precedence as in `vllm bench serve`: payload < `ignore_eos` < sampling < `--extra-body`, whose
-//! top-level fields replace ours as a whole. Two exceptions are merged member by member: the field
-//! that carries the constraint, so that an option beside the constraint
+//! top-level fields replace others completely. Two fields are merged member by member instead: the
+//! field that carries the constraint, so that an additional option
 //! (`structured_outputs.disable_any_whitespace`) does not silently drop it; and the member that
-//! holds all parameters of a kind (`sampling_params`, `parameters`, `options`), so that one more
-//! does not drop the token limit.
+//! holds all parameters of a kind (`sampling_params`, `parameters`, `options`), so that an
+//! additional parameter does not drop the token limit.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::dialect::Carried;
-use super::shape::Shape;
+use super::body_layout::BodyLayout;
+use super::dialect::ConstraintFields;
 use super::{ConstraintDialect, RequestOptions, Sampling, ServerKind, Unsendable};
 use sobench_core::case::{Arm, Case, Prompt};
 use sobench_core::constraint::Constraint;
 
-/// The text of a prompt, for kinds that take no chat messages.
+/// The text of a prompt, for kinds that do not take chat messages.
 pub(super) fn text(kind: ServerKind, case: &Case) -> Result<&str, Unsendable> {
     match &case.prompt {
         Prompt::Text(text) => Ok(text),
         Prompt::Messages(_) => Err(Unsendable::new(
             format!("the {kind} backend takes text, not chat messages"),
-            "name a tokenizer with a chat template, or use --backend openai-chat",
+            "give a tokenizer with a chat template, or use --backend openai-chat",
         )),
-        other => Err(no_such_prompt(kind, "text", other)),
+        other => Err(wrong_prompt_type(kind, "text", other)),
     }
 }
 
-/// A prompt that the plan does not let come this far.
-pub(super) fn no_such_prompt(kind: ServerKind, wanted: &str, prompt: &Prompt) -> Unsendable {
-    let what = format!("the {kind} backend takes {wanted}, not {}", prompt.kind());
-    Unsendable::new(what, "use a dataset and a --backend that go together")
+/// The error for a prompt of the wrong type, which the plan normally prevents.
+pub(super) fn wrong_prompt_type(
+    kind: ServerKind,
+    constraint_value: &str,
+    prompt: &Prompt,
+) -> Unsendable {
+    let what = format!(
+        "the {kind} backend takes {constraint_value}, not {}",
+        prompt.kind()
+    );
+    Unsendable::new(what, "use a dataset and a --backend that fit together")
 }
 
-/// The messages of a prompt; a text becomes one message of the user.
+/// The messages of a prompt; a text becomes one user message.
 pub(super) fn messages(kind: ServerKind, case: &Case) -> Result<Value, Unsendable> {
     match &case.prompt {
         Prompt::Text(text) => Ok(json!([{"role": "user", "content": text}])),
         Prompt::Messages(messages) => Ok(json!(messages)),
-        other => Err(no_such_prompt(kind, "chat messages", other)),
+        other => Err(wrong_prompt_type(kind, "chat messages", other)),
     }
 }
 
-/// Puts everything that is not the endpoint's own on top of `body`, an object, and writes it as
-/// JSON.
+/// Adds the shared fields to `body`, an object, and encodes it as JSON.
 pub(super) fn finish(
     kind: ServerKind,
     body: Value,
@@ -57,47 +63,47 @@ pub(super) fn finish(
     Ok(Bytes::from(bytes))
 }
 
-/// Puts everything that is not the endpoint's own on top of `body`, an object.
+/// Adds the shared fields to `body`, an object.
 pub(super) fn assemble(
     kind: ServerKind,
     mut body: Value,
     case: &Case,
     options: &RequestOptions,
 ) -> Result<Value, Unsendable> {
-    let shape = &kind.spec().body;
-    if shape.says_stream {
+    let layout = &kind.spec().body;
+    if layout.has_stream_field {
         body["stream"] = Value::Bool(options.stream);
     }
-    if options.stream && shape.asks_usage {
+    if options.stream && layout.has_stream_options {
         body["stream_options"] = json!({"include_usage": true});
     }
-    add_parameters(kind, shape, &mut body, options)?;
-    let carried = carried(kind, case, options)?;
-    if let Some(carried) = &carried {
-        merge(&mut body, &carried.fields);
+    add_parameters(kind, layout, &mut body, options)?;
+    let constraint_fields = constraint_fields(kind, case, options)?;
+    if let Some(constraint_fields) = &constraint_fields {
+        merge(&mut body, &constraint_fields.fields);
     }
     for (name, value) in options.extra_body.iter().flatten() {
-        let carries = carried
+        let holds_constraint = constraint_fields
             .as_ref()
-            .is_some_and(|carried| carried.fields.get(name).is_some());
-        if carries || shape.nest == Some(name.as_str()) {
+            .is_some_and(|constraint_fields| constraint_fields.fields.get(name).is_some());
+        if holds_constraint || layout.nested_in == Some(name.as_str()) {
             merge(&mut body[name], value);
         } else {
             body[name] = value.clone();
         }
     }
-    if let Some(carried) = carried {
-        refuse_clash(&body, carried)?;
+    if let Some(constraint_fields) = constraint_fields {
+        reject_second_constraint(&body, constraint_fields)?;
     }
     Ok(body)
 }
 
-/// The constraint's fields, where this case sends one.
-fn carried(
+/// The constraint's fields, if this case sends one.
+fn constraint_fields(
     kind: ServerKind,
     case: &Case,
     options: &RequestOptions,
-) -> Result<Option<Carried>, Unsendable> {
+) -> Result<Option<ConstraintFields>, Unsendable> {
     match (&case.constraint, case.arm) {
         (Some(constraint), Arm::Constrained) => options
             .dialect
@@ -105,47 +111,45 @@ fn carried(
             .map(Some),
         (None, Arm::Constrained) => Err(Unsendable::new(
             "a constrained case has no constraint",
-            "give the row a constraint, or leave it out of the constrained arm",
+            "give the row a constraint, or remove it from the constrained arm",
         )),
         (_, Arm::Control | Arm::Free) => Ok(None),
     }
 }
 
-/// `ignore_eos` and sampling, where the kind keeps them.
+/// Adds `ignore_eos` and the sampling parameters where the kind expects them.
 fn add_parameters(
     kind: ServerKind,
-    shape: &Shape,
+    layout: &BodyLayout,
     body: &mut Value,
     options: &RequestOptions,
 ) -> Result<(), Unsendable> {
     let no_field = |name: &str| {
-        let hint = format!(
-            "leave {name} out; if the server takes it under some name, --extra-body can carry it"
-        );
+        let hint = format!("remove {name}, or send it with --extra-body under the server's name");
         Unsendable::new(format!("the {kind} backend has no field for {name}"), hint)
     };
-    let mut add = |name: &str, value: Value| match shape.nest {
+    let mut add = |name: &str, value: Value| match layout.nested_in {
         None => body[name] = value,
-        Some(nest) => body[nest][name] = value,
+        Some(nested_in) => body[nested_in][name] = value,
     };
     if options.ignore_eos {
-        if !shape.ignores_eos {
+        if !layout.has_ignore_eos {
             return Err(no_field("ignore_eos"));
         }
         add("ignore_eos", Value::Bool(true));
     }
-    for (name, value) in given(&options.sampling)? {
+    for (name, value) in given_parameters(&options.sampling)? {
         add(
-            shape.sampling_field(name).ok_or_else(|| no_field(name))?,
+            layout.sampling_field(name).ok_or_else(|| no_field(name))?,
             value,
         );
     }
     Ok(())
 }
 
-/// Only what was given is sent.
-fn given(sampling: &Sampling) -> Result<Vec<(&'static str, Value)>, Unsendable> {
-    let mut given = vec![];
+/// The sampling parameters that were given.
+fn given_parameters(sampling: &Sampling) -> Result<Vec<(&'static str, Value)>, Unsendable> {
+    let mut given_parameters = vec![];
     for (name, value) in [
         ("temperature", sampling.temperature),
         ("top_p", sampling.top_p),
@@ -159,19 +163,18 @@ fn given(sampling: &Sampling) -> Result<Vec<(&'static str, Value)>, Unsendable> 
             let what = format!("{name} is not a finite number: {value}");
             return Err(Unsendable::new(
                 what,
-                "JSON has no infinity and no NaN: give a finite number",
+                "give a finite number; JSON has no infinity and no NaN",
             ));
         }
-        given.push((name, Value::from(value)));
+        given_parameters.push((name, Value::from(value)));
     }
     for (name, value) in [("top_k", sampling.top_k), ("seed", sampling.seed)] {
-        given.extend(value.map(|value| (name, Value::from(value))));
+        given_parameters.extend(value.map(|value| (name, Value::from(value))));
     }
-    Ok(given)
+    Ok(given_parameters)
 }
 
-/// Objects are merged member by member; anything else is replaced. An absent member takes the value
-/// whole.
+/// Merges objects member by member and replaces other values.
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -183,9 +186,11 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// Refuses a body whose constraint is not the case's alone: servers take one constraint, and
-/// answers are judged by one.
-fn refuse_clash(body: &Value, carried: Carried) -> Result<(), Unsendable> {
+/// Rejects a body with another constraint than the case's, because answers are judged by that one.
+fn reject_second_constraint(
+    body: &Value,
+    constraint_fields: ConstraintFields,
+) -> Result<(), Unsendable> {
     let kinds = body["structured_outputs"]
         .as_object()
         .into_iter()
@@ -195,41 +200,47 @@ fn refuse_clash(body: &Value, carried: Carried) -> Result<(), Unsendable> {
         .filter(|name| Constraint::KINDS.contains(name))
         .nth(1)
         .map(|_| "structured_outputs");
-    let Carried {
-        fields: wanted,
+    let ConstraintFields {
+        fields: constraint_value,
         pinned,
-    } = carried;
+    } = constraint_fields;
     let second_field = body
         .as_object()
         .into_iter()
         .flatten()
-        .find_map(|(name, value)| second(name, value, wanted.get(name)));
+        .find_map(|(name, value)| second_constraint(name, value, constraint_value.get(name)));
     let changed = || {
         pinned
             .into_iter()
-            .find(|pointer| body.pointer(pointer) != wanted.pointer(pointer))
+            .find(|pointer| body.pointer(pointer) != constraint_value.pointer(pointer))
     };
-    let clash = match second_field.or(second_kind) {
+    let conflict = match second_field.or(second_kind) {
         Some(field) => format!("adds a second constraint: {field}"),
         None => match changed() {
-            Some(pointer) => format!("changes what the constraint sets: {pointer}"),
+            Some(pointer) => format!("changes a field of the constraint: {pointer}"),
             None => return Ok(()),
         },
     };
-    let hint = "take the member out of --extra-body; the constraint is the dataset's";
-    Err(Unsendable::new(format!("--extra-body {clash}"), hint))
+    let hint = "remove the member from --extra-body; the dataset sets the constraint";
+    Err(Unsendable::new(format!("--extra-body {conflict}"), hint))
 }
 
-/// The name of a constraint that the case does not ask for: the field itself, or a member of the
-/// field that holds parameters.
-fn second<'a>(name: &'a str, value: &'a Value, wanted: Option<&Value>) -> Option<&'a str> {
-    if wanted.is_none() {
+/// The name of a second constraint: the field itself, or a member of the field that holds
+/// parameters.
+fn second_constraint<'a>(
+    name: &'a str,
+    value: &'a Value,
+    constraint_value: Option<&Value>,
+) -> Option<&'a str> {
+    if constraint_value.is_none() {
         return ConstraintDialect::constrains(name, value).then_some(name);
     }
     if ConstraintDialect::is_constraint_field(name) {
         return None;
     }
-    let is_wanted = |member: &str| wanted.is_some_and(|wanted| wanted.get(member).is_some());
+    let is_wanted = |member: &str| {
+        constraint_value.is_some_and(|constraint_value| constraint_value.get(member).is_some())
+    };
     let members = value
         .as_object()
         .into_iter()

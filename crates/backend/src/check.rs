@@ -1,22 +1,23 @@
-//! Finds what cannot be sent as asked before anything is sent.
+//! Checks before a run that all requests can be sent as requested.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::shape::Shape;
+use super::body_layout::BodyLayout;
 use super::{ConstraintDialect, RequestOptions, ServerKind, Unsendable, adapter};
 use sobench_core::case::{Arm, Case};
 use sobench_core::error::{Error, Result};
 
-/// Refuses a run whose requests would not mean what the user asked for.
+/// Rejects a run whose requests would not be what the user requested.
 ///
-/// Usage errors: a constraint that the dialect cannot carry; constraints that this kind of server
-/// has no field for at all, if there are no others (where there are, such a case is not sent, which
-/// is its outcome); a parameter it has no field for; chat messages on a completions backend; an
-/// `--extra-body` that changes the constraint or adds one, asks for several choices (whose tokens
-/// `usage` adds up, while one is timed), sets what the report says of every request (model, prompt,
-/// length, streaming), or constrains requests of the control arm.
+/// # Errors
+/// Usage errors: a constraint that the dialect cannot carry; constraints that this server kind has
+/// no field for, if there are no others (otherwise such a case is not sent, and has an outcome of
+/// its own); a parameter without a field; chat messages for a completions backend; an
+/// `--extra-body` that changes or adds a constraint, requests several choices (`usage` counts the
+/// tokens of all, but one is timed), sets fields that the report states (model, prompt, length,
+/// streaming), or constrains requests of the control arm.
 pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Result<()> {
     check_extra_body(kind, cases, options)?;
     let adapter = adapter(kind);
@@ -27,7 +28,7 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Resu
         .iter()
         .filter(|case| !has_supported || unsupported(kind, case).is_none())
     {
-        if !seen.insert(case.asked()) {
+        if !seen.insert(case.body_key()) {
             continue;
         }
         adapter
@@ -37,8 +38,7 @@ pub fn check(kind: ServerKind, cases: &[Case], options: &RequestOptions) -> Resu
     Ok(())
 }
 
-/// Why a case is not sent at all: this kind of server has no field for its constraint, in any
-/// dialect.
+/// The reason not to send a case whose constraint has no field in any dialect of this server kind.
 pub fn unsupported(kind: ServerKind, case: &Case) -> Option<Unsendable> {
     let constraint = case
         .constraint
@@ -55,48 +55,48 @@ fn check_extra_body(kind: ServerKind, cases: &[Case], options: &RequestOptions) 
     let Some(extra) = &options.extra_body else {
         return Ok(());
     };
-    let shape = &kind.spec().body;
+    let layout = &kind.spec().body;
     let has_control = cases.iter().any(|case| case.arm == Arm::Control);
     for (field, value) in extra {
-        if shape.nest == Some(field.as_str()) && !value.is_object() {
+        if layout.nested_in == Some(field.as_str()) && !value.is_object() {
             return Err(Error::usage(format!(
-                "--extra-body replaces the parameters by something else: {field} = {value}"
+                "--extra-body replaces the object that holds the parameters: {field} = {value}"
             ))
-            .hint("give an object: its members are added to those that sobench sends"));
+            .hint("give an object, whose members are merged with those that sobench sends"));
         }
         let members = value
             .as_object()
-            .filter(|_| shape.nest == Some(field.as_str()));
+            .filter(|_| layout.nested_in == Some(field.as_str()));
         for (name, value) in members.into_iter().flatten() {
-            check_field(shape, name, value)?;
+            check_field(layout, name, value)?;
         }
         if members.is_none() {
-            check_field(shape, field, value)?;
+            check_field(layout, field, value)?;
         }
         if has_control && ConstraintDialect::constrains(field, value) {
             return Err(Error::usage(format!(
-                "--extra-body would constrain the control requests too: {field}"
+                "--extra-body also constrains the control requests: {field}"
             ))
             .hint(
-                "take the field out, or constrain every request with --guided-decoding-ratio 1.0",
+                "remove the field, or constrain every request with --guided-decoding-ratio 1.0",
             ));
         }
     }
     Ok(())
 }
 
-fn check_field(shape: &Shape, field: &str, value: &Value) -> Result<()> {
+fn check_field(layout: &BodyLayout, field: &str, value: &Value) -> Result<()> {
     if matches!(field, "n" | "best_of") && value.as_u64() != Some(1) {
         return Err(Error::usage(format!(
-            "--extra-body asks for several choices: {field} = {value}"
+            "--extra-body requests several choices: {field} = {value}"
         ))
         .hint(
-            "one answer a request is timed and judged: take the field out and raise --num-prompts",
+            "remove the field and raise --num-prompts; one answer per request is timed and judged",
         ));
     }
-    if shape.owns(field) {
-        return Err(Error::usage(format!("--extra-body sets what sobench has to know: {field} = {value}"))
-            .hint("take the field out: --disable-stream, --model, --dataset and --output-len are there for it"));
+    if layout.is_set_by_sobench(field) {
+        return Err(Error::usage(format!("--extra-body sets a field that sobench sets: {field} = {value}"))
+            .hint("remove the field, and use --disable-stream, --model, --dataset or --output-len instead"));
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_those_of_vllms_client() {
+    fn bodies_equal_those_of_vllms_client() {
         let structured = options(ConstraintDialect::StructuredOutputs, Value::Null);
         assert_eq!(
             body(ServerKind::Vllm, &regex(Arm::Constrained), &structured),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_go_as_they_are() {
+    fn messages_are_sent_unchanged() {
         let mut chat = case(None, Arm::Free);
         let parts = json!([{"type": "text", "text": "hi"}]);
         chat.prompt = Prompt::Messages(
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn later_fields_win_and_sampling_is_sent_as_given() {
+    fn later_fields_win_and_given_sampling_is_sent() {
         let mut options = options(
             ConstraintDialect::StructuredOutputs,
             json!({"top_k": 7, "max_tokens": 4, "x": null}),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extra_body_adds_beside_the_constraint() {
+    fn extra_body_adds_options_to_the_constraint() {
         let extra = json!({"structured_outputs": {"disable_any_whitespace": true}});
         assert!(
             body(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(dialect: ConstraintDialect, cases: &[Case], extra: Value, what: &str) {
+    fn check_rejected(dialect: ConstraintDialect, cases: &[Case], extra: Value, what: &str) {
         let error = check(ServerKind::Vllm, cases, &options(dialect, extra)).unwrap_err();
         assert_eq!(error.what, what);
         assert_eq!(error.exit_code(), 2);
@@ -249,53 +249,53 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_mean_what_was_asked_is_refused() {
+    fn conflicting_extra_bodies_are_rejected() {
         use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
         let constrained = [regex(Arm::Constrained)];
         let mixed = [regex(Arm::Constrained), regex(Arm::Control)];
-        refused(
+        check_rejected(
             ResponseFormat,
             &constrained,
             Value::Null,
             "the response-format dialect cannot carry a regex constraint: case \"t-0\"",
         );
-        refused(
+        check_rejected(
             StructuredOutputs,
             &constrained,
             json!({"structured_outputs": {"regex": "b"}}),
-            "--extra-body changes what the constraint sets: /structured_outputs/regex: case \"t-0\"",
+            "--extra-body changes a field of the constraint: /structured_outputs/regex: case \"t-0\"",
         );
-        refused(
+        check_rejected(
             Guided,
             &constrained,
             json!({"guided_regex": null}),
-            "--extra-body changes what the constraint sets: /guided_regex: case \"t-0\"",
+            "--extra-body changes a field of the constraint: /guided_regex: case \"t-0\"",
         );
-        refused(
+        check_rejected(
             StructuredOutputs,
             &constrained,
             json!({"structured_outputs": "off"}),
-            "--extra-body changes what the constraint sets: /structured_outputs/regex: case \"t-0\"",
+            "--extra-body changes a field of the constraint: /structured_outputs/regex: case \"t-0\"",
         );
-        refused(
+        check_rejected(
             Guided,
             &mixed,
             json!({"guided_json": {}}),
-            "--extra-body would constrain the control requests too: guided_json",
+            "--extra-body also constrains the control requests: guided_json",
         );
-        refused(
+        check_rejected(
             Guided,
             &constrained,
             json!({"n": 4}),
-            "--extra-body asks for several choices: n = 4",
+            "--extra-body requests several choices: n = 4",
         );
-        refused(
+        check_rejected(
             Guided,
             &constrained,
             json!({"stream": true}),
-            "--extra-body sets what sobench has to know: stream = true",
+            "--extra-body sets a field that sobench sets: stream = true",
         );
-        refused(
+        check_rejected(
             Guided,
             &[case(None, Arm::Constrained)],
             Value::Null,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_in_a_member_of_their_own_are_watched_too() {
+    fn nested_parameters_are_checked_too() {
         let check = |extra: Value, cases: &[Case]| {
             check(
                 ServerKind::Sglang,
@@ -320,22 +320,22 @@ mod tests {
             (
                 json!({"sampling_params": {"n": 2}}),
                 &constrained[..],
-                "--extra-body asks for several choices: n = 2",
+                "--extra-body requests several choices: n = 2",
             ),
             (
                 json!({"sampling_params": {"max_new_tokens": 2}}),
                 &constrained,
-                "--extra-body sets what sobench has to know: max_new_tokens = 2",
+                "--extra-body sets a field that sobench sets: max_new_tokens = 2",
             ),
             (
                 json!({"text": "x"}),
                 &constrained,
-                "--extra-body sets what sobench has to know: text = \"x\"",
+                "--extra-body sets a field that sobench sets: text = \"x\"",
             ),
             (
                 json!({"sampling_params": 1}),
                 &constrained,
-                "--extra-body replaces the parameters by something else: sampling_params = 1",
+                "--extra-body replaces the object that holds the parameters: sampling_params = 1",
             ),
             (
                 json!({"sampling_params": {"ebnf": "x"}}),
@@ -345,12 +345,12 @@ mod tests {
             (
                 json!({"sampling_params": {"regex": "x"}}),
                 &constrained,
-                "--extra-body changes what the constraint sets: /sampling_params/regex: case \"t-0\"",
+                "--extra-body changes a field of the constraint: /sampling_params/regex: case \"t-0\"",
             ),
             (
                 json!({"sampling_params": {"regex": "x"}}),
                 &mixed,
-                "--extra-body would constrain the control requests too: sampling_params",
+                "--extra-body also constrains the control requests: sampling_params",
             ),
         ] {
             assert_eq!(check(extra, cases), Err(what.to_owned()));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_without_a_field_is_refused_and_not_left_out() {
+    fn a_parameter_without_a_field_is_rejected() {
         let free = [case(None, Arm::Free)];
         let mut options = options(ConstraintDialect::TgiGrammar, Value::Null);
         options.sampling.min_p = Some(0.1);

@@ -1,39 +1,36 @@
-//! Decoders of answers: a stream of events, or one whole body, of any kind's JSON. Knows no HTTP
-//! and no clock.
+//! Decoders of event streams and whole bodies, for the JSON of any server kind.
 
-use super::answer::{Broken, Decoded, Decoder, Fed};
-use super::likeness::{Channel, Likeness};
+use super::answer::{AnswerError, Decoded, Decoder, ReadSummary};
+use super::event_template::{Channel, EventTemplate};
 use super::ndjson::LineDecoder;
 use super::sse::{Event, EventTooLarge, SseDecoder};
 use super::wire::{self, Delta, TextIs};
 
-/// The default bound of one event. The largest seen are a few KiB; log probabilities of a long
-/// chunk may reach 100 KiB.
+/// Default maximum size of one event. Typical events have a few KiB at most; log probabilities of a
+/// long chunk may reach 100 KiB.
 pub const DEFAULT_MAX_EVENT_BYTES: usize = 4 << 20;
 
-/// How much of unreadable data is quoted in an outcome's message; what is cut is said in the
-/// message.
+/// Maximum bytes of unreadable data that an outcome's message quotes. The message states the cut.
 pub const QUOTED_BYTES: usize = 4 << 10;
 
-/// How a kind's answers are read.
+/// How responses of a kind are decoded.
 #[derive(Clone, Copy)]
 pub(super) struct Wire {
     pub(super) framing: Framing,
-    /// Reads the JSON of one event; the error is serde's words.
+    /// Parses the JSON of one event.
     pub(super) event: fn(&str) -> serde_json::Result<Delta>,
-    /// Reads the JSON of one whole body.
+    /// Parses the JSON of one whole body.
     pub(super) body: fn(&str) -> serde_json::Result<Delta>,
-    /// Where the kind has no terminal event at all, an orderly end of the body is the end of the
-    /// answer.
+    /// Whether the end of the body ends the answer, for kinds without a terminal event.
     pub(super) body_ends_answer: bool,
 }
 
-/// How events are told apart in a stream.
+/// How events are separated in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Server-sent events.
     Sse,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Lines,
 }
 
@@ -47,7 +44,7 @@ impl Framing {
 }
 
 impl Wire {
-    /// Server-sent events that have the shape of a whole body.
+    /// Server-sent events with the format of a whole body.
     pub(super) const fn sse(read: fn(&str) -> serde_json::Result<Delta>) -> Self {
         Self {
             framing: Framing::Sse,
@@ -58,7 +55,7 @@ impl Wire {
     }
 }
 
-/// The answers of OpenAI-shaped completions and chat completions.
+/// Responses of OpenAI-compatible completions and chat completions.
 pub(super) const OPENAI: Wire = Wire::sse(wire::read);
 
 /// The decoder of an event stream, or of one whole body.
@@ -66,7 +63,7 @@ pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<d
     let state = State {
         wire,
         decoded: Decoded::default(),
-        likeness: Likeness::default(),
+        event_template: EventTemplate::default(),
     };
     match (stream, wire.framing) {
         (false, _) => Box::new(BodyDecoder {
@@ -84,7 +81,7 @@ pub(super) fn decoder(wire: Wire, stream: bool, max_event_bytes: usize) -> Box<d
     }
 }
 
-/// Bytes to events.
+/// Splits bytes into events.
 enum Framer {
     Sse(SseDecoder),
     Lines(LineDecoder),
@@ -116,28 +113,28 @@ struct StreamDecoder {
 }
 
 impl Decoder for StreamDecoder {
-    fn push(&mut self, bytes: &[u8]) -> Fed {
+    fn push(&mut self, bytes: &[u8]) -> ReadSummary {
         let Self { framer, state } = self;
-        let mut fed = Fed::default();
-        let result = framer.push(bytes, &mut |event| fed.merge(state.take(event)));
+        let mut summary = ReadSummary::default();
+        let result = framer.push(bytes, &mut |event| summary.merge(state.decode_event(event)));
         if let (Err(too_large), false) = (result, state.ended()) {
             state.unreadable(too_large.to_string());
         }
-        Fed {
+        ReadSummary {
             ended: state.ended(),
-            ..fed
+            ..summary
         }
     }
 
-    fn finish(&mut self) -> Fed {
+    fn finish(&mut self) -> ReadSummary {
         let Self { framer, state } = self;
-        let mut fed = Fed {
+        let mut summary = ReadSummary {
             ended: true,
-            ..Fed::default()
+            ..ReadSummary::default()
         };
-        framer.finish(&mut |event| fed.merge(state.take(event)));
+        framer.finish(&mut |event| summary.merge(state.decode_event(event)));
         state.decoded.terminated |= state.wire.body_ends_answer;
-        fed
+        summary
     }
 
     fn into_decoded(self: Box<Self>) -> Decoded {
@@ -145,31 +142,34 @@ impl Decoder for StreamDecoder {
     }
 }
 
-/// A whole body: nothing can be said before its end, so all content has the instant of the end.
+/// A whole body. It is decoded at its end, so all content has the instant of the end.
 struct BodyDecoder {
     body: Vec<u8>,
     state: State,
 }
 
 impl Decoder for BodyDecoder {
-    fn push(&mut self, bytes: &[u8]) -> Fed {
+    fn push(&mut self, bytes: &[u8]) -> ReadSummary {
         self.body.extend_from_slice(bytes);
-        Fed::default()
+        ReadSummary::default()
     }
 
-    fn finish(&mut self) -> Fed {
+    fn finish(&mut self) -> ReadSummary {
         let body = std::mem::take(&mut self.body);
-        let fed = match read(self.state.wire.body, &body) {
+        let summary = match read(self.state.wire.body, &body) {
             Ok(delta) if delta.error.is_none() && !delta.is_answer => self
                 .state
-                .unreadable(format!("a body without an answer: {}", quote(&body))),
+                .unreadable(format!("the body has no answer: {}", quote(&body))),
             Ok(delta) => self.state.add(delta, &body),
             Err(message) => self
                 .state
-                .unreadable(format!("an unreadable body ({message}): {}", quote(&body))),
+                .unreadable(format!("unreadable body ({message}): {}", quote(&body))),
         };
         self.state.decoded.terminated = true;
-        Fed { ended: true, ..fed }
+        ReadSummary {
+            ended: true,
+            ..summary
+        }
     }
 
     fn into_decoded(self: Box<Self>) -> Decoded {
@@ -180,18 +180,18 @@ impl Decoder for BodyDecoder {
 struct State {
     wire: Wire,
     decoded: Decoded,
-    likeness: Likeness,
+    event_template: EventTemplate,
 }
 
 impl State {
-    /// Takes one event: what was generated in it.
-    fn take(&mut self, event: Event<'_>) -> Fed {
+    /// Decodes one event.
+    fn decode_event(&mut self, event: Event<'_>) -> ReadSummary {
         if self.ended() {
-            return Fed::default();
+            return ReadSummary::default();
         }
         let data = event.data.trim_ascii();
         if event.name.is_empty()
-            && let Some((channel, text)) = self.likeness.text(data)
+            && let Some((channel, text)) = self.event_template.text(data)
         {
             let answer = &mut self.decoded.answer;
             match channel {
@@ -199,26 +199,26 @@ impl State {
                 Channel::Call(call) => answer.add_arguments(call, &text.0),
             }
             self.decoded.has_content = true;
-            return Fed::chunk(false, true);
+            return ReadSummary::chunk(false, true);
         }
         if data == b"[DONE]" {
             self.decoded.terminated = true;
-            return Fed::default();
+            return ReadSummary::default();
         }
         if data.is_empty() {
-            return Fed::default();
+            return ReadSummary::default();
         }
         match read(self.wire.event, data) {
             Ok(delta) if delta.error.is_none() && event.name == b"error" => {
-                self.broke(Broken::ServerSaid {
+                self.fail(AnswerError::Server {
                     status: None,
                     body: quote(data),
                 })
             }
             Ok(delta) => {
                 if event.name.is_empty() {
-                    // What was read as JSON is text.
-                    self.likeness.learn(
+                    // Valid JSON is valid UTF-8.
+                    self.event_template.learn(
                         std::str::from_utf8(data).unwrap_or_default(),
                         &delta,
                         self.wire.event,
@@ -226,17 +226,16 @@ impl State {
                 }
                 self.add(delta, data)
             }
-            // mistral.rs puts its errors into the stream as plain text: the message is then the
-            // server's own words.
+            // mistral.rs sends errors in the stream as plain text, which the message then quotes.
             Err(message) => {
-                self.unreadable(format!("an unreadable event ({message}): {}", quote(data)))
+                self.unreadable(format!("unreadable event ({message}): {}", quote(data)))
             }
         }
     }
 
-    fn add(&mut self, mut delta: Delta, raw: &[u8]) -> Fed {
+    fn add(&mut self, mut delta: Delta, raw: &[u8]) -> ReadSummary {
         if let Some(error) = &delta.error {
-            return self.broke(Broken::ServerSaid {
+            return self.fail(AnswerError::Server {
                 status: error.status,
                 body: quote(raw),
             });
@@ -244,13 +243,13 @@ impl State {
         let (is_content, has_text) = self.add_text(&mut delta);
         let decoded = &mut self.decoded;
         decoded.answer.reasoning.push_str(&delta.reasoning);
-        // Content that is neither text nor reasoning is the name of a tool call, or a list of
-        // numbers: the answer.
+        // Content without text and reasoning is the name of a tool call or a list of numbers, which
+        // belongs to the answer.
         let reasoning = is_content && !delta.reasoning.is_empty();
-        let fed = Fed::chunk(reasoning, is_content && (has_text || !reasoning));
+        let summary = ReadSummary::chunk(reasoning, is_content && (has_text || !reasoning));
         decoded.has_content |= is_content;
-        decoded.stated |= delta.is_whole;
-        // Some servers say that an answer goes on by a reason without words.
+        decoded.is_complete_answer |= delta.is_whole;
+        // Some servers send an empty reason while the answer continues.
         if let Some(reason) = delta.finish_reason.filter(|reason| !reason.is_empty()) {
             decoded.finish(reason);
         }
@@ -260,16 +259,16 @@ impl State {
                 .extend(delta.usage.and_then(|usage| usage.completion_tokens));
         }
         if delta.usage.is_some() {
-            // Usage on every chunk is cumulative (vLLM's `continuous_usage_stats`): the last one is
-            // the whole.
+            // Usage in every chunk is cumulative (vLLM's `continuous_usage_stats`), so the last one
+            // is the total.
             decoded.usage = delta.usage;
         }
         decoded.terminated |= delta.is_last;
-        fed
+        summary
     }
 
-    /// Adds everything but the reasoning; whether it is new content, and whether there is text in
-    /// it.
+    /// Adds everything but the reasoning. Returns whether there is new content, and whether it has
+    /// text.
     fn add_text(&mut self, delta: &mut Delta) -> (bool, bool) {
         let answer = &mut self.decoded.answer;
         let has_text = delta.has_text();
@@ -304,19 +303,18 @@ impl State {
         }
     }
 
-    fn unreadable(&mut self, message: String) -> Fed {
-        self.broke(Broken::Unreadable { message })
+    fn unreadable(&mut self, message: String) -> ReadSummary {
+        self.fail(AnswerError::Unreadable { message })
     }
 
-    /// What went wrong first is what went wrong: SGLang sends a usage chunk and `[DONE]` after its
-    /// error. Brings nothing.
-    fn broke(&mut self, broken: Broken) -> Fed {
-        self.decoded.broken.get_or_insert(broken);
-        Fed::default()
+    /// Records the first error. SGLang sends a usage chunk and `[DONE]` after an error.
+    fn fail(&mut self, error: AnswerError) -> ReadSummary {
+        self.decoded.error.get_or_insert(error);
+        ReadSummary::default()
     }
 
     fn ended(&self) -> bool {
-        self.decoded.terminated || self.decoded.broken.is_some()
+        self.decoded.terminated || self.decoded.error.is_some()
     }
 }
 
@@ -325,7 +323,7 @@ fn read(reader: fn(&str) -> serde_json::Result<Delta>, json: &[u8]) -> Result<De
     reader(json).map_err(|error| error.to_string())
 }
 
-/// The data as text, cut at [`QUOTED_BYTES`] with a note of how much there was.
+/// The data as text, cut at [`QUOTED_BYTES`] with a note of the full size.
 fn quote(data: &[u8]) -> String {
     if data.len() <= QUOTED_BYTES {
         return String::from_utf8_lossy(data).into_owned();
@@ -342,17 +340,17 @@ mod tests {
     use super::*;
     use sobench_core::observation::Outcome;
 
-    fn decode(stream: bool, limit: usize, pieces: &[&[u8]]) -> (Vec<Fed>, Decoded) {
+    fn decode(stream: bool, limit: usize, pieces: &[&[u8]]) -> (Vec<ReadSummary>, Decoded) {
         let mut decoder = decoder(OPENAI, stream, limit);
-        let mut fed: Vec<_> = pieces.iter().map(|piece| decoder.push(piece)).collect();
-        fed.push(decoder.finish());
-        (fed, decoder.into_decoded())
+        let mut summary: Vec<_> = pieces.iter().map(|piece| decoder.push(piece)).collect();
+        summary.push(decoder.finish());
+        (summary, decoder.into_decoded())
     }
 
     #[test]
     fn chunks_of_one_read_are_counted_together() {
         let event = "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}]}\n\n";
-        let (fed, answer) = decode(
+        let (summary, answer) = decode(
             true,
             1 << 10,
             &[
@@ -362,8 +360,9 @@ mod tests {
             ],
         );
         assert_eq!(
-            fed.iter()
-                .map(|fed| (fed.content_chunks, fed.ended))
+            summary
+                .iter()
+                .map(|summary| (summary.content_chunks, summary.ended))
                 .collect::<Vec<_>>(),
             [(3, false), (0, true), (0, true), (0, true)]
         );
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_and_answer_are_told_apart_chunk_by_chunk() {
+    fn reasoning_and_answer_are_distinguished_per_chunk() {
         for (delta, chunks, reasoning, answer) in [
             (r#"{"role":"assistant","content":""}"#, 0, false, false),
             (r#"{"reasoning":"hm","content":null}"#, 1, true, false),
@@ -389,17 +388,25 @@ mod tests {
             ),
         ] {
             let event = format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
-            let (fed, _) = decode(true, 1 << 10, &[event.as_bytes()]);
+            let (summary, _) = decode(true, 1 << 10, &[event.as_bytes()]);
             assert_eq!(
-                (fed[0].content_chunks, fed[0].reasoning, fed[0].answer),
+                (
+                    summary[0].content_chunks,
+                    summary[0].reasoning,
+                    summary[0].answer
+                ),
                 (chunks, reasoning, answer),
                 "{delta}"
             );
         }
         let body = br#"{"choices":[{"message":{"reasoning":"hm","content":""},"finish_reason":"length"}]}"#;
-        let (fed, answer) = decode(false, 0, &[body]);
+        let (summary, answer) = decode(false, 0, &[body]);
         assert_eq!(
-            (fed[1].content_chunks, fed[1].reasoning, fed[1].answer),
+            (
+                summary[1].content_chunks,
+                summary[1].reasoning,
+                summary[1].answer
+            ),
             (1, true, false)
         );
         assert_eq!(
@@ -433,18 +440,18 @@ mod tests {
             "data: {{\"choices\":[{{\"text\":\"{}\"}}]}}\n\n",
             "a".repeat(100)
         );
-        let (fed, answer) = decode(true, 64, &[event.as_bytes()]);
-        assert!(fed[0].ended);
+        let (summary, answer) = decode(true, 64, &[event.as_bytes()]);
+        assert!(summary[0].ended);
         assert_eq!(
             answer.outcome(),
             Outcome::StreamError {
-                message: "an event larger than 64 bytes".to_owned()
+                message: "the event exceeds 64 bytes".to_owned()
             }
         );
     }
 
     #[test]
-    fn quotes_say_what_was_cut() {
+    fn quotes_state_the_cut() {
         assert_eq!(quote("\u{e9}".as_bytes()), "\u{e9}");
         let long = format!("a{}", "\u{e9}".repeat(QUOTED_BYTES));
         let quoted = quote(long.as_bytes());
@@ -458,9 +465,12 @@ mod tests {
     #[test]
     fn whole_bodies_have_one_chunk_at_the_end() {
         let body = br#"{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#;
-        let (fed, answer) = decode(false, 0, &[&body[..40], &body[40..]]);
+        let (summary, answer) = decode(false, 0, &[&body[..40], &body[40..]]);
         assert_eq!(
-            fed.iter().map(|fed| fed.content_chunks).collect::<Vec<_>>(),
+            summary
+                .iter()
+                .map(|summary| summary.content_chunks)
+                .collect::<Vec<_>>(),
             [0, 0, 1]
         );
         assert_eq!(

@@ -1,20 +1,20 @@
-//! The message in the body of a server's error, without the JSON around it.
+//! Extracts the message from the body of an error response.
 
 use serde_json::Value;
 
 use super::ServerKind;
 
-/// The message of an error body, by the places where servers of any kind have it: a server may be
-/// another one than the user named. The body itself where it has none.
+/// The message of an error body, found at the JSON pointers of all server kinds, because the server
+/// may be of another kind than `--backend`. The body itself if there is none.
 pub fn error_message(body: &str) -> String {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
-    let mut places = ServerKind::ALL
+    let mut pointers = ServerKind::ALL
         .into_iter()
         .flat_map(|kind| kind.spec().error_messages);
-    let found = parsed
+    let message = parsed
         .as_ref()
-        .and_then(|body| places.find_map(|place| body.pointer(place)?.as_str()));
-    found
+        .and_then(|body| pointers.find_map(|pointer| body.pointer(pointer)?.as_str()));
+    message
         .filter(|message| !message.trim().is_empty())
         .unwrap_or(body)
         .to_owned()
@@ -25,7 +25,7 @@ mod tests {
     use super::error_message;
 
     #[test]
-    fn messages_are_found_in_the_envelopes_that_servers_use() {
+    fn messages_are_found_in_the_envelopes_of_all_servers() {
         for (body, expected) in [
             (
                 r#"{"error":{"message":"no","type":"BadRequestError","code":400}}"#,

@@ -1,31 +1,28 @@
-//! Which server is it, and what follows for `auto`: from the kind and the texts of `/version` and
-//! `/v1/models`.
+//! Identifies the server from the kind, `/version` and `/v1/models`, and resolves `auto` settings.
 
 use super::{ConstraintDialect, Product, ServerKind};
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 
-/// The server on the other side, as far as it decides how constraints are sent.
+/// The identified server, which determines how constraints are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// Our own embedded server, which reads the dialects of vLLM and OpenAI.
+    /// The embedded server, which reads the dialects of vLLM and OpenAI.
     Embedded,
-    /// A server that reads constraints as those of this kind do. The version is major and minor;
-    /// `None` where it is not stated (a build of vLLM from source without tags states `0.1.dev`).
+    /// A server that reads constraints like this kind. The version is major and minor; `None` if
+    /// unknown (a build of vLLM from source without tags reports `0.1.dev`).
     Kind {
         kind: ServerKind,
         version: Option<(u32, u32)>,
     },
 }
 
-/// How the embedded server's `/version` begins.
+/// Prefix of the embedded server's `/version`.
 pub const EMBEDDED_VERSION_PREFIX: &str = "sobench-embedded";
 
-/// Tells the server from the kind that the user named, the `version` member of `/version`, and
-/// `owned_by` of its first model.
-///
-/// A kind that is one server's own is that server. The user's word (`--backend vllm`) counts unless
-/// the server names itself as one that ignores vLLM's fields; the `openai` kinds count as what the
-/// server names itself, where they speak the dialect that follows.
+/// Identifies the server from the kind that the user gave, the `version` member of `/version`, and
+/// `owned_by` of its first model. A native kind is the server of that kind. `--backend vllm` is
+/// used unless the server reports itself as one that ignores vLLM's fields. The `openai` kinds
+/// count as the server that is reported, if they support its dialect.
 pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>) -> Server {
     if version.is_some_and(|version| version.starts_with(EMBEDDED_VERSION_PREFIX)) {
         return Server::Embedded;
@@ -37,11 +34,12 @@ pub fn identify(kind: ServerKind, version: Option<&str>, owned_by: Option<&str>)
             .into_iter()
             .find(|kind| kind.product() == Some(product))
     });
-    let other = owner
+    let reported = owner
         .and_then(|owner| (kind.spec().treated_as)(owner, version))
         .map(|kind| Server::Kind { kind, version });
-    let spoken = other.filter(|server| kind.dialects().contains(&server.constraint_dialect()));
-    spoken.unwrap_or(Server::Kind { kind, version })
+    let recognised =
+        reported.filter(|server| kind.dialects().contains(&server.constraint_dialect()));
+    recognised.unwrap_or(Server::Kind { kind, version })
 }
 
 impl Server {
@@ -56,8 +54,8 @@ impl Server {
         )
     }
 
-    /// What `--constraint-dialect auto` means. Where a server has a dialect of its own, that one
-    /// carries more than others do.
+    /// The dialect of `--constraint-dialect auto`. A server's own dialect carries more kinds of
+    /// constraints than others.
     pub fn constraint_dialect(self) -> ConstraintDialect {
         match self {
             Self::Embedded => ConstraintDialect::StructuredOutputs,
@@ -65,8 +63,7 @@ impl Server {
         }
     }
 
-    /// The notation in which the shipped grammar is sent; the embedded server decodes with
-    /// llguidance, which reads Lark.
+    /// The notation of the shipped grammar; the embedded server uses llguidance, which reads Lark.
     pub fn grammar_dialect(self) -> GrammarDialect {
         match self {
             Self::Embedded => GrammarDialect::Lark,
@@ -74,33 +71,36 @@ impl Server {
         }
     }
 
-    /// What becomes of a grammar in the notation that the user did not ask for.
+    /// How to handle a grammar in another notation than the requested one.
     pub fn grammar_spelling(
         self,
         dialect: ConstraintDialect,
-        asked: Option<GrammarDialect>,
+        requested: Option<GrammarDialect>,
     ) -> GrammarSpelling {
-        let of_server = match self {
+        let server_rule = match self {
             Self::Embedded => None,
             Self::Kind { kind, .. } => kind.spec().grammar_spelling,
         };
-        match (of_server.unwrap_or(dialect.spec().grammar_spelling), asked) {
+        match (
+            server_rule.unwrap_or(dialect.spec().grammar_spelling),
+            requested,
+        ) {
             (GrammarSpelling::AsWritten, Some(_)) => GrammarSpelling::Converted,
             (spelling, _) => spelling,
         }
     }
 
-    /// Whether the server takes its decoding engine from the request, in the dialect that has a
-    /// field for it.
-    pub fn honours_engine(self) -> bool {
+    /// Whether the server accepts the decoding engine per request, in the dialect that has a field
+    /// for it.
+    pub fn accepts_engine(self) -> bool {
         match self {
             Self::Embedded => true,
-            Self::Kind { kind, version } => (kind.spec().honours_engine)(version),
+            Self::Kind { kind, version } => (kind.spec().accepts_engine)(version),
         }
     }
 
-    /// The product and the version, where this version is known to ignore the fields of a dialect.
-    pub fn ignoring(self, dialect: ConstraintDialect) -> Option<String> {
+    /// The product and its version, if this version ignores the fields of a dialect.
+    pub fn version_ignoring(self, dialect: ConstraintDialect) -> Option<String> {
         let Self::Kind {
             kind,
             version: Some(version),
@@ -114,7 +114,7 @@ impl Server {
     }
 }
 
-/// `0.11.2rc1.dev3+gabc` is `(0, 11)`; `0.1.dev1+gabc`, which a build without tags calls itself, is
+/// `0.11.2rc1.dev3+gabc` is `(0, 11)`; `0.1.dev1+gabc`, the version of a build without tags, is
 /// unknown.
 fn major_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.trim().trim_start_matches('v').split('.');
@@ -137,14 +137,14 @@ mod tests {
     use ServerKind::{Openai, OpenaiChat, Vllm};
 
     #[test]
-    fn grammars_are_converted_where_one_notation_is_known_to_be_read() {
+    fn grammars_are_converted_for_servers_with_one_notation() {
         use ConstraintDialect::{LlamaCpp, Sglang, TritonGuide, TrtllmFormat};
         use GrammarSpelling::{AsWritten, Converted, Portable};
         let of = |kind| Server::Kind {
             kind,
             version: None,
         };
-        for (server, dialect, asked, expected) in [
+        for (server, dialect, requested, expected) in [
             (of(Vllm), StructuredOutputs, None, AsWritten),
             (of(Vllm), StructuredOutputs, Some(Lark), Converted),
             (Server::Embedded, StructuredOutputs, None, AsWritten),
@@ -158,16 +158,16 @@ mod tests {
             (of(ServerKind::LlamaCpp), LlamaCpp, Some(Ebnf), Portable),
         ] {
             assert_eq!(
-                server.grammar_spelling(dialect, asked),
+                server.grammar_spelling(dialect, requested),
                 expected,
-                "{server:?} {dialect} {asked:?}"
+                "{server:?} {dialect} {requested:?}"
             );
         }
     }
 
     #[test]
-    fn versions_of_vllm_differ_in_what_they_read() {
-        for (version, dialect, ignored, honours_engine) in [
+    fn vllm_versions_read_different_fields() {
+        for (version, dialect, ignored, accepts_engine) in [
             (Some((0, 7)), StructuredOutputs, Some("vLLM 0.7"), true),
             (Some((0, 8)), Guided, None, false),
             (Some((0, 12)), Guided, Some("vLLM 0.12"), false),
@@ -179,23 +179,23 @@ mod tests {
                 version,
             };
             assert_eq!(
-                server.ignoring(dialect).as_deref(),
+                server.version_ignoring(dialect).as_deref(),
                 ignored,
                 "{version:?} {dialect}"
             );
-            assert_eq!(server.honours_engine(), honours_engine, "{version:?}");
+            assert_eq!(server.accepts_engine(), accepts_engine, "{version:?}");
         }
         assert!(
             Server::Kind {
                 kind: ServerKind::Sglang,
                 version: Some((0, 12))
             }
-            .honours_engine()
+            .accepts_engine()
         );
     }
 
     #[test]
-    fn what_auto_means() {
+    fn auto_resolves_by_server() {
         for (kind, version, owned_by, dialect, grammar) in [
             (Vllm, Some("0.32.0"), Some("vllm"), StructuredOutputs, Ebnf),
             (Vllm, Some("0.11.0"), Some("vllm"), StructuredOutputs, Ebnf),
@@ -220,7 +220,7 @@ mod tests {
             ),
             (Vllm, Some("nightly"), None, StructuredOutputs, Ebnf),
             (Vllm, None, None, StructuredOutputs, Ebnf),
-            (Vllm, None, Some("somebody"), StructuredOutputs, Ebnf),
+            (Vllm, None, Some("unknown-owner"), StructuredOutputs, Ebnf),
             (Vllm, None, Some("sglang"), ResponseFormat, Ebnf),
             (Vllm, Some("0.5.23"), Some("sglang"), ResponseFormat, Ebnf),
             (Vllm, None, Some("llamacpp"), ResponseFormat, Ebnf),

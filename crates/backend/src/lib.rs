@@ -1,9 +1,9 @@
-//! Server kinds: how a case becomes a request and bytes become deltas.
+//! Server kinds and constraint dialects: request bodies and decoders of responses.
 //!
-//! A server kind ([`ServerKind`], `--backend`) says which endpoint and message shapes are spoken; a
-//! constraint dialect ([`ConstraintDialect`], `--constraint-dialect`) says which request fields
-//! carry the constraint. Both are registries: one file with a `SPEC` for each, one line in the list
-//! of `kind/mod.rs` or `dialect/mod.rs`.
+//! A server kind ([`ServerKind`], `--backend`) defines the endpoint and the message formats. A
+//! constraint dialect ([`ConstraintDialect`], `--constraint-dialect`) defines the request fields
+//! that carry the constraint. Both are registries: one file with a `SPEC` for each, and one line in
+//! the list of `kind/mod.rs` or `dialect/mod.rs`.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -11,17 +11,17 @@ mod answer;
 #[cfg(test)]
 mod bodies;
 mod body;
+mod body_layout;
 mod check;
 mod decode;
 pub mod dialect;
 mod error_message;
+mod event_template;
 pub mod identify;
 mod kind;
-mod likeness;
 mod lists;
 mod ndjson;
 mod product;
-mod shape;
 pub mod sse;
 mod wire;
 
@@ -29,13 +29,13 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use answer::{Broken, Decoded, Decoder, Fed, outcome_of_status};
+pub use answer::{AnswerError, Decoded, Decoder, ReadSummary, outcome_of_status};
 pub use check::{check, unsupported};
 pub use decode::{DEFAULT_MAX_EVENT_BYTES, QUOTED_BYTES};
 pub use dialect::ConstraintDialect;
 pub use error_message::error_message;
 pub use kind::{Input, ServerKind};
-pub use product::{Info, Product, text_member};
+pub use product::{Product, ServerInfo, text_member};
 
 use sobench_core::case::Case;
 use sobench_core::error::Error;
@@ -43,32 +43,33 @@ use sobench_core::error::Error;
 /// The media type of most request bodies.
 const JSON: &str = "application/json";
 
-/// What every request of a run has in common.
+/// Options that all requests of a run share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestOptions {
-    /// The model's name as the server knows it (`--served-model-name`, else `--model`).
+    /// The model's name on the server (`--served-model-name`, else `--model`).
     pub model: String,
-    /// Whether the answer is asked for as a stream of events.
+    /// Whether streaming is requested.
     pub stream: bool,
     pub sampling: Sampling,
-    /// Sent only if true. A server may then go on past the end of what the constraint allows.
+    /// Sent only if true. A server may then continue after the constraint is complete.
     pub ignore_eos: bool,
     pub dialect: ConstraintDialect,
-    /// `--guided-decoding-backend`: sent in the `guided` dialect only, as no other dialect has a
+    /// `--guided-decoding-backend`: sent in the `guided` dialect only, as other dialects have no
     /// field for it.
     pub guided_decoding_backend: Option<String>,
-    /// `--extra-body`: merged over everything else, see [`check`] for what it must not touch.
+    /// `--extra-body`: merged over everything else; see [`check`] for the fields that it must not
+    /// set.
     pub extra_body: Option<Map<String, Value>>,
 }
 
 impl RequestOptions {
-    /// The model that a case asks for.
+    /// The model that a case requests.
     pub fn model_of<'a>(&'a self, case: &'a Case) -> &'a str {
         case.model.as_deref().unwrap_or(&self.model)
     }
 }
 
-/// Sampling parameters; only what was given is sent, so that the server's own defaults hold
+/// Sampling parameters. Only those that were given are sent, so that the server's defaults apply
 /// otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
@@ -82,29 +83,29 @@ pub struct Sampling {
     pub seed: Option<i64>,
 }
 
-/// One kind of server's wire format; what is not written otherwise is as the kind's `SPEC` says.
+/// The wire format of one server kind. The default methods follow the kind's `SPEC`.
 pub trait Adapter: Send + Sync {
-    /// The kind it speaks for.
+    /// The server kind.
     fn kind(&self) -> ServerKind;
 
-    /// The whole request body, of [`Self::content_type`].
+    /// The request body, of type [`Self::content_type`].
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         (self.kind().spec().encode)(self.kind(), case, options)
     }
 
-    /// A fresh decoder for one answer: of an event stream, or of one whole body. `max_event_bytes`
-    /// bounds one event of a stream; a whole body is bounded by whoever reads it.
+    /// A new decoder for one response: an event stream or one whole body. `max_event_bytes` limits
+    /// one event of a stream; the caller limits a whole body.
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
         decode::decoder(self.kind().spec().wire, stream, max_event_bytes)
     }
 
-    /// What request bodies are.
+    /// The media type of request bodies.
     fn content_type(&self) -> &'static str {
         JSON
     }
 
-    /// The media type, without parameters, by which a stream of this kind is known. Anything else
-    /// is read as one whole body.
+    /// The media type of streams of this kind, without parameters. Responses of other types are
+    /// read as one whole body.
     fn stream_media_type(&self) -> &'static str {
         self.kind().spec().wire.framing.media_type()
     }
@@ -121,12 +122,12 @@ pub fn adapter(kind: ServerKind) -> Box<dyn Adapter> {
     (kind.spec().adapter)(kind)
 }
 
-/// Why a case cannot be put on the wire as asked. Found by [`check`] before anything is sent.
+/// Why a case cannot be sent as requested. [`check`] finds it before any request is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsendable {
-    /// What does not fit, without the case's id; lower case, no full stop.
+    /// The error message without the case's id; lower case, no full stop.
     pub what: String,
-    /// What to do about it.
+    /// A hint for the user.
     pub hint: String,
 }
 
@@ -138,7 +139,7 @@ impl Unsendable {
         }
     }
 
-    /// The error for people, naming the case.
+    /// The error with the case's id.
     pub fn into_error(self, case: &Case) -> Error {
         Error::usage(format!("{}: case {:?}", self.what, case.id)).hint(self.hint)
     }

@@ -1,8 +1,8 @@
-//! Whole answers without text: lists of vectors or scores.
+//! Responses without text: lists of vectors or scores.
 //!
 //! Source: OpenAI's reference "Create embeddings"; `EmbeddingResponse`, `PoolingResponse` and
-//! `RerankResponse` of vLLM. Usage states `prompt_tokens`, in older versions of vLLM's rerank only
-//! `total_tokens`, which is the same where nothing is generated.
+//! `RerankResponse` of vLLM. Usage has `prompt_tokens`; older versions of vLLM's rerank have only
+//! `total_tokens`, which is equal because nothing is generated.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use super::wire::{self, Delta, Text};
 use sobench_core::observation::Usage;
 
-/// What an answer lists.
+/// The items of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listed {
+pub(super) enum ListItem {
     /// `data[].embedding`, numbers or their bytes in base64.
     Embeddings,
     /// `data[].data`.
@@ -35,8 +35,7 @@ struct Body<'a> {
     kind: Option<&'a RawValue>,
 }
 
-/// Which members an entry has. Their values are passed over: a vector of thousands of numbers costs
-/// no memory.
+/// The members of an entry. Their values are skipped, so large vectors use no memory.
 #[derive(Deserialize)]
 struct Entry {
     embedding: Option<IgnoredAny>,
@@ -44,18 +43,18 @@ struct Entry {
     relevance_score: Option<IgnoredAny>,
 }
 
-/// Reads a whole body; the error is serde's words. An answer lists something, and nothing but what
-/// was asked for.
-pub(super) fn read(listed: Listed, json: &str) -> serde_json::Result<Delta> {
+/// Parses a whole body. A valid answer is a non-empty list in which every entry has the requested
+/// item.
+pub(super) fn read(listed: ListItem, json: &str) -> serde_json::Result<Delta> {
     let body: Body<'_> = serde_json::from_str(json)?;
     let (entries, has): (_, fn(&Entry) -> bool) = match listed {
-        Listed::Embeddings => (body.data, |entry| entry.embedding.is_some()),
-        Listed::Pooled => (body.data, |entry| entry.data.is_some()),
-        Listed::Scores => (body.results, |entry| entry.relevance_score.is_some()),
+        ListItem::Embeddings => (body.data, |entry| entry.embedding.is_some()),
+        ListItem::Pooled => (body.data, |entry| entry.data.is_some()),
+        ListItem::Scores => (body.results, |entry| entry.relevance_score.is_some()),
     };
     let is_answer = entries.is_some_and(|entries| !entries.is_empty() && entries.iter().all(has));
     let error = wire::error(body.error, body.object.as_ref(), body.code, body.kind);
-    let usage = body.usage.and_then(stated);
+    let usage = body.usage.and_then(parse_usage);
     Ok(Delta {
         is_answer,
         is_content: is_answer,
@@ -66,9 +65,8 @@ pub(super) fn read(listed: Listed, json: &str) -> serde_json::Result<Delta> {
     })
 }
 
-/// The tokens of what was asked, which some servers state as the total alone. There are no others:
-/// a count of output is passed over.
-fn stated(raw: &RawValue) -> Option<Usage> {
+/// The prompt tokens, which some servers send as the total only. Output tokens are ignored.
+fn parse_usage(raw: &RawValue) -> Option<Usage> {
     #[derive(Deserialize)]
     struct WireUsage<'a> {
         #[serde(borrow)]
@@ -76,7 +74,7 @@ fn stated(raw: &RawValue) -> Option<Usage> {
         total_tokens: Option<&'a RawValue>,
     }
     match wire::members::<WireUsage<'_>>(raw) {
-        Some(it) => wire::usage(it.prompt_tokens.or(it.total_tokens), None),
+        Some(counts) => wire::usage(counts.prompt_tokens.or(counts.total_tokens), None),
         None => Some(Usage {
             unreadable: true,
             ..Usage::default()
@@ -89,42 +87,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_is_an_answer() {
+    fn only_requested_items_are_an_answer() {
         for (listed, json, is_answer) in [
             (
-                Listed::Embeddings,
+                ListItem::Embeddings,
                 r#"{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.5,-1e-3]}]}"#,
                 true,
             ),
             (
-                Listed::Embeddings,
+                ListItem::Embeddings,
                 r#"{"object":"list","data":[{"embedding":"AAAAPw=="}]}"#,
                 true,
             ),
             (
-                Listed::Embeddings,
+                ListItem::Embeddings,
                 r#"{"object":"list","data":[{"id":"tiny","object":"model"}]}"#,
                 false,
             ),
             (
-                Listed::Embeddings,
+                ListItem::Embeddings,
                 r#"{"object":"list","data":[{"embedding":[1]},{"embedding":null}]}"#,
                 false,
             ),
-            (Listed::Embeddings, r#"{"data":[]}"#, false),
+            (ListItem::Embeddings, r#"{"data":[]}"#, false),
             (
-                Listed::Pooled,
+                ListItem::Pooled,
                 r#"{"object":"list","data":[{"object":"pooling","data":[[0.1],[0.2]]}]}"#,
                 true,
             ),
-            (Listed::Pooled, r#"{"data":[{"embedding":[1]}]}"#, false),
+            (ListItem::Pooled, r#"{"data":[{"embedding":[1]}]}"#, false),
             (
-                Listed::Scores,
+                ListItem::Scores,
                 r#"{"results":[{"index":0,"document":{"text":"a"},"relevance_score":0}]}"#,
                 true,
             ),
-            (Listed::Scores, r#"{"results":[{"index":0}]}"#, false),
-            (Listed::Scores, r#"{"data":[{"score":0.5}]}"#, false),
+            (ListItem::Scores, r#"{"results":[{"index":0}]}"#, false),
+            (ListItem::Scores, r#"{"data":[{"score":0.5}]}"#, false),
         ] {
             let delta = read(listed, json).unwrap();
             assert_eq!(
@@ -133,11 +131,11 @@ mod tests {
                 "{json}"
             );
         }
-        assert!(read(Listed::Scores, r#"{"results":[0.5]}"#).is_err());
+        assert!(read(ListItem::Scores, r#"{"results":[0.5]}"#).is_err());
     }
 
     #[test]
-    fn counts_are_of_prompts_alone() {
+    fn only_prompt_tokens_are_counted() {
         for (usage, expected) in [
             (
                 r#"{"prompt_tokens":5,"total_tokens":5,"completion_tokens":0}"#,
@@ -147,7 +145,7 @@ mod tests {
             (r#"{"prompt_tokens":null}"#, None),
             ("null", None),
         ] {
-            let usage = read(Listed::Scores, &format!(r#"{{"usage":{usage}}}"#))
+            let usage = read(ListItem::Scores, &format!(r#"{{"usage":{usage}}}"#))
                 .unwrap()
                 .usage;
             assert_eq!(

@@ -1,21 +1,20 @@
-//! One JSON object a line: bytes to lines. Knows no JSON and no server.
+//! Newline-delimited JSON: splits bytes into lines.
 //!
-//! Follows the specification at ndjson.org: lines end in LF, with or without a CR before it, and
-//! empty lines mean nothing. The end of the stream also ends a line, to see more of what a server
-//! did.
+//! Follows the specification at ndjson.org: lines end in LF or CRLF, and empty lines are ignored.
+//! The end of the stream also ends a line, to keep incomplete output of a server.
 
 use super::sse::{Event, EventTooLarge};
 
-/// Turns bytes into lines, however the bytes are cut. A line is an [`Event`] without a name.
+/// Splits bytes into lines, in any number of reads. A line is an [`Event`] without a name.
 #[derive(Debug)]
 pub(super) struct LineDecoder {
-    /// A line that has begun and not ended yet.
+    /// The current incomplete line.
     line: Vec<u8>,
     limit_bytes: usize,
 }
 
 impl LineDecoder {
-    /// `limit_bytes` bounds what is kept for one line.
+    /// `limit_bytes` is the maximum size of a line.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self {
             line: vec![],
@@ -23,7 +22,7 @@ impl LineDecoder {
         }
     }
 
-    /// Takes the next bytes and calls `on_event` for every line that they complete.
+    /// Adds bytes and calls `on_event` for every completed line.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -48,7 +47,7 @@ impl LineDecoder {
         Ok(())
     }
 
-    /// Takes the end of the stream, or of a line.
+    /// Handles the end of the stream or of a line.
     pub(super) fn finish(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
         let line = self.line.trim_ascii();
         if !line.is_empty() {
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_they_are_cut() {
+    fn lines_do_not_depend_on_the_split() {
         for (stream, expected) in [
             (&b"{}\n{\"a\":1}\n"[..], vec!["{}", "{\"a\":1}"]),
             (b"{}\r\n\r\n\n{}", vec!["{}", "{}"]),
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_bounded_however_it_comes() {
+    fn the_limit_does_not_depend_on_the_split() {
         for size in [1, 5, 20] {
             let mut decoder = LineDecoder::new(16);
             let result = [b'x'; 20]

@@ -1,35 +1,34 @@
-//! Server software that is recognised by what it says of itself: at pages of its own, as the owner
-//! of its models, in a header.
+//! Server products and how to identify them: by information pages, model owner or header.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::ServerKind;
 
-/// Pages that several products have, asked for before those of one product: `/version` is vLLM's
-/// and the embedded server's, `/v1/models` is in OpenAI's API.
+/// Pages of several products, requested before product-specific ones: `/version` of vLLM and the
+/// embedded server, `/v1/models` of OpenAI's API.
 const COMMON_PAGES: [&str; 2] = ["/version", "/v1/models"];
 
-/// How a product is recognised, and what it is called.
+/// Names and identification of a product.
 pub(crate) struct ProductSpec {
-    /// The name in files.
+    /// The name in result files.
     pub(super) name: &'static str,
-    /// The name for people.
+    /// The display name.
     pub(super) label: &'static str,
-    /// `owned_by` of the models that it lists.
+    /// `owned_by` of its models.
     pub(super) owned_by: Option<&'static str>,
-    /// The `server` header of its answers.
+    /// The `server` header of its responses.
     pub(super) server_header: Option<&'static str>,
-    /// Pages on which it describes itself, in the order in which they are asked for.
+    /// Information pages, in the order in which they are requested.
     pub(super) pages: &'static [InfoPage],
-    /// The library that enforces constraints, where it is always the same and not stated.
+    /// The library that enforces constraints, if it is fixed and not reported.
     pub(super) engine: Option<&'static str>,
-    /// Whether it answers requests with vLLM's fields for constraints and ignores these fields.
+    /// Whether it accepts requests with vLLM's constraint fields but ignores the fields.
     pub(super) ignores_vllm_fields: bool,
 }
 
 impl ProductSpec {
-    /// A product that says nothing of itself.
+    /// A product without identification.
     pub(super) const fn new(name: &'static str, label: &'static str) -> Self {
         Self {
             name,
@@ -43,23 +42,23 @@ impl ProductSpec {
     }
 }
 
-/// A page on which a product describes itself.
+/// An information page of a product.
 pub(crate) struct InfoPage {
     pub(super) path: &'static str,
-    /// Reads the page; `None` if it is not this product's.
-    pub(super) read: fn(&Value) -> Option<Info>,
+    /// Parses the page; `None` if it is of another product.
+    pub(super) read: fn(&Value) -> Option<ServerInfo>,
 }
 
-/// What a page says.
+/// The contents of an information page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Info {
+pub struct ServerInfo {
     pub version: Option<String>,
-    /// The library that enforces constraints, in the server's words.
+    /// The library that enforces constraints, as the server reports it.
     pub engine: Option<String>,
     pub model: Option<String>,
 }
 
-/// A text member of a page that is not empty.
+/// A non-empty text member of a page.
 pub fn text_member(page: &Value, member: &str) -> Option<String> {
     page.get(member)?
         .as_str()
@@ -67,12 +66,12 @@ pub fn text_member(page: &Value, member: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// A product, as [`ServerKind::product`] gives it.
+/// A server product; see [`ServerKind::product`].
 #[derive(Clone, Copy)]
 pub struct Product(&'static ProductSpec);
 
 impl Product {
-    /// The server of `sobench serve`. It speaks the formats of other kinds and has none of its own.
+    /// The server of `sobench serve`, which supports the formats of other kinds.
     pub const EMBEDDED: Self = Self(&ProductSpec::new("embedded", "sobench's embedded server"));
 
     pub(super) const fn new(spec: &'static ProductSpec) -> Self {
@@ -87,44 +86,44 @@ impl Product {
             .chain([Self::EMBEDDED])
     }
 
-    /// The name in files.
+    /// The name in result files.
     pub fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// The name for people.
+    /// The display name.
     pub fn label(self) -> &'static str {
         self.0.label
     }
 
-    /// The library that enforces constraints, where it is always the same.
+    /// The library that enforces constraints, if it is fixed.
     pub fn engine(self) -> Option<&'static str> {
         self.0.engine
     }
 
-    /// Whether it answers requests with vLLM's fields for constraints and ignores these fields.
+    /// Whether it accepts requests with vLLM's constraint fields but ignores the fields.
     pub(super) fn ignores_vllm_fields(self) -> bool {
         self.0.ignores_vllm_fields
     }
 
-    /// The product that lists models of this owner.
+    /// The product with this model owner.
     pub fn by_owner(owned_by: &str) -> Option<Self> {
         Self::all().find(|product| product.0.owned_by == Some(owned_by))
     }
 
-    /// The product that answers with this `server` header.
+    /// The product with this `server` header.
     pub fn by_header(header: &str) -> Option<Self> {
         Self::all().find(|product| product.0.server_header == Some(header))
     }
 
-    /// The pages that are asked for, by the order in which they are believed.
+    /// The paths to request, most reliable first.
     pub fn page_paths() -> impl Iterator<Item = &'static str> {
         let own = Self::all().flat_map(|product| product.0.pages.iter().map(|page| page.path));
         COMMON_PAGES.into_iter().chain(own)
     }
 
-    /// The product whose page this is, and what it says.
-    pub fn by_page(path: &str, body: &Value) -> Option<(Self, Info)> {
+    /// The product of a page, and the page's contents.
+    pub fn by_page(path: &str, body: &Value) -> Option<(Self, ServerInfo)> {
         Self::all().find_map(|product| {
             let page = product.0.pages.iter().find(|page| page.path == path)?;
             Some((product, (page.read)(body)?))
@@ -165,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_have_names_and_pages_of_their_own() {
+    fn products_have_distinct_names_and_pages() {
         let products: Vec<Product> = Product::all().collect();
         for (place, product) in products.iter().enumerate() {
             assert!(!products[..place].contains(product), "{product:?}");

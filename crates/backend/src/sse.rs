@@ -1,23 +1,22 @@
-//! Server-sent events: bytes to events. Knows no JSON and no server.
+//! Server-sent events: splits bytes into events.
 //!
-//! Follows the WHATWG HTML standard, "Event stream interpretation": lines end in LF, CRLF or CR;
-//! one byte order mark at the very beginning is dropped; a line with a colon in front is a comment;
-//! one space after the field's colon is dropped; several `data` lines are joined with LF; an empty
-//! line ends the event. Two departures, both to see more of what a server did: the end of the
-//! stream also ends an event (the standard drops it), and bytes stay bytes (the standard decodes
-//! them as UTF-8).
+//! Follows the WHATWG HTML standard, "Event stream interpretation": lines end in LF, CRLF or CR; a
+//! byte order mark at the start is dropped; a line that starts with a colon is a comment; one space
+//! after the field's colon is dropped; several `data` lines are joined with LF; an empty line ends
+//! the event. Two deviations keep more of a server's output: the end of the stream also ends an
+//! event (the standard drops it), and bytes are not decoded as UTF-8 (the standard decodes them).
 
 use std::fmt;
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// The `event` field; empty where there was none.
+    /// The `event` field; empty if there was none.
     pub name: &'a [u8],
     pub data: &'a [u8],
 }
 
-/// An event that passed the limit; nothing after it can be trusted, so decoding ends there.
+/// An event exceeded the limit. Decoding ends, because the following bytes cannot be interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTooLarge {
     pub limit_bytes: usize,
@@ -25,29 +24,29 @@ pub struct EventTooLarge {
 
 impl fmt::Display for EventTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an event larger than {} bytes", self.limit_bytes)
+        write!(f, "the event exceeds {} bytes", self.limit_bytes)
     }
 }
 
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// Turns bytes into events, however the bytes are cut.
+/// Splits bytes into events, in any number of reads.
 #[derive(Debug)]
 pub struct SseDecoder {
-    /// How many bytes of a byte order mark were seen; `None` once the beginning is past.
+    /// Bytes of a byte order mark seen so far; `None` after the start of the stream.
     mark_seen: Option<usize>,
-    /// The last byte was a CR that ended a line: a LF right after it belongs to it.
+    /// Whether the last byte was a CR that ended a line, so that a following LF belongs to it.
     after_cr: bool,
-    /// A line that has begun and not ended yet.
+    /// The current incomplete line.
     line: Vec<u8>,
     name: Vec<u8>,
-    /// The `data` lines so far, each with the LF that the standard appends.
+    /// The `data` lines so far, each followed by LF.
     data: Vec<u8>,
     limit_bytes: usize,
 }
 
 impl SseDecoder {
-    /// `limit_bytes` bounds what is kept for one event: its name, its data and the line at hand.
+    /// `limit_bytes` is the maximum size of an event: its name, its data and the current line.
     pub fn new(limit_bytes: usize) -> Self {
         Self {
             mark_seen: Some(0),
@@ -59,7 +58,7 @@ impl SseDecoder {
         }
     }
 
-    /// Takes the next bytes and calls `on_event` for every event that they complete.
+    /// Adds bytes and calls `on_event` for every completed event.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -94,8 +93,8 @@ impl SseDecoder {
         Ok(())
     }
 
-    /// The data of an event that lies here whole and has one line, which ends at `end`, and nothing
-    /// but data, and what follows it: nearly all events are so, and need no copy.
+    /// Fast path without a copy: the data of a complete event that has a single `data` line, which
+    /// ends at `end`, and the bytes after it.
     fn whole_event<'a>(&self, rest: &'a [u8], end: usize) -> Option<(&'a [u8], &'a [u8])> {
         if !(self.line.is_empty() && self.data.is_empty() && self.name.is_empty()) {
             return None;
@@ -108,7 +107,7 @@ impl SseDecoder {
         Some((value.strip_prefix(b" ").unwrap_or(value), more))
     }
 
-    /// Takes the end of the stream: an event that no empty line has ended is an event all the same.
+    /// Handles the end of the stream, which also ends the current event.
     pub fn finish(&mut self, on_event: &mut dyn FnMut(Event<'_>)) {
         if let Some(seen @ 1..=2) = self.mark_seen.take() {
             self.line.extend_from_slice(&BYTE_ORDER_MARK[..seen]);
@@ -117,7 +116,7 @@ impl SseDecoder {
         self.take_line(&[], on_event);
     }
 
-    /// Drops a byte order mark at the beginning, also when it comes in pieces.
+    /// Drops a byte order mark at the start, also if it is split across reads.
     fn after_mark<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut rest = bytes;
         while let Some(seen) = self.mark_seen {
@@ -140,7 +139,7 @@ impl SseDecoder {
         if !line.is_empty() {
             self.take_line(&line, on_event);
         }
-        // The allocation is worth keeping: lines of one stream are of one size.
+        // Keep the allocation, because lines of a stream have similar sizes.
         self.line = line;
         self.line.clear();
     }
@@ -175,14 +174,14 @@ impl SseDecoder {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // Comments (an empty field name), `id` and `retry` mean nothing to a client that never
-            // connects again.
+            // Comments (an empty field name), `id` and `retry` are ignored, as the client does not
+            // reconnect.
             _ => {}
         }
     }
 
-    /// Counts whole lines before they are taken, so that the limit does not depend on how the bytes
-    /// were cut.
+    /// Checks whole lines before they are processed, so that the limit does not depend on the split
+    /// into reads.
     fn check_limit(&self, more: usize) -> Result<(), EventTooLarge> {
         if self.line.len() + more + self.data.len() + self.name.len() > self.limit_bytes {
             return Err(EventTooLarge {
@@ -211,7 +210,7 @@ mod tests {
         events
     }
 
-    /// Whole, cut at every byte, and byte by byte: always these events.
+    /// Checks the events for the whole input, split at every byte, and byte by byte.
     #[track_caller]
     fn check(stream: &[u8], expected: &[(&str, &str)]) {
         let expected: Vec<_> = expected
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_every_kind() {
+    fn all_line_ends() {
         check(b"data: a\n\ndata: b\n\n", &[("", "a"), ("", "b")]);
         check(b"data: a\r\n\r\ndata: b\r\n\r\n", &[("", "a"), ("", "b")]);
         check(b"data: a\r\rdata: b\r\r", &[("", "a"), ("", "b")]);
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_as_the_standard_reads_them() {
+    fn fields_follow_the_standard() {
         check(b"data:a\n\n", &[("", "a")]);
         check(b"data:  a \n\n", &[("", " a ")]);
         check(b"data: a\ndata: b\ndata\n\n", &[("", "a\nb\n")]);
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_counts_only_at_the_beginning() {
+    fn a_byte_order_mark_is_dropped_only_at_the_start() {
         check(b"\xEF\xBB\xBFdata: a\n\n", &[("", "a")]);
         check(
             b"\xEF\xBB\xBF\xEF\xBB\xBFdata: a\n\ndata: b\n\n",
@@ -289,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_bounded_however_it_comes() {
+    fn the_limit_does_not_depend_on_the_split() {
         for stream in [
             b"data: 0123456789".repeat(2),
             b"data: 01234\ndata: 56789\ndata: 01234\ndata: 56789\n".to_vec(),

@@ -1,9 +1,7 @@
-//! The JSON of OpenAI-shaped answers: one event of a stream, or one whole body. Knows no order of
-//! events.
+//! JSON of OpenAI-compatible responses: one event of a stream, or one whole body.
 //!
-//! One set of types reads completions (`choices[].text`), chat chunks (`choices[].delta`) and whole
-//! chat answers (`choices[].message`): servers mix them less than clients fear, and every field is
-//! optional anyway.
+//! One set of types parses completions (`choices[].text`), chat chunks (`choices[].delta`) and
+//! whole chat responses (`choices[].message`). Every field is optional.
 
 use std::borrow::Cow;
 
@@ -13,33 +11,31 @@ use serde_json::value::RawValue;
 use sobench_core::answer::ToolCall;
 use sobench_core::observation::Usage;
 
-/// What one event or one body says.
+/// The contents of one event or body.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Delta {
-    /// Of the content.
+    /// Content text.
     pub(super) text: String,
     pub(super) text_is: TextIs,
     pub(super) reasoning: String,
     pub(super) refusal: String,
-    /// Pieces of calls.
+    /// Parts of tool calls.
     pub(super) tool_calls: Vec<ToolCall>,
-    /// Whether anything generated is in it. The name of a tool call is generated, but it is no
-    /// text.
+    /// Whether it has generated content. The name of a tool call is content, but not text.
     pub(super) is_content: bool,
     pub(super) finish_reason: Option<String>,
     pub(super) usage: Option<Usage>,
     pub(super) error: Option<WireError>,
-    /// Whether it has the shape of an answer at all.
+    /// Whether it has the format of an answer.
     pub(super) is_answer: bool,
-    /// Whether it states the whole answer, so that one without text is an empty answer and not the
-    /// lack of one.
+    /// Whether it contains the whole answer, so that no text means an empty answer.
     pub(super) is_whole: bool,
-    /// Whether it says that nothing follows. Kinds that end with `[DONE]` leave it unset.
+    /// Whether it is the terminal event. Not set for kinds that end with `[DONE]`.
     pub(super) is_last: bool,
 }
 
 impl Delta {
-    /// Whether there is text in it that is not reasoning.
+    /// Whether it has text other than reasoning.
     pub(super) fn has_text(&self) -> bool {
         let has_call = || {
             self.tool_calls
@@ -50,39 +46,37 @@ impl Delta {
     }
 }
 
-/// What an event's text is of the answer.
+/// How an event's text relates to the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum TextIs {
-    /// What was generated since the last event.
+    /// Text added since the last event.
     #[default]
     Added,
-    /// Everything generated so far; it is content where it differs from what was known.
+    /// The whole text so far; it is content if it differs from the known text.
     SoFar,
-    /// The server's own statement of the whole answer; `is_content` says if there is something new
-    /// in it.
+    /// The whole answer; `is_content` is set if it has new content.
     Whole,
-    /// The whole answer once more, for those who were sent nothing of it before.
+    /// A repetition of the whole answer, used only if no text was received before.
     Repeated,
 }
 
-/// An error in the body of an answer.
+/// An error in the body of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WireError {
-    /// The HTTP status it stands for, where the server said or its error type says.
+    /// The corresponding HTTP status, from its code or type.
     pub(super) status: Option<u16>,
 }
 
-/// Reads one JSON object; the error is serde's words.
+/// Parses one JSON object.
 pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
     let chunk: Chunk<'_> = serde_json::from_str(json)?;
     let mut delta = Delta {
-        usage: chunk.usage.and_then(stated),
+        usage: chunk.usage.and_then(parse_usage),
         ..Delta::default()
     };
     delta.error = error(chunk.error, chunk.object.as_ref(), chunk.code, chunk.kind);
     delta.is_answer = chunk.choices.is_some();
-    // Other choices of the same request are other answers: index 0 is the one that is timed and
-    // judged.
+    // Only the choice with index 0 is timed and judged.
     for choice in chunk
         .choices
         .unwrap_or_default()
@@ -101,8 +95,8 @@ pub(super) fn read(json: &str) -> Result<Delta, serde_json::Error> {
     Ok(delta)
 }
 
-/// A string that borrows from the JSON where it can. One `borrow` in a struct is enough for all of
-/// its fields.
+/// A string that borrows from the JSON if possible. One `borrow` in a struct applies to all of its
+/// fields.
 #[derive(Debug, Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
@@ -132,9 +126,9 @@ struct Choice<'a> {
 struct Message<'a> {
     #[serde(borrow)]
     content: Option<Text<'a>>,
-    /// vLLM from 0.12 and OpenRouter.
+    /// The name in vLLM from 0.12 and OpenRouter.
     reasoning: Option<Text<'a>>,
-    /// DeepSeek's name, which vLLM used before and SGLang and llama.cpp use.
+    /// The name in DeepSeek, SGLang, llama.cpp and older versions of vLLM.
     reasoning_content: Option<Text<'a>>,
     refusal: Option<Text<'a>>,
     tool_calls: Option<Vec<WireCall<'a>>>,
@@ -160,18 +154,18 @@ impl Message<'_> {
         add(&mut delta.text, self.content);
         add(&mut delta.refusal, self.refusal);
         match (self.reasoning, self.reasoning_content) {
-            // Some servers send both names for clients old and new; they hold the same text.
+            // Some servers send the same text under both names.
             (Some(text), _) if !text.0.is_empty() => add(&mut delta.reasoning, Some(text)),
             (_, text) => add(&mut delta.reasoning, text),
         }
-        for (place, call) in self.tool_calls.into_iter().flatten().enumerate() {
+        for (position, call) in self.tool_calls.into_iter().flatten().enumerate() {
             let Some(Function { name, arguments }) = call.function else {
                 continue;
             };
             let text =
                 |text: Option<Text<'_>>| text.map(|text| text.0.into_owned()).unwrap_or_default();
-            // Whole messages do not number their calls.
-            let index = number(call.index).unwrap_or(place as u64);
+            // Calls in whole messages have no index.
+            let index = number(call.index).unwrap_or(position as u64);
             let id = call
                 .id
                 .and_then(|id| serde_json::from_str(id.get()).ok())
@@ -188,7 +182,7 @@ impl Message<'_> {
     }
 }
 
-/// A number that may be missing, or no number: that is no reason to lose the answer.
+/// An optional number. An invalid one is ignored, so that the answer is kept.
 pub(super) fn number(raw: Option<&RawValue>) -> Option<u64> {
     raw?.get().parse().ok()
 }
@@ -199,10 +193,9 @@ pub(super) fn add(text: &mut String, more: Option<Text<'_>>) {
     }
 }
 
-/// Reads a `usage`, by the names of chat completions or of responses. Counts are read leniently:
-/// one that is no whole number is no count, and no reason to lose the answer, but that there was
-/// one is kept.
-pub(super) fn stated(raw: &RawValue) -> Option<Usage> {
+/// Parses a `usage` of chat completions or responses. An invalid count does not invalidate the
+/// answer; it is recorded as unreadable.
+pub(super) fn parse_usage(raw: &RawValue) -> Option<Usage> {
     #[derive(Deserialize)]
     struct WireUsage<'a> {
         #[serde(borrow)]
@@ -212,10 +205,10 @@ pub(super) fn stated(raw: &RawValue) -> Option<Usage> {
         output_tokens: Option<&'a RawValue>,
     }
     match members::<WireUsage<'_>>(raw) {
-        // Some servers send both names, for clients old and new.
-        Some(it) => usage(
-            it.prompt_tokens.or(it.input_tokens),
-            it.completion_tokens.or(it.output_tokens),
+        // Some servers send both names.
+        Some(counts) => usage(
+            counts.prompt_tokens.or(counts.input_tokens),
+            counts.completion_tokens.or(counts.output_tokens),
         ),
         None => Some(Usage {
             unreadable: true,
@@ -224,8 +217,8 @@ pub(super) fn stated(raw: &RawValue) -> Option<Usage> {
     }
 }
 
-/// The members of an object; `None` for anything else, an array among it, whose elements serde
-/// would take for them.
+/// The members of an object; `None` for other values. Arrays must be excluded, because serde would
+/// read their elements as members.
 pub(super) fn members<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     raw.get()
         .starts_with('{')
@@ -233,7 +226,7 @@ pub(super) fn members<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
         .flatten()
 }
 
-/// Counts as a kind states them, where it states any.
+/// Usage from two optional counts; `None` if there are none.
 pub(super) fn usage(
     prompt_tokens: Option<&RawValue>,
     completion_tokens: Option<&RawValue>,
@@ -261,7 +254,7 @@ struct ErrorObject<'a> {
     kind: Option<&'a RawValue>,
 }
 
-/// The error of a body or an event, by the members of these names.
+/// The error of a body or event, from the members of these names.
 pub(super) fn error(
     error: Option<&RawValue>,
     object: Option<&Text<'_>>,
@@ -272,7 +265,7 @@ pub(super) fn error(
         (Some(error), _) => Some(WireError {
             status: nested_status(error),
         }),
-        // SGLang's errors of whole answers are not wrapped:
+        // SGLang's errors of whole responses are not wrapped:
         // `{"object":"error","message":...,"code":400}`.
         (None, Some(object)) if object.0 == "error" => Some(WireError {
             status: status_of(code, kind),
@@ -281,7 +274,7 @@ pub(super) fn error(
     }
 }
 
-/// The status of an `error` member, which is an object (OpenAI, vLLM, SGLang, llama.cpp) or a mere
+/// The status of an `error` member, which is an object (OpenAI, vLLM, SGLang, llama.cpp) or a
 /// string.
 pub(super) fn nested_status(error: &RawValue) -> Option<u16> {
     serde_json::from_str::<ErrorObject<'_>>(error.get())
@@ -289,8 +282,8 @@ pub(super) fn nested_status(error: &RawValue) -> Option<u16> {
         .and_then(|error| status_of(error.code, error.kind))
 }
 
-/// The status that an error stands for: its `code`, if that is a number or spells one, else what
-/// its `type` names.
+/// The status of an error: its `code` if that is a number (or a string with one), else by its
+/// `type`.
 pub(super) fn status_of(code: Option<&RawValue>, kind: Option<&RawValue>) -> Option<u16> {
     let code = code
         .and_then(|code| code.get().trim_matches('"').parse().ok())
@@ -327,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_content_and_what_is_not() {
+    fn content_detection() {
         check(
             r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#,
             "",
@@ -444,7 +437,7 @@ mod tests {
             })
         );
         assert_eq!(usage(r#"{"choices":[],"usage":{}}"#), None);
-        for (stated, prompt_tokens, unreadable) in [
+        for (parse_usage, prompt_tokens, unreadable) in [
             ("[1,2]", None, true),
             ("\"many\"", None, true),
             ("7", None, true),
@@ -472,16 +465,16 @@ mod tests {
                 unreadable,
             });
             assert_eq!(
-                usage(&format!(r#"{{"choices":[],"usage":{stated}}}"#)),
+                usage(&format!(r#"{{"choices":[],"usage":{parse_usage}}}"#)),
                 expected,
-                "{stated}"
+                "{parse_usage}"
             );
         }
         assert_eq!(usage(r#"{"choices":[],"usage":null}"#), None);
     }
 
     #[test]
-    fn errors_in_every_servers_shape() {
+    fn errors_of_every_server() {
         for (json, status) in [
             (
                 r#"{"error": {"message": "bad", "type": "BadRequestError", "param": null, "code": 400}}"#,
@@ -521,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_an_error() {
+    fn values_that_are_not_objects_are_errors() {
         for text in [
             "",
             "1",

@@ -1,21 +1,19 @@
-//! When a run gives up on a server: the circuit breaker, which counts how requests end and says
-//! when that is enough. Knows no socket and no clock.
+//! Circuit breaker: counts failed requests and stops the run when an error limit is exceeded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sobench_core::load::{ErrorLimits, MIN_ENDED};
-use sobench_core::observation::{Outcome, failure_words};
+use sobench_core::load::{ErrorLimits, MIN_FINISHED_REQUESTS};
+use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::printable::printable;
-use sobench_core::run_event::{MAX_WORDS_CHARS, PassedLimit, Tripped};
+use sobench_core::run_event::{ErrorLimit, ErrorLimitReached, MAX_ERROR_MESSAGE_CHARS};
 use sobench_shutdown::Shutdown;
 
-/// Kinds of errors that are told apart when the commonest is looked for; what comes later counts by
-/// its outcome alone.
+/// Distinct errors that are counted to find the commonest one; later ones are counted by outcome.
 const MAX_KINDS: usize = 64;
 
-/// Counts the ends of one run's requests, and stops the run when it is enough.
+/// Counts the outcomes of one run's requests and stops the run when a limit is exceeded.
 pub struct Breaker {
     limits: ErrorLimits,
     shutdown: Shutdown,
@@ -26,19 +24,19 @@ pub struct Breaker {
 struct Seen {
     ended: usize,
     errors: usize,
-    in_a_row: InARow,
-    /// By the beginning of their words: the words of the first, and how many.
+    consecutive: ConsecutiveErrors,
+    /// By the start of the message: the first full message, and the count.
     kinds: HashMap<String, (String, usize)>,
     has_tripped: bool,
 }
 
-/// Errors that came one after the other.
+/// Number of consecutive errors.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InARow(usize);
+pub struct ConsecutiveErrors(usize);
 
-impl InARow {
-    /// Counts the end of a request, and tells how many errors it is by now. What says nothing of
-    /// the server changes nothing.
+impl ConsecutiveErrors {
+    /// Counts one outcome and returns the number of consecutive errors. Outcomes for which
+    /// [`is_error`] is `None` change nothing.
     pub fn ended(&mut self, outcome: &Outcome) -> usize {
         match is_error(outcome) {
             Some(true) => self.0 += 1,
@@ -49,9 +47,8 @@ impl InARow {
     }
 }
 
-/// Whether a request ended in an error, the server's or of the way there: a refusal (4xx) is one
-/// too. `None` for what says nothing of that: what was cut off or never sent, or not for want of a
-/// connection on this machine.
+/// Whether a request failed on the server or the network; a 4xx status is an error. `None` if the
+/// request was cancelled, never sent, or failed for lack of a local resource.
 pub fn is_error(outcome: &Outcome) -> Option<bool> {
     match outcome {
         _ if outcome.is_local() => None,
@@ -66,7 +63,7 @@ pub fn is_error(outcome: &Outcome) -> Option<bool> {
 }
 
 impl Breaker {
-    /// Drains the run when one of the limits is passed.
+    /// A breaker that drains the run when one of the limits is exceeded.
     pub fn new(limits: ErrorLimits, shutdown: Shutdown) -> Self {
         Self {
             limits,
@@ -75,60 +72,65 @@ impl Breaker {
         }
     }
 
-    /// A request ended. When the limit is passed, the run is stopped before this returns; told
-    /// once.
-    pub fn ended(&self, index: usize, outcome: &Outcome, at: Duration) -> Option<Tripped> {
+    /// Counts the end of a request. If a limit is exceeded, the run is stopped before this returns;
+    /// returned once.
+    pub fn ended(
+        &self,
+        index: usize,
+        outcome: &Outcome,
+        at: Duration,
+    ) -> Option<ErrorLimitReached> {
         let is_error = is_error(outcome)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.count(outcome, is_error);
-        let limit = seen.passed(self.limits).filter(|_| !seen.has_tripped)?;
+        let limit = seen.exceeded(self.limits).filter(|_| !seen.has_tripped)?;
         seen.has_tripped = true;
         if !self.shutdown.drain() {
-            // It was asked to end before.
+            // A shutdown was requested before.
             return None;
         }
-        // Of several that are equally common, always the same one.
-        let commonest = seen
+        // Ties are broken by the message, so that the result is deterministic.
+        let most_frequent = seen
             .kinds
             .iter()
             .max_by_key(|&(kind, (_, count))| (*count, std::cmp::Reverse(kind)));
-        let commonest = commonest.map(|(_, first)| first.clone());
-        Some(Tripped {
+        let most_frequent = most_frequent.map(|(_, first)| first.clone());
+        Some(ErrorLimitReached {
             limit,
             index,
             at,
             ended: seen.ended,
             errors: seen.errors,
-            commonest,
+            most_frequent,
         })
     }
 }
 
 impl Seen {
-    fn passed(&self, limits: ErrorLimits) -> Option<PassedLimit> {
-        let in_a_row = limits
+    fn exceeded(&self, limits: ErrorLimits) -> Option<ErrorLimit> {
+        let consecutive = limits
             .max_consecutive_errors
-            .filter(|most| self.in_a_row.0 >= *most)
-            .map(PassedLimit::InARow);
+            .filter(|most| self.consecutive.0 >= *most)
+            .map(ErrorLimit::Consecutive);
         let share = self.errors as f64 / self.ended as f64;
         let rate = || {
             limits
                 .max_error_rate
-                .filter(|most| self.ended >= MIN_ENDED && share > *most)
-                .map(PassedLimit::Rate)
+                .filter(|most| self.ended >= MIN_FINISHED_REQUESTS && share > *most)
+                .map(ErrorLimit::Rate)
         };
-        in_a_row.or_else(rate)
+        consecutive.or_else(rate)
     }
 
     fn count(&mut self, outcome: &Outcome, is_error: bool) {
         self.ended += 1;
-        self.in_a_row.ended(outcome);
+        self.consecutive.ended(outcome);
         if !is_error {
             return;
         }
         self.errors += 1;
-        let words = format!("{}: {}", outcome.name(), failure_words(outcome));
-        let kind = printable(&words, MAX_WORDS_CHARS);
+        let words = format!("{}: {}", outcome.name(), failure_message(outcome));
+        let kind = printable(&words, MAX_ERROR_MESSAGE_CHARS);
         let is_room = self.kinds.len() < MAX_KINDS || self.kinds.contains_key(&kind);
         let (kind, words) = if is_room {
             (kind, words)
@@ -175,7 +177,7 @@ mod tests {
         }
     }
 
-    /// The place at which it fires, with all that it says; for the ends of requests, a letter each.
+    /// The index at which the breaker trips, with its message; one letter for each outcome.
     #[track_caller]
     fn check(
         max_error_rate: Option<f64>,
@@ -198,16 +200,16 @@ mod tests {
                 Duration::from_millis(100 * index as u64),
             )
         };
-        let fired: Vec<Tripped> = ends.chars().enumerate().filter_map(ended).collect();
-        let said: Vec<_> = fired
+        let fired: Vec<ErrorLimitReached> = ends.chars().enumerate().filter_map(ended).collect();
+        let message: Vec<_> = fired
             .iter()
-            .map(|it| (it.index, it.sentence("c", str::to_owned)))
+            .map(|tripped| (tripped.index, tripped.message("c", str::to_owned)))
             .collect();
         let expected: Vec<_> = expected
             .into_iter()
             .map(|(index, words)| (index, words.to_owned()))
             .collect();
-        assert_eq!(said, expected);
+        assert_eq!(message, expected);
         assert_eq!(
             shutdown.stage(),
             if fired.is_empty() {
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_asked_to_end_does_not_trip() {
+    fn a_run_that_is_shutting_down_does_not_trip() {
         let shutdown = Shutdown::new();
         let breaker = Breaker::new(
             ErrorLimits {
@@ -234,29 +236,34 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_a_row() {
-        let said = "--max-consecutive-errors 3 stopped the run at request 6 (c), 0.6 s after its begin: 3 errors one after the other, 4 in \
-                    all of 6 requests that had ended; 2 times server_error: HTTP 503: no";
-        check(None, Some(3), ".s.cxsrcc", Some((6, said)));
+    fn consecutive_errors_trip_the_breaker() {
+        let message = "--max-consecutive-errors 3 stopped the run at request 6 (c), 0.6 s after the start: 3 consecutive errors; \
+                    4 errors in 6 finished requests; most frequent error (2 times): server_error: HTTP 503: no";
+        check(None, Some(3), ".s.cxsrcc", Some((6, message)));
         check(None, Some(3), "cc.cc.ccxtcc", None);
         check(None, Some(3), "llllcc", None);
         check(None, Some(1), "xu..t", None);
         check(None, None, &"c".repeat(500), None);
-        let first = "--max-consecutive-errors 1 stopped the run at request 0 (c), 0.0 s after its begin: an error, 1 in all of 1 request \
-                     that had ended; 1 time transport: no connection: no";
+        let first = "--max-consecutive-errors 1 stopped the run at request 0 (c), 0.0 s after the start: 1 error; \
+                     1 error in 1 finished request; most frequent error (1 time): transport: no connection: no";
         check(None, Some(1), "c", Some((0, first)));
     }
 
     #[test]
-    fn shares_of_errors() {
-        let said = "--max-error-rate 0.1 stopped the run at request 19 (c), 1.9 s after its begin: 15.0 % errors, 3 in all of 20 requests \
-                    that had ended; 3 times stream_error: no";
-        check(Some(0.1), None, "eee.................", Some((19, said)));
+    fn error_rates_trip_the_breaker() {
+        let message = "--max-error-rate 0.1 stopped the run at request 19 (c), 1.9 s after the start: 15.0 % errors; \
+                    3 errors in 20 finished requests; most frequent error (3 times): stream_error: no";
+        check(Some(0.1), None, "eee.................", Some((19, message)));
         check(Some(0.15), None, "eee.................", None);
         check(Some(0.0), None, &".".repeat(100), None);
-        check(Some(0.5), None, &"c".repeat(MIN_ENDED - 1), None);
-        let late = "--max-error-rate 0 stopped the run at request 25 (c), 2.5 s after its begin: 3.8 % errors, 1 in all of 26 requests \
-                    that had ended; 1 time rejected: HTTP 400: no";
+        check(
+            Some(0.5),
+            None,
+            &"c".repeat(MIN_FINISHED_REQUESTS - 1),
+            None,
+        );
+        let late = "--max-error-rate 0 stopped the run at request 25 (c), 2.5 s after the start: 3.8 % errors; \
+                    1 error in 26 finished requests; most frequent error (1 time): rejected: HTTP 400: no";
         check(
             Some(0.0),
             None,
@@ -285,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_taken_out_before_words_are_cut() {
+    fn secrets_are_redacted_before_messages_are_cut() {
         let breaker = Breaker::new(
             ErrorLimits {
                 max_error_rate: None,
@@ -296,7 +303,7 @@ mod tests {
         let key = "sk-0123456789";
         let body = format!(
             "{}{key} is no key",
-            " ".repeat(3) + &"x".repeat(MAX_WORDS_CHARS - 30)
+            " ".repeat(3) + &"x".repeat(MAX_ERROR_MESSAGE_CHARS - 30)
         );
         let tripped = breaker
             .ended(
@@ -309,7 +316,10 @@ mod tests {
                 Duration::ZERO,
             )
             .unwrap();
-        let said = tripped.sentence("c", |words| words.replace(key, "***"));
-        assert!(said.contains("x***") && !said.contains("sk-"), "{said}");
+        let message = tripped.message("c", |words| words.replace(key, "***"));
+        assert!(
+            message.contains("x***") && !message.contains("sk-"),
+            "{message}"
+        );
     }
 }

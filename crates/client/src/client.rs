@@ -11,52 +11,51 @@ use reqwest::{Method, Request, Url, redirect, retry};
 use tokio::runtime::Handle;
 use tokio_rustls::TlsConnector;
 
+use super::connection_hint::addresses;
 use super::endpoint::{Endpoint, JSON};
-use super::remedy::addresses;
+use super::pooled_connection::{OutgoingMessage, PooledConnection};
 use super::tls;
 use super::transport::{Connections, Pool, Proxy, Target, Threads};
-use super::way::{Message, Way};
 use sobench_backend::DEFAULT_MAX_EVENT_BYTES;
 use sobench_core::error::{Error, Result};
 use sobench_core::shard::Shard;
 
-/// How long a request may take where nobody said: what vLLM's client gives.
+/// Default request timeout, as in vLLM's client.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// How long an idle connection is kept. uvicorn closes after 5 s; giving up earlier than the server
-/// does keeps requests off connections that are being closed, which would show as failures of the
-/// server.
+/// How long an idle connection is kept. uvicorn closes idle connections after 5 s. A shorter time
+/// here avoids sending requests on connections that are being closed, which would be recorded as
+/// server failures.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Where requests carry their number.
+/// The header that carries the request id.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Who asks.
+/// The `user-agent` header.
 pub(super) const USER_AGENT: &str = concat!("sobench/", env!("CARGO_PKG_VERSION"));
 
 /// How requests are sent.
 #[derive(Clone, Debug)]
-pub struct DriverOptions {
+pub struct ClientOptions {
     pub endpoint: Endpoint,
-    /// The most requests under way at a time; `None` for no cap.
+    /// The concurrency cap; `None` for no cap.
     pub max_concurrency: Option<usize>,
-    /// The most that one request may take, from sent to end; `None` for
-    /// [`DEFAULT_REQUEST_TIMEOUT`].
+    /// Request timeout, from sent to end; `None` for [`DEFAULT_REQUEST_TIMEOUT`].
     pub request_timeout: Option<Duration>,
-    /// The most time without any byte of the answer: from sent to its head, and between its pieces;
-    /// `None` for no such limit.
+    /// Idle timeout: the longest time without a byte of the response, from sent to the head and
+    /// between reads; `None` for no limit.
     pub idle_timeout: Option<Duration>,
     /// `x-request-id` is this and the case's index; without it no such header is sent.
     pub request_id_prefix: Option<String>,
-    /// Which part of a load this client carries: what several send beside the plan is told apart by
-    /// it.
+    /// The shard of the load that this client sends; it distinguishes the request ids of trial
+    /// requests.
     pub part: Shard,
     pub limits: Limits,
 }
 
-impl DriverOptions {
-    /// No cap, no ids, and every limit as it is by default.
-    pub fn plain(endpoint: Endpoint) -> Self {
+impl ClientOptions {
+    /// Options with no cap, no request ids and default limits.
+    pub fn with_defaults(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
             max_concurrency: None,
@@ -69,30 +68,30 @@ impl DriverOptions {
     }
 }
 
-/// What is bounded, with defaults that no sane answer comes near. Reaching one is an outcome.
+/// Limits of the client. Reaching one is an outcome, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of a 200 answer's body:
+    /// Maximum body size in bytes of a response with status 200:
     /// [`sobench_core::observation::TransportCause::BodyTooLarge`].
     pub max_body_bytes: usize,
-    /// The most bytes of one event of a stream:
+    /// Maximum size in bytes of one stream event:
     /// [`sobench_core::observation::Outcome::StreamError`].
     pub max_event_bytes: usize,
-    /// How much is kept of the body of an answer that is not 200; what is cut is said.
+    /// Maximum number of bytes kept of the body of a response with another status; a note marks the
+    /// cut.
     pub max_error_body_bytes: usize,
-    /// How long the body of such an answer is waited for: its status is what counts, and it has a
-    /// slot meanwhile.
+    /// How long to wait for the body of such a response, which occupies a slot meanwhile.
     pub refusal_timeout: Duration,
-    /// The most that connecting may take, TLS included.
+    /// Connect timeout, including the TLS handshake.
     pub connect_timeout: Duration,
-    /// How long requests under way may go on after the first stop signal.
+    /// How long requests in flight may continue after the first shutdown signal.
     pub drain_timeout: Duration,
-    /// How long the end of a body is waited for after its terminal event, so that the connection
-    /// can be used again.
+    /// How long to wait for the end of a body after its terminal event, so that the connection can
+    /// be reused.
     pub linger: Duration,
-    /// The most that one question about the server (models, version) may take.
+    /// Timeout of one request for information about the server (models, version).
     pub probe_timeout: Duration,
-    /// The pause between two looks at a server that is not ready.
+    /// The pause between two checks of a server that is not ready.
     pub ready_poll: Duration,
 }
 
@@ -112,24 +111,22 @@ impl Default for Limits {
     }
 }
 
-/// An HTTP/1.1 client with its connections and the threads that they live on. Cheap to clone;
-/// clones share them.
-///
-/// It follows no redirect and retries nothing. (A request moves to a fresh connection, once, if the
-/// kept one that it was meant for turns out to have been closed: without a byte on it since the
-/// last answer, the server did not take the request, which counts as sent when it went out again.
-/// From then on connections are used once.) HTTP proxies are taken from the environment, except for
-/// servers on this machine.
+/// An HTTP/1.1 client with its connections and the threads that own them. Cheap to clone; clones
+/// share them. Redirects are not followed and requests are not retried, with one exception: if a
+/// kept connection turns out to be closed without a byte since the last response, the server did
+/// not process the request, and it is sent once more on a new connection. Its send time is then
+/// that of the second attempt, and from then on connections are used once. HTTP proxies are taken
+/// from the environment, except for servers on this machine.
 #[derive(Clone)]
 pub struct Client {
-    /// For questions about the server.
+    /// For requests about the server, outside the timed run.
     http: reqwest::Client,
     url: Url,
     headers: Arc<HeaderMap>,
     has_proxy: bool,
-    options: Arc<DriverOptions>,
+    options: Arc<ClientOptions>,
     threads: Arc<Threads>,
-    /// A pool for each thread.
+    /// One pool for each thread.
     pools: Arc<[Arc<Pool>]>,
     connections: Arc<Connections>,
 }
@@ -144,19 +141,20 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Errors: an address, header or cap that makes no sense (usage); a proxy that is not
-    /// supported, a TLS set-up that fails (environment).
-    pub fn new(options: DriverOptions) -> Result<Self> {
+    /// # Errors
+    /// An invalid address, header or cap (usage); an unsupported proxy, or a failed TLS set-up
+    /// (environment).
+    pub fn new(options: ClientOptions) -> Result<Self> {
         if options.max_concurrency == Some(0) {
-            return Err(Error::usage("nothing can be sent with --max-concurrency 0")
-                .hint("give at least 1, or leave it out"));
+            return Err(Error::usage("--max-concurrency must be at least 1: 0")
+                .hint("give at least 1, or omit the flag for no limit"));
         }
         let url = options.endpoint.url(&options.endpoint.path)?;
         let headers = options.endpoint.header_map()?;
         if let Some(prefix) = &options.request_id_prefix {
             HeaderValue::from_str(prefix).map_err(|_| {
                 Error::usage(format!(
-                    "a header cannot carry this --request-id-prefix: {prefix:?}"
+                    "--request-id-prefix is not valid in an HTTP header: {prefix:?}"
                 ))
                 .hint("use visible ASCII")
             })?;
@@ -170,13 +168,13 @@ impl Client {
         let has_proxy = proxy.is_some();
         let http = http_client(&options, has_proxy, has_tls)?;
         let tls = has_tls
-            .then(|| tls::config(options.endpoint.insecure))
+            .then(|| tls::tls_config(options.endpoint.insecure))
             .transpose()?;
         let tls = tls.map(|config| TlsConnector::from(Arc::new(config)));
         let target = Target::new(&url, &headers, USER_AGENT, tls.as_ref(), proxy)?;
         let threads = Threads::start().map_err(|error| {
-            Error::environment(format!("no thread for the client: {error}"))
-                .hint("is this machine out of threads, memory or open files (ulimit -n)?")
+            Error::environment(format!("cannot start a client thread: {error}"))
+                .hint("check the limits on threads, memory and open files (ulimit -n)")
         })?;
         let connections = Arc::new(Connections::default());
         let connect_timeout = options.limits.connect_timeout;
@@ -201,31 +199,31 @@ impl Client {
         })
     }
 
-    /// What it was made from.
-    pub fn options(&self) -> &DriverOptions {
+    /// The options that the client was created with.
+    pub fn options(&self) -> &ClientOptions {
         &self.options
     }
 
-    /// The address that requests are posted to.
+    /// The URL that requests are posted to.
     pub fn url(&self) -> &str {
         self.url.as_str()
     }
 
-    /// Connections that were opened to the generating endpoint, and those of them that a request
-    /// had to wait for.
+    /// The number of connections opened to the generating endpoint, and of those that a request had
+    /// to wait for.
     pub fn connections(&self) -> (usize, usize) {
         (self.connections.opened(), self.connections.waited_for())
     }
 
-    /// From now on no more than so many connections to the generating endpoint are open at a time;
-    /// requests past them find none.
-    pub fn keep_within(&self, most: usize) {
-        self.connections.keep_within(most);
+    /// Limits the number of connections to the generating endpoint that are open at a time;
+    /// requests beyond the limit get none.
+    pub fn limit_open_connections(&self, most: usize) {
+        self.connections.limit_open_connections(most);
     }
 
-    /// Opens connections ahead of their use: so many as may be under way at a time. Stops at the
-    /// first that fails, as the request that it was meant for will tell.
-    pub(super) async fn open_ahead(&self, wanted: usize, spare: usize) {
+    /// Opens connections before they are needed. Stops at the first failure, which the request
+    /// itself will report.
+    pub(super) async fn preconnect(&self, wanted: usize, spare: usize) {
         let threads = self.threads.len();
         let opening: Vec<_> = self
             .pools
@@ -234,12 +232,12 @@ impl Client {
             .map(|(pool, handle)| {
                 let pool = Arc::clone(pool);
                 pool.keep_spare(spare.div_ceil(threads));
-                handle.spawn(async move { pool.prepare(wanted.div_ceil(threads)).await })
+                handle.spawn(async move { pool.preconnect(wanted.div_ceil(threads)).await })
             })
             .collect();
-        for one in opening {
-            // It only fails where the runtime ends, and with it the run.
-            let _ = one.await;
+        for task in opening {
+            // Only fails when the runtime, and with it the run, ends.
+            let _ = task.await;
         }
     }
 
@@ -248,15 +246,15 @@ impl Client {
         self.threads.len()
     }
 
-    /// The next thread in turn: its number, and what spawns on it.
+    /// The next thread in turn: its index and its runtime handle.
     pub(super) fn thread(&self) -> (usize, &Handle) {
         self.threads.next()
     }
 
-    /// An open connection to the server, on the thread that asks.
-    pub(super) async fn way(&self, thread: usize) -> io::Result<Way> {
+    /// Takes an open connection from the pool of this thread, or opens one.
+    pub(super) async fn take_connection(&self, thread: usize) -> io::Result<PooledConnection> {
         let pool = Arc::clone(&self.pools[thread]);
-        Ok(Way {
+        Ok(PooledConnection {
             connection: pool.take().await?,
             pool,
         })
@@ -270,9 +268,14 @@ impl Client {
         &self.http
     }
 
-    /// A generating request; `label` completes `x-request-id`. A form names its boundary in
-    /// `content_type`, which no header of the user's may replace.
-    pub(super) fn message(&self, body: Bytes, content_type: &'static str, label: &str) -> Message {
+    /// A request to the generating endpoint; `label` completes `x-request-id`. A form states its
+    /// boundary in `content_type`, so a user's header does not replace it.
+    pub(super) fn message(
+        &self,
+        body: Bytes,
+        content_type: &'static str,
+        label: &str,
+    ) -> OutgoingMessage {
         let given = self
             .headers
             .get(CONTENT_TYPE)
@@ -284,14 +287,14 @@ impl Client {
         )];
         if let Some(prefix) = &self.options.request_id_prefix {
             let id = HeaderValue::from_str(&format!("{prefix}{label}"));
-            // The prefix was tried in `new`; labels are ours.
+            // `new` has checked the prefix, and labels are ASCII.
             let id = id.expect("prefix and label are header text");
             headers.push((REQUEST_ID, id));
         }
-        Message { headers, body }
+        OutgoingMessage { headers, body }
     }
 
-    /// A question about the server.
+    /// A request about the server.
     pub(super) fn get(&self, url: Url) -> Request {
         self.request(Method::GET, url)
     }
@@ -307,8 +310,8 @@ impl Client {
     }
 }
 
-/// The client for questions about the server.
-fn http_client(options: &DriverOptions, has_proxy: bool, has_tls: bool) -> Result<reqwest::Client> {
+/// The client for requests about the server.
+fn http_client(options: &ClientOptions, has_proxy: bool, has_tls: bool) -> Result<reqwest::Client> {
     let mut builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)
         .http1_only()
@@ -324,8 +327,8 @@ fn http_client(options: &DriverOptions, has_proxy: bool, has_tls: bool) -> Resul
         builder = builder.no_proxy();
     }
     if !has_tls {
-        // Without TLS, no certificates: loading them costs time, and fails where a machine has
-        // none.
+        // Certificates are only loaded for TLS: loading takes time, and fails on machines without
+        // any.
         builder = builder.tls_certs_only([]);
     } else if options.endpoint.insecure {
         builder = builder.tls_danger_accept_invalid_certs(true);
@@ -333,14 +336,14 @@ fn http_client(options: &DriverOptions, has_proxy: bool, has_tls: bool) -> Resul
     tls::install_provider();
     builder.build().map_err(|error| {
         Error::environment(format!(
-            "could not set up the HTTP client: {}",
+            "cannot set up the HTTP client: {}",
             describe(&error)
         ))
-        .hint("for https the machine's CA certificates must be readable")
+        .hint("make the CA certificates of this machine readable, which https needs")
     })
 }
 
-/// Looks hosts up as the connections of our own do, so that a failure is known as one.
+/// Resolves hosts as the timed connections do, so that failures have the same type.
 struct Resolver;
 
 impl Resolve for Resolver {
@@ -352,13 +355,13 @@ impl Resolve for Resolver {
     }
 }
 
-/// An error with all its causes, without the address (which may hold credentials).
+/// An error with all its causes, without the URL (which may contain credentials).
 pub(super) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let more = error.to_string();
-        // Wrappers often repeat what they wrap.
+        // Wrappers often repeat the error that they wrap.
         if !text.ends_with(&more) {
             text.push_str(": ");
             text.push_str(&more);

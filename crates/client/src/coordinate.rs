@@ -1,13 +1,13 @@
-//! Several clients that carry one load begin at one instant, and know what their clocks are off
-//! each other. Knows no request.
+//! Coordination of shards: several clients start one load at the same instant and measure their
+//! clock offsets.
 //!
-//! Shard 1 leads: it listens, and the others connect. A line of JSON is a message. Each says which
-//! shard it is and which plan it has, and, when it could begin, that it is ready; when all are, the
-//! leader names an instant by its clock. Each then exchanges stamps with the leader, as NTP does
-//! (RFC 5905, section 8): the offset of two clocks is ((received - sent) + (answered - heard)) / 2,
-//! and cannot be wrong by more than half the round trip that the exchange took. Of some tens of
-//! exchanges the one with the shortest round trip counts. They are repeated after the run, so that
-//! drift shows.
+//! Shard 1 leads: it listens, and the others connect. Each message is one line of JSON. A member
+//! sends its shard number and the digest of its plan, and later that it is ready. When all are
+//! ready, the leader sends a start instant by its clock. Each member then exchanges time stamps
+//! with the leader, as NTP does (RFC 5905, section 8): the offset of two clocks is ((received -
+//! sent) + (answered - returned)) / 2, with an error of at most half the round trip. Of 32
+//! exchanges the one with the shortest round trip is used. The exchanges are repeated after the run
+//! to show drift.
 
 mod leader;
 mod member;
@@ -16,26 +16,26 @@ mod wire;
 use std::fmt;
 use std::time::Duration;
 
-use super::clock::Begin;
+use super::clock::StartInstant;
 use leader::Leader;
 use member::Member;
 use sobench_core::error::{Error, Result};
 use sobench_core::shard::{ClockOffset, Shard};
 use sobench_shutdown::Shutdown;
 
-/// From the instant at which all are ready to the begin: time for everybody to hear of it, to
-/// measure clocks and to open connections.
+/// From the instant at which all shards are ready to the start: time to receive the start message,
+/// to measure clocks and to open connections.
 const LEAD: Duration = Duration::from_secs(3);
 
-/// Where shards find each other, and how long one waits for another.
+/// The address of the coordinator, and how long shards wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorOptions {
-    /// `HOST:PORT`, as the others find shard 1 under it.
+    /// `HOST:PORT` of shard 1, as the other shards reach it.
     pub address: String,
     pub timeout: Duration,
 }
 
-/// One shard's place among the others.
+/// The connection of one shard to the others.
 pub struct Coordination {
     role: Role,
     clock: Option<ClockOffset>,
@@ -55,11 +55,12 @@ impl fmt::Debug for Coordination {
 }
 
 impl Coordination {
-    /// Shard 1 begins to listen; the others wait for it, and say which plan they have.
+    /// Starts to listen (shard 1), or connects to shard 1 and sends the plan's digest (other
+    /// shards).
     ///
     /// # Errors
-    /// There is no listening there, nobody listens in time, or the plan is another one; the user
-    /// stopped it.
+    /// The address cannot be bound, shard 1 does not listen in time, the plans differ, or the user
+    /// stopped the run.
     pub async fn join(
         options: &CoordinatorOptions,
         part: Shard,
@@ -79,32 +80,32 @@ impl Coordination {
         Ok(Self { role, clock: None })
     }
 
-    /// Waits until all shards are ready, and until this one knows its clock.
+    /// Waits until all shards are ready and the clock offset is measured.
     ///
     /// # Errors
-    /// A shard did not come in time, left, or has another plan; the begin has passed; the user
-    /// stopped it.
-    pub(super) async fn begin(&mut self, shutdown: &Shutdown) -> Result<Begin> {
-        let beginning = async {
+    /// A shard did not join in time, left, or has another plan; the start instant has passed; the
+    /// user stopped the run.
+    pub(super) async fn start(&mut self, shutdown: &Shutdown) -> Result<StartInstant> {
+        let starting = async {
             match &mut self.role {
-                Role::Leader(leader) => leader.begin().await,
-                Role::Member(member) => member.begin().await,
+                Role::Leader(leader) => leader.start().await,
+                Role::Member(member) => member.start().await,
             }
         };
-        let (begin, clock) = tokio::select! {
-            begun = beginning => begun?,
+        let (start, clock) = tokio::select! {
+            started = starting => started?,
             () = shutdown.drain_requested() => return Err(stopped()),
         };
         self.clock = Some(clock);
-        Ok(begin)
+        Ok(start)
     }
 
-    /// What this machine's clock is off shard 1's, as it was measured last.
+    /// The offset of this machine's clock from that of shard 1, as measured last.
     pub(super) fn clock(&self) -> Option<ClockOffset> {
         self.clock
     }
 
-    /// Measures the clock once more, after the run. `None` where shard 1 does not answer any more.
+    /// Measures the clock offset again, after the run. `None` if shard 1 does not answer.
     pub async fn measure_again(&mut self) -> Option<ClockOffset> {
         match &mut self.role {
             Role::Leader(_) => self.clock,
@@ -112,8 +113,8 @@ impl Coordination {
         }
     }
 
-    /// Shard 1 stays until the others have measured their clocks, for as long as it waited for them
-    /// to come; whether they have.
+    /// Shard 1 waits until the others have measured their clocks, at most the coordinator timeout.
+    /// Returns whether they have.
     pub async fn leave(self, shutdown: &Shutdown) -> bool {
         match self.role {
             Role::Member(_) => true,
@@ -126,8 +127,8 @@ impl Coordination {
 }
 
 fn stopped() -> Error {
-    Error::interrupted("stopped while the other shards were waited for")
-        .hint("nothing was measured")
+    Error::interrupted("stopped while waiting for the other shards")
+        .hint("start all shards again; no request was sent")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The dispatcher: hands each case out when it is due and a slot is free, until sending ends. Knows
-//! no socket and no clock but through [`World`], so that tests step both.
+//! Dispatcher: sends each case when it is due and a slot is free. The clock and the HTTP exchange
+//! are behind [`Executor`], so that tests control both.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::Until;
 use sobench_shutdown::Shutdown;
 
-/// What the dispatcher needs of the world.
-pub(super) trait World: Send + Sync + 'static {
-    /// Time since the begin.
+/// Clock and HTTP exchange of the dispatcher.
+pub(super) trait Executor: Send + Sync + 'static {
+    /// Time since the start.
     fn now(&self) -> Duration;
 
-    /// Waits until so long after the begin.
+    /// Waits until this time after the start.
     fn wait_until(&self, at: Duration) -> impl Future<Output = ()> + Send;
 
-    /// What of the client a request needs to know, such as which of its threads it runs on.
-    type Place: Send;
+    /// Where a request runs, such as the index of a client thread.
+    type Location: Send;
 
-    /// Where the next request goes, and the runtime of its task; `None` for the dispatcher's own.
-    fn place(&self) -> (Self::Place, Option<Handle>);
+    /// Where the next request runs, and the runtime of its task; `None` for the dispatcher's own.
+    fn locate(&self) -> (Self::Location, Option<Handle>);
 
-    /// Sends the request now and observes what happens.
+    /// Sends the request now and records what happens.
     fn exchange(
         &self,
         prepared: Prepared,
-        place: Self::Place,
+        location: Self::Location,
     ) -> impl Future<Output = Observation> + Send;
 }
 
-/// How the dispatcher goes about it.
+/// Settings of the dispatcher.
 pub(super) struct DispatchOptions {
-    /// The most requests under way at a time.
+    /// The concurrency cap.
     pub(super) max_concurrency: Option<usize>,
     pub(super) until: Until,
     pub(super) shutdown: Shutdown,
@@ -50,19 +50,18 @@ pub(super) struct DispatchOptions {
     pub(super) breaker: Breaker,
 }
 
-/// What became of a case's turn.
-enum Turn {
-    /// It is due and has a slot since this instant: what goes by from here is the client's own
-    /// delay.
+/// Whether a case may be sent.
+enum Decision {
+    /// It is due and has had a slot since this instant; time from here on is client send delay.
     Go { ready: Duration },
-    /// Sending is over, by time or by a signal.
+    /// No more requests are sent: the time is over, or a shutdown was requested.
     Over,
 }
 
-/// Sends the cases of `queue`, which are in the order in which they are due, and returns when the
-/// last request has ended.
-pub(super) async fn dispatch<W: World>(
-    world: W,
+/// Sends the cases of `queue`, which is sorted by due time, and returns when the last request has
+/// ended.
+pub(super) async fn dispatch<W: Executor>(
+    executor: W,
     queue: Queue,
     options: DispatchOptions,
     events: UnboundedSender<RunEvent>,
@@ -73,26 +72,32 @@ pub(super) async fn dispatch<W: World>(
         shutdown,
         breaker,
     } = options;
-    let (world, breaker) = (Arc::new(world), Arc::new(breaker));
+    let (executor, breaker) = (Arc::new(executor), Arc::new(breaker));
     let mut slots = Slots::new(max_concurrency);
     let mut requests = JoinSet::new();
     let mut drain_requested = pin!(shutdown.drain_requested());
-    let mut is_over = false;
-    for prepared in queue.in_turn(until) {
-        if !is_over {
-            let turn = tokio::select! {
+    let mut has_ended = false;
+    for prepared in queue.into_requests(until) {
+        if !has_ended {
+            let decision = tokio::select! {
                 biased;
-                () = &mut drain_requested => Turn::Over,
-                turn = turn(world.as_ref(), prepared.due, &mut slots, until) => turn,
+                () = &mut drain_requested => Decision::Over,
+                decision = wait_for_turn(executor.as_ref(), prepared.due, &mut slots, until) => decision,
             };
-            if let Turn::Go { ready } = turn {
-                let (place, runtime) = world.place();
-                let going = Going {
-                    slot: slots.taken(&world),
+            if let Decision::Go { ready } = decision {
+                let (location, runtime) = executor.locate();
+                let dispatched = Dispatched {
+                    slot: slots.take(&executor),
                     breaker: Arc::clone(&breaker),
                     ready,
                 };
-                let request = send(Arc::clone(&world), prepared, place, going, events.clone());
+                let request = send(
+                    Arc::clone(&executor),
+                    prepared,
+                    location,
+                    dispatched,
+                    events.clone(),
+                );
                 match runtime {
                     Some(runtime) => requests.spawn_on(request, &runtime),
                     None => requests.spawn(request),
@@ -100,12 +105,12 @@ pub(super) async fn dispatch<W: World>(
                 while requests.try_join_next().is_some() {}
                 continue;
             }
-            is_over = true;
+            has_ended = true;
         }
-        if !until.owes(prepared.due) {
+        if !until.counts_as_missing(prepared.due) {
             break;
         }
-        // Only fails when the run was dropped.
+        // Fails only if the run was dropped.
         let _ = events.send(RunEvent::Ended(Box::new(unsent(
             prepared.index,
             prepared.due,
@@ -115,98 +120,102 @@ pub(super) async fn dispatch<W: World>(
     while requests.join_next().await.is_some() {}
 }
 
-/// What a request has from the dispatcher.
-struct Going<W: World> {
+/// The dispatcher's state of one request.
+struct Dispatched<W: Executor> {
     slot: Slot<W>,
     breaker: Arc<Breaker>,
-    /// Since when nothing but the client itself holds it back.
+    /// When the request was due and had a slot.
     ready: Duration,
 }
 
 /// One request, as a task of its own.
-async fn send<W: World>(
-    world: Arc<W>,
+async fn send<W: Executor>(
+    executor: Arc<W>,
     prepared: Prepared,
-    place: W::Place,
-    going: Going<W>,
+    location: W::Location,
+    dispatched: Dispatched<W>,
     events: UnboundedSender<RunEvent>,
 ) {
     let _ = events.send(RunEvent::Sent {
         index: prepared.index,
     });
-    let mut observation = world.exchange(prepared, place).await;
-    // Before the slot is free: nobody is to take it when this was the last error that the run puts
-    // up with.
-    let tripped = going
-        .breaker
-        .ended(observation.case_index, &observation.outcome, world.now());
-    drop(going.slot);
+    let mut observation = executor.exchange(prepared, location).await;
+    // Before the slot is freed, so that no request takes it if this error stops the run.
+    let tripped =
+        dispatched
+            .breaker
+            .ended(observation.case_index, &observation.outcome, executor.now());
+    drop(dispatched.slot);
     if let Some(tripped) = tripped {
-        let _ = events.send(RunEvent::Tripped(Box::new(tripped)));
+        let _ = events.send(RunEvent::ErrorLimitReached(Box::new(tripped)));
     }
-    observation.timing.ready_ns = Some(super::clock::as_ns(going.ready));
+    observation.timing.ready_ns = Some(super::clock::as_ns(dispatched.ready));
     debug_assert!(observation.timing.is_in_order(), "{:?}", observation.timing);
     let _ = events.send(RunEvent::Ended(Box::new(observation)));
 }
 
-/// Waits until the case is due, then for a free slot, unless sending ends first. There is one
-/// waiter at a time, so slots go out in due order.
-async fn turn<W: World>(world: &W, due: Duration, slots: &mut Slots, until: Until) -> Turn {
+/// Waits until the case is due, then for a free slot, unless sending ends first. Only one case
+/// waits at a time, so slots are given in due order.
+async fn wait_for_turn<W: Executor>(
+    executor: &W,
+    due: Duration,
+    slots: &mut Slots,
+    until: Until,
+) -> Decision {
     let end = until.time();
     if end.is_some_and(|end| due > end) {
-        return Turn::Over;
+        return Decision::Over;
     }
-    world.wait_until(due).await;
+    executor.wait_until(due).await;
     let over = async {
         match end {
-            Some(end) => world.wait_until(end).await,
+            Some(end) => executor.wait_until(end).await,
             None => std::future::pending().await,
         }
     };
     let freed = tokio::select! {
         biased;
-        freed = slots.free_one() => freed,
-        () = over => return Turn::Over,
+        freed = slots.wait_for_slot() => freed,
+        () = over => return Decision::Over,
     };
-    // Cases that are due at the very begin would go on for ever where slots are always free. Any
-    // other may be due at the very end.
-    if due.is_zero() && end.is_some_and(|end| world.now() >= end) {
-        return Turn::Over;
+    // A cycled case is due at 0 and would be sent for ever if slots are always free. Other cases
+    // may be due exactly at the end.
+    if due.is_zero() && end.is_some_and(|end| executor.now() >= end) {
+        return Decision::Over;
     }
-    Turn::Go {
+    Decision::Go {
         ready: due.max(freed),
     }
 }
 
-/// The slots under the cap. Each that is freed says when, so that waiting for the server is told
-/// from the client's own delay.
+/// The slots under the cap. Each freed slot carries its instant, so that waiting for the server is
+/// separated from client send delay.
 struct Slots {
-    /// Those that nobody has had yet; `None` without a cap.
-    untouched: Option<usize>,
-    give_back: UnboundedSender<Duration>,
+    /// Slots that have not been used yet; `None` without a cap.
+    unused: Option<usize>,
+    release: UnboundedSender<Duration>,
     freed: UnboundedReceiver<Duration>,
 }
 
-/// A slot that is taken, until it is dropped: by the end of its request, or by its task's panic.
-struct Slot<W: World> {
-    world: Arc<W>,
-    give_back: Option<UnboundedSender<Duration>>,
+/// A slot in use, until it is dropped: at the end of its request, or by a panic of its task.
+struct Slot<W: Executor> {
+    executor: Arc<W>,
+    release: Option<UnboundedSender<Duration>>,
 }
 
 impl Slots {
     fn new(max_concurrency: Option<usize>) -> Self {
-        let (give_back, freed) = unbounded_channel();
+        let (release, freed) = unbounded_channel();
         Self {
-            untouched: max_concurrency,
-            give_back,
+            unused: max_concurrency,
+            release,
             freed,
         }
     }
 
-    /// Waits for a free slot; returns since when it has been free. Cancelling the wait loses
-    /// nothing.
-    async fn free_one(&mut self) -> Duration {
-        match &mut self.untouched {
+    /// Waits for a free slot and returns since when it has been free. Cancel-safe.
+    async fn wait_for_slot(&mut self) -> Duration {
+        match &mut self.unused {
             None => Duration::ZERO,
             Some(0) => self.freed.recv().await.expect("this side holds a sender"),
             Some(left) => {
@@ -216,25 +225,25 @@ impl Slots {
         }
     }
 
-    /// The slot that was found free.
-    fn taken<W: World>(&self, world: &Arc<W>) -> Slot<W> {
+    /// Takes the slot that [`Slots::wait_for_slot`] returned.
+    fn take<W: Executor>(&self, executor: &Arc<W>) -> Slot<W> {
         Slot {
-            world: Arc::clone(world),
-            give_back: self.untouched.is_some().then(|| self.give_back.clone()),
+            executor: Arc::clone(executor),
+            release: self.unused.is_some().then(|| self.release.clone()),
         }
     }
 }
 
-impl<W: World> Drop for Slot<W> {
+impl<W: Executor> Drop for Slot<W> {
     fn drop(&mut self) {
-        if let Some(give_back) = &self.give_back {
-            // Only fails when the dispatcher is gone.
-            let _ = give_back.send(self.world.now());
+        if let Some(release) = &self.release {
+            // Fails only if the dispatcher is gone.
+            let _ = release.send(self.executor.now());
         }
     }
 }
 
-/// What is known of a case that nobody was asked.
+/// The observation of a case that was not sent.
 pub(super) fn unsent(index: usize, due: Duration, outcome: Outcome) -> Observation {
     Observation {
         case_index: index,

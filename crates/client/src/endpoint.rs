@@ -1,5 +1,4 @@
-//! Where requests go: base URL, path, headers, key. Knows no HTTP client's settings; keeps secrets
-//! out of debug output.
+//! Endpoint of the server: base URL, path, headers and API key. Secrets stay out of debug output.
 
 use std::fmt;
 
@@ -8,25 +7,25 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 
 use sobench_core::error::{Error, Result};
 
-/// The media type of bodies, unless a header or the kind of server says something else.
+/// The media type of bodies, unless a header or the kind of server sets another one.
 pub(super) const JSON: &str = "application/json";
 
-/// Where requests go and what every one of them carries.
+/// The URL and the common headers of all requests.
 #[derive(Clone, Default)]
 pub struct Endpoint {
-    /// With or without a trailing slash, with or without `/v1` at the end.
+    /// With or without a trailing slash or `/v1`.
     pub base_url: String,
     /// The path of the generating endpoint, e.g. `/v1/completions`.
     pub path: String,
-    /// `--header` values, in the order given; a later one replaces an earlier one and the key's
-    /// `Authorization`.
+    /// `--header` values in order; a later one replaces an earlier one and the `Authorization` of
+    /// the key.
     pub headers: Vec<(String, String)>,
     pub api_key: Option<ApiKey>,
-    /// Whether TLS certificates are taken unchecked.
+    /// Whether TLS certificates are accepted without verification.
     pub insecure: bool,
 }
 
-/// A secret that shows itself to nobody but the server.
+/// An API key, which is sent to the server and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -43,7 +42,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Header values may be secrets as well as the key: only their names are shown.
+/// Shows only the names of headers, whose values may be secret.
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -65,8 +64,7 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// What must not be shown to anybody but the server: the key, and the values of the user's
-    /// headers.
+    /// Values that must not be shown: the key, and the values of the user's headers.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.headers
             .iter()
@@ -74,7 +72,7 @@ impl Endpoint {
             .chain(self.api_key.iter().map(|key| key.0.as_str()))
     }
 
-    /// The base URL without the user and password that may stand in it.
+    /// The base URL with user and password redacted.
     pub fn public_base_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.base_url) else {
             return self.base_url.clone();
@@ -82,15 +80,14 @@ impl Endpoint {
         if url.username().is_empty() && url.password().is_none() {
             return self.base_url.clone();
         }
-        // Only fails for URLs without a host, which have neither.
+        // Fails only for URLs without a host, which have neither.
         let _ = url
             .set_username("***")
             .and_then(|()| url.set_password(None));
         url.to_string()
     }
 
-    /// The URL of a path under the base URL. A base URL that ends in `/v1` is not given a second
-    /// one.
+    /// The URL of a path under the base URL. A `/v1` at its end is not repeated.
     pub(super) fn url(&self, path: &str) -> Result<Url> {
         let root = self.base_url.trim_end_matches('/');
         let path = path.trim_start_matches('/');
@@ -109,7 +106,7 @@ impl Endpoint {
         self.parse(&format!("{root}/{}", path.trim_start_matches('/')))
     }
 
-    /// Whether the server is on this machine, where no proxy is of use.
+    /// Whether the server is on this machine, so that no proxy is used.
     pub(super) fn is_loopback(&self) -> Result<bool> {
         let url = self.url("")?;
         let host = url
@@ -123,14 +120,14 @@ impl Endpoint {
                 .is_ok_and(|address| address.is_loopback()))
     }
 
-    /// Every header that requests have in common.
+    /// The headers of all requests.
     pub(super) fn header_map(&self) -> Result<HeaderMap> {
         let mut map = HeaderMap::new();
         map.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         if let Some(ApiKey(key)) = &self.api_key {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
-                Error::usage("the API key has characters that a header cannot carry")
-                    .hint("check OPENAI_API_KEY for line ends and non-ASCII characters")
+                Error::usage("the API key contains characters that are not valid in an HTTP header")
+                    .hint("remove line ends and non-ASCII characters from OPENAI_API_KEY")
             })?;
             value.set_sensitive(true);
             map.insert(AUTHORIZATION, value);
@@ -138,10 +135,10 @@ impl Endpoint {
         for (name, value) in &self.headers {
             let hint = "write it as NAME=VALUE, with a name of letters, digits and dashes";
             let header = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| Error::usage(format!("not a header name: {name:?}")).hint(hint))?;
+                .map_err(|_| Error::usage(format!("invalid header name: {name:?}")).hint(hint))?;
             let mut value = HeaderValue::from_str(value).map_err(|_| {
                 Error::usage(format!(
-                    "the value has characters that a header cannot carry: header {name}"
+                    "the value contains characters that are not valid in an HTTP header: header {name}"
                 ))
                 .hint(hint)
             })?;
@@ -153,10 +150,10 @@ impl Endpoint {
 
     fn parse(&self, url: &str) -> Result<Url> {
         let bad = || {
-            Error::usage(format!("not an HTTP address: {}", self.base_url))
-                .hint("give --base-url with its scheme, e.g. http://127.0.0.1:8000")
+            Error::usage(format!("not an HTTP URL: {}", self.base_url))
+                .hint("give --base-url with a scheme, for example http://127.0.0.1:8000")
         };
-        // The base is parsed by itself first: with a path behind it, `http:///v1` would name a host
+        // The base is parsed alone first: with a path appended, `http:///v1` would have the host
         // `v1`.
         let base = Url::parse(&self.base_url).map_err(|_| bad())?;
         if !matches!(base.scheme(), "http" | "https")
@@ -225,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_urls_are_refused() {
         for base_url in [
             "localhost:8000",
             "127.0.0.1:8000",
@@ -237,7 +234,7 @@ mod tests {
             let error = endpoint(base_url).url("/v1/models").unwrap_err();
             assert_eq!(
                 (error.exit_code(), error.what),
-                (2, format!("not an HTTP address: {base_url}"))
+                (2, format!("not an HTTP URL: {base_url}"))
             );
         }
     }
@@ -271,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn given_headers_win_and_bad_ones_are_named() {
+    fn user_headers_win_and_invalid_ones_are_reported() {
         let mut endpoint = endpoint("http://h");
         endpoint
             .headers
@@ -282,7 +279,7 @@ mod tests {
             .push(("bad name".to_owned(), "x".to_owned()));
         assert_eq!(
             endpoint.header_map().unwrap_err().what,
-            "not a header name: \"bad name\""
+            "invalid header name: \"bad name\""
         );
         endpoint.headers = vec![("x-a".to_owned(), "a\nb".to_owned())];
         assert!(

@@ -1,5 +1,4 @@
-//! One request, from handing it to the HTTP client to the end of its answer. Knows no schedule and
-//! no constraint.
+//! One timed HTTP exchange, from sending the request to the end of the response.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,25 +13,25 @@ use reqwest::StatusCode;
 use super::client::{Client, DEFAULT_REQUEST_TIMEOUT, Limits};
 use super::clock::{Clock, as_ns};
 use super::dispatch::unsent;
-use super::way::{Broken, Message, Response};
-use sobench_backend::{Adapter, Decoder, Fed, outcome_of_status};
+use super::pooled_connection::{ExchangeError, OutgoingMessage, Response};
+use sobench_backend::{Adapter, Decoder, ReadSummary, outcome_of_status};
 use sobench_core::observation::{
     Advice, Observation, Outcome, Stage, TimeLimit, Timing, TransportCause,
 };
 use sobench_shutdown::Shutdown;
 
-/// What all requests of a run share.
+/// State that all requests of a run share.
 #[derive(Clone)]
 pub(super) struct Sender {
     pub(super) client: Client,
     pub(super) adapter: Arc<dyn Adapter>,
-    /// Whether the answers were asked for as streams.
+    /// Whether streaming was requested.
     pub(super) stream: bool,
     pub(super) clock: Clock,
     pub(super) shutdown: Shutdown,
 }
 
-/// A request that is ready to go.
+/// An encoded request.
 pub(super) struct Prepared {
     pub(super) index: usize,
     /// Completes `x-request-id`.
@@ -41,16 +40,16 @@ pub(super) struct Prepared {
     pub(super) body: Body,
 }
 
-/// What there is to send.
+/// The body of a request.
 #[derive(Clone)]
 pub(super) enum Body {
     Bytes(Bytes),
-    /// Nothing: this kind of server has no field for the constraint, in these words.
+    /// Nothing is sent, because this kind of server does not support the constraint; the reason.
     Unsupported(Arc<str>),
 }
 
-/// Sends the request and observes what happens, within the time limits and until stopped. `thread`
-/// is the number of the client's thread that this runs on.
+/// Sends the request and records what happens, within the timeouts and until a shutdown. `thread`
+/// is the index of the client thread that this runs on.
 pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) -> Observation {
     let body = match prepared.body {
         Body::Bytes(body) => body,
@@ -75,22 +74,22 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
         due_ns: as_ns(prepared.due),
         ..Timing::default()
     };
-    let heard = AtomicU64::new(sender.clock.now_ns());
+    let last_byte = AtomicU64::new(sender.clock.now_ns());
     let mut exchange = Exchange {
         sender,
         timing,
         decoder,
-        heard_ns: &heard,
+        last_byte_ns: &last_byte,
         is_connected: false,
-        refused: None,
+        error_response: None,
         body_type: None,
     };
-    let cut = unless_cut(exchange.run(message, thread), sender, &heard).await;
+    let ended_by = run_with_limits(exchange.run(message, thread), sender, &last_byte).await;
     let stage = exchange.stage();
     let Exchange {
         mut timing,
         decoder,
-        refused,
+        error_response,
         body_type,
         ..
     } = exchange;
@@ -99,22 +98,22 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     let mut decoded = decoder.into_decoded();
     debug_assert!(timing.is_in_order(), "{timing:?}");
     timing.chunk_tokens = std::mem::take(&mut decoded.chunk_tokens);
-    let broke = match (cut, refused) {
-        // The status says how it ended, however little of the body came.
-        (_, Some(refused)) => Some(refused.outcome()),
-        (Cut::Not(broke), None) => broke,
-        // It had ended, and only its connection was waited for.
+    let outcome = match (ended_by, error_response) {
+        // The status decides, even if the body is incomplete.
+        (_, Some(error_response)) => Some(error_response.outcome()),
+        (ExchangeEnd::Finished(outcome), None) => outcome,
+        // The response was complete, and only the end of the body was awaited.
         (_, None) if has_ended => None,
-        (Cut::Late(limit, after), None) => Some(Outcome::TimedOut {
+        (ExchangeEnd::TimedOutBy(limit, after), None) => Some(Outcome::TimedOut {
             limit_ms: as_ms(after),
             limit,
             stage: Some(stage),
         }),
-        (Cut::Stopped, None) => Some(Outcome::Cancelled),
+        (ExchangeEnd::Stopped, None) => Some(Outcome::Cancelled),
     };
     Observation {
         case_index: prepared.index,
-        outcome: broke.unwrap_or_else(|| of_type(decoded.outcome(), body_type, sender)),
+        outcome: outcome.unwrap_or_else(|| with_body_type(decoded.outcome(), body_type, sender)),
         timing,
         answer: decoded.answer,
         finish_reason: decoded.finish_reason,
@@ -122,14 +121,13 @@ pub(super) async fn observe(sender: &Sender, prepared: Prepared, thread: usize) 
     }
 }
 
-/// Where something else came than the stream that was asked for, and cannot be read, what it was
-/// called is half of why.
-fn of_type(outcome: Outcome, body_type: Option<String>, sender: &Sender) -> Outcome {
+/// Adds the content type to the error if the response was not the requested stream.
+fn with_body_type(outcome: Outcome, body_type: Option<String>, sender: &Sender) -> Outcome {
     match (outcome, body_type) {
         (Outcome::StreamError { message }, Some(body_type)) => {
-            let asked = sender.adapter.stream_media_type();
+            let expected = sender.adapter.stream_media_type();
             Outcome::StreamError {
-                message: format!("{body_type} came where {asked} was asked for: {message}"),
+                message: format!("expected {expected}, got {body_type}: {message}"),
             }
         }
         (outcome, _) => outcome,
@@ -140,56 +138,54 @@ fn as_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether an exchange came to its own end, which may be an outcome.
-enum Cut {
-    Not(Option<Outcome>),
+/// How an exchange ended.
+enum ExchangeEnd {
+    Finished(Option<Outcome>),
     Stopped,
-    Late(TimeLimit, Duration),
+    TimedOutBy(TimeLimit, Duration),
 }
 
-/// The exchange's end, unless it is stopped or a time limit runs out. `heard_ns` is when a byte of
-/// the answer came last.
-///
-/// The exchange is polled for every piece of an answer. The others only arm their wake-ups at
-/// first, and are asked again when they have something to say, which costs next to nothing to see.
-/// The idle limit's is not put off for every piece: when it rings, it is set again for what is left
-/// since the latest.
-async fn unless_cut(
+/// Runs the exchange until it ends, a shutdown stops it or a timeout expires. `last_byte_ns` is
+/// when the last byte of the response arrived. The exchange is polled for every read. The timers
+/// are polled once to arm them, and again only after they fire, which is a cheap check. The idle
+/// timer is not reset for every read: when it fires, it is set again for the time that is left
+/// since the last byte.
+async fn run_with_limits(
     exchange: impl Future<Output = Option<Outcome>>,
     sender: &Sender,
-    heard_ns: &AtomicU64,
-) -> Cut {
+    last_byte_ns: &AtomicU64,
+) -> ExchangeEnd {
     let options = sender.client.options();
     let limit = options.request_timeout.unwrap_or(DEFAULT_REQUEST_TIMEOUT);
     let shutdown = &sender.shutdown;
     let mut exchange = pin!(exchange);
-    let mut cut = pin!(shutdown.cut_off(options.limits.drain_timeout));
-    let mut late = pin!(tokio::time::sleep(limit));
-    let mut quiet = pin!(tokio::time::sleep(options.idle_timeout.unwrap_or(limit)));
+    let mut stop = pin!(shutdown.cut_off(options.limits.drain_timeout));
+    let mut request_timer = pin!(tokio::time::sleep(limit));
+    let mut idle_timer = pin!(tokio::time::sleep(options.idle_timeout.unwrap_or(limit)));
     let mut is_armed = false;
     poll_fn(|cx| {
         if let Poll::Ready(end) = exchange.as_mut().poll(cx) {
-            return Poll::Ready(Cut::Not(end));
+            return Poll::Ready(ExchangeEnd::Finished(end));
         }
-        if (!is_armed || shutdown.is_requested()) && cut.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Cut::Stopped);
+        if (!is_armed || shutdown.is_requested()) && stop.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(ExchangeEnd::Stopped);
         }
-        if (!is_armed || late.is_elapsed()) && late.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Cut::Late(TimeLimit::Request, limit));
+        if (!is_armed || request_timer.is_elapsed()) && request_timer.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(ExchangeEnd::TimedOutBy(TimeLimit::Request, limit));
         }
         if let Some(idle) = options.idle_timeout
-            && (!is_armed || quiet.is_elapsed())
+            && (!is_armed || idle_timer.is_elapsed())
         {
-            while quiet.as_mut().poll(cx).is_ready() {
+            while idle_timer.as_mut().poll(cx).is_ready() {
                 let silent_ns = sender
                     .clock
                     .now_ns()
-                    .saturating_sub(heard_ns.load(Ordering::Relaxed));
+                    .saturating_sub(last_byte_ns.load(Ordering::Relaxed));
                 match idle.checked_sub(Duration::from_nanos(silent_ns)) {
                     None | Some(Duration::ZERO) => {
-                        return Poll::Ready(Cut::Late(TimeLimit::Idle, idle));
+                        return Poll::Ready(ExchangeEnd::TimedOutBy(TimeLimit::Idle, idle));
                     }
-                    Some(left) => quiet.set(tokio::time::sleep(left)),
+                    Some(left) => idle_timer.set(tokio::time::sleep(left)),
                 }
             }
         }
@@ -199,109 +195,107 @@ async fn unless_cut(
     .await
 }
 
-/// A request under way; what has come so far outlives being cut off.
+/// An exchange in progress. Its data so far remains available if it is stopped.
 struct Exchange<'a> {
     sender: &'a Sender,
     timing: Timing,
     decoder: Box<dyn Decoder>,
-    /// When a byte of the answer came last; before that, when the request was sent.
-    heard_ns: &'a AtomicU64,
+    /// When the last byte of the response arrived; before that, when the request was sent.
+    last_byte_ns: &'a AtomicU64,
     is_connected: bool,
-    /// Set where the status is not 200.
-    refused: Option<Refused>,
-    /// What came, in words of its own account, where a stream was asked for and did not come.
+    /// Set if the status is not 200.
+    error_response: Option<ErrorResponse>,
+    /// The content type, if a stream was requested and the response is none.
     body_type: Option<String>,
 }
 
-/// An answer that is none: what there is of it.
-struct Refused {
+/// A response with a status other than 200.
+struct ErrorResponse {
     status: StatusCode,
     advice: Option<Advice>,
     body: Vec<u8>,
     limit: usize,
-    /// The time that its body had, and did not end in.
-    late: Option<Duration>,
+    /// The timeout that its body exceeded.
+    expired_after: Option<Duration>,
 }
 
-impl Refused {
-    /// The server's own words, and a note where they were cut.
+impl ErrorResponse {
+    /// The outcome with the server's message, and a note if it was cut.
     fn outcome(self) -> Outcome {
         let Self {
             status,
             advice,
             body,
             limit,
-            late,
+            expired_after,
         } = self;
-        let words = match body.get(..limit) {
+        let message = match body.get(..limit) {
             Some(kept) if kept.len() < body.len() => format!(
                 "{}... (cut at {limit} bytes)",
                 String::from_utf8_lossy(kept)
             ),
             _ => {
-                let cut = late.map_or_else(String::new, |time| {
+                let note = expired_after.map_or_else(String::new, |time| {
                     format!("... (cut after {} s)", time.as_secs_f64())
                 });
-                format!("{}{cut}", String::from_utf8_lossy(&body))
+                format!("{}{note}", String::from_utf8_lossy(&body))
             }
         };
-        outcome_of_status(status.as_u16(), words, advice)
+        outcome_of_status(status.as_u16(), message, advice)
     }
 }
 
 impl Exchange<'_> {
-    /// Runs to the end; `None` where the answer itself says how it ended.
-    async fn run(&mut self, message: Message, thread: usize) -> Option<Outcome> {
+    /// Runs to the end; `None` if the decoder determines the outcome.
+    async fn run(&mut self, message: OutgoingMessage, thread: usize) -> Option<Outcome> {
         let clock = self.sender.clock;
-        // Where no connection is to be had, this is when it was tried.
+        // If no connection can be made, this is the time of the attempt.
         self.timing.sent_ns = Some(clock.now_ns());
-        let way = self.sender.client.way(thread).await;
-        self.is_connected = way.is_ok();
+        let connection = self.sender.client.take_connection(thread).await;
+        self.is_connected = connection.is_ok();
         let mut sent = || {
             let now_ns = clock.now_ns();
             self.timing.sent_ns = Some(now_ns);
-            self.heard_ns.store(now_ns, Ordering::Relaxed);
+            self.last_byte_ns.store(now_ns, Ordering::Relaxed);
         };
-        let response = match way {
-            Ok(way) => way.send(message, &mut sent).await,
-            Err(error) => Err(Broken::Connect(error)),
+        let response = match connection {
+            Ok(connection) => connection.send(message, &mut sent).await,
+            Err(error) => Err(ExchangeError::Connect(error)),
         };
         let mut response = match response {
             Ok(response) => response,
-            Err(broken) => return Some(self.broken_off(broken)),
+            Err(error) => return Some(self.failed(error)),
         };
         let at_ns = self.arrived(&response);
         self.timing.headers_ns = Some(at_ns);
-        self.heard_ns.store(at_ns, Ordering::Relaxed);
+        self.last_byte_ns.store(at_ns, Ordering::Relaxed);
         let head = response.head();
         if head.status != StatusCode::OK {
-            self.read_refusal(response).await;
+            self.read_error_body(response).await;
             return None;
         }
         self.timing.streamed =
             self.sender.stream && head.is_of_type(self.sender.adapter.stream_media_type());
         if self.sender.stream && !self.timing.streamed {
-            // Asked for a stream and got something else: a whole answer if it reads as one, a
-            // stream error if it does not.
+            // Not the requested stream: decoded as a whole response, or a stream error.
             self.decoder = self
                 .sender
                 .adapter
                 .decoder(false, self.limits().max_event_bytes);
-            let of_no_type = || "something without a content type".to_owned();
+            let no_type = || "no content type".to_owned();
             self.body_type = Some(
                 head.content_type
                     .as_ref()
-                    .map_or_else(of_no_type, |name| format!("{name:?}")),
+                    .map_or_else(no_type, |name| format!("{name:?}")),
             );
         }
         self.read(response).await
     }
 
-    /// When the bytes came that were read last, since the begin. Never before what came before
-    /// them: the kernel's stamps and the client's clock are two clocks, and agree to some
-    /// microseconds.
+    /// When the bytes of the last read arrived, since the start. Never before earlier instants: the
+    /// kernel's stamps and the client's clock agree only to some microseconds.
     fn arrived(&self, response: &Response) -> u64 {
-        let at_ns = self.sender.clock.since_begin_ns(response.arrived_ns());
+        let at_ns = self.sender.clock.since_start_ns(response.arrived_ns());
         let earlier = [
             self.timing.sent_ns,
             self.timing.headers_ns,
@@ -314,15 +308,13 @@ impl Exchange<'_> {
         &self.sender.client.options().limits
     }
 
-    /// The timed path: the bytes of each piece go to the decoder where they lie, and what they
-    /// bring has the piece's instant.
-    ///
-    /// A piece is at most one read from the socket; events in one piece share its instant.
+    /// The timed path: passes the bytes of each read to the decoder without a copy, and stamps the
+    /// content with the instant of the read. Events in one read share its instant.
     async fn read(&mut self, mut response: Response) -> Option<Outcome> {
         let max_body_bytes = self.limits().max_body_bytes;
         let mut received = 0;
         loop {
-            let mut fed = Fed::default();
+            let mut fed = ReadSummary::default();
             let decoder = &mut self.decoder;
             let mut take = |bytes: &[u8]| {
                 received += bytes.len();
@@ -334,20 +326,21 @@ impl Exchange<'_> {
             if let Ok(false) = piece {
                 fed.merge(self.decoder.finish());
             }
-            let at = self.arrived(&response);
-            self.heard_ns.store(at, Ordering::Relaxed);
+            let at_ns = self.arrived(&response);
+            self.last_byte_ns.store(at_ns, Ordering::Relaxed);
             self.timing
                 .chunks_ns
-                .extend(std::iter::repeat_n(at, fed.content_chunks));
+                .extend(std::iter::repeat_n(at_ns, fed.content_chunks));
             self.timing.first_reasoning_ns = self
                 .timing
                 .first_reasoning_ns
-                .or(fed.reasoning.then_some(at));
-            self.timing.first_answer_ns = self.timing.first_answer_ns.or(fed.answer.then_some(at));
+                .or(fed.reasoning.then_some(at_ns));
+            self.timing.first_answer_ns =
+                self.timing.first_answer_ns.or(fed.answer.then_some(at_ns));
             match piece {
-                Err(broken) => return Some(self.broken_off(broken)),
+                Err(error) => return Some(self.failed(error)),
                 Ok(_) if received > max_body_bytes => {
-                    let message = format!("a body larger than {max_body_bytes} bytes");
+                    let message = format!("the response body exceeds {max_body_bytes} bytes");
                     return Some(Outcome::Transport {
                         cause: TransportCause::BodyTooLarge,
                         message,
@@ -355,17 +348,17 @@ impl Exchange<'_> {
                 }
                 Ok(_) if !fed.ended => {}
                 Ok(has_more) => {
-                    self.timing.end_ns = Some(at);
-                    linger(response, !has_more, self.limits()).await;
+                    self.timing.end_ns = Some(at_ns);
+                    drain_body(response, !has_more, self.limits()).await;
                     return None;
                 }
             }
         }
     }
 
-    /// Reads the body of an answer that is not 200. One that breaks off, or takes too long, is kept
-    /// as far as it came: the status is what counts.
-    async fn read_refusal(&mut self, mut response: Response) {
+    /// Reads the body of a response with a status other than 200. An incomplete body is kept, as
+    /// the status decides.
+    async fn read_error_body(&mut self, mut response: Response) {
         let Limits {
             max_error_body_bytes: limit,
             refusal_timeout,
@@ -373,20 +366,20 @@ impl Exchange<'_> {
         } = *self.limits();
         let head = response.head();
         let (status, advice) = (head.status, head.advice.take());
-        let refused = self.refused.insert(Refused {
+        let error_response = self.error_response.insert(ErrorResponse {
             status,
             advice,
             body: Vec::new(),
             limit,
-            late: None,
+            expired_after: None,
         });
-        let body = &mut refused.body;
+        let body = &mut error_response.body;
         let whole = async {
             while let Ok(true) = response
                 .piece(&mut |bytes| body.extend_from_slice(bytes))
                 .await
             {
-                self.heard_ns
+                self.last_byte_ns
                     .store(self.sender.clock.now_ns(), Ordering::Relaxed);
                 if body.len() > limit {
                     break;
@@ -394,13 +387,13 @@ impl Exchange<'_> {
             }
         };
         if tokio::time::timeout(refusal_timeout, whole).await.is_err() {
-            refused.late = Some(refusal_timeout);
+            error_response.expired_after = Some(refusal_timeout);
         }
         self.timing.end_ns = Some(self.sender.clock.now_ns());
         response.keep_connection();
     }
 
-    /// How far it has come.
+    /// The current stage.
     fn stage(&self) -> Stage {
         match (
             self.timing.headers_ns,
@@ -415,16 +408,16 @@ impl Exchange<'_> {
         }
     }
 
-    fn broken_off(&mut self, broken: Broken) -> Outcome {
+    fn failed(&mut self, error: ExchangeError) -> Outcome {
         self.timing.end_ns = Some(self.sender.clock.now_ns());
-        broken.outcome()
+        error.outcome()
     }
 }
 
-/// Reads what follows the terminal event, which is nothing from an orderly server, so that the
-/// connection can be used again. One that has more to say, or does not end, loses the connection.
-async fn linger(mut response: Response, is_whole: bool, limits: &Limits) {
-    // Either way the answer is known already.
+/// Reads to the end of the body after the terminal event, so that the connection can be reused. If
+/// the body does not end, the connection is closed.
+async fn drain_body(mut response: Response, is_whole: bool, limits: &Limits) {
+    // The answer is complete either way.
     if is_whole
         || matches!(
             tokio::time::timeout(limits.linger, is_drained(&mut response, limits)).await,
@@ -435,7 +428,7 @@ async fn linger(mut response: Response, is_whole: bool, limits: &Limits) {
     }
 }
 
-/// Reads to the end of the body; `false` where it is longer than any end of a stream.
+/// Reads to the end of the body; `false` if it is too long for the end of a stream.
 async fn is_drained(response: &mut Response, limits: &Limits) -> bool {
     let mut received = 0;
     while let Ok(true) = response.piece(&mut |bytes| received += bytes.len()).await {
@@ -449,11 +442,11 @@ async fn is_drained(response: &mut Response, limits: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DriverOptions, Endpoint};
+    use crate::{ClientOptions, Endpoint};
     use sobench_backend::{ServerKind, adapter};
 
-    /// Who sends to a server with these options, and is never stopped.
-    fn sender(options: DriverOptions) -> Sender {
+    /// A sender with these options that is never stopped.
+    fn sender(options: ClientOptions) -> Sender {
         Sender {
             client: Client::new(options).expect("the address is one"),
             adapter: adapter(ServerKind::Vllm).into(),
@@ -463,10 +456,9 @@ mod tests {
         }
     }
 
-    /// How an exchange is cut that hears a byte every so many milliseconds, under an idle limit of
-    /// 100 ms and one of 1 s on all. Time is tokio's own here, and stands still while anybody
-    /// works.
-    async fn cut_of(every_ms: u64) -> String {
+    /// The timeout that ends an exchange with a byte every `every_ms`, with an idle timeout of 100
+    /// ms and a request timeout of 1 s. Time is tokio's paused clock.
+    async fn timeout_of(every_ms: u64) -> String {
         let endpoint = Endpoint {
             base_url: "http://127.0.0.1:9".to_owned(),
             path: "/".to_owned(),
@@ -476,29 +468,29 @@ mod tests {
         };
         let request_timeout = Some(Duration::from_secs(1));
         let idle_timeout = Some(Duration::from_millis(100));
-        let options = DriverOptions {
+        let options = ClientOptions {
             request_timeout,
             idle_timeout,
-            ..DriverOptions::plain(endpoint)
+            ..ClientOptions::with_defaults(endpoint)
         };
         let sender = sender(options);
-        let heard_ns = AtomicU64::new(0);
-        let talking = async {
+        let last_byte_ns = AtomicU64::new(0);
+        let sending = async {
             loop {
                 tokio::time::sleep(Duration::from_millis(every_ms)).await;
-                heard_ns.store(sender.clock.now_ns(), Ordering::Relaxed);
+                last_byte_ns.store(sender.clock.now_ns(), Ordering::Relaxed);
             }
         };
-        match unless_cut(talking, &sender, &heard_ns).await {
-            Cut::Late(limit, _) => {
+        match run_with_limits(sending, &sender, &last_byte_ns).await {
+            ExchangeEnd::TimedOutBy(limit, _) => {
                 format!("{limit:?} after {} ms", sender.clock.now_ns() / 1_000_000)
             }
-            Cut::Not(_) | Cut::Stopped => "not late".to_owned(),
+            ExchangeEnd::Finished(_) | ExchangeEnd::Stopped => "not late".to_owned(),
         }
     }
 
     #[tokio::test]
-    async fn a_refusal_whose_body_does_not_end_gives_its_slot_back() {
+    async fn an_endless_error_body_frees_its_slot() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let base_url = format!("http://{}", listener.local_addr().unwrap());
         let (gone, is_gone) = std::sync::mpsc::channel::<()>();
@@ -522,10 +514,10 @@ mod tests {
             refusal_timeout: Duration::from_secs(1),
             ..Limits::default()
         };
-        let options = DriverOptions {
+        let options = ClientOptions {
             limits,
             max_concurrency: Some(1),
-            ..DriverOptions::plain(endpoint)
+            ..ClientOptions::with_defaults(endpoint)
         };
         let sender = sender(options);
         let body = Body::Bytes(Bytes::from_static(b"{}"));
@@ -547,20 +539,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_idle_limit_counts_from_the_latest_byte() {
+    async fn the_idle_timeout_counts_from_the_last_byte() {
         for (every_ms, expected) in [
-            // Whoever keeps talking is cut by the other limit.
+            // A stream that keeps sending ends by the request timeout.
             (60, "Request after 1000 ms"),
             (99, "Request after 1000 ms"),
             (101, "Idle after 100 ms"),
             (5000, "Idle after 100 ms"),
         ] {
             // The timer's tick is a millisecond.
-            let cut = cut_of(every_ms)
+            let ended_by = timeout_of(every_ms)
                 .await
                 .replace(" 1001 ", " 1000 ")
                 .replace(" 101 ", " 100 ");
-            assert_eq!(cut, expected, "a byte every {every_ms} ms");
+            assert_eq!(ended_by, expected, "one byte every {every_ms} ms");
         }
     }
 }

@@ -1,27 +1,27 @@
-//! The only loop that talks to a server. Knows instants and bytes, not what an answer means.
+//! Timed HTTP client: sends each request at its due time and records what happens.
 //!
-//! One dispatcher (`dispatch.rs`) waits for each due instant in turn, then for a free slot, and
-//! hands the request to a task of its own. Events go through a channel to [`run`], so that progress
-//! and files cost the timed path nothing.
+//! One dispatcher (`dispatch.rs`) waits for the due time of each request, then for a free slot, and
+//! runs the request as a task of its own. Events go through a channel to [`run`], so that progress
+//! output and files do not slow the timed path.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod breaker;
 mod client;
 pub mod clock;
+mod concurrent_runs;
+mod connection_hint;
 mod coordinate;
-mod cost;
 mod dispatch;
 mod endpoint;
 mod exchange;
-mod files;
+mod pooled_connection;
 mod probe;
 mod queue;
-mod remedy;
+mod resource_usage;
+mod rlimit;
 mod tls;
-mod together;
 mod transport;
-mod way;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,83 +32,82 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-pub use breaker::{Breaker, InARow, is_error};
-pub use client::{Client, DEFAULT_REQUEST_TIMEOUT, DriverOptions, Limits};
+pub use breaker::{Breaker, ConsecutiveErrors, is_error};
+pub use client::{Client, ClientOptions, DEFAULT_REQUEST_TIMEOUT, Limits};
+pub use concurrent_runs::{Participant, RunControl, RunStart, STAGGER, participants};
+pub use connection_hint::ends_with_hint;
 pub use coordinate::{Coordination, CoordinatorOptions};
-pub use cost::Cost;
 pub use endpoint::{ApiKey, Endpoint};
-pub use files::{connections_within, local_ports, make_room};
-pub use probe::{ModelInfo, Page, models, order, page, version, wait_ready};
-pub use remedy::names_a_remedy;
-pub use together::{Beginning, Outside, PHASE, Seat, seats};
+pub use probe::{
+    ModelInfo, ProbeResponse, get_path, list_models, post_command, server_version, wait_ready,
+};
+pub use resource_usage::ResourceUsage;
+pub use rlimit::{ephemeral_port_count, max_connections_under, raise_open_file_limit};
 pub use transport::Socket;
 
 use clock::Clock;
-use cost::Meter;
-use dispatch::{DispatchOptions, World, dispatch, unsent};
+use dispatch::{DispatchOptions, Executor, dispatch, unsent};
 use exchange::{Body, Prepared, Sender, observe};
 use queue::Queue;
+use resource_usage::Meter;
 use sobench_backend::{Adapter, RequestOptions, unsupported};
-use sobench_core::case::{Asked, Case};
+use sobench_core::case::{BodyKey, Case};
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
-use sobench_core::run_event::{RunEvent, Tripped};
+use sobench_core::run_event::{ErrorLimitReached, RunEvent};
 use sobench_core::schedule::{Schedule, Until};
 use sobench_core::shard::Shard;
 use sobench_shutdown::Shutdown;
 
-/// The most connections that are opened before the clock starts.
-const MAX_OPENED_AHEAD: usize = 8192;
+/// Maximum connections that are opened before the clock starts.
+const MAX_PRECONNECTED: usize = 8192;
 
-/// Requests due within this time of the begin have their connections before it.
-const FIRST_SPAN: Duration = Duration::from_secs(1);
+/// Connections for requests that are due within this time of the start are opened before it.
+const PRECONNECT_SPAN: Duration = Duration::from_secs(1);
 
-/// As many connections are kept ready as requests are due within this time.
+/// Spare connections cover the requests that are due within this time.
 const SPARE_SPAN: Duration = Duration::from_millis(100);
 
-/// The end of a run, after all of its events.
+/// Totals of a run, returned after its last event.
 #[derive(Clone, Debug)]
-pub struct Ran {
-    /// Cases that the run came to: all of them, unless a time ended the run; more than there are
-    /// cases where they went round.
+pub struct RunTotals {
+    /// Number of cases that were started: all of them, unless a time limit ended the run; more than
+    /// there are cases if they were cycled.
     pub cases: usize,
-    /// From the begin (the instant from which due times count) to the last end of a request that
-    /// was sent.
+    /// From the start of the run (the origin of due times) to the end of the last request that was
+    /// sent.
     pub duration_ns: u64,
-    /// What the run took from the machine that it ran on.
-    pub cost: Cost,
-    /// Why it gave up, if it did.
-    pub tripped: Option<Tripped>,
+    /// CPU time, memory and connections that the client used.
+    pub usage: ResourceUsage,
+    /// Why the circuit breaker stopped the run, if it did.
+    pub tripped: Option<ErrorLimitReached>,
 }
 
-/// Sends every case when it is due and observes what happens.
-///
-/// Bodies are encoded before the clock starts. Due times count from the begin, one for each case;
-/// cases go out in the order of their due times, and wait in that order for a free slot where
-/// `max_concurrency` is set. After the first shutdown request, or at the schedule's end, no more
-/// requests are sent; requests in flight have the drain timeout to end, or until the second
-/// request.
-///
-/// Every event goes to `on_event` as it comes, and nothing of it is kept.
+/// Sends every case when it is due and records an observation for each. Bodies are encoded before
+/// the clock starts. Due times count from the start of the run, one for each case. Cases are sent
+/// in the order of their due times, and wait in that order for a free slot if `max_concurrency` is
+/// set. After the first shutdown request, or at the end of the schedule, no more requests are sent.
+/// Requests in flight may finish within the drain timeout, unless a second shutdown request comes.
+/// Every event is passed to `on_event` as it occurs and is not stored.
 ///
 /// # Errors
-/// A case that cannot be encoded (see [`sobench_backend::check`]); other runs that it is to begin
-/// with do not come. What servers do is never an error, but an observation.
+/// A case cannot be encoded (see [`sobench_backend::check`]), or other runs that start at the same
+/// instant are missing. Server behaviour is never an error, but an observation.
 pub async fn run(
     client: &Client,
     adapter: Arc<dyn Adapter>,
     request: &RequestOptions,
     cases: &[Case],
     schedule: &Schedule,
-    outside: Outside<'_>,
+    control: RunControl<'_>,
     on_event: impl FnMut(RunEvent),
-) -> Result<Ran> {
-    let queue = prepare(adapter.as_ref(), request, cases, schedule, "")?;
-    drive(client, adapter, request, queue, schedule, outside, on_event).await
+) -> Result<RunTotals> {
+    let queue = prepare_queue(adapter.as_ref(), request, cases, schedule, "")?;
+    drive(client, adapter, request, queue, schedule, control, on_event).await
 }
 
-/// Sends every case of a part as soon as a slot is free, as [`run`] would if all were due at once:
-/// the warm-ups.
+/// Sends every case of a shard as soon as a slot is free, as [`run`] does if all are due at once.
+/// Used for warm-ups.
 ///
 /// Errors: as for [`run`].
 pub async fn warm_up(
@@ -121,9 +120,9 @@ pub async fn warm_up(
 ) -> Result<Vec<Observation>> {
     let schedule = Schedule {
         part,
-        ..Schedule::of(vec![Duration::ZERO; cases.len()])
+        ..Schedule::new(vec![Duration::ZERO; cases.len()])
     };
-    let queue = prepare(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
+    let queue = prepare_queue(adapter.as_ref(), request, cases, &schedule, WARMUP_LABEL)?;
     let mut observations = Vec::with_capacity(cases.len());
     let keep = |event: RunEvent| {
         if let RunEvent::Ended(observation) = event {
@@ -144,7 +143,7 @@ pub async fn warm_up(
     Ok(observations)
 }
 
-/// Keeps the ids of warm-ups apart from those of the run.
+/// Distinguishes the request ids of warm-ups from those of the run.
 const WARMUP_LABEL: &str = "warmup-";
 
 async fn drive(
@@ -153,22 +152,22 @@ async fn drive(
     request: &RequestOptions,
     queue: Queue,
     schedule: &Schedule,
-    outside: Outside<'_>,
+    control: RunControl<'_>,
     mut on_event: impl FnMut(RunEvent),
-) -> Result<Ran> {
-    let Outside {
+) -> Result<RunTotals> {
+    let RunControl {
         shutdown,
         error_limits,
-        mut beginning,
-    } = outside;
-    let (wanted, spare) = ahead(queue.due(), client.options().max_concurrency);
-    let (sender_of_events, mut events) = unbounded_channel();
-    let (begin, clock_off) = beginning
-        .prepare(client.open_ahead(wanted, spare), &shutdown)
+        start: mut run_start,
+    } = control;
+    let (connections, spare) = connections_to_open(queue.due(), client.options().max_concurrency);
+    let (event_sender, mut events) = unbounded_channel();
+    let (start, clock_offset) = run_start
+        .prepare(client.preconnect(connections, spare), &shutdown)
         .await?;
-    let others = beginning.others();
+    let other_runs = run_start.other_runs();
     let meter = Meter::start();
-    let clock = begin.map_or_else(Clock::start, Clock::start_at);
+    let clock = start.map_or_else(Clock::start, Clock::start_at);
     let max_concurrency = client.options().max_concurrency;
     let breaker = Breaker::new(error_limits, shutdown.clone());
     let options = DispatchOptions {
@@ -184,34 +183,34 @@ async fn drive(
         clock,
         shutdown,
     };
-    // A set of one: dropping it, when the caller drops this future, ends the dispatcher and its
-    // requests with it.
+    // A set of one: if the caller drops this future, the set aborts the dispatcher and its
+    // requests.
     let mut dispatcher = JoinSet::new();
-    dispatcher.spawn(dispatch(sender, queue, options, sender_of_events));
-    let owed = if schedule.until == Until::LastCase {
+    dispatcher.spawn(dispatch(sender, queue, options, event_sender));
+    let expected_cases = if schedule.until == Until::LastCase {
         schedule.due.len()
     } else {
         0
     };
     let mut ended = Ended {
-        has: vec![false; owed],
+        has_ended: vec![false; expected_cases],
         part: schedule.part,
     };
     let mut duration_ns = 0;
     let mut tripped = None;
     on_event(RunEvent::Started {
         at: clock.started(),
-        clock: clock_off,
+        clock: clock_offset,
     });
     while let Some(event) = events.recv().await {
         match &event {
             RunEvent::Started { .. } => {}
             RunEvent::Sent { index } => {
-                ended.place(*index);
+                ended.flag(*index);
             }
-            RunEvent::Tripped(reason) => tripped = Some((**reason).clone()),
+            RunEvent::ErrorLimitReached(reason) => tripped = Some((**reason).clone()),
             RunEvent::Ended(observation) => {
-                *ended.place(observation.case_index) = true;
+                *ended.flag(observation.case_index) = true;
                 let timing = &observation.timing;
                 duration_ns = timing
                     .sent_ns
@@ -222,26 +221,26 @@ async fn drive(
         }
         on_event(event);
     }
-    let cost = meter.stop(client, clock.now_ns()).beside(others);
+    let usage = meter
+        .stop(client, clock.now_ns())
+        .with_other_runs(other_runs);
     for index in ended.missing() {
-        on_event(RunEvent::Ended(Box::new(lost(
+        on_event(RunEvent::Ended(Box::new(panicked(
             index,
             schedule.due.get(index).copied().unwrap_or_default(),
         ))));
     }
-    Ok(Ran {
-        cases: schedule.part.share(ended.has.len()),
+    Ok(RunTotals {
+        cases: schedule.part.share(ended.has_ended.len()),
         duration_ns,
-        cost,
+        usage,
         tripped,
     })
 }
 
-/// Sends one case now, by the same path as [`run`]: the trial run and the warm-ups. Instants count
-/// from the call.
-///
-/// `label` takes the place of the index in `x-request-id`: servers refuse or mix up equal ids of
-/// requests under way, also where the clients are several.
+/// Sends one case now, through the same code as [`run`]: the trial request. Instants count from the
+/// call. `label` replaces the index in `x-request-id`: servers refuse or confuse equal ids of
+/// concurrent requests, including those of other clients.
 pub async fn send_one(
     client: &Client,
     adapter: Arc<dyn Adapter>,
@@ -274,9 +273,9 @@ pub async fn send_one(
     Ok(on_own_thread(&sender, prepared).await)
 }
 
-/// Encodes every body of the part that is sent, once for all cases that share it, and puts the
-/// cases in the order in which they are due; cases due together keep the plan's order.
-fn prepare(
+/// Encodes the body of every case of the shard, once for all cases that share it, and sorts the
+/// cases by due time; cases with equal due times keep the plan's order.
+fn prepare_queue(
     adapter: &dyn Adapter,
     request: &RequestOptions,
     cases: &[Case],
@@ -292,19 +291,19 @@ fn prepare(
         )));
     }
     if *part != Shard::WHOLE && matches!(until, Until::Cycling(_)) {
-        return Err(Error::internal("a part of cases that go round"));
+        return Err(Error::internal("a shard of a load that cycles its cases"));
     }
     let mut queue = Queue::new(label, part.share(cases.len()));
-    let mut bodies: HashMap<Asked, u32> = HashMap::new();
+    let mut bodies: HashMap<BodyKey, u32> = HashMap::new();
     let taken = cases
         .iter()
         .zip(due)
         .enumerate()
         .filter(|(index, _)| part.takes(*index));
     for (index, (case, due)) in taken {
-        let body = match bodies.entry(case.asked()) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(place) => *place.insert(queue.body(encode(adapter, request, case)?)),
+        let body = match bodies.entry(case.body_key()) {
+            Entry::Occupied(body) => *body.get(),
+            Entry::Vacant(entry) => *entry.insert(queue.body(encode(adapter, request, case)?)),
         };
         queue.push(index, *due, body);
     }
@@ -323,22 +322,20 @@ fn encode(adapter: &dyn Adapter, request: &RequestOptions, case: &Case) -> Resul
     }
 }
 
-/// How many connections are opened before the clock starts, and how many are kept ready besides
-/// those in use.
-///
-/// Under a cap there are never more requests under way than that. Without one, those that are due
-/// within the first second have theirs, and what comes later is opened ahead of need: as many are
-/// kept ready as are due within the densest [`SPARE_SPAN`]. `due` never falls.
-fn ahead(due: impl Iterator<Item = Duration>, cap: Option<usize>) -> (usize, usize) {
+/// The number of connections to open before the clock starts, and of spare ones to keep open
+/// besides those in use. With a concurrency cap, the cap is the number. Without one, requests that
+/// are due within the first second get a connection each, and the spare ones cover the densest
+/// [`SPARE_SPAN`] of the schedule. `due` is sorted.
+fn connections_to_open(due: impl Iterator<Item = Duration>, cap: Option<usize>) -> (usize, usize) {
     let due: Vec<Duration> = due.collect();
     let most = cap
         .unwrap_or(usize::MAX)
         .min(due.len())
-        .min(MAX_OPENED_AHEAD);
-    if cap.is_some_and(|cap| cap <= MAX_OPENED_AHEAD) {
+        .min(MAX_PRECONNECTED);
+    if cap.is_some_and(|cap| cap <= MAX_PRECONNECTED) {
         return (most, 0);
     }
-    let soon = due.partition_point(|due| *due <= FIRST_SPAN);
+    let soon = due.partition_point(|due| *due <= PRECONNECT_SPAN);
     let densest = (0..due.len())
         .map(|first| due[first..].partition_point(|at| *at <= due[first] + SPARE_SPAN))
         .max();
@@ -349,26 +346,26 @@ fn ahead(due: impl Iterator<Item = Duration>, cap: Option<usize>) -> (usize, usi
     )
 }
 
-/// Which of the cases that the run came to have ended.
+/// Which of the started cases have ended.
 struct Ended {
-    has: Vec<bool>,
-    /// Nobody waits for the others.
+    has_ended: Vec<bool>,
+    /// Cases outside this shard are not expected to end.
     part: Shard,
 }
 
 impl Ended {
-    /// The place of a case, which need not have been known of before.
-    fn place(&mut self, index: usize) -> &mut bool {
-        if self.has.len() <= index {
-            self.has.resize(index + 1, false);
+    /// The flag of a case; grows the list if the index is new.
+    fn flag(&mut self, index: usize) -> &mut bool {
+        if self.has_ended.len() <= index {
+            self.has_ended.resize(index + 1, false);
         }
-        &mut self.has[index]
+        &mut self.has_ended[index]
     }
 
-    /// Cases without an end.
+    /// Cases that did not end.
     fn missing(&self) -> impl Iterator<Item = usize> + '_ {
         let missing = self
-            .has
+            .has_ended
             .iter()
             .enumerate()
             .filter(|(index, ended)| !**ended && self.part.takes(*index));
@@ -376,7 +373,7 @@ impl Ended {
     }
 }
 
-impl World for Sender {
+impl Executor for Sender {
     fn now(&self) -> Duration {
         Duration::from_nanos(self.clock.now_ns())
     }
@@ -385,10 +382,10 @@ impl World for Sender {
         self.clock.sleep_until(at).await;
     }
 
-    /// The number of one of the client's own threads, where its connections live.
-    type Place = usize;
+    /// The index of the client thread that owns the connection.
+    type Location = usize;
 
-    fn place(&self) -> (usize, Option<Handle>) {
+    fn locate(&self) -> (usize, Option<Handle>) {
         let (number, handle) = self.client.thread();
         (number, Some(handle.clone()))
     }
@@ -398,13 +395,13 @@ impl World for Sender {
     }
 }
 
-/// Runs the exchange on one of the client's own threads, where its connection lives.
+/// Runs the exchange on one of the client's threads, which owns the connection.
 async fn on_own_thread(sender: &Sender, prepared: Prepared) -> Observation {
     let (index, due) = (prepared.index, prepared.due);
     let sender = sender.clone();
     let client = sender.client.clone();
     let (thread, handle) = client.thread();
-    // A set of one: dropping it, when the caller drops this future, ends the request with it.
+    // A set of one: if the caller drops this future, the set aborts the request.
     let mut set = JoinSet::new();
     set.spawn_on(
         async move { observe(&sender, prepared, thread).await },
@@ -413,13 +410,13 @@ async fn on_own_thread(sender: &Sender, prepared: Prepared) -> Observation {
     set.join_next()
         .await
         .and_then(std::result::Result::ok)
-        .unwrap_or_else(|| lost(index, due))
+        .unwrap_or_else(|| panicked(index, due))
 }
 
-/// A request whose task died is an observation too: a defect of ours must not make a run look
-/// smaller than it was.
-fn lost(index: usize, due: Duration) -> Observation {
-    let message = "sobench lost this request (its task panicked): please report this".to_owned();
+/// Observation for a request whose task panicked, so that a defect in sobench does not reduce the
+/// request count.
+fn panicked(index: usize, due: Duration) -> Observation {
+    let message = "the task of this request panicked: this is a bug in sobench".to_owned();
     unsent(
         index,
         due,

@@ -1,68 +1,66 @@
-//! Requests in the order of their turns, in a few bytes each: what they have in common is kept
-//! once. Knows no socket and no clock.
+//! Queue of encoded requests in due order. Bodies that several requests share are stored once.
 
 use std::time::Duration;
 
 use super::exchange::{Body, Prepared};
 use sobench_core::schedule::Until;
 
-/// The requests of a run, ready to go.
+/// The encoded requests of a run.
 pub(super) struct Queue {
-    /// What comes before a request's number in `x-request-id`.
+    /// Prefix of a request's index in `x-request-id`.
     label: &'static str,
-    turns: Vec<Turn>,
+    entries: Vec<Entry>,
     bodies: Vec<Body>,
 }
 
 /// One request.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Entry {
     due: Duration,
     index: u32,
     body: u32,
 }
 
 impl Queue {
-    /// An empty one with room for so many.
+    /// An empty queue with capacity for this many requests.
     pub(super) fn new(label: &'static str, requests: usize) -> Self {
         Self {
             label,
-            turns: Vec::with_capacity(requests),
+            entries: Vec::with_capacity(requests),
             bodies: Vec::new(),
         }
     }
 
-    /// Takes a body, which several requests may have; returns its number.
+    /// Adds a body, which several requests may share; returns its index.
     pub(super) fn body(&mut self, body: Body) -> u32 {
         self.bodies.push(body);
         (self.bodies.len() - 1) as u32
     }
 
-    /// Adds request `index` of the plan, behind those of lower numbers.
+    /// Adds request `index` of the plan, in ascending order.
     pub(super) fn push(&mut self, index: usize, due: Duration, body: u32) {
-        self.turns.push(Turn {
+        self.entries.push(Entry {
             due,
             index: index as u32,
             body,
         });
     }
 
-    /// Puts the requests into the order in which they are due; those due together keep the plan's.
+    /// Sorts the requests by due time; equal ones keep the plan's order.
     pub(super) fn sort(&mut self) {
-        self.turns.sort_by_key(|turn| turn.due);
+        self.entries.sort_by_key(|entry| entry.due);
     }
 
-    /// When they are due, in the order of their turns.
+    /// The due times in order.
     pub(super) fn due(&self) -> impl Iterator<Item = Duration> + '_ {
-        self.turns.iter().map(|turn| turn.due)
+        self.entries.iter().map(|entry| entry.due)
     }
 
-    /// The requests in the order of their turns: once, or round and round, each with a number of
-    /// its own.
-    pub(super) fn in_turn(self, until: Until) -> Box<dyn Iterator<Item = Prepared> + Send> {
+    /// The requests in order: once, or cycled, each with an index of its own.
+    pub(super) fn into_requests(self, until: Until) -> Box<dyn Iterator<Item = Prepared> + Send> {
         let Self {
             label,
-            turns,
+            entries,
             bodies,
         } = self;
         let prepared = move |index: usize, due: Duration, body: u32| {
@@ -76,13 +74,13 @@ impl Queue {
         };
         match until {
             Until::LastCase | Until::Time(_) => Box::new(
-                turns
+                entries
                     .into_iter()
-                    .map(move |turn| prepared(turn.index as usize, turn.due, turn.body)),
+                    .map(move |entry| prepared(entry.index as usize, entry.due, entry.body)),
             ),
-            Until::Cycling(_) if turns.is_empty() => Box::new(std::iter::empty()),
+            Until::Cycling(_) if entries.is_empty() => Box::new(std::iter::empty()),
             Until::Cycling(_) => Box::new((0..).map(move |index: usize| {
-                prepared(index, Duration::ZERO, turns[index % turns.len()].body)
+                prepared(index, Duration::ZERO, entries[index % entries.len()].body)
             })),
         }
     }

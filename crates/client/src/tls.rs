@@ -1,4 +1,4 @@
-//! What is asked of a server's certificate. Knows no connection.
+//! TLS configuration and certificate verification.
 
 use std::sync::Arc;
 
@@ -10,29 +10,30 @@ use rustls_platform_verifier::ConfigVerifierExt as _;
 
 use sobench_core::error::{Error, Result};
 
-/// TLS for HTTP/1.1. `insecure` takes any certificate; signatures are checked all the same.
-pub(super) fn config(insecure: bool) -> Result<ClientConfig> {
+/// TLS configuration for HTTP/1.1. `insecure` accepts any certificate; signatures are still
+/// verified.
+pub(super) fn tls_config(insecure: bool) -> Result<ClientConfig> {
     install_provider();
-    let mut config = if insecure {
+    let mut tls_config = if insecure {
         ClientConfig::builder()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider())))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider())))
             .with_no_client_auth()
     } else {
         ClientConfig::with_platform_verifier().map_err(|error| {
-            Error::environment(format!("could not set up TLS: {error}"))
-                .hint("for https the machine's CA certificates must be readable")
+            Error::environment(format!("cannot set up TLS: {error}"))
+                .hint("make the CA certificates of this machine readable, which https needs")
         })?
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    tls_config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(tls_config)
 }
 
-/// rustls and reqwest are built without a TLS provider of their own, as the lighter one does; they
-/// take the process's default.
+/// Installs ring as the default provider of the process. rustls and reqwest are built without one
+/// of their own, as ring is smaller.
 pub(super) fn install_provider() {
     if CryptoProvider::get_default().is_none() {
-        // Fails only where another thread was faster, which is as good.
+        // Fails only if another thread has installed it.
         let _ = ring::default_provider().install_default();
     }
 }
@@ -41,11 +42,11 @@ fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().map_or_else(|| Arc::new(ring::default_provider()), Arc::clone)
 }
 
-/// Takes every certificate for anybody's.
+/// Accepts any certificate.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,11 +1,9 @@
-//! Connections of our own for the timed path: HTTP/1.1 over sockets that say when bytes arrived.
-//! Knows no case and no schedule.
+//! HTTP/1.1 transport of the timed path, over sockets that record when bytes arrived.
 //!
-//! Against a general HTTP client this one opens connections ahead of their use, so that none is
-//! opened inside a TTFT; reads in the very task that waits for the answer, and hands bytes on where
-//! the read left them, so that a chunk costs one system call, no hand-over and no copy; keeps no
-//! buffer for a connection that has nothing to say; and lives on threads of its own, so that
-//! nothing else in the process takes their turn.
+//! Unlike a general HTTP client, it opens connections before they are needed, so that no TTFT
+//! includes a connect. It reads in the task that waits for the response and passes bytes on without
+//! a copy: a chunk costs one system call. Idle connections have no buffer. Connections run on their
+//! own threads, so that other work of the process does not delay them.
 
 mod http;
 mod link;
@@ -24,7 +22,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use http::{Body, read_head};
-pub(super) use http::{Head, HttpError};
+pub(super) use http::{HttpError, ResponseHead};
 use link::Link;
 pub(super) use link::Target;
 pub(super) use pool::{Connections, Pool};
@@ -33,26 +31,26 @@ use socket::Arrival;
 pub use socket::Socket;
 pub(super) use threads::Threads;
 
-/// The most bytes of one read. What lies ready in the socket together is stamped with its last
-/// packet's arrival, so more would blur a client that lags behind; less would cost it system calls.
+/// Maximum bytes of one read. All bytes of a read are stamped with the arrival of the last packet,
+/// so a larger size makes a slow client less exact; a smaller one costs system calls.
 const READ_BYTES: usize = 8 << 10;
 
 thread_local! {
-    /// Where reads of this thread put their bytes, until they are handed on at once.
-    static BYTES: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+    /// The read buffer of this thread. Bytes are passed on before the next read.
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
-/// An open connection; one request at a time.
+/// An open connection, used for one request at a time.
 pub(super) struct Connection {
     link: Link,
     arrival: Arrival,
-    /// Whether it has carried an answer already.
+    /// Whether it has carried a response before.
     is_reused: bool,
-    /// Its place among those that may be open, where they are counted.
-    place: Option<pool::Place>,
+    /// Its share of the connection limit.
+    permit: Option<pool::ConnectionPermit>,
 }
 
-/// A request as bytes.
+/// An encoded request.
 #[derive(Clone)]
 pub(super) struct Outgoing {
     /// Request line and headers, with the empty line.
@@ -60,23 +58,23 @@ pub(super) struct Outgoing {
     pub(super) body: Bytes,
 }
 
-/// An answer whose head has come, and the connection that it comes on.
-pub(super) struct Answer {
+/// A response whose head has been received, with its connection.
+pub(super) struct IncomingResponse {
     connection: Connection,
-    pub(super) head: Head,
+    pub(super) head: ResponseHead,
     body: Body,
-    /// What came together with the head and belongs to the body.
+    /// Body bytes that were received together with the head.
     early: Vec<u8>,
-    /// Whether the server sent more than its answer.
+    /// Whether the server sent bytes after the end of the response.
     has_more: bool,
 }
 
-/// A request that went nowhere, or broke.
+/// A failed request.
 pub(super) struct NotSent {
     pub(super) error: HttpError,
-    /// Whether the server has not taken the request: a connection that had carried an answer before
-    /// was closed without a byte.
-    pub(super) is_unheard: bool,
+    /// Whether the server did not process the request: the connection had carried a response before
+    /// and was closed without a byte.
+    pub(super) is_unprocessed: bool,
 }
 
 impl Connection {
@@ -85,41 +83,43 @@ impl Connection {
             link,
             arrival,
             is_reused: false,
-            place: None,
+            permit: None,
         }
     }
 
-    /// When the bytes arrived that were read last, in [`super::clock::process_ns`].
+    /// When the bytes of the last read arrived, as [`super::clock::process_ns`].
     fn arrived_ns(&self) -> u64 {
         self.arrival.at_ns()
     }
 
-    /// Whether a request can be sent now. Looks at the socket, as a server may have closed it
-    /// since.
+    /// Whether a request can be sent now. Polls the socket, because the server may have closed it.
     pub(super) async fn is_usable(&mut self) -> bool {
-        // Nothing is owed here: an end, an error or bytes that nobody asked for all spoil it.
+        // No response is pending: end of file, an error or any bytes make the connection unusable.
         poll_fn(|cx| Poll::Ready(self.poll_bytes(cx, &mut |_| {}).is_pending())).await
     }
 
-    /// Sends the request and waits for the head of its answer.
-    pub(super) async fn send(mut self, mut outgoing: Outgoing) -> Result<Answer, NotSent> {
+    /// Sends the request and waits for the head of the response.
+    pub(super) async fn send(
+        mut self,
+        mut outgoing: Outgoing,
+    ) -> Result<IncomingResponse, NotSent> {
         let mut received = Vec::new();
         let mut write_error = None;
-        let answered = poll_fn(|cx| {
+        let result = poll_fn(|cx| {
             if write_error.is_none()
                 && let Poll::Ready(Err(error)) = self.poll_write(cx, &mut outgoing)
             {
                 write_error = Some(error);
             }
-            // Also while writing: who refuses a request need not read it whole.
+            // Also while writing: a server may refuse a request before it has read all of it.
             self.poll_head(cx, &mut received)
         })
         .await;
         let is_written = !outgoing.has_remaining();
-        match answered {
+        match result {
             Ok((mut head, body)) => {
                 head.keeps_connection &= is_written;
-                Ok(Answer {
+                Ok(IncomingResponse {
                     connection: self,
                     head,
                     body,
@@ -128,15 +128,15 @@ impl Connection {
                 })
             }
             Err(error) => {
-                // A server that closes an idle connection says nothing on it, and does not look at
-                // what comes too late.
-                let is_unheard =
+                // A server that closes an idle connection sends no byte and does not process later
+                // requests.
+                let is_unprocessed =
                     self.is_reused && received.is_empty() && !matches!(error, HttpError::Broken(_));
-                // What the write met comes first, and says more than the end of the connection
-                // does.
+                // The write error occurred first and is more specific than the end of the
+                // connection.
                 Err(NotSent {
                     error: write_error.map_or(error, HttpError::Io),
-                    is_unheard,
+                    is_unprocessed,
                 })
             }
         }
@@ -158,12 +158,12 @@ impl Connection {
         Pin::new(&mut self.link).poll_flush(cx)
     }
 
-    /// Reads until the head is whole; what follows it stays in `received`.
+    /// Reads until the head is complete; the bytes after it stay in `received`.
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         received: &mut Vec<u8>,
-    ) -> Poll<Result<(Head, Body), HttpError>> {
+    ) -> Poll<Result<(ResponseHead, Body), HttpError>> {
         loop {
             let read = ready!(self.poll_bytes(cx, &mut |bytes| received.extend_from_slice(bytes)))
                 .map_err(HttpError::Io)?;
@@ -177,13 +177,13 @@ impl Connection {
         }
     }
 
-    /// Reads once and hands on what came; how much it was, and 0 at the end.
+    /// Reads once and passes the bytes on; returns their number, 0 at the end.
     fn poll_bytes(
         &mut self,
         cx: &mut Context<'_>,
         on_bytes: &mut dyn FnMut(&[u8]),
     ) -> Poll<io::Result<usize>> {
-        BYTES.with_borrow_mut(|bytes| {
+        READ_BUFFER.with_borrow_mut(|bytes| {
             let mut buffer = ReadBuf::new(bytes);
             ready!(Pin::new(&mut self.link).poll_read(cx, &mut buffer))?;
             on_bytes(buffer.filled());
@@ -198,15 +198,15 @@ impl Outgoing {
     }
 
     fn advance(&mut self, written: usize) {
-        let of_head = written.min(self.head.len());
-        self.head.advance(of_head);
-        self.body.advance(written - of_head);
+        let from_head = written.min(self.head.len());
+        self.head.advance(from_head);
+        self.body.advance(written - from_head);
     }
 }
 
-impl Answer {
-    /// Waits for the next bytes of the body and hands them on, in one piece or several of the same
-    /// instant: those of one read from the socket. `false` at the end.
+impl IncomingResponse {
+    /// Waits for the next bytes of the body and passes them on, in one or several slices of one
+    /// read from the socket. `false` at the end.
     pub(super) async fn piece(
         &mut self,
         on_data: &mut (dyn FnMut(&[u8]) + Send),
@@ -231,7 +231,7 @@ impl Answer {
                 body.is_done().then_some(false)
             })
         };
-        // A body without a byte is done before anything is read.
+        // An empty body is complete before any read.
         if let Some(piece) = take(&std::mem::take(early))? {
             return Ok(piece);
         }
@@ -254,7 +254,7 @@ impl Answer {
         }
     }
 
-    /// When the head, or the bytes that were read last, arrived, in [`super::clock::process_ns`].
+    /// When the head, or the last bytes read, arrived, as [`super::clock::process_ns`].
     pub(super) fn arrived_ns(&self) -> u64 {
         self.connection.arrived_ns()
     }

@@ -1,37 +1,37 @@
-//! The answer of a model, by channel.
+//! The answer of a model, by channel: reasoning, content, refusal, tool calls.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// What a model answered. A judge sees this and nothing of the clock.
+/// The text that a model produced, without timing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     pub reasoning: String,
     pub content: String,
-    /// The server's words in place of content.
+    /// The refusal that replaces content.
     pub refusal: String,
-    /// In the order in which they began.
+    /// In order of their first chunk.
     pub tool_calls: Vec<ToolCall>,
 }
 
-/// A call of a tool; texts that the server did not send are empty.
+/// A tool call; fields that the server did not send are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolCall {
-    /// The number that the server gives it.
+    /// The index that the server assigned.
     pub index: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// JSON, as it came.
+    /// JSON text as received.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub arguments: String,
 }
 
 impl Answer {
-    /// An answer of which only the text is known.
+    /// An answer with content only.
     pub fn from_text(text: String) -> Self {
         Self {
             content: text,
@@ -39,7 +39,7 @@ impl Answer {
         }
     }
 
-    /// The text that a constraint is judged by: content, refusal, and the arguments of the calls.
+    /// The text that is judged: content, refusal and arguments of tool calls.
     pub fn text(&self) -> Cow<'_, str> {
         if self.refusal.is_empty() && self.tool_calls.is_empty() {
             return Cow::Borrowed(&self.content);
@@ -52,7 +52,7 @@ impl Answer {
             .into()
     }
 
-    /// Bytes of all channels.
+    /// Total size of all channels in bytes.
     pub fn len(&self) -> usize {
         let calls = self
             .tool_calls
@@ -65,12 +65,12 @@ impl Answer {
         self.len() == 0
     }
 
-    /// Adds a piece of a call: to the call that it continues, or as a new one.
+    /// Appends a delta to the call that it continues, or adds a new call.
     pub fn add_call(&mut self, piece: &ToolCall) {
         self.add_arguments(piece, &piece.arguments);
     }
 
-    /// The same with other arguments than the piece's own.
+    /// As [`Answer::add_call`], with `arguments` in place of the delta's own.
     pub fn add_arguments(&mut self, piece: &ToolCall, arguments: &str) {
         let is_same = |call: &&mut ToolCall| {
             call.index == piece.index
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_calls_are_joined_by_index_and_id() {
+    fn deltas_of_tool_calls_are_joined_by_index_and_id() {
         let mut answer = Answer::default();
         for piece in [
             piece(0, "a", "f", ""),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_every_channel_but_the_reasoning() {
+    fn text_excludes_reasoning() {
         let mut answer = Answer {
             reasoning: "hm".into(),
             ..Answer::from_text("a".into())

@@ -1,44 +1,44 @@
-//! One request to be. Knows no server: how a case is put on the wire is the backend's matter.
+//! A planned request: prompt, constraint, arm and output length.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::audio::Clip;
 use crate::constraint::Constraint;
-use crate::sound::Clip;
 
-/// What a tag begins with that names the dataset of a case among those of a mix.
+/// Prefix of the tag that names the dataset of a case in a mix of datasets.
 pub const DATASET_TAG: &str = "dataset:";
 
-/// One request to be, complete before the clock starts.
+/// A planned request, complete before the run starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Unique within a run, e.g. `json-17`.
     pub id: String,
     pub prompt: Prompt,
-    /// What the answer is judged by. Sent with the request only in [`Arm::Constrained`].
+    /// The constraint that the answer is judged by. Sent only in [`Arm::Constrained`].
     pub constraint: Option<Arc<Constraint>>,
     pub arm: Arm,
-    /// The most tokens that the server may answer with (`max_tokens`).
+    /// Maximum number of output tokens (`max_tokens`).
     pub output_len: u32,
-    /// A reference answer, where the dataset has one.
+    /// Reference answer, if the dataset has one.
     pub completion: Option<String>,
     pub tags: Vec<String>,
-    /// A pest grammar that decides membership instead of the general recogniser, where its author
-    /// wrote one.
+    /// A pest grammar that decides membership in place of the general recogniser, if the author
+    /// supplied one.
     pub grammar_oracle: Option<Arc<str>>,
-    /// The model that this request asks for, where it is another than the run's: a LoRA module.
+    /// The model of this request if it differs from the run's: a LoRA module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
 }
 
-/// What a request's body is made of, by address: cases of one row share their texts. Equal ones
-/// have equal bodies for as long as their cases live; of unequal ones nothing follows.
+/// Identifies the content of a request body by addresses; cases of one row share their texts. Equal
+/// keys mean equal bodies while the cases are alive; unequal keys may have equal bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Asked {
+pub struct BodyKey {
     prompt: usize,
-    /// Of a query with documents.
+    /// Zero unless the prompt is a ranking.
     documents: usize,
     constraint: usize,
     arm: Arm,
@@ -47,8 +47,8 @@ pub struct Asked {
 }
 
 impl Case {
-    /// A case with nothing but what every one has. With a constraint it is sent with it, without
-    /// one it is [`Arm::Free`].
+    /// A case with required fields only. The arm is [`Arm::Constrained`] with a constraint, else
+    /// [`Arm::Free`].
     pub fn new(
         id: impl Into<String>,
         prompt: Prompt,
@@ -72,8 +72,8 @@ impl Case {
         }
     }
 
-    /// What its body is made of.
-    pub fn asked(&self) -> Asked {
+    /// Identifies the content of its request body.
+    pub fn body_key(&self) -> BodyKey {
         let (prompt, documents) = match &self.prompt {
             Prompt::Text(text) => (text.as_ptr() as usize, 0),
             Prompt::Messages(messages) => (messages.as_ptr() as usize, 0),
@@ -90,7 +90,7 @@ impl Case {
             .model
             .as_ref()
             .map_or(0, |model| model.as_ptr() as usize);
-        Asked {
+        BodyKey {
             prompt,
             documents,
             constraint,
@@ -101,17 +101,17 @@ impl Case {
     }
 }
 
-/// What the model is asked.
+/// Input of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Prompt {
-    /// Text, ready for a completions endpoint.
+    /// Text for a completions endpoint.
     Text(Arc<str>),
-    /// Chat messages, for the server to put into its template.
+    /// Chat messages, to which the server applies its chat template.
     Messages(Arc<[Message]>),
-    /// Sound to be transcribed.
+    /// Audio to be transcribed.
     Audio(Arc<Clip>),
-    /// Documents to be ranked by how well they fit a query.
+    /// Documents to be ranked by relevance to a query.
     Ranking {
         query: Arc<str>,
         documents: Arc<[Arc<str>]>,
@@ -119,33 +119,33 @@ pub enum Prompt {
 }
 
 impl Prompt {
-    /// What it is, for messages to people.
+    /// Name of the kind in messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
             Self::Messages(_) => "chat messages",
-            Self::Audio(_) => "sound",
+            Self::Audio(_) => "audio",
             Self::Ranking { .. } => "a query with documents",
         }
     }
 }
 
-/// One chat message. `content` is a string or a list of content parts, passed on as it is.
+/// One chat message. `content` is a string or a list of content parts, sent unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     pub role: String,
     pub content: Value,
 }
 
-/// Which side of the comparison a case is on.
+/// Arm of the experiment that a case belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
-    /// The constraint is sent, and the answer judged by it.
+    /// The constraint is sent, and the answer is judged by it.
     Constrained,
-    /// The same constraint is not sent; the answer is judged by it all the same, which shows what
-    /// the constraint is worth.
+    /// The constraint is not sent, but the answer is judged by it, which measures the effect of the
+    /// constraint.
     Control,
-    /// There is no constraint, nothing to judge.
+    /// No constraint, and no judgement.
     Free,
 }

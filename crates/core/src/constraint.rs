@@ -1,4 +1,5 @@
-//! What an answer must match. Knows neither servers nor engines nor how an answer is judged.
+//! Constraints on answers: JSON Schema, JSON object, regular expression, choice, grammar,
+//! structural tag.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// What an answer must match, as the user stated it, before any server's way of carrying it.
+/// A constraint on an answer, independent of how a server receives it.
 ///
 /// In files it is an object with one member: `{"json": ...}`, `{"json_object": true}`, `{"regex":
 /// "..."}`, `{"choice": [...]}`, `{"grammar": {"dialect": "lark", "text": "..."}}` or
@@ -16,30 +17,30 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraint {
-    /// A JSON Schema: an object or a boolean. Member order and number spelling are the author's.
+    /// A JSON Schema: an object or a boolean. Keeps member order and number spelling.
     #[serde(rename = "json")]
     JsonSchema(Arc<Value>),
     /// Any JSON object.
     JsonObject(AlwaysTrue),
-    /// The whole answer matches, in the dialect of Python's `re`.
+    /// A regular expression in the dialect of Python's `re` that matches the complete answer.
     Regex(Arc<str>),
-    /// The answer equals one of these, byte for byte.
+    /// One of these strings, byte for byte.
     Choice(Arc<[String]>),
-    /// The answer is a sentence of the language, in the very dialect of `text`.
+    /// A grammar, in the notation of `text`.
     Grammar {
         dialect: GrammarDialect,
         text: Arc<str>,
     },
-    /// xgrammar's structural tag, passed on as it is.
+    /// xgrammar's structural tag, sent unchanged.
     StructuralTag(Arc<Value>),
 }
 
-/// Whether an answer is JSON under a constraint of this [`Constraint::kind`].
+/// Whether constraints of this [`Constraint::kind`] require JSON.
 pub fn is_json_kind(kind: &str) -> bool {
     matches!(kind, "json" | "json_object")
 }
 
-/// The value of `json_object`, for which `false` has no meaning.
+/// The value of `json_object`; `false` is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "bool", into = "bool")]
 pub struct AlwaysTrue;
@@ -61,8 +62,7 @@ impl From<AlwaysTrue> for bool {
     }
 }
 
-/// The notation a grammar is written in. The same text can mean different languages in different
-/// dialects.
+/// The notation of a grammar. The same text can define different languages in different notations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrammarDialect {
@@ -73,9 +73,8 @@ pub enum GrammarDialect {
 }
 
 impl GrammarDialect {
-    /// The notation that a text is written in: EBNF where something that could be a rule's name
-    /// stands before `::=`.
-    pub fn of_text(text: &str) -> Self {
+    /// Detects the notation of a grammar: EBNF if a line starts with a rule name and `::=`.
+    pub fn detect(text: &str) -> Self {
         static RULE: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(?m)^\s*[\w-]+\s*::=").expect("the expression is fixed and well formed")
         });
@@ -95,16 +94,16 @@ impl GrammarDialect {
     }
 }
 
-/// What becomes of a grammar that is not written in the notation to be sent.
+/// How a grammar in another notation than the server's is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrammarSpelling {
-    /// It is sent as its author wrote it: either notation is read, or it is not known which one is.
+    /// Unchanged: the server reads both notations, or its notation is unknown.
     AsWritten,
-    /// It is converted.
+    /// Converted to the server's notation.
     Converted,
-    /// It is converted, and the shipped EBNF is respelt in names that every reader of EBNF takes:
-    /// not all of them take `_`.
+    /// Converted, and the shipped EBNF is renamed to names that every EBNF reader accepts: some do
+    /// not accept `_`.
     Portable,
 }
 
@@ -115,7 +114,7 @@ impl fmt::Display for GrammarDialect {
 }
 
 impl Constraint {
-    /// Every kind's name.
+    /// Names of all kinds.
     pub const KINDS: [&str; 6] = [
         "json",
         "json_object",
@@ -125,7 +124,7 @@ impl Constraint {
         "structural_tag",
     ];
 
-    /// The kind's name, the same as the member's name in vLLM's `structured_outputs`.
+    /// The kind's name, equal to the member name in vLLM's `structured_outputs`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::JsonSchema(_) => "json",
@@ -137,7 +136,7 @@ impl Constraint {
         }
     }
 
-    /// Whether an answer is JSON.
+    /// Whether the constraint requires JSON.
     pub fn is_json(&self) -> bool {
         is_json_kind(self.kind())
     }
@@ -155,7 +154,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// A digest in lower-case hex.
+/// Bytes in lower-case hex.
 pub fn hex(digest: &[u8]) -> String {
     use fmt::Write as _;
     digest
@@ -202,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn a_grammar_is_told_by_its_rules_and_not_by_what_they_quote() {
+    fn notation_is_detected_from_rules_and_not_from_strings() {
         for (text, dialect) in [
             ("root ::= \"a\"", GrammarDialect::Ebnf),
             ("# comment\n  a-b\n  ::= \"a\"", GrammarDialect::Ebnf),
             ("start: \"root ::= a\"", GrammarDialect::Lark),
         ] {
-            assert_eq!(GrammarDialect::of_text(text), dialect, "{text}");
+            assert_eq!(GrammarDialect::detect(text), dialect, "{text}");
         }
     }
 }

@@ -1,51 +1,50 @@
-//! Dates as text, in UTC, by the crate `chrono`. The instant is an argument: nothing here reads a
-//! clock.
+//! Formats and parses dates in UTC with `chrono`. Instants are arguments, so no clock is read.
 
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 
-/// The format in which vLLM writes a date.
+/// vLLM's date format.
 const VLLM_DATE: &str = "%Y%m%d-%H%M%S";
 
-/// The directives that [`strftime`] accepts: those that mean the same in `chrono` and in C.
+/// Directives that [`strftime`] accepts: those with the same meaning in `chrono` and C.
 const DIRECTIVES: [&str; 24] = [
     "Y", "y", "m", "-m", "b", "h", "B", "d", "-d", "e", "j", "a", "A", "H", "-H", "I", "-I", "M",
     "S", "p", "F", "T", "D", "%",
 ];
 
-/// An instant in ISO 8601 with microseconds, as Python's `isoformat` writes it.
+/// Formats an instant in ISO 8601 with microseconds, as Python's `isoformat` does.
 pub fn timestamp(instant: SystemTime) -> String {
     DateTime::<Utc>::from(instant)
         .format("%Y-%m-%dT%H:%M:%S%.6f+00:00")
         .to_string()
 }
 
-/// An instant as vLLM writes it.
+/// Formats an instant as vLLM does.
 pub fn date(instant: SystemTime) -> String {
     DateTime::<Utc>::from(instant).format(VLLM_DATE).to_string()
 }
 
-/// A date of [`date`] in ISO 8601 without a zone; `None` if it is malformed.
+/// Converts a date of [`date`] to ISO 8601 without a zone; `None` if it is malformed.
 pub fn iso_8601(date: &str) -> Option<String> {
     let date = NaiveDateTime::parse_from_str(date, VLLM_DATE).ok()?;
     Some(date.format("%Y-%m-%dT%H:%M:%S").to_string())
 }
 
-/// The time since 1970 of an instant in RFC 3339 and UTC, as `2026-03-01T12:00:00Z`; `None` if it
-/// is malformed or in another zone.
-pub fn since_1970(text: &str) -> Option<Duration> {
+/// Parses an instant in RFC 3339 and UTC, such as `2026-03-01T12:00:00Z`, to the time since 1970;
+/// `None` if it is malformed or in another zone.
+pub fn parse_unix_time(text: &str) -> Option<Duration> {
     let instant = DateTime::parse_from_rfc3339(text).ok()?;
-    // RFC 3339 allows a blank in place of the `T`, which would be split by a shell.
+    // RFC 3339 allows a blank for the `T`, but a shell would split the argument.
     let is_accepted = instant.offset().local_minus_utc() == 0 && !text.contains(' ');
     let whole_s = u64::try_from(instant.timestamp()).ok()?;
     is_accepted.then(|| Duration::new(whole_s, instant.timestamp_subsec_nanos()))
 }
 
-/// `strftime` of C's default locale, as templates call it. `unix_s` counts seconds from 1970-01-01.
+/// `strftime` in C's default locale, for chat templates. `unix_s` counts seconds from 1970-01-01.
 ///
 /// # Errors
-/// The first directive that is unknown.
+/// The first unknown directive.
 pub fn strftime(format: &str, unix_s: i64) -> Result<String, String> {
     let mut characters = format.chars();
     while characters.any(|character| character == '%') {
@@ -67,9 +66,9 @@ pub fn strftime(format: &str, unix_s: i64) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Right-hand sides by `datetime.fromtimestamp(s, timezone.utc).strftime(...)` of CPython 3.11.
+    /// Expected: `datetime.fromtimestamp(s, timezone.utc).strftime(...)` of CPython 3.11.
     #[test]
-    fn dates_are_those_of_python() {
+    fn strftime_matches_python() {
         let format = "%Y-%m-%d %b %B %a %A %y %H:%M:%S %I %p %j %e|%-d.%-m.|%F %T %D %%";
         for (unix_s, expected) in [
             (
@@ -102,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn names_an_unknown_directive() {
+    fn unknown_directives_are_reported() {
         assert_eq!(strftime("%d %Q", 0), Err("%Q".to_owned()));
         assert_eq!(strftime("100%", 0), Err("%".to_owned()));
     }
 
     #[test]
-    fn an_instant_is_written_as_python_and_vllm_write_it() {
+    fn instants_are_formatted_as_in_python_and_vllm() {
         let instant = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_709_251_199_000_042_999);
         assert_eq!(timestamp(instant), "2024-02-29T23:59:59.000042+00:00");
         assert_eq!(date(instant), "20240229-235959");
@@ -120,14 +119,14 @@ mod tests {
             iso_8601("20260102-030405").as_deref(),
             Some("2026-01-02T03:04:05")
         );
-        for odd in [
+        for malformed in [
             "",
             "-",
             "2026é02-030405",
             "20260102-03040é",
             "20261302-030405",
         ] {
-            assert_eq!(iso_8601(odd), None, "{odd}");
+            assert_eq!(iso_8601(malformed), None, "{malformed}");
         }
     }
 }

@@ -1,26 +1,25 @@
-//! Errors for people: what is wrong, what to do, and which exit code follows. Knows no layer of the
-//! program.
+//! User-facing errors: message, hint and exit code.
 
 use std::fmt;
 
-use crate::exit_codes::{COULD_NOT, INTERRUPTED, USAGE};
+use crate::exit_codes::{ENVIRONMENT, INTERRUPTED, USAGE};
 
-/// Whose turn it is to act; decides the exit code.
+/// Category of an error; determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The command line or an input file is wrong.
     Usage,
-    /// The world is not as needed (server unreachable, every request failed).
+    /// The environment does not allow it (server unreachable, every request failed).
     Environment,
     /// A defect of sobench itself.
     Internal,
-    /// The user stopped the program before there was anything to report.
+    /// The user stopped the program before there was a result.
     Interrupted,
 }
 
-/// One line that says what is wrong and where, and one that says what to do.
+/// A one-line message that says what is wrong and where, and an optional hint.
 ///
-/// `what` is lower case, without a full stop, the offending value last.
+/// `what` is lower case, without a full stop, with the offending value last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub kind: Kind,
@@ -28,21 +27,21 @@ pub struct Error {
     pub hint: Option<String>,
 }
 
-/// The result of everything that can go wrong in a way that a person has to be told.
+/// Result with a user-facing error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A wrong flag or a wrong input file.
+    /// A usage error: a wrong flag or input file.
     pub fn usage(what: impl Into<String>) -> Self {
         Self::new(Kind::Usage, what)
     }
 
-    /// Something outside the program that is missing or refuses.
+    /// An environment error: something outside the program is missing or fails.
     pub fn environment(what: impl Into<String>) -> Self {
         Self::new(Kind::Environment, what)
     }
 
-    /// A broken promise inside the program.
+    /// An internal error: a bug in sobench.
     pub fn internal(what: impl Into<String>) -> Self {
         Self::new(Kind::Internal, what)
     }
@@ -52,18 +51,18 @@ impl Error {
         Self::new(Kind::Interrupted, what)
     }
 
-    /// Adds the line that says what to do.
+    /// Sets the hint, which says what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The exit code that the program ends with; see [`crate::exit_codes`].
+    /// The exit code; see [`crate::exit_codes`].
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::Usage => USAGE,
-            Kind::Environment | Kind::Internal => COULD_NOT,
+            Kind::Environment | Kind::Internal => ENVIRONMENT,
             Kind::Interrupted => INTERRUPTED,
         }
     }
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shows_the_hint_on_a_line_of_its_own() {
+    fn the_hint_is_on_its_own_line() {
         let error =
             Error::usage("no such file: x.json").hint("give --json-schema-path a file that exists");
         assert_eq!(

@@ -1,110 +1,113 @@
-//! The exit codes: what a script may rely on, all of it in one table. Knows no command's work.
+//! Exit codes, and a table of their meanings for scripts and documentation.
 
-/// The command did what it was asked to.
-pub const DONE: u8 = 0;
-/// It did, and what it found is not what was asked for.
-pub const NOT_KEPT: u8 = 1;
+/// Success.
+pub const SUCCESS: u8 = 0;
+/// The command finished, but a check failed.
+pub const CHECK_FAILED: u8 = 1;
 /// The command line or an input file is wrong.
 pub const USAGE: u8 = 2;
-/// The world was not as needed, or what was found could not be kept.
-pub const COULD_NOT: u8 = 3;
-/// The runs are not of the same thing.
+/// The environment was not as required, or the result could not be stored.
+pub const ENVIRONMENT: u8 = 3;
+/// The runs measured different things.
 pub const NOT_COMPARABLE: u8 = 4;
 /// Stopped by the user or the system.
 pub const INTERRUPTED: u8 = 130;
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meaning {
     pub code: u8,
-    /// The command that ends with it for this reason, as it is typed behind `sobench`; `None` is
-    /// every command.
+    /// The subcommand that exits with the code for this reason; `None` for all commands.
     pub command: Option<&'static str>,
-    /// Why, in Markdown.
+    /// The reason, in Markdown.
     pub means: &'static str,
 }
 
-/// Every code and every reason for it, by code. A run is `bench`, also where no command was typed.
+/// All codes and reasons, sorted by code. A run is `bench`, also without a subcommand.
 pub const TABLE: [Meaning; 19] = [
-    every(DONE, "done"),
-    of(DONE, "compare", "comparable, and no rule broken"),
-    of(DONE, "serve", "stopped by Ctrl-C or SIGTERM"),
-    of(
-        DONE,
-        "preflight",
-        "some dialect enforces every asked kind that it carries; with `--features`: everything was asked, whatever was found",
-    ),
-    of(
-        NOT_KEPT,
-        "bench",
-        "the run was done, and the client stood in the way (`--strict-client`), or a bound was not kept (`--require`)",
-    ),
-    of(
-        NOT_KEPT,
+    for_every_command(SUCCESS, "success"),
+    for_command(
+        SUCCESS,
         "compare",
-        "a rule was broken (`--gate`, `--fail-on`, `--require`), or could not be told from chance where that was not enough (`--undecided fail`)",
+        "the runs are comparable, and no rule failed",
     ),
-    of(
-        NOT_KEPT,
+    for_command(SUCCESS, "serve", "stopped by Ctrl-C or SIGTERM"),
+    for_command(
+        SUCCESS,
         "preflight",
-        "no dialect enforces every asked kind that it carries",
+        "at least one dialect enforces all requested constraint kinds that it supports; with `--features`: all checks were made, regardless of their results",
     ),
-    every(
+    for_command(
+        CHECK_FAILED,
+        "bench",
+        "the run finished, but the client limited it (`--strict-client`) or a threshold was not met (`--require`)",
+    ),
+    for_command(
+        CHECK_FAILED,
+        "compare",
+        "a rule failed (`--gate`, `--fail-on`, `--require`), or was undecided because of too few samples (`--undecided fail`)",
+    ),
+    for_command(
+        CHECK_FAILED,
+        "preflight",
+        "no dialect enforces all requested constraint kinds that it supports",
+    ),
+    for_every_command(
         USAGE,
-        "a wrong flag or input file, a file that is no run log, a constraint of one's own that is broken or that no answer could be judged by",
+        "wrong flag or input file, a file that is not a run log, or a user's constraint that is invalid or cannot be used to judge answers",
     ),
-    every(
-        COULD_NOT,
-        "what was needed was not there: a server, a port, room for a file; or what was asked for could not be printed or written",
+    for_every_command(
+        ENVIRONMENT,
+        "a required resource was not available (a server, a port, disk space), or the output could not be printed or written",
     ),
-    of(
-        COULD_NOT,
+    for_command(
+        ENVIRONMENT,
         "bench",
-        "the server is not reachable, the trial request failed, it drops the constraint, or no request got an answer; of several runs, one could not be made",
+        "the server is not reachable, the trial request failed, the server ignores the constraint, or no request got an answer; one of several runs could not start",
     ),
-    of(
-        COULD_NOT,
+    for_command(
+        ENVIRONMENT,
         "bench",
-        "gave up on the server (`--max-error-rate`, `--max-consecutive-errors`): what was done is reported, marked partial",
+        "the run stopped at an error limit (`--max-error-rate`, `--max-consecutive-errors`); the report is marked partial",
     ),
-    of(
-        COULD_NOT,
+    for_command(
+        ENVIRONMENT,
         "bench",
-        "result or run log could not be written: the report is whole; a log that nobody asked for, in the cache folder, costs a warning alone",
+        "the result or the run log could not be written; the report is complete. For the automatic log in the cache folder this is only a warning",
     ),
-    of(
-        COULD_NOT,
+    for_command(
+        ENVIRONMENT,
         "preflight",
-        "nobody answered, or not even without a constraint; with `--features` also: no dialect enforces a JSON Schema, or the server was gone before the end",
+        "the server did not answer, or failed even without a constraint; with `--features` also: no dialect enforces a JSON Schema, or the server stopped during the checks",
     ),
-    of(COULD_NOT, "calibrate", "a client could not be measured"),
-    of(
-        COULD_NOT,
+    for_command(ENVIRONMENT, "calibrate", "a client could not be measured"),
+    for_command(
+        ENVIRONMENT,
         "mask",
-        "a witness could not be checked again (`--replay`)",
+        "a witness could not be replayed (`--replay`)",
     ),
-    of(
+    for_command(
         NOT_COMPARABLE,
         "compare",
-        "what was asked differs, and the runs are not comparable",
+        "the runs measured different things and are not comparable",
     ),
-    every(
+    for_every_command(
         INTERRUPTED,
-        "interrupted (Ctrl-C, SIGTERM, SIGHUP) before there was anything to report",
+        "interrupted (Ctrl-C, SIGTERM, SIGHUP) before there were results",
     ),
-    of(
+    for_command(
         INTERRUPTED,
         "bench",
-        "interrupted; the report of what was done is printed, marked partial",
+        "interrupted; the report of the finished part is printed and marked partial",
     ),
-    of(
+    for_command(
         INTERRUPTED,
         "mask",
-        "interrupted; the report covers the entries that were done",
+        "interrupted; the report covers the finished entries",
     ),
 ];
 
-const fn every(code: u8, means: &'static str) -> Meaning {
+const fn for_every_command(code: u8, means: &'static str) -> Meaning {
     Meaning {
         code,
         command: None,
@@ -112,7 +115,7 @@ const fn every(code: u8, means: &'static str) -> Meaning {
     }
 }
 
-const fn of(code: u8, command: &'static str, means: &'static str) -> Meaning {
+const fn for_command(code: u8, command: &'static str, means: &'static str) -> Meaning {
     Meaning {
         code,
         command: Some(command),
@@ -125,17 +128,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_every_code_in_order() {
+    fn the_table_lists_every_code_in_order() {
         let mut codes: Vec<u8> = TABLE.iter().map(|line| line.code).collect();
         assert!(codes.is_sorted());
         codes.dedup();
         assert_eq!(
             codes,
             [
-                DONE,
-                NOT_KEPT,
+                SUCCESS,
+                CHECK_FAILED,
                 USAGE,
-                COULD_NOT,
+                ENVIRONMENT,
                 NOT_COMPARABLE,
                 INTERRUPTED
             ]

@@ -1,54 +1,53 @@
-//! Files that are read: opened, held to a limit, and told for what they are where they are not what
-//! was meant. Knows no format of the program's own.
+//! Opens and reads input files within size limits, and recognises wrong file types.
 //!
-//! Nothing is read that cannot end: a pipe without a writer would be waited for, a device may give
-//! bytes for ever. Files are opened more than once, too, and a report names them as what was asked.
+//! Pipes and devices are refused: a pipe without a writer blocks, and a device may never end. Also,
+//! files are opened more than once.
 
+mod file_signature;
 mod folder;
 pub mod json;
 mod lines;
-mod look;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-pub use self::folder::list;
+pub use self::folder::list_files;
 use crate::error::{Error, Result};
+pub use file_signature::FileSignature;
 pub use lines::{Lines, MAX_LINE_BYTES, lines};
-pub use look::Look;
 
-/// How a text may begin that an editor saved as UTF-8.
+/// The UTF-8 byte order mark, which some editors write.
 pub const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Opens a file of at most so many bytes, and says how many it has.
+/// Opens a file of at most `max_bytes` bytes and returns its length.
 ///
 /// # Errors
-/// Usage, naming the path: there is none, it is a folder, a pipe or a device, or it is larger.
+/// Usage error with the path: not found, a folder, a pipe or device, or too large.
 pub fn open(path: &Path, max_bytes: u64) -> Result<(File, u64)> {
-    // Asked before it is opened: opening a pipe waits for who writes to it.
-    let about = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    if about.is_dir() {
-        return Err(cannot(path, "it is a folder", "give a file in it"));
+    // Checked before opening, because opening a pipe waits for its writer.
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if metadata.is_dir() {
+        return Err(cannot(path, "it is a folder", "use a file in it"));
     }
-    if !about.is_file() {
+    if !metadata.is_file() {
         return Err(cannot(
             path,
-            "it is a pipe or a device, and no file",
-            "write what it gives to a file, and give that",
+            "it is a pipe or a device",
+            "write its content to a file and use that",
         ));
     }
-    if about.len() > max_bytes {
+    if metadata.len() > max_bytes {
         return Err(too_large(path, max_bytes));
     }
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    Ok((file, about.len()))
+    Ok((file, metadata.len()))
 }
 
-/// The bytes of a file.
+/// Reads the bytes of a file.
 ///
 /// # Errors
-/// Usage, naming the path: as for [`open`], and where memory does not hold it.
+/// Usage error with the path: as for [`open`], or out of memory.
 pub fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let (file, length) = open(path, max_bytes)?;
     let mut bytes = Vec::new();
@@ -56,11 +55,11 @@ pub fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     bytes.try_reserve_exact(length).map_err(|_| {
         cannot(
             path,
-            &format!("there is no memory for its {length} bytes"),
-            "split it, or read it where there is more memory",
+            &format!("not enough memory for its {length} bytes"),
+            "split the file, or use a machine with more memory",
         )
     })?;
-    // A file may grow, and those of `/proc` have no length.
+    // The file may grow while it is read, and files in `/proc` have length 0.
     file.take(max_bytes.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(path, &error))?;
@@ -71,11 +70,11 @@ pub fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     }
 }
 
-/// The bytes of a file that is a text, without a byte-order mark. Whether they are UTF-8 is for
-/// those to see who read them.
+/// Reads the bytes of a text file, without a byte order mark. The caller checks that they are
+/// UTF-8.
 ///
 /// # Errors
-/// Usage, naming the path: as for [`read_bytes`], and where it is something else by its looks.
+/// Usage error with the path: as for [`read_bytes`], or if the file has another type.
 pub fn read_text_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     check_text(path, max_bytes)?;
     let mut bytes = read_bytes(path, max_bytes)?;
@@ -85,73 +84,77 @@ pub fn read_text_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file, without a byte-order mark.
+/// Reads a text file, without a byte order mark.
 ///
 /// # Errors
-/// Usage, naming the path, and the line where one is wrong: as for [`read_text_bytes`], and where
-/// it is not UTF-8 or has a NUL in it.
+/// Usage error with the path and, for bad content, the line: as for [`read_text_bytes`], or if it
+/// is not UTF-8 or contains a NUL.
 pub fn read_text(path: &Path, max_bytes: u64) -> Result<String> {
     let text = String::from_utf8(read_text_bytes(path, max_bytes)?).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         not_utf8(path, line_of(error.as_bytes(), good))
     })?;
     match memchr::memchr(0, text.as_bytes()) {
-        Some(place) => Err(nul(path, line_of(text.as_bytes(), place))),
+        Some(position) => Err(nul(path, line_of(text.as_bytes(), position))),
         None => Ok(text),
     }
 }
 
-/// The first byte of a text that is no white space, which tells a list of JSON from an object
-/// before either is read.
+/// The first byte of a text that is not white space. It distinguishes a JSON array from an object
+/// without parsing.
 ///
 /// # Errors
 /// As for [`check_text`].
 pub fn first_byte(path: &Path, max_bytes: u64) -> Result<Option<u8>> {
     check_text(path, max_bytes)?;
-    let begin = beginning(path, max_bytes)?;
-    let begin = begin.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&begin);
-    Ok(begin.trim_ascii_start().first().copied())
+    let start = read_prefix(path, max_bytes)?;
+    let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start);
+    Ok(start.trim_ascii_start().first().copied())
 }
 
-/// Refuses what is no text by its looks, before it is read as a whole.
+/// Refuses files whose first bytes show that they are not text.
 ///
 /// # Errors
-/// As for [`open`], and where it is something else.
+/// As for [`open`], or if the file has another type.
 pub fn check_text(path: &Path, max_bytes: u64) -> Result<()> {
     check_bytes(path, max_bytes, |_| false)
 }
 
-/// Refuses what is packed, a page, a picture or a pointer to the file by its looks, where it should
-/// be bytes of another kind; `is_meant` says which looks are right.
+/// Refuses compressed files, HTML pages, images and pointer files by their first bytes; `is_meant`
+/// accepts expected types.
 ///
 /// # Errors
 /// As for [`check_text`].
-pub fn check_bytes(path: &Path, max_bytes: u64, is_meant: impl Fn(Look) -> bool) -> Result<()> {
-    match Look::of(&beginning(path, max_bytes)?).filter(|look| !is_meant(*look)) {
+pub fn check_bytes(
+    path: &Path,
+    max_bytes: u64,
+    is_meant: impl Fn(FileSignature) -> bool,
+) -> Result<()> {
+    match FileSignature::detect(&read_prefix(path, max_bytes)?).filter(|look| !is_meant(*look)) {
         Some(look) => Err(look.refuse(path)),
         None => Ok(()),
     }
 }
 
-/// As much of a file as its looks show in.
+/// Reads the first bytes of a file, enough to detect its type.
 ///
 /// # Errors
 /// As for [`open`].
-pub fn beginning(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
-    let mut begin = Vec::new();
+pub fn read_prefix(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
     let (file, _) = open(path, max_bytes)?;
-    file.take(look::LOOKED_AT_BYTES)
-        .read_to_end(&mut begin)
+    file.take(file_signature::SIGNATURE_BYTES)
+        .read_to_end(&mut bytes)
         .map_err(|error| unreadable(path, &error))?;
-    Ok(begin)
+    Ok(bytes)
 }
 
-/// What is said of a file that cannot be opened or read.
+/// The error for a file that cannot be opened or read.
 pub fn unreadable(path: &Path, error: &io::Error) -> Error {
     let hint = match error.kind() {
-        io::ErrorKind::NotFound => "give a file that exists",
-        io::ErrorKind::PermissionDenied => "give a file that you may read",
-        _ => "give a file that can be read",
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => "check the permissions of the file",
+        _ => "use a file that can be read",
     };
     cannot(path, &error.to_string(), hint)
 }
@@ -175,15 +178,15 @@ fn not_utf8(path: &Path, line: usize) -> Error {
 
 fn nul(path: &Path, line: usize) -> Error {
     Error::usage(format!(
-        "{}, line {line}: a NUL, which is in no text",
+        "{}, line {line}: NUL character in text",
         path.display()
     ))
-    .hint("the file is damaged, or is no text; make or fetch it again")
+    .hint("the file is damaged or not a text file; create or download it again")
 }
 
-/// The number of the line, from 1, that the byte at `place` is in.
-fn line_of(bytes: &[u8], place: usize) -> usize {
-    1 + lines::ends(&bytes[..place])
+/// The line number, from 1, of the byte at `position`.
+fn line_of(bytes: &[u8], position: usize) -> usize {
+    1 + lines::ends(&bytes[..position])
 }
 
 #[cfg(test)]
@@ -199,15 +202,15 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         let read = read_text(&path, LIMIT);
         let expected = expected.map(str::to_owned);
-        let words = |error: Error| error.what.replace(&path.display().to_string(), "FILE");
+        let message = |error: Error| error.what.replace(&path.display().to_string(), "FILE");
         assert_eq!(
-            read.map_err(words).as_ref().map_err(String::as_str),
-            expected.as_ref().map_err(|it| *it)
+            read.map_err(message).as_ref().map_err(String::as_str),
+            expected.as_ref().map_err(|message| *message)
         );
     }
 
     #[test]
-    fn a_text_is_read_whole_or_told_where_it_is_none() {
+    fn invalid_text_is_reported_with_its_line() {
         check(b"", Ok(""));
         check(b"a\r\nb", Ok("a\r\nb"));
         check("\u{feff}a".as_bytes(), Ok("a"));
@@ -219,21 +222,21 @@ mod tests {
         check(b"a\rb\r\n\xff", Err("FILE, line 3: not UTF-8"));
         check(
             b"a\n\0",
-            Err("cannot read FILE: it has NULs in it, and is no text"),
+            Err("cannot read FILE: it contains NUL characters and is not text"),
         );
         check(
             &[&[b'\n'; 600], b"\0".as_slice()].concat(),
-            Err("FILE, line 601: a NUL, which is in no text"),
+            Err("FILE, line 601: NUL character in text"),
         );
         check(&[b'a'; 1000], Ok(&"a".repeat(1000)));
         check(
             b"\x1f\x8b\x08",
-            Err("cannot read FILE: it is packed with gzip"),
+            Err("cannot read FILE: it is compressed with gzip"),
         );
     }
 
     #[test]
-    fn what_is_no_file_is_not_opened() {
+    fn folders_and_devices_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let error = |path: &Path| read_bytes(path, LIMIT).unwrap_err();
         assert!(error(folder.path()).what.ends_with("it is a folder"));
@@ -242,16 +245,12 @@ mod tests {
             missing.what.starts_with("cannot read ") && missing.what.contains("none: "),
             "{missing}"
         );
-        assert_eq!(missing.hint.as_deref(), Some("give a file that exists"));
+        assert_eq!(missing.hint.as_deref(), Some("check the path"));
         #[cfg(target_os = "linux")]
         {
             let link = folder.path().join("zero");
             std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
-            assert!(
-                error(&link)
-                    .what
-                    .ends_with("it is a pipe or a device, and no file")
-            );
+            assert!(error(&link).what.ends_with("it is a pipe or a device"));
             assert!(
                 !read_text(Path::new("/proc/self/status"), 1 << 20)
                     .unwrap()

@@ -1,5 +1,5 @@
-//! Numbers that JSON has no form for: an infinite number as the text `inf`, as vLLM writes it, and
-//! a duration in seconds. For use with `#[serde(with = "...")]`.
+//! Serialises numbers that JSON cannot represent: infinity as the string `inf`, as vLLM does, and
+//! durations in seconds. For `#[serde(with = "...")]`.
 
 /// A number, or `"inf"`.
 pub mod number_or_inf {
@@ -19,7 +19,7 @@ pub mod number_or_inf {
     /// Neither a number nor `"inf"`.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         super::number_or_inf_or_null::deserialize(deserializer)?
-            .ok_or_else(|| serde::de::Error::custom("no number"))
+            .ok_or_else(|| serde::de::Error::custom("expected a number"))
     }
 }
 
@@ -55,7 +55,7 @@ pub mod number_or_inf_or_null {
             Value::String(text) if text == "inf" => Ok(Some(f64::INFINITY)),
             Value::Number(number) => Ok(number.as_f64()),
             other => Err(serde::de::Error::custom(format!(
-                "neither a number nor \"inf\": {other}"
+                "expected a number or \"inf\": {other}"
             ))),
         }
     }
@@ -81,7 +81,7 @@ pub mod seconds {
     /// Not a number, or no duration.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         super::seconds_or_null::deserialize(deserializer)?
-            .ok_or_else(|| serde::de::Error::custom("no duration"))
+            .ok_or_else(|| serde::de::Error::custom("expected a duration"))
     }
 }
 

@@ -1,10 +1,10 @@
-//! The nouns of sobench, which every layer names: what is asked, what came back, what it was worth;
-//! errors, exit codes, limits of input, and the load of a run. Knows no server, no network and no
-//! clock.
+//! Data types that all layers share: cases, constraints, answers, observations, verdicts, errors,
+//! exit codes, input limits and the load of a run.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod answer;
+pub mod audio;
 pub mod case;
 pub mod constraint;
 pub mod dates;
@@ -21,6 +21,5 @@ pub mod registry;
 pub mod run_event;
 pub mod schedule;
 pub mod shard;
-pub mod sound;
 pub mod tokenizer_files;
 pub mod verdict;

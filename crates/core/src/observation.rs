@@ -1,33 +1,33 @@
-//! What happened to one case, as seen from the client. Facts only: no verdict, no statistics,
-//! nothing repaired.
+//! The client's record of one request: outcome, timing, answer and token counts. Holds unmodified
+//! facts, without verdicts or statistics.
 
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 
-/// What happened to one case. Instants are nanoseconds since the run began (the moment from which
-/// due times count).
+/// The client's record of one request. Instants are nanoseconds since the start of the run, from
+/// which due times count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// Position of the case in the plan.
+    /// Index of the case in the plan.
     pub case_index: usize,
     pub outcome: Outcome,
     pub timing: Timing,
     pub answer: Answer,
-    /// The server's own word, e.g. `stop` or `length`.
+    /// As the server sent it, for example `stop` or `length`.
     pub finish_reason: Option<String>,
-    /// Token counts as the server stated them.
+    /// Token counts that the server reported.
     pub usage: Option<Usage>,
 }
 
-/// The instants of one request, in nanoseconds since the run began; `None` where it never came to
-/// that.
+/// Instants of one request, in nanoseconds since the start of the run; `None` if the request did
+/// not get that far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// When the schedule wanted it sent.
+    /// When the schedule required it to be sent.
     pub due_ns: u64,
-    /// Since when nothing but the client itself held it back: it was due, and a slot under the
-    /// concurrency cap was free. `None` where it never came to that, or where nobody noted it.
+    /// When it was due and a slot under the concurrency cap was free: from then on only the client
+    /// delayed it. `None` if that never happened or was not recorded.
     #[serde(default)]
     pub ready_ns: Option<u64>,
     /// When it was handed to the HTTP client, after waiting for a free slot under the concurrency
@@ -35,31 +35,29 @@ pub struct Timing {
     pub sent_ns: Option<u64>,
     /// When the response head arrived.
     pub headers_ns: Option<u64>,
-    /// One instant for each chunk that carried generated content (text, reasoning, tool call), in
-    /// order. A role-only or empty chunk is not among them.
+    /// One instant for each chunk with generated content (text, reasoning, tool call), in order.
+    /// Chunks that are empty or hold only a role are excluded.
     pub chunks_ns: Vec<u64>,
-    /// When the first chunk with reasoning came.
+    /// When the first chunk with reasoning arrived.
     pub first_reasoning_ns: Option<u64>,
-    /// When the first chunk came that carried something of the answer itself: text, or a tool call.
-    /// That of a chunk with both is that of the reasoning too.
+    /// When the first chunk with text or a tool call arrived. A chunk with both reasoning and text
+    /// sets both instants.
     pub first_answer_ns: Option<u64>,
-    /// The output tokens up to and with each of those chunks, by the server's count; empty where it
-    /// does not count in every one.
+    /// Cumulative output tokens at each of those chunks, as the server counted them; empty unless
+    /// the server reports a count in every chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunk_tokens: Vec<u64>,
-    /// When the response ended, for whatever reason.
+    /// When the response ended, for any reason.
     pub end_ns: Option<u64>,
-    /// Whether the answer came, and was read, as an event stream. Not so where none was asked for,
-    /// where the server sent one whole body all the same, and where no answer came. Without a
-    /// stream the instants of chunks are the answer's end, and tell nothing of when generation
-    /// began or how it went on.
+    /// Whether the answer was received and parsed as an event stream. False if no stream was
+    /// requested, if the server sent one complete body anyway, and if there was no answer. Without
+    /// a stream, the instants of chunks are the end of the answer and say nothing about generation.
     pub streamed: bool,
 }
 
 impl Timing {
-    /// Whether the instants follow each other: due, ready, sent, headers, every chunk, end, as far
-    /// as there are any. They are read off one clock, so that anything else is a defect of the
-    /// client.
+    /// Whether the recorded instants are in order: due, ready, sent, headers, each chunk, end. They
+    /// come from one clock, so any other order is a defect of the client.
     pub fn is_in_order(&self) -> bool {
         let before = [
             Some(self.due_ns),
@@ -75,35 +73,35 @@ impl Timing {
             .is_sorted()
     }
 
-    /// First content, from which TTFT counts.
+    /// First content; TTFT counts to here.
     pub fn first_content_ns(&self) -> Option<u64> {
         self.chunks_ns.first().copied()
     }
 
-    /// Last content, to which E2EL counts.
+    /// Last content; E2EL counts to here.
     pub fn last_content_ns(&self) -> Option<u64> {
         self.chunks_ns.last().copied()
     }
 }
 
-/// Token counts by the server's account.
+/// Token counts that the server reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
-    /// Whether a count was stated that is no whole number from 0 on, and so is not among these.
+    /// Whether the server reported a count that is not a non-negative integer. Such a count is
+    /// `None` above.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
 }
 
-/// The most tokens that a count of one request can mean: far above what any model reads or writes,
-/// and small enough that a million of them add up exactly, in 64 bits as well as in the doubles of
-/// whoever reads a result.
+/// The largest plausible token count of one request: far above what any model reads or writes, and
+/// small enough that the sum of a million of them is exact in 64 bits and in doubles.
 pub const MAX_STATED_TOKENS: u64 = 1_000_000_000;
 
 impl Usage {
-    /// The counts that can be right, of an answer that came in so many chunks with content: a chunk
-    /// has a token at least.
+    /// The plausible counts, given the number of chunks with content: each chunk has at least one
+    /// token.
     pub fn plausible(self, content_chunks: usize) -> Self {
         let prompt_tokens = self
             .prompt_tokens
@@ -119,13 +117,13 @@ impl Usage {
         }
     }
 
-    /// Whether all that was stated can be right.
-    pub fn makes_sense(self, content_chunks: usize) -> bool {
+    /// Whether all reported counts are plausible.
+    pub fn is_plausible(self, content_chunks: usize) -> bool {
         !self.unreadable && self.plausible(content_chunks) == self
     }
 
-    /// Of prompt and answer, whether a count was stated that cannot be right.
-    pub fn senseless(self, content_chunks: usize) -> [bool; 2] {
+    /// For prompt and answer: whether the server reported an implausible count.
+    pub fn implausible(self, content_chunks: usize) -> [bool; 2] {
         let kept = self.plausible(content_chunks);
         let is_lost = |stated: Option<u64>, kept: Option<u64>| {
             stated != kept || (self.unreadable && stated.is_none())
@@ -137,13 +135,13 @@ impl Usage {
     }
 }
 
-/// How a request ended. Closed: whoever adds a way to end adds what every layer makes of it.
+/// How a request ended. Not `non_exhaustive`: a new variant must be handled in every layer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The answer ended by itself.
+    /// The model ended the answer.
     Completed,
-    /// The answer was cut at the token limit (finish reason `length`).
+    /// The answer reached the token limit (finish reason `length`).
     Truncated,
     /// The server refused the request (4xx, or a 400 inside a 200 stream before any content).
     Rejected {
@@ -152,32 +150,32 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advice: Option<Advice>,
     },
-    /// Nothing was sent: this kind of server has no field for the constraint, and without it the
-    /// answer would be another one's.
+    /// The request was not sent: this kind of server has no field for the constraint, and without
+    /// it the answer would not be comparable.
     Unsupported { what: String },
-    /// The server failed (5xx, or a 5xx inside a 200 stream before any content), or answered with a
-    /// status that makes no sense.
+    /// The server failed (5xx, or a 5xx inside a 200 stream before any content), or replied with an
+    /// invalid status.
     ServerError {
         status: u16,
         body: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         advice: Option<Advice>,
     },
-    /// The stream broke its own rules: an error event after content, an end without a terminal
+    /// The stream violated its protocol: an error event after content, an end without a terminal
     /// event, an unreadable event.
     StreamError { message: String },
-    /// No usable HTTP exchange took place, or it broke off.
+    /// The HTTP exchange failed or broke off.
     Transport {
         cause: TransportCause,
         message: String,
     },
-    /// A named limit of ours ran out.
+    /// One of the client's time limits expired.
     TimedOut {
         limit_ms: u64,
-        /// Which one; logs of older versions know one only.
+        /// Logs of older versions know only `Request`.
         #[serde(default)]
         limit: TimeLimit,
-        /// How far the request had come; `None` where nobody noted it, as older versions did not.
+        /// How far the request had come; `None` if not recorded, as in logs of older versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stage: Option<Stage>,
     },
@@ -185,13 +183,13 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// The status of a server that has too much to do, or a limit on how fast it may be asked (RFC
-/// 6585, section 4): it says nothing of what was asked.
+/// Status of an overloaded or rate-limited server (RFC 6585, section 4). It is unrelated to the
+/// content of the request.
 pub const TOO_MANY_REQUESTS: u16 = 429;
 
-/// A header by which a server that gave no answer says what to do. It is recorded and never
-/// followed: asking again, or elsewhere, would be another load, and would hand credentials to
-/// whoever is named.
+/// A header in which a server that gave no answer asks for a retry or a redirect. It is recorded
+/// and never followed: a retry or redirect would change the load, and a redirect would send
+/// credentials to another host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
@@ -201,14 +199,14 @@ pub enum Advice {
     Location(String),
 }
 
-/// A limit of ours on the time of a request.
+/// A time limit of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimeLimit {
-    /// On all of it, from sent to end (`--request-timeout`).
+    /// From sent to end (`--request-timeout`).
     #[default]
     Request,
-    /// On the time without any byte of the answer (`--idle-timeout`).
+    /// Without any byte of the response (`--idle-timeout`).
     Idle,
 }
 
@@ -218,19 +216,19 @@ pub enum TimeLimit {
 pub enum Stage {
     /// No connection yet, TLS included.
     Connecting,
-    /// Sent, or being sent, and the head of the answer is not there yet. Where a kept connection
-    /// had to be replaced, connecting is part of it.
+    /// Sent or being sent; the response head has not arrived. Includes reconnecting if a kept
+    /// connection had to be replaced.
     BeforeHeaders,
-    /// The head of a stream is there, and no generated content yet.
+    /// The head of a stream has arrived, but no generated content.
     BeforeFirstToken,
-    /// In a stream, after its first content.
+    /// In a stream, after the first content.
     MidStream,
-    /// In an answer that comes whole, whose content shows at its end.
+    /// In a response that is not a stream.
     MidBody,
 }
 
 impl TimeLimit {
-    /// The flag that sets it.
+    /// The flag that sets the limit.
     pub fn flag(self) -> &'static str {
         match self {
             Self::Request => "--request-timeout",
@@ -240,25 +238,24 @@ impl TimeLimit {
 }
 
 impl Stage {
-    /// For sentences that begin with what happened: "cut ...", "stalled ...".
-    pub fn words(self) -> &'static str {
+    /// A phrase to follow a verb: "cut ...", "stalled ...".
+    pub fn phrase(self) -> &'static str {
         match self {
             Self::Connecting => "while connecting",
             Self::BeforeHeaders => "before headers",
             Self::BeforeFirstToken => "before the first token",
             Self::MidStream => "mid-stream",
-            Self::MidBody => "in the body of a whole answer",
+            Self::MidBody => "in the body of a response without a stream",
         }
     }
 }
 
-/// Why there was no usable HTTP exchange.
+/// Why the HTTP exchange failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TransportCause {
     Connect,
-    /// This machine had nothing to make a connection with: it is out of files, ports or memory.
-    /// Says nothing of the server.
+    /// This machine has no files, ports or memory left for a connection. Independent of the server.
     Local,
     Reset,
     Closed,
@@ -267,7 +264,7 @@ pub enum TransportCause {
 }
 
 impl Outcome {
-    /// The name used as a key wherever outcomes are counted.
+    /// The name used as a key in counts.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -282,7 +279,7 @@ impl Outcome {
         }
     }
 
-    /// Every outcome's name, in the order of reports.
+    /// Names of all outcomes, in the order of reports.
     pub const NAMES: [&'static str; 9] = [
         "completed",
         "truncated",
@@ -295,7 +292,8 @@ impl Outcome {
         "cancelled",
     ];
 
-    /// Whether this machine had no connection for the request: the server never heard of it.
+    /// Whether this machine could not open a connection, so that the request never reached the
+    /// server.
     pub fn is_local(&self) -> bool {
         matches!(
             self,
@@ -306,15 +304,15 @@ impl Outcome {
         )
     }
 
-    /// Whether the server gave an answer, whole or cut at the token limit.
+    /// Whether the server gave an answer, complete or cut at the token limit.
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Completed | Self::Truncated)
     }
 }
 
-/// What a request that got no answer ran into, in the server's or the network's own words; empty
-/// for an answer.
-pub fn failure_words(outcome: &Outcome) -> String {
+/// The error of a request without an answer, as the server or the network reported it; empty for an
+/// answer.
+pub fn failure_message(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed | Outcome::Truncated => String::new(),
         Outcome::Rejected {
@@ -333,7 +331,7 @@ pub fn failure_words(outcome: &Outcome) -> String {
             }
             Some(Advice::Location(value)) => {
                 format!(
-                    "HTTP {status}, location: {value}: no redirect is followed, give that server as --base-url: {body}"
+                    "HTTP {status}, location: {value}: redirects are not followed, set --base-url to that server: {body}"
                 )
             }
         },
@@ -345,26 +343,26 @@ pub fn failure_words(outcome: &Outcome) -> String {
             limit,
             stage,
         } => {
-            let (what, how) = match limit {
-                TimeLimit::Request => ("no end within", "cut"),
-                TimeLimit::Idle => ("no byte of an answer for", "stalled"),
+            let (problem, verb) = match limit {
+                TimeLimit::Request => ("no end of the response within", "cut"),
+                TimeLimit::Idle => ("no byte of the response for", "stalled"),
             };
             let stage =
-                stage.map_or_else(String::new, |stage| format!(", {how} {}", stage.words()));
-            format!("{what} {limit_ms} ms ({}){stage}", limit.flag())
+                stage.map_or_else(String::new, |stage| format!(", {verb} {}", stage.phrase()));
+            format!("{problem} {limit_ms} ms ({}){stage}", limit.flag())
         }
-        Outcome::Cancelled => "the run was stopped first".to_owned(),
+        Outcome::Cancelled => "the run was stopped before the request ended".to_owned(),
     }
 }
 
 fn cause_name(cause: TransportCause) -> &'static str {
     match cause {
         TransportCause::Connect => "no connection",
-        TransportCause::Local => "no connection from here",
+        TransportCause::Local => "no local resources for a connection",
         TransportCause::Reset => "connection reset",
         TransportCause::Closed => "connection closed",
         TransportCause::BodyTooLarge => "body too large",
-        TransportCause::Other => "exchange failed",
+        TransportCause::Other => "HTTP exchange failed",
     }
 }
 
@@ -375,7 +373,7 @@ mod tests {
     #[test]
     fn outcomes_of_older_logs_are_read() {
         let read = |json: &str| {
-            // By way of a value, as the log is read.
+            // Through a `Value`, as the log is read.
             serde_json::from_value::<Outcome>(serde_json::from_str(json).unwrap()).unwrap()
         };
         let old = r#"{"kind":"timed_out","limit_ms":5}"#;
@@ -420,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_cannot_be_right_are_told_from_those_that_can() {
+    fn implausible_token_counts_are_dropped() {
         let most = MAX_STATED_TOKENS;
         for (prompt, completion, chunks, plausible) in [
             (Some(3), Some(5), 5, (Some(3), Some(5))),
@@ -444,7 +442,7 @@ mod tests {
                 "{usage:?} {chunks}"
             );
             assert_eq!(
-                usage.senseless(chunks),
+                usage.implausible(chunks),
                 [prompt != plausible.0, completion != plausible.1]
             );
             let unreadable = Usage {
@@ -452,24 +450,27 @@ mod tests {
                 completion_tokens: None,
                 ..usage
             }
-            .senseless(chunks);
+            .implausible(chunks);
             assert_eq!(
                 unreadable,
                 [prompt != plausible.0 || prompt.is_none(), true]
             );
-            assert_eq!(usage.makes_sense(chunks), plausible == (prompt, completion));
+            assert_eq!(
+                usage.is_plausible(chunks),
+                plausible == (prompt, completion)
+            );
             assert!(
                 !Usage {
                     unreadable: true,
                     ..usage
                 }
-                .makes_sense(chunks)
+                .is_plausible(chunks)
             );
         }
     }
 
     #[test]
-    fn instants_follow_each_other() {
+    fn instants_must_be_in_order() {
         let timing = |due_ns,
                       [ready_ns, sent_ns, headers_ns, end_ns]: [Option<u64>; 4],
                       chunks_ns: &[u64]| {
@@ -525,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_in_the_servers_words() {
+    fn failure_messages_quote_the_server() {
         for (outcome, expected) in [
             (Outcome::Completed, ""),
             (
@@ -550,7 +551,7 @@ mod tests {
                     body: "".into(),
                     advice: Some(Advice::Location("http://b/".into())),
                 },
-                "HTTP 307, location: http://b/: no redirect is followed, give that server as --base-url: ",
+                "HTTP 307, location: http://b/: redirects are not followed, set --base-url to that server: ",
             ),
             (
                 Outcome::TimedOut {
@@ -558,7 +559,7 @@ mod tests {
                     limit: TimeLimit::Request,
                     stage: None,
                 },
-                "no end within 50 ms (--request-timeout)",
+                "no end of the response within 50 ms (--request-timeout)",
             ),
             (
                 Outcome::TimedOut {
@@ -566,7 +567,7 @@ mod tests {
                     limit: TimeLimit::Idle,
                     stage: Some(Stage::MidStream),
                 },
-                "no byte of an answer for 50 ms (--idle-timeout), stalled mid-stream",
+                "no byte of the response for 50 ms (--idle-timeout), stalled mid-stream",
             ),
             (
                 Outcome::Transport {
@@ -576,7 +577,7 @@ mod tests {
                 "no connection: refused",
             ),
         ] {
-            assert_eq!(failure_words(&outcome), expected);
+            assert_eq!(failure_message(&outcome), expected);
         }
     }
 }

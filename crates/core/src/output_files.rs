@@ -1,5 +1,4 @@
-//! Files that commands write: whether they can be made, asked before there is anything to write,
-//! and writing them.
+//! Checks that output files can be written before a run, and writes them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -7,12 +6,12 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Sees that this file can be written to. What is there stays as it is, and what was not there is
-/// not there afterwards.
+/// Checks that a file can be written. Leaves existing content unchanged, and removes the file again
+/// if it did not exist.
 ///
 /// # Errors
-/// It cannot.
-pub fn try_file(path: &Path) -> io::Result<()> {
+/// It cannot be written.
+pub fn check_writable(path: &Path) -> io::Result<()> {
     let existed = path.exists();
     OpenOptions::new().append(true).create(true).open(path)?;
     if existed {
@@ -22,19 +21,19 @@ pub fn try_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the folder that a file is wanted in, where it has one and that is missing.
+/// Creates the parent folder of a file if it is missing.
 ///
 /// # Errors
-/// It cannot be made.
-pub fn make_folder(path: &Path) -> io::Result<()> {
+/// It cannot be created.
+pub fn create_parent_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// Files of one name that a folder may hold.
+/// Maximum number of numbered files with the same stem in a folder.
 pub const MAX_SAME_NAMES: u32 = 1000;
 
-/// The names that a file of our own naming may have, in order: `stem.ending`, `stem-2.ending` and
-/// so on, since runs that start in the same second would have the same name.
+/// File names to try in order: `stem.ending`, `stem-2.ending` and so on, because runs that start in
+/// the same second get the same stem.
 pub fn numbered_names(stem: &str, ending: &str) -> impl Iterator<Item = String> {
     let (stem, ending) = (stem.to_owned(), ending.to_owned());
     let numbered = move |number: u32| match number {
@@ -44,30 +43,29 @@ pub fn numbered_names(stem: &str, ending: &str) -> impl Iterator<Item = String> 
     (1..=MAX_SAME_NAMES).map(numbered)
 }
 
-/// Writes a file; one that is there is written over, as vLLM's tools do. Folders that are missing
-/// are made.
+/// Writes a file. Overwrites an existing file, as vLLM's tools do, and creates missing folders.
 ///
 /// # Errors
-/// It cannot be made, or `fill` fails.
+/// It cannot be created or written, or `fill` fails.
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let file = make_folder(path)
+    let file = create_parent_folder(path)
         .and_then(|()| File::create(path))
         .map_err(|error| cannot_write_report(path, &error))?;
-    filled(file, fill, |error| cannot_write_report(path, error))
+    write_to_open_file(file, fill, |error| cannot_write_report(path, error))
 }
 
-/// Fills a file that is open. Where the file itself gives out, `cannot_write` says so, which knows
-/// its name.
+/// Writes to an open file. `cannot_write` converts I/O errors of the file to an error with its
+/// name.
 ///
 /// # Errors
-/// It gives out, or `fill` fails.
-pub fn filled(
+/// It cannot be written, or `fill` fails.
+pub fn write_to_open_file(
     file: File,
     fill: impl FnOnce(&mut dyn Write) -> Result<()>,
     cannot_write: impl Fn(&io::Error) -> Error,
 ) -> Result<()> {
-    let mut out = Noting {
-        to: BufWriter::new(file),
+    let mut out = FailureRecorder {
+        inner: BufWriter::new(file),
         failure: None,
     };
     let done = fill(&mut out).and_then(|()| out.flush().map_err(|error| cannot_write(&error)));
@@ -77,39 +75,39 @@ pub fn filled(
     }
 }
 
-/// A writer that remembers its first failure, whatever becomes of it on the way up.
-struct Noting {
-    to: BufWriter<File>,
+/// A writer that records its first I/O error, which callers may replace by another error.
+struct FailureRecorder {
+    inner: BufWriter<File>,
     failure: Option<io::Error>,
 }
 
-impl Noting {
-    fn note(&mut self, error: io::Error) -> io::Error {
-        let same = error
+impl FailureRecorder {
+    fn record(&mut self, error: io::Error) -> io::Error {
+        let copy = error
             .raw_os_error()
             .map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
-        self.failure.get_or_insert(same);
+        self.failure.get_or_insert(copy);
         error
     }
 }
 
-impl Write for Noting {
+impl Write for FailureRecorder {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.to.write(bytes).map_err(|error| self.note(error))
+        self.inner.write(bytes).map_err(|error| self.record(error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush().map_err(|error| self.note(error))
+        self.inner.flush().map_err(|error| self.record(error))
     }
 }
 
-/// The error of a report whose file cannot be written.
+/// The error for a report file that cannot be written.
 pub fn cannot_write_report(path: &Path, error: &io::Error) -> Error {
     Error::environment(format!(
-        "the report cannot be written ({error}): {}",
+        "cannot write the report ({error}): {}",
         path.display()
     ))
-    .hint("make room, or name a file in a folder that can be written to")
+    .hint("free disk space, or choose a file in a writable folder")
 }
 
 #[cfg(test)]
@@ -117,16 +115,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trying_leaves_everything_as_it_was() {
+    fn checking_leaves_files_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b.json");
-        assert_eq!(try_file(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
-        make_folder(&path).unwrap();
-        try_file(&path).unwrap();
+        assert_eq!(
+            check_writable(&path).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        create_parent_folder(&path).unwrap();
+        check_writable(&path).unwrap();
         assert!(!path.exists());
         fs::write(&path, "kept").unwrap();
-        try_file(&path).unwrap();
+        check_writable(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
-        make_folder(Path::new("alone.json")).unwrap();
+        create_parent_folder(Path::new("alone.json")).unwrap();
     }
 }

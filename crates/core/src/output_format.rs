@@ -1,21 +1,23 @@
-//! The formats of what commands print and write. Each command takes some of them.
+//! Output formats. Each command supports some of them.
 
 use crate::error::Error;
 
-/// A format of a report, a comparison or a measurement.
+/// Output format of a report, a comparison or a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Tables for a terminal.
     Text,
-    /// Everything, for programs. Of a run: what `--save-result` saves.
+    /// All data, for programs. For a run, equal to the file of `--save-result`.
     Json,
-    /// A line for every request, or for every row.
+    /// JSON Lines: one value for each request or row.
+    Jsonl,
+    /// One line for each request or row.
     Csv,
-    /// A comment on a pull request.
+    /// For a comment on a pull request.
     Markdown,
-    /// A page for a browser.
+    /// Web page.
     Html,
-    /// Tests for CI.
+    /// Test results for CI.
     Junit,
     /// The result of a run as `vllm bench serve` saves it.
     VllmServe,
@@ -24,10 +26,11 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Every format, in the order in which they are listed to people.
-    pub const ALL: [Self; 8] = [
+    /// All formats, in the order of help texts.
+    pub const ALL: [Self; 9] = [
         Self::Text,
         Self::Json,
+        Self::Jsonl,
         Self::Csv,
         Self::Markdown,
         Self::Html,
@@ -41,6 +44,7 @@ impl OutputFormat {
         match self {
             Self::Text => "text",
             Self::Json => "json",
+            Self::Jsonl => "jsonl",
             Self::Csv => "csv",
             Self::Markdown => "markdown",
             Self::Html => "html",
@@ -50,7 +54,7 @@ impl OutputFormat {
         }
     }
 
-    /// The format that the extension of a file names; `None` where it names none, or more than one.
+    /// The format for a file extension; `None` if no format or several have it.
     pub fn from_extension(extension: &str) -> Option<Self> {
         match extension {
             "txt" => Some(Self::Text),
@@ -62,7 +66,7 @@ impl OutputFormat {
         }
     }
 
-    /// The error of a renderer that has no such format, and whose flags let it through.
+    /// The error of a renderer without this format; the flags should have refused it.
     pub fn unsupported(self, what: &str) -> Error {
         Error::internal(format!("{what} has no format {}", self.name()))
     }

@@ -1,13 +1,12 @@
-//! Makes text of strangers fit for a terminal. Knows nothing of what the text is about.
+//! Makes untrusted text safe to print on a terminal.
 
-/// The most characters that are shown of a name that came from outside.
+/// Maximum number of characters shown of an untrusted name.
 pub const NAME_CHARS: usize = 200;
 
-/// `text` in one line, at most `max_chars` characters wide before escaping is counted in, without
-/// anything that a terminal would obey: control characters, and the invisible ones that turn or
-/// hide the text around them, are written as escapes.
+/// `text` on one line, cut to `max_chars` characters. Control characters and invisible characters
+/// that reverse or hide text are escaped.
 ///
-/// Where the text was cut, an ellipsis ends it.
+/// An ellipsis marks a cut.
 pub fn printable(text: &str, max_chars: usize) -> String {
     let mut line = String::new();
     let mut used = 0;
@@ -23,8 +22,7 @@ pub fn printable(text: &str, max_chars: usize) -> String {
     line
 }
 
-/// What a server said in the body of an answer, fit for an error of one line; a body without text
-/// is said to be one.
+/// The body of a response for a one-line error, or `(no body)`.
 pub fn printable_body(body: &str, max_chars: usize) -> String {
     match body.trim() {
         "" => "(no body)".to_owned(),
@@ -32,12 +30,12 @@ pub fn printable_body(body: &str, max_chars: usize) -> String {
     }
 }
 
-/// A count with its thousands apart.
+/// A number with thousands separators.
 pub fn thousands(value: u64) -> String {
     let digits = value.to_string();
     let mut shown = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             shown.push(',');
         }
         shown.push(digit);
@@ -48,13 +46,15 @@ pub fn thousands(value: u64) -> String {
 fn shown(character: char) -> String {
     match character {
         '\n' | '\r' | '\t' => character.escape_default().to_string(),
-        it if it.is_control() || is_invisible(it) => it.escape_unicode().to_string(),
-        it => it.to_string(),
+        _ if character.is_control() || is_invisible(character) => {
+            character.escape_unicode().to_string()
+        }
+        _ => character.to_string(),
     }
 }
 
-/// Zero-width characters, line separators and the controls of writing direction (Unicode's
-/// `Bidi_Control`), byte order mark included.
+/// Whether a character is zero-width, a line separator, a writing-direction control (Unicode's
+/// `Bidi_Control`) or a byte order mark.
 pub fn is_invisible(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_the_terminal_that_it_would_obey() {
+    fn control_and_invisible_characters_are_escaped() {
         for (text, max, expected) in [
             ("plain {\"a\": 1}", 40, "plain {\"a\": 1}"),
             ("a\nb\tc\r", 40, "a\\nb\\tc\\r"),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_cut_at_a_character() {
+    fn bodies_are_trimmed_and_cut_at_a_character() {
         assert_eq!(printable_body("  \n", 9), "(no body)");
         assert_eq!(printable_body(" no ", 9), "no");
         let long = printable_body(&"\u{e4}".repeat(2001), 2000);

@@ -1,10 +1,9 @@
-//! Registries: an enum of kinds with one line for each, whose names and behaviour come from the
-//! kind's `SPEC`.
+//! Registries: enums of kinds whose names and behaviour come from each kind's `SPEC`.
 
 use crate::error::{Error, Result};
 
-/// Declares a registry: `Variant => file::SPEC,` for each kind, in the order of help texts and
-/// files. A spec has a `name`, by which the kind is written and read everywhere.
+/// Declares a registry: one line `Variant => file::SPEC,` for each kind, in the order of help texts
+/// and files. A spec has a `name`, used in flags, files and messages.
 #[macro_export]
 macro_rules! registry {
     (
@@ -20,10 +19,10 @@ macro_rules! registry {
         }
 
         impl $Type {
-            /// Every one, in the order of help texts.
+            /// All kinds, in the order of help texts.
             pub const ALL: [Self; [$(Self::$Variant,)+].len()] = [$(Self::$Variant,)+];
 
-            /// Everything that is known of this one.
+            /// The specification of this kind.
             pub fn spec(self) -> &'static $Spec {
                 match self {
                     $(Self::$Variant => &$spec,)+

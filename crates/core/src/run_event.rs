@@ -1,4 +1,4 @@
-//! The events of a run, from the driver to the run log and the terminal.
+//! Events of a run, sent from the client to the run log and the terminal.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,65 +6,64 @@ use crate::observation::Observation;
 use crate::printable::printable;
 use crate::shard::ClockOffset;
 
-/// How much of a server's words tells one error from another, and is shown.
-pub const MAX_WORDS_CHARS: usize = 160;
+/// How many characters of a server's error message are shown and used to group equal errors.
+pub const MAX_ERROR_MESSAGE_CHARS: usize = 160;
 
 /// An event of a run.
 #[derive(Debug)]
 pub enum RunEvent {
-    /// Always the first: the instant from which due times count, by the wall clock, and the clock's
-    /// offset from shard 1's, if measured.
+    /// Always first: the wall-clock instant from which due times count, and the clock's offset from
+    /// shard 1's, if measured.
     Started {
         at: SystemTime,
         clock: Option<ClockOffset>,
     },
-    /// A request is handed to the HTTP client.
+    /// A request is passed to the HTTP client.
     Sent { index: usize },
-    /// The run stops itself: too many errors. Comes before the end of the request that was one too
-    /// many.
-    Tripped(Box<Tripped>),
-    /// A case has ended, sent or not. Each case ends once; cases end in any order.
+    /// The run stops because of too many errors. Precedes the end of the request that passed the
+    /// limit.
+    ErrorLimitReached(Box<ErrorLimitReached>),
+    /// A case has ended, sent or not. Each case ends once, in any order.
     Ended(Box<Observation>),
 }
 
-/// Which limit was passed.
+/// The error limit that stopped a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum PassedLimit {
+pub enum ErrorLimit {
     Rate(f64),
-    InARow(usize),
+    Consecutive(usize),
 }
 
-/// Why a run stopped itself.
+/// The reason why a run stopped at an error limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tripped {
-    pub limit: PassedLimit,
-    /// The request whose end it was.
+pub struct ErrorLimitReached {
+    pub limit: ErrorLimit,
+    /// The request that passed the limit.
     pub index: usize,
-    /// From the begin.
+    /// Since the start of the run.
     pub at: Duration,
     /// Requests that had ended, this one included.
     pub ended: usize,
     /// Errors among them.
     pub errors: usize,
-    /// The commonest of the errors, in the words of the first of them and uncut, and how often it
-    /// was met.
-    pub commonest: Option<(String, usize)>,
+    /// The most frequent error (the complete message of its first occurrence) and its count.
+    pub most_frequent: Option<(String, usize)>,
 }
 
-impl Tripped {
-    /// What is said of it; `case` is the request's own name. What must not be shown is taken out of
-    /// a server's words by `redacted`, before they are cut: half a key is known to nobody any more.
-    pub fn sentence(&self, case: &str, redacted: impl Fn(&str) -> String) -> String {
+impl ErrorLimitReached {
+    /// The message for the user; `case` is the ID of the request. `redacted` removes secrets before
+    /// the text is cut: half a key would no longer be recognised.
+    pub fn message(&self, case: &str, redacted: impl Fn(&str) -> String) -> String {
         let Self {
             limit,
             index,
             at,
             ended,
             errors,
-            commonest,
+            most_frequent,
         } = self;
         let (flag, most, why) = match limit {
-            PassedLimit::Rate(most) => {
+            ErrorLimit::Rate(most) => {
                 let percent = 100.0 * *errors as f64 / *ended as f64;
                 (
                     "--max-error-rate",
@@ -72,27 +71,28 @@ impl Tripped {
                     format!("{percent:.1} % errors"),
                 )
             }
-            PassedLimit::InARow(most) => {
+            ErrorLimit::Consecutive(most) => {
                 let why = if *most == 1 {
-                    "an error".to_owned()
+                    "1 error".to_owned()
                 } else {
-                    format!("{most} errors one after the other")
+                    format!("{most} consecutive errors")
                 };
                 ("--max-consecutive-errors", most.to_string(), why)
             }
         };
         let why = format!(
-            "{flag} {most} stopped the run at request {index} ({case}), {:.1} s after its begin: {why}, {errors} in all of {ended} \
-             {} that had ended",
+            "{flag} {most} stopped the run at request {index} ({case}), {:.1} s after the start: {why}; {errors} {} in {ended} \
+             finished {}",
             at.as_secs_f64(),
+            if *errors == 1 { "error" } else { "errors" },
             if *ended == 1 { "request" } else { "requests" }
         );
-        match commonest {
-            Some((words, count)) => {
+        match most_frequent {
+            Some((message, count)) => {
                 let times = if *count == 1 { "time" } else { "times" };
                 format!(
-                    "{why}; {count} {times} {}",
-                    printable(&redacted(words), MAX_WORDS_CHARS)
+                    "{why}; most frequent error ({count} {times}): {}",
+                    printable(&redacted(message), MAX_ERROR_MESSAGE_CHARS)
                 )
             }
             None => why,

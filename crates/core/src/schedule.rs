@@ -1,5 +1,4 @@
-//! When each request is due, and when sending ends. Pure: a seed, a rate and a shape in, instants
-//! out; no clock, no waiting.
+//! Schedule: due times of requests from a seed, a rate and a distribution, and the end of sending.
 
 use std::time::Duration;
 
@@ -9,10 +8,10 @@ use crate::json_numbers::{number_or_inf, seconds};
 use crate::shard::Shard;
 use sobench_pycompat::random::NumpyRandom;
 
-/// Requests per second asked for.
+/// Requested rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
-    /// All requests are due at once; the concurrency cap alone paces them.
+    /// All requests are due immediately; only the concurrency cap limits them.
     Infinite,
     /// A positive, finite number of requests per second.
     PerSecond(f64),
@@ -28,7 +27,7 @@ impl Rate {
     }
 }
 
-/// As vLLM writes it: a number, or the string `inf`.
+/// Serialised as in vLLM: a number, or the string `inf`.
 impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         number_or_inf::serialize(&self.per_second(), serializer)
@@ -46,11 +45,11 @@ impl<'de> Deserialize<'de> for Rate {
     }
 }
 
-/// How fast requests are due.
+/// Arrival rate over the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// One rate from the first request to the last.
+    /// Constant rate.
     Steady(Rate),
     /// A rate that rises with every request.
     Ramp(Ramp),
@@ -62,51 +61,50 @@ pub struct Ramp {
     pub strategy: RampStrategy,
     /// Requests per second at the first request; at least 1.
     pub start_rps: u32,
-    /// Requests per second at the last one; not below the first's.
+    /// Requests per second at the last request; at least `start_rps`.
     pub end_rps: u32,
 }
 
-/// How a ramp rises over the requests' numbers.
+/// How the rate rises with the request index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RampStrategy {
-    /// By the same number of requests per second each time.
+    /// The rate increases by a constant amount.
     Linear,
-    /// By the same factor each time.
+    /// The rate increases by a constant factor.
     Exponential,
 }
 
-/// A whole number of requests per second that a ramp has come to.
+/// A whole number of requests per second that a ramp reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateStep {
     pub rps: u32,
-    /// From the begin of the run.
+    /// Since the start of the run.
     pub at: Duration,
 }
 
-/// What the driver goes by.
+/// Schedule of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// When each case is due, from the begin; never falling.
+    /// Due time of each case since the start; never decreasing.
     pub due: Vec<Duration>,
     pub until: Until,
-    /// Which of the cases are sent, each when the whole has it due. Never a part of cases that go
-    /// round.
+    /// The shard whose cases are sent, each at its due time in the complete schedule. Always
+    /// [`Shard::WHOLE`] if cases repeat.
     pub part: Shard,
 }
 
-/// When sending ends. Requests under way may always end.
+/// When sending ends. Requests in flight may still finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Until {
-    /// When every case has been sent.
+    /// After the last case.
     LastCase,
-    /// When every case has been sent, or at this time after the begin, whichever is first. A case
-    /// that is due by then and still waits for a free slot counts as cancelled. Those due at the
-    /// very begin are due whenever a slot is free: what is left of them was never asked for.
+    /// At this time since the start, or earlier, after the last case. A case that is due by then
+    /// and still waits for a free slot counts as cancelled. Cases due at time 0 are sent as slots
+    /// become free; those left over are not part of the run.
     Time(#[serde(with = "seconds")] Duration),
-    /// At this time after the begin; the cases go round until then, each due as soon as a slot is
-    /// free.
+    /// At this time since the start; until then cases repeat, each due as soon as a slot is free.
     Cycling(#[serde(with = "seconds")] Duration),
 }
 
@@ -121,8 +119,8 @@ impl RampStrategy {
 }
 
 impl Schedule {
-    /// Every case, when it is due.
-    pub fn of(due: Vec<Duration>) -> Self {
+    /// A schedule that sends every case at its due time.
+    pub fn new(due: Vec<Duration>) -> Self {
         Self {
             due,
             until: Until::LastCase,
@@ -132,7 +130,7 @@ impl Schedule {
 }
 
 impl Until {
-    /// The end by time, where there is one.
+    /// The time limit, if there is one.
     pub fn time(self) -> Option<Duration> {
         match self {
             Self::LastCase => None,
@@ -140,8 +138,8 @@ impl Until {
         }
     }
 
-    /// Whether a case that was not sent by the end is missing from the run.
-    pub fn owes(self, due: Duration) -> bool {
+    /// Whether a case that was not sent by the end counts as missing.
+    pub fn counts_as_missing(self, due: Duration) -> bool {
         match self {
             Self::LastCase => true,
             Self::Time(at) => !due.is_zero() && due <= at,
@@ -151,18 +149,18 @@ impl Until {
 }
 
 impl Pace {
-    /// How many requests are due within `duration`; `None` where all are due at once, however many.
+    /// Number of requests due within `duration`; `None` if all are due immediately.
     pub fn requests_within(self, duration: Duration) -> Option<f64> {
         let mean_gap_s = match self {
             Self::Steady(Rate::Infinite) => return None,
             Self::Steady(Rate::PerSecond(rate)) => rate.recip(),
             Self::Ramp(ramp) => ramp.mean_gap_s(),
         };
-        // What is short of a whole number by rounding alone counts as that number.
+        // Compensates for rounding just below a whole number.
         Some((duration.as_secs_f64() / mean_gap_s + 1e-9).floor())
     }
 
-    /// The ramp, where the rate rises.
+    /// The ramp, if the rate rises.
     pub fn ramp(self) -> Option<Ramp> {
         match self {
             Self::Steady(_) => None,
@@ -170,7 +168,7 @@ impl Pace {
         }
     }
 
-    /// What vLLM writes under `request_rate`: infinity where a ramp takes the rate's place.
+    /// The value of vLLM's `request_rate`: infinity for a ramp.
     pub fn steady_rate(self) -> Rate {
         match self {
             Self::Steady(rate) => rate,
@@ -188,8 +186,8 @@ impl Pace {
 }
 
 impl Ramp {
-    /// Requests per second when request `index` of `requests` is due, as
-    /// `_get_current_request_rate` of `vllm bench serve` has it.
+    /// Requests per second when request `index` of `requests` is due; `_get_current_request_rate`
+    /// of `vllm bench serve`.
     pub fn rate_at(self, index: usize, requests: usize) -> f64 {
         let progress = index as f64 / requests.saturating_sub(1).max(1) as f64;
         let (start, end) = (f64::from(self.start_rps), f64::from(self.end_rps));
@@ -199,9 +197,9 @@ impl Ramp {
         }
     }
 
-    /// The whole numbers of requests per second that the ramp comes to, and when: the start at the
-    /// begin, each later one when the first request of its rate is due. `due` are the first of
-    /// `requests` due times. These are vLLM's `rps_change_events`.
+    /// The whole rates that the ramp reaches, and when: the first at the start, each later one when
+    /// the first request of that rate is due. `due` holds the first of `requests` due times. Equals
+    /// vLLM's `rps_change_events`.
     pub fn steps(self, requests: usize, due: &[Duration]) -> Vec<RateStep> {
         let mut reached = self.start_rps;
         let mut steps = vec![RateStep {
@@ -216,7 +214,7 @@ impl Ramp {
         steps
     }
 
-    /// The mean of the expected gaps, of 1 / rate over a ramp of many requests.
+    /// Mean of 1 / rate over a ramp of many requests.
     fn mean_gap_s(self) -> f64 {
         let (start, end) = (f64::from(self.start_rps), f64::from(self.end_rps));
         match self.strategy {
@@ -227,13 +225,13 @@ impl Ramp {
     }
 }
 
-/// Due times of `requests` requests, counted from the begin of the run, in order.
+/// Due times of `requests` requests since the start of the run, in order.
 ///
 /// As in `vllm bench serve`: every gap (the one before the first request too) is drawn from a gamma
 /// distribution of shape `burstiness` and mean 1 / rate, from NumPy's legacy generator under the
 /// same seed; infinite burstiness spaces evenly. At a steady rate the sums are rescaled so that the
-/// last request is due at requests / rate, which makes the asked rate the offered one; those of a
-/// ramp stay as they were drawn.
+/// last request is due at requests / rate, so that the offered load has the requested rate; those
+/// of a ramp are not rescaled.
 pub fn due_times(requests: usize, pace: Pace, burstiness: f64, seed: u64) -> Vec<Duration> {
     if pace == Pace::Steady(Rate::Infinite) {
         return vec![Duration::ZERO; requests];

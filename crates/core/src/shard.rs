@@ -1,5 +1,4 @@
-//! A part of a whole that several clients carry together: which shard this is, and what is its own.
-//! Knows neither requests nor entries.
+//! Shards: how cases, entries and limits are divided among several clients.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,62 +10,62 @@ use crate::error::{Error, Result};
 use crate::input::json;
 use crate::printable::printable;
 
-/// The most shards that one load or corpus is dealt out to.
+/// Maximum number of shards of a load or corpus.
 pub const MAX_SHARDS: usize = 100_000;
 
-/// Characters of a list of shards, or of a value, that are shown.
+/// Maximum number of characters shown of a list of shards or of a value.
 const MAX_SHOWN: usize = 80;
 
-/// One of several parts. Every shard knows the whole, and takes each `of`-th item of it, beginning
-/// with item `number - 1`: parts do not overlap, and together they are the whole.
+/// One of several parts. Shard `number` takes every `of`-th item of the whole, starting with item
+/// `number - 1`. Shards do not overlap, and together they cover the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
     /// From 1.
     pub number: usize,
-    /// How many shards there are.
+    /// Number of shards.
     pub of: usize,
 }
 
-/// Whose word the begin of a shard was.
+/// What determined the start time of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
-    /// Its own: it began when it was ready.
+    /// The shard started when it was ready.
     #[default]
     Own,
-    /// The user's (`--start-at`), by this machine's wall clock.
+    /// The user (`--start-at`), by this machine's wall clock.
     StartAt,
-    /// The coordinator's, by shard 1's clock.
+    /// The coordinator, by shard 1's clock.
     Coordinator,
 }
 
-/// What one clock is off another, from exchanges of stamps.
+/// Offset between two clocks, measured by exchanging timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// What has to be added to this machine's instants for those of shard 1, in nanoseconds.
+    /// Nanoseconds to add to this machine's instants to get those of shard 1.
     pub offset_ns: i64,
-    /// The most that this may be wrong by: half the round trip of the quickest exchange.
+    /// Maximum error of the offset: half the round trip of the fastest exchange.
     pub uncertainty_ns: u64,
-    /// How many exchanges it is the best of.
+    /// Number of exchanges, of which the fastest counts.
     pub exchanges: usize,
 }
 
 impl Shard {
-    /// The only part of what is not divided.
+    /// The only shard of undivided work.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// `None` for a number that is not among 1 to `of`, or for more shards than [`MAX_SHARDS`].
+    /// `None` if `number` is not in 1 to `of`, or `of` is above [`MAX_SHARDS`].
     pub fn new(number: usize, of: usize) -> Option<Self> {
         ((1..=of).contains(&number) && of <= MAX_SHARDS).then_some(Self { number, of })
     }
 
-    /// Whether the item at this place of the whole, from 0, is in this part.
+    /// Whether the shard contains the item with this index of the whole, from 0.
     pub fn takes(self, index: usize) -> bool {
         index % self.of == self.number - 1
     }
 
-    /// How much of a whole of so many is this part's: of items as [`Shard::takes`] deals them, and
-    /// of a cap, of which the first shards have one more where it does not come out even.
+    /// This shard's share of `whole`: of items as in [`Shard::takes`], or of a limit. The first
+    /// shards have one more if it does not divide evenly.
     pub fn share(self, whole: usize) -> usize {
         whole / self.of + usize::from(self.number <= whole % self.of)
     }
@@ -75,7 +74,7 @@ impl Shard {
 impl FromStr for Shard {
     type Err = String;
 
-    /// Reads `I/N`; the error says what is wrong with it.
+    /// Parses `I/N`; the error is a message.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         let parts = text
             .split_once('/')
@@ -84,7 +83,7 @@ impl FromStr for Shard {
         if of > MAX_SHARDS {
             return Err(format!("more than {MAX_SHARDS} shards: {text}"));
         }
-        Self::new(number, of).ok_or_else(|| format!("no shard from 1/{of} to {of}/{of}: {text}"))
+        Self::new(number, of).ok_or_else(|| format!("not a shard from 1/{of} to {of}/{of}: {text}"))
     }
 }
 
@@ -94,16 +93,16 @@ impl fmt::Display for Shard {
     }
 }
 
-/// Sees that of every shard there is one file, in their order: `parts` are sorted by number, of one
-/// plan, each with its file's name.
+/// Checks that there is exactly one file of each shard. `parts` are shards of one plan with their
+/// file names, sorted by number.
 ///
 /// # Errors
-/// Usage: one is there twice, or missing.
-pub fn each_once(parts: &[(Shard, String)]) -> Result<()> {
+/// A usage error: a shard is missing or has two files.
+pub fn check_all_present(parts: &[(Shard, String)]) -> Result<()> {
     if let Some([(shard, one), (_, two)]) = parts.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(
-            Error::usage(format!("two files are of shard {shard}: {one} and {two}"))
-                .hint("name the file of every shard once"),
+            Error::usage(format!("two files for shard {shard}: {one} and {two}"))
+                .hint("give the file of each shard once"),
         );
     }
     let of = parts.first().map_or(0, |(shard, _)| shard.of);
@@ -116,40 +115,41 @@ pub fn each_once(parts: &[(Shard, String)]) -> Result<()> {
         .filter(|number| !is_there(number))
         .map(|number| number.to_string())
         .collect();
-    let words = match &missing[..] {
+    let missing = match &missing[..] {
         [] => return Ok(()),
-        [one] => format!("file of shard {one} is"),
+        [one] => format!("the file of shard {one}"),
         several => format!(
-            "files of shards {} are",
+            "the files of shards {}",
             printable(&several.join(", "), MAX_SHOWN)
         ),
     };
-    Err(Error::usage(format!("of {of} shards the {words} missing"))
-        .hint("name the file of every shard; that of one that was killed counts as far as it goes"))
+    Err(Error::usage(format!("missing of {of} shards: {missing}"))
+        .hint("give the file of each shard; the file of a killed shard may be incomplete"))
 }
 
-/// Sees that all parts have the same terms, each with its file's name. `different` says what it
-/// means that they have not, `whole` what they are parts of.
+/// Checks that all parts have the same settings, each with its file name. `different` is the
+/// message if they differ, `whole` the noun for the complete run.
 ///
 /// # Errors
-/// Usage: the first place at which one differs from the first.
-pub fn same_terms(different: &str, whole: &str, parts: &[(Value, String)]) -> Result<()> {
+/// A usage error with the first difference.
+pub fn check_same_settings(different: &str, whole: &str, parts: &[(Value, String)]) -> Result<()> {
     let Some(((expected, one), others)) = parts.split_first() else {
         return Ok(());
     };
     let differing = others
         .iter()
-        .find_map(|(terms, two)| Some((json::difference(expected, terms)?, two)));
-    let Some(((place, here, there), two)) = differing else {
+        .find_map(|(terms, two)| Some((json::first_difference(expected, terms)?, two)));
+    let Some(((position, first_value, second_value), two)) = differing else {
         return Ok(());
     };
-    let place = place.trim_start_matches("about.");
-    let [here, there] = [here, there].map(|value| printable(&value, MAX_SHOWN));
-    Err(Error::usage(format!("{different}: {place} is {here} in {one} and {there} in {two}"))
-        .hint(format!("shards of one {whole} have the same flags and files but for --shard, and the same version of sobench")))
+    let position = position.trim_start_matches("about.");
+    let [first_value, second_value] =
+        [first_value, second_value].map(|value| printable(&value, MAX_SHOWN));
+    Err(Error::usage(format!("{different}: {position} is {first_value} in {one} and {second_value} in {two}"))
+        .hint(format!("use the same flags (except --shard), files and version of sobench for all shards of one {whole}")))
 }
 
-/// Digits alone: Rust's own reading takes a plus sign.
+/// Digits only: Rust's `parse` accepts a plus sign.
 fn whole(digits: &str) -> Option<usize> {
     digits
         .bytes()
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_the_whole_and_overlap_nowhere() {
+    fn shards_cover_the_whole_without_overlap() {
         for of in 1..=7 {
             let shards: Vec<Shard> = (1..=of)
                 .map(|number| Shard::new(number, of).unwrap())
@@ -188,21 +188,21 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_spelt_i_of_n_from_one() {
+    fn shards_are_parsed_from_i_of_n() {
         assert_eq!("2/4".parse(), Ok(Shard { number: 2, of: 4 }));
         assert_eq!("2/4".parse::<Shard>().unwrap().to_string(), "2/4");
         assert_eq!("1/1".parse(), Ok(Shard::WHOLE));
-        for (text, words) in [
-            ("0/4", "no shard from 1/4 to 4/4: 0/4"),
-            ("5/4", "no shard from 1/4 to 4/4: 5/4"),
-            ("1/0", "no shard from 1/0 to 0/0: 1/0"),
+        for (text, message) in [
+            ("0/4", "not a shard from 1/4 to 4/4: 0/4"),
+            ("5/4", "not a shard from 1/4 to 4/4: 5/4"),
+            ("1/0", "not a shard from 1/0 to 0/0: 1/0"),
             ("2", "not I/N: 2"),
             ("+1/4", "not I/N: +1/4"),
             ("/4", "not I/N: /4"),
             ("1/2/3", "not I/N: 1/2/3"),
             ("1/100001", "more than 100000 shards: 1/100001"),
         ] {
-            assert_eq!(text.parse::<Shard>(), Err(words.to_owned()));
+            assert_eq!(text.parse::<Shard>(), Err(message.to_owned()));
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What stands beside a `tokenizer.json`: special tokens and the chat template. Knows neither
-//! vocabularies nor Jinja.
+//! Reads the files next to `tokenizer.json`: special tokens and the chat template.
 
 use std::path::Path;
 
@@ -8,33 +7,32 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::input;
 
-/// The largest file of a tokenizer that is read, in bytes; the largest published ones have about 35
-/// MB.
+/// Maximum size of a tokenizer file in bytes; the largest published ones have about 35 MB.
 pub const MAX_TOKENIZER_FILE_BYTES: u64 = 256 << 20;
 
-/// The file that holds vocabulary and merges, which a tokenizer cannot do without.
+/// Vocabulary and merges; required.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// Settings of the transformers library.
 pub const CONFIG_FILE: &str = "tokenizer_config.json";
-/// Where older repositories keep the special tokens.
+/// Special tokens in older repositories.
 pub const SPECIAL_TOKENS_FILE: &str = "special_tokens_map.json";
-/// Where newer repositories keep the template; it wins over one in the settings.
+/// Chat template in newer repositories; takes precedence over the one in the settings.
 pub const TEMPLATE_FILE: &str = "chat_template.jinja";
-/// Of several named templates, the one for chats without tools.
+/// Among named templates, the one for chats without tools.
 const DEFAULT_TEMPLATE: &str = "default";
 
-/// What the folder of a tokenizer says besides its vocabulary.
+/// Chat template and special tokens of a tokenizer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Config {
     pub chat_template: Option<String>,
-    /// `bos_token`, `eos_token` and so on, with their text.
+    /// Names (`bos_token`, `eos_token` and so on) with their text.
     pub special_tokens: Vec<(String, String)>,
-    /// Special tokens that have no such name.
+    /// Special tokens without a name.
     pub more_special_tokens: Vec<String>,
 }
 
 impl Config {
-    /// Reads the files that there are; none of them has to be there.
+    /// Reads the files of a folder; all are optional.
     pub fn read(folder: &Path) -> Result<Self> {
         let settings = read_object(&folder.join(CONFIG_FILE))?;
         let mut special_tokens = special_tokens(&settings);
@@ -62,7 +60,7 @@ impl Config {
     }
 }
 
-/// Every `*_token` with a text: either a string, or an object whose `content` is the string.
+/// All `*_token` members that have a text: a string, or an object with a string `content`.
 fn special_tokens(settings: &Map<String, Value>) -> Vec<(String, String)> {
     let named = settings.iter().filter(|(name, _)| name.ends_with("_token"));
     named
@@ -70,7 +68,7 @@ fn special_tokens(settings: &Map<String, Value>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// `extra_special_tokens`, a list or an object of tokens, and what it was called before.
+/// `extra_special_tokens`, a list or object of tokens, and its former name.
 fn more_special_tokens(settings: &Map<String, Value>) -> Vec<String> {
     let members = ["extra_special_tokens", "additional_special_tokens"]
         .into_iter()
@@ -84,7 +82,7 @@ fn more_special_tokens(settings: &Map<String, Value>) -> Vec<String> {
         .collect()
 }
 
-/// A token is its text, or an object whose `content` is.
+/// The text of a token: a string, or an object with a string `content`.
 fn token(value: &Value) -> Option<String> {
     Some(
         value
@@ -98,11 +96,11 @@ fn token(value: &Value) -> Option<String> {
 fn default_template(settings: &Map<String, Value>, file: &Path) -> Result<Option<String>> {
     let wrong = || {
         Error::usage(format!(
-            "chat_template is neither a text nor a list of named templates: {}",
+            "chat_template is neither a string nor a list of named templates: {}",
             file.display()
         ))
         .hint(format!(
-            "a list needs an entry named {DEFAULT_TEMPLATE:?} with a \"template\""
+            "add an entry named {DEFAULT_TEMPLATE:?} with a \"template\" to the list"
         ))
     };
     match settings.get("chat_template") {
@@ -121,8 +119,8 @@ fn default_template(settings: &Map<String, Value>, file: &Path) -> Result<Option
     }
 }
 
-/// Whether there is such a file, be it a link that leads nowhere: to go on without it would change
-/// every prompt.
+/// Whether the file exists. A broken link counts, so that reading it fails: without the file every
+/// prompt would change.
 fn is_there(file: &Path) -> bool {
     file.symlink_metadata().is_ok()
 }
@@ -133,7 +131,7 @@ fn read_object(file: &Path) -> Result<Map<String, Value>> {
     }
     serde_json::from_str(&text(file)?).map_err(|error| {
         Error::usage(format!("{}: not a JSON object: {error}", file.display()))
-            .hint("it is read beside a tokenizer.json; mend it, or take it away")
+            .hint("correct or remove this file next to tokenizer.json")
     })
 }
 
@@ -141,10 +139,10 @@ fn text(file: &Path) -> Result<String> {
     input::read_text(file, MAX_TOKENIZER_FILE_BYTES)
 }
 
-/// The `eos_token` that the files beside a `tokenizer.json` name.
+/// The `eos_token` in the files next to `tokenizer.json`.
 ///
 /// # Errors
-/// If one of them is there and cannot be read.
+/// One of them exists and cannot be read.
 pub fn end_token(folder: &Path) -> Result<Option<String>> {
     let special_tokens = Config::read(folder)?.special_tokens;
     Ok(special_tokens
@@ -153,10 +151,10 @@ pub fn end_token(folder: &Path) -> Result<Option<String>> {
         .map(|(_, text)| text))
 }
 
-/// The bytes of one of a tokenizer's files, which is a text, without a byte-order mark.
+/// Reads a tokenizer file, which is text, without a byte order mark.
 ///
 /// # Errors
-/// If it cannot be read, is no text, or is larger than [`MAX_TOKENIZER_FILE_BYTES`].
+/// It cannot be read, is not text, or is larger than [`MAX_TOKENIZER_FILE_BYTES`].
 pub fn read_limited(path: &Path) -> Result<Vec<u8>> {
     input::read_text_bytes(path, MAX_TOKENIZER_FILE_BYTES)
 }
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_form_in_use() {
+    fn every_known_layout_is_read() {
         check(&[], None, &[]);
         check(
             &[(
@@ -217,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_read() {
+    fn invalid_settings_are_refused() {
         for text in [
             r#"{"chat_template":1}"#,
             r#"{"chat_template":[{"name":"rag","template":"r"}]}"#,

@@ -1,10 +1,10 @@
-//! What an answer was worth. Knows the reasons, not how they are found.
+//! Verdicts on answers and their reasons.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What an answer was worth, judged by the case's constraint.
+/// The result of judging an answer by its constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
@@ -19,32 +19,33 @@ pub enum Verdict {
 pub enum Reason {
     /// Not a JSON text by RFC 8259.
     NotJson { message: String, byte: usize },
-    /// One whole JSON text, with something else before or after it.
+    /// A complete JSON text with other text before or after it.
     ExtraText { byte: usize },
-    /// JSON that breaks the schema; paths are JSON pointers, the first violation by document order.
+    /// JSON that violates the schema. Paths are JSON pointers; the first violation in document
+    /// order.
     Schema {
         keyword: String,
         instance_path: String,
         schema_path: String,
         message: String,
     },
-    /// An object names a member twice, so that readers disagree about its value.
+    /// An object has a duplicate key, so that parsers disagree about its value.
     DuplicateKey { key: String, instance_path: String },
-    /// A `\u` escape of half a surrogate pair: readers disagree whether that is a string.
+    /// A `\u` escape of half a surrogate pair, which some parsers reject.
     LoneSurrogate { byte: usize },
-    /// Not a full match; `prefix` tells whether a prefix of the answer matches.
+    /// Not a full match; `prefix` is true if a prefix of the answer matches.
     Regex { prefix: bool },
     /// None of the choices.
     Choice,
-    /// Left the language at this byte (the answer's length where it stopped too early).
+    /// Not in the language from this byte on (the answer's length if it is incomplete).
     Grammar { byte: usize },
-    /// No text at all, where the constraint does not allow the empty text.
+    /// Empty answer, although the constraint requires text.
     Empty,
-    /// Cut at the token limit before it could be judged.
+    /// Cut at the token limit, so that it could not be judged.
     Truncated,
 }
 
-/// Why there is no verdict.
+/// Why an answer was not judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum NotScored {
@@ -52,20 +53,20 @@ pub enum NotScored {
     NoConstraint,
     /// The server refused the request.
     Refused,
-    /// The request failed on the way, in the stream or in the server.
+    /// The request failed in the network, in the stream or in the server.
     Failed,
     /// The run ended before the request did.
     Cancelled,
-    /// This machine had no connection for the request.
+    /// This machine could not open a connection.
     NotSent,
-    /// Our evaluator cannot judge by this constraint.
+    /// The evaluator does not support this constraint.
     Unsupported { what: String },
-    /// Judging would have passed a named limit.
+    /// Judging would exceed a named limit.
     Limit { what: String },
 }
 
 impl Reason {
-    /// The name used as a key wherever reasons are counted.
+    /// The name used as a key in counts of reasons.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NotJson { .. } => "not_json",
@@ -83,7 +84,7 @@ impl Reason {
 }
 
 impl NotScored {
-    /// The name used as a key wherever these are counted.
+    /// The name used as a key in counts.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NoConstraint => "no_constraint",
@@ -108,26 +109,26 @@ impl fmt::Display for Reason {
                 message,
                 ..
             } => {
-                let place = if instance_path.is_empty() {
+                let location = if instance_path.is_empty() {
                     "the document"
                 } else {
                     instance_path
                 };
-                write!(f, "breaks `{keyword}` at {place}: {message}")
+                write!(f, "breaks `{keyword}` at {location}: {message}")
             }
             Self::DuplicateKey { key, instance_path } => {
-                let place = if instance_path.is_empty() {
+                let location = if instance_path.is_empty() {
                     "the document"
                 } else {
                     instance_path
                 };
-                write!(f, "member {key:?} twice in {place}")
+                write!(f, "member {key:?} twice in {location}")
             }
             Self::LoneSurrogate { byte } => write!(f, "half a surrogate pair at byte {byte}"),
-            Self::Regex { prefix: true } => f.write_str("matches only at its beginning"),
+            Self::Regex { prefix: true } => f.write_str("only a prefix matches"),
             Self::Regex { prefix: false } => f.write_str("does not match"),
             Self::Choice => f.write_str("none of the choices"),
-            Self::Grammar { byte } => write!(f, "leaves the language at byte {byte}"),
+            Self::Grammar { byte } => write!(f, "not in the language from byte {byte}"),
             Self::Empty => f.write_str("empty answer"),
             Self::Truncated => f.write_str("cut at the token limit"),
         }
@@ -140,8 +141,8 @@ impl fmt::Display for NotScored {
             Self::NoConstraint => f.write_str("the case has no constraint"),
             Self::Refused => f.write_str("the server refused the request"),
             Self::Failed => f.write_str("the request failed"),
-            Self::Cancelled => f.write_str("the run ended first"),
-            Self::NotSent => f.write_str("this machine had no connection for the request"),
+            Self::Cancelled => f.write_str("the run ended before the request"),
+            Self::NotSent => f.write_str("this machine could not open a connection"),
             Self::Unsupported { what } | Self::Limit { what } => f.write_str(what),
         }
     }

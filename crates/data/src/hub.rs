@@ -1,5 +1,4 @@
-//! Files of the Hugging Face Hub, through its cache. The only file that knows hf-hub; knows nothing
-//! of what the files hold.
+//! Downloads files of the Hugging Face Hub through its local cache, with the crate hf-hub.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -10,37 +9,37 @@ use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
 use hf_hub::{Cache, Repo, RepoType};
 
 use sobench_core::error::{Error, Result};
-use sobench_core::input::list;
+use sobench_core::input::list_files;
 use sobench_notices::notice::{DatasetNotice, Notice};
 
-/// The longest that the Hub may take for everything asked of it at once.
+/// The longest time for one fetch, all its files together.
 pub const HUB_TIMEOUT: Duration = Duration::from_secs(600);
-/// The largest file that is fetched, in bytes.
+/// The largest downloaded file, in bytes.
 pub const MAX_HUB_FILE_BYTES: usize = 1 << 30;
-/// The most files of one repository that are fetched.
+/// The most files fetched from one repository.
 pub const MAX_HUB_FILES: usize = 256;
 
-/// The branch that is asked for.
+/// The requested branch.
 const REVISION: &str = "main";
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
-/// Where the Hub is, who asks, and where its files are kept.
+/// Address of the Hub, access token and cache folder.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HubSettings {
-    /// Base address, without a slash at its end.
+    /// Base address, without a trailing slash.
     pub endpoint: String,
     pub token: Option<String>,
-    /// The folder that holds a folder per repository; `None` where the environment names neither it
-    /// nor a home.
+    /// The folder that holds one folder per repository. `None` if the environment names neither a
+    /// cache nor a home folder.
     pub cache: Option<PathBuf>,
-    /// Only what is in the cache.
+    /// Use only files from the cache.
     pub offline: bool,
 }
 
 impl HubSettings {
-    /// As `huggingface_hub` reads the environment: `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`,
-    /// `HF_HOME`, `HF_HUB_CACHE`, `HF_HUB_OFFLINE`, `XDG_CACHE_HOME`; the token else from the file
-    /// that `hf auth login` writes.
+    /// Reads the same variables as `huggingface_hub`: `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH`,
+    /// `HF_HOME`, `HF_HUB_CACHE`, `HF_HUB_OFFLINE`, `XDG_CACHE_HOME`. Without a token variable, the
+    /// token is read from the file that `hf auth login` writes.
     #[expect(
         clippy::disallowed_methods,
         reason = "the settings of the Hub are its environment"
@@ -49,7 +48,7 @@ impl HubSettings {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// The same with the environment given as a function from names to values.
+    /// [`Self::from_env`], with the environment as a function from names to values.
     pub fn from_lookup(variable: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| {
             variable(name)
@@ -99,7 +98,7 @@ impl fmt::Debug for HubSettings {
     }
 }
 
-/// What kind of repository is meant; the same id may name one of each.
+/// Kind of repository. The same id may name a model and a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepoKind {
     Model,
@@ -123,19 +122,18 @@ impl RepoKind {
     }
 }
 
-/// Files of one commit of a repository, in the cache.
+/// Cached files of one commit of a repository.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// The commit's hash.
     pub commit: String,
-    /// Names within the repository, and where the files are; in the order in which they were
-    /// chosen.
+    /// Names within the repository and their local paths, in the order in which they were chosen.
     pub files: Vec<(String, PathBuf)>,
-    /// What the user should know, such as that the Hub was not reached and the cache served.
+    /// A notice for the user, for example that the Hub was unreachable and the cache was used.
     pub notice: Option<Notice>,
 }
 
-/// Whether the text can be the id of a repository: `name` or `owner/name`.
+/// Whether the text is a valid repository id: `name` or `owner/name`.
 pub fn is_repo_id(text: &str) -> bool {
     let is_part = |part: &str| {
         let is_plain = part
@@ -146,13 +144,13 @@ pub fn is_repo_id(text: &str) -> bool {
     text.split('/').count() <= 2 && text.split('/').all(is_part)
 }
 
-/// Fetches those files of the newest commit that `choose` picks from the names of all; files that
-/// the cache has are not fetched again. Where the Hub cannot be reached, the commit that the cache
-/// knows serves, and the snapshot says so.
+/// Fetches the files of the newest commit that `choose` selects from all file names. Files in the
+/// cache are not fetched again. If the Hub is unreachable, the cached commit is used and the
+/// snapshot carries a notice.
 ///
 /// # Errors
-/// If the Hub refuses, answers nonsense or takes longer than [`HUB_TIMEOUT`], or the cache has
-/// nothing when it is alone.
+/// The Hub refuses the request, sends an invalid response or takes longer than [`HUB_TIMEOUT`], or
+/// the cache is needed and has no such repository.
 pub fn fetch(
     settings: &HubSettings,
     kind: RepoKind,
@@ -161,26 +159,25 @@ pub fn fetch(
 ) -> Result<Snapshot> {
     let (sender, receiver) = mpsc::channel();
     let (settings, id) = (settings.clone(), id.to_owned());
-    let asked = format!("{} {id}", kind.name());
-    // The client has no time limit of its own, and panics on some answers; a thread of its own
-    // bounds both.
+    let requested = format!("{} {id}", kind.name());
+    // The hf-hub client has no time limit and panics on some responses. A separate thread contains
+    // both.
     std::thread::spawn(move || {
         let hub = Hub { settings, kind, id };
-        // The receiver is gone only if it has stopped waiting.
+        // Fails only after the receiver has timed out.
         let _ = sender.send(hub.snapshot(&choose));
     });
     receiver.recv_timeout(HUB_TIMEOUT).unwrap_or_else(|error| {
-        let what = match error {
+        let message = match error {
             mpsc::RecvTimeoutError::Timeout => format!(
-                "the hub did not send the {asked} in {} s",
+                "the hub did not send the {requested} in {} s",
                 HUB_TIMEOUT.as_secs()
             ),
             mpsc::RecvTimeoutError::Disconnected => {
-                format!("the hub's answer for the {asked} made its client fail")
+                format!("the hub client failed on the response for the {requested}")
             }
         };
-        Err(Error::environment(what)
-            .hint("give a local copy instead (--dataset-path, --tokenizer)"))
+        Err(Error::environment(message).hint("use a local copy (--dataset-path, --tokenizer)"))
     })
 }
 
@@ -190,7 +187,7 @@ struct Hub {
     id: String,
 }
 
-/// A failure of the Hub, told apart by whether the cache may stand in.
+/// A failed request to the Hub. Only `Unreachable` falls back to the cache.
 enum Failure {
     Unreachable(String),
     Final(Error),
@@ -201,14 +198,14 @@ impl Hub {
         if self.settings.offline {
             return self.cached(choose)?.ok_or_else(|| {
                 Error::environment(format!("offline, and not in the cache: {} {}", self.kind.name(), self.id)).hint(
-                    "unset HF_HUB_OFFLINE once to fill the cache, set HF_HOME to the cache that has it, or give a local copy",
+                    "unset HF_HUB_OFFLINE once to fill the cache, set HF_HOME to a cache that has the repository, or use a local copy",
                 )
             });
         }
         match self.online(choose) {
             Ok(snapshot) => Ok(snapshot),
             Err(Failure::Final(error)) => Err(error),
-            Err(Failure::Unreachable(words)) => match self.cached(choose)? {
+            Err(Failure::Unreachable(message)) => match self.cached(choose)? {
                 Some(mut snapshot) => {
                     let commit = snapshot
                         .commit
@@ -226,7 +223,7 @@ impl Hub {
                     );
                     Ok(snapshot)
                 }
-                None => Err(self.unreachable(&words)),
+                None => Err(self.unreachable(&message)),
             },
         }
     }
@@ -251,7 +248,7 @@ impl Hub {
             self.check_name(name).map_err(Failure::Final)?;
         }
         if chosen.len() > MAX_HUB_FILES {
-            return Err(Failure::Final(self.nonsense(&format!(
+            return Err(Failure::Final(self.invalid_response(&format!(
                 "more than {MAX_HUB_FILES} files: {}",
                 chosen.len()
             ))));
@@ -270,7 +267,7 @@ impl Hub {
             };
             files.push((name, path));
         }
-        // Python's client and an offline run look a branch up by this.
+        // Python's client and offline runs look up a branch by this file.
         cache
             .repo(self.kind.repo(&self.id, REVISION))
             .create_ref(&info.sha)
@@ -292,20 +289,20 @@ impl Hub {
             .metadata(&repo.url(name))
             .map_err(|error| self.failure(&error))?;
         if metadata.size() > MAX_HUB_FILE_BYTES {
-            let words = format!(
+            let message = format!(
                 "{name} is larger than {MAX_HUB_FILE_BYTES} bytes: {}",
                 metadata.size()
             );
-            return Err(Failure::Final(self.nonsense(&words)));
+            return Err(Failure::Final(self.invalid_response(&message)));
         }
-        // Both become names of files in the cache.
+        // Both become file names in the cache.
         self.check_name(metadata.etag()).map_err(Failure::Final)?;
         self.check_name(metadata.commit_hash())
             .map_err(Failure::Final)?;
         repo.download(name).map_err(|error| self.failure(&error))
     }
 
-    /// What the cache has of the branch, or `None`.
+    /// The cached files of the branch, if any.
     fn cached(&self, choose: &dyn Fn(&[String]) -> Vec<String>) -> Result<Option<Snapshot>> {
         let cache = self.cache()?;
         let repo = self.kind.repo(&self.id, REVISION);
@@ -320,7 +317,7 @@ impl Hub {
         let commit = commit.trim().to_owned();
         let folder = cache.repo(repo).pointer_path(&commit);
         let listed = if folder.is_dir() {
-            list(&folder)?
+            list_files(&folder)?
         } else {
             Vec::new()
         };
@@ -342,8 +339,8 @@ impl Hub {
     fn cache(&self) -> Result<Cache> {
         let folder = self.settings.cache.clone();
         folder.map(Cache::new).ok_or_else(|| {
-            Error::environment("there is no folder for the hub's cache")
-                .hint("set HF_HOME, or give a local copy")
+            Error::environment("no folder for the hub cache")
+                .hint("set HF_HOME, or use a local copy")
         })
     }
 
@@ -355,7 +352,8 @@ impl Hub {
             .build()
     }
 
-    /// Names come from a server and become paths below the cache: they must stay there.
+    /// Refuses file names that would leave the cache folder: names come from a server and become
+    /// paths.
     fn check_name(&self, name: &str) -> Result<()> {
         let is_below = Path::new(name)
             .components()
@@ -363,13 +361,13 @@ impl Hub {
         if is_below && !name.is_empty() && !name.contains('\\') {
             Ok(())
         } else {
-            Err(self.nonsense(&format!("the name {name:?}")))
+            Err(self.invalid_response(&format!("unsafe file name {name:?}")))
         }
     }
 
-    fn nonsense(&self, words: &str) -> Error {
+    fn invalid_response(&self, message: &str) -> Error {
         Error::environment(format!(
-            "the hub answered for the {} {} with what is not accepted: {words}",
+            "invalid hub response for the {} {}: {message}",
             self.kind.name(),
             self.id
         ))
@@ -379,19 +377,19 @@ impl Hub {
         ))
     }
 
-    fn unreachable(&self, words: &str) -> Error {
-        let what = format!(
-            "cannot reach {} for the {} {}: {words}",
+    fn unreachable(&self, message: &str) -> Error {
+        let message = format!(
+            "cannot reach {} for the {} {}: {message}",
             self.settings.endpoint,
             self.kind.name(),
             self.id
         );
         let flag = match self.kind {
-            RepoKind::Dataset => "--dataset-path a local file",
-            RepoKind::Model => "--tokenizer a local folder",
+            RepoKind::Dataset => "--dataset-path with a local file",
+            RepoKind::Model => "--tokenizer with a local folder",
         };
-        Error::environment(what).hint(format!(
-            "without a network, give {flag}, or set HF_HOME to a folder whose cache has the repository; a mirror goes into HF_ENDPOINT"
+        Error::environment(message).hint(format!(
+            "without a network, use {flag}, or set HF_HOME to a cache that has the repository; set HF_ENDPOINT to use a mirror"
         ))
     }
 
@@ -404,18 +402,18 @@ impl Hub {
                         .hint("check the id; if it is private or gated, set HF_TOKEN to a token that may read it"),
                 ),
                 ureq::Error::StatusCode(404) => Failure::Final(
-                    Error::usage(format!("the hub has no such {kind}, or not the file asked of it: {id}"))
+                    Error::usage(format!("no such {kind}, or no such file in it, on the hub: {id}"))
                         .hint(format!("check the id, and HF_ENDPOINT, which is {}", self.settings.endpoint)),
                 ),
                 ureq::Error::StatusCode(status) => Failure::Unreachable(format!("status {status}")),
-                ureq::Error::Json(_) => Failure::Final(self.nonsense("text that is no listing of a repository")),
+                ureq::Error::Json(_) => Failure::Final(self.invalid_response("not a repository listing")),
                 ref other => Failure::Unreachable(other.to_string()),
             },
             ApiError::IoError(error) => Failure::Final(
-                Error::environment(format!("cannot keep the {kind} {id} in the hub's cache: {error}"))
+                Error::environment(format!("cannot store the {kind} {id} in the hub cache: {error}"))
                     .hint("set HF_HOME to a folder that can be written"),
             ),
-            other => Failure::Final(self.nonsense(&other.to_string())),
+            other => Failure::Final(self.invalid_response(&other.to_string())),
         }
     }
 }
@@ -451,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_read_as_pythons_client_reads_it() {
+    fn reads_the_same_environment_variables_as_pythons_client() {
         check(&[], DEFAULT_ENDPOINT, None, None, false);
         check(
             &[("HOME", "/none"), ("HF_HUB_OFFLINE", "0")],
@@ -493,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_file_serves_where_no_variable_does() {
+    fn token_file_is_used_without_a_token_variable() {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("token"), "from-file\n").unwrap();
         let folder = home.path().to_str().unwrap();
@@ -523,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_told_from_paths() {
+    fn repository_ids_differ_from_paths() {
         for id in ["gpt2", "NousResearch/json-mode-eval", "a/b.c_d-1"] {
             assert!(is_repo_id(id), "{id}");
         }

@@ -1,5 +1,4 @@
-//! What is asked: datasets, the tokenizers that count their lengths, the Hub that they may come
-//! from, and the types of their flags. Knows no server and no clock.
+//! Datasets, tokenizers, downloads from the Hugging Face Hub, and the types of their flags.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

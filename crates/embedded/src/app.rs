@@ -1,5 +1,4 @@
-//! What all requests share, and how a request becomes a sequence in the batch. Knows neither routes
-//! nor sockets.
+//! State shared by all requests, and the way of a request into the batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,34 +7,34 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::EmbeddedOptions;
-use super::accounts::Account;
+use super::answer_outcome::OutcomeRecorder;
 use super::batching::{Batcher, Batching, Delivery, MAX_STUCK_STEPS, Progress, Tokens};
 use super::compiling::Compiler;
 use super::constraint_fields::Rules;
 use super::events::Events;
 use super::failure::Failure;
-use super::faults::{FaultKind, Planted};
+use super::faults::{FaultKind, RequestFaults};
 use super::generation::{FinishReason, Generation, Limits, Piece};
 use super::model::LanguageModel;
 use super::request::{self, Endpoint, GenerationRequest};
 use super::seeds::Seeds;
 use super::stats::{ServerStats, Tally};
-use super::stopping::Stopping;
+use super::stop_strings::StopStrings;
 use super::timetable::{Pacer, unix_seconds};
 use super::wire::Head;
 use sobench_core::error::Result as OurResult;
 use sobench_engine::{Engine, Vocabulary};
 
-/// Answers in the making and in the queue at one time. One more is answered 503.
+/// Limit on concurrent requests, running and queued. Further requests get status 503.
 const MAX_LIVE_REQUESTS: usize = 16_384;
 
-/// Tokens of prompt and answer together. More are answered 400.
+/// Limit on the tokens of prompt and answer together. Larger requests get status 400.
 pub(super) const CONTEXT_TOKENS: u32 = 32_768;
 
-/// `max_tokens` of a completions request that names none, as in OpenAI's API.
+/// Default `max_tokens` of a completions request, as in OpenAI's API.
 const DEFAULT_COMPLETION_TOKENS: u32 = 16;
 
-/// What all requests share.
+/// State shared by all requests.
 pub(super) struct App {
     pub(super) vocabulary: Arc<Vocabulary>,
     pub(super) options: EmbeddedOptions,
@@ -45,31 +44,31 @@ pub(super) struct App {
     batcher: Batcher,
     tally: Arc<Tally>,
     seeds: Seeds,
-    live: Arc<Semaphore>,
-    /// Requests so far, for ids.
+    slots: Arc<Semaphore>,
+    /// Number of requests so far, for ids.
     serial: AtomicU64,
 }
 
-/// A request that makes sense, though its constraint may not compile.
-pub(super) struct Asked {
+/// A valid request. Its constraint may still fail to compile.
+pub(super) struct ParsedRequest {
     endpoint: Endpoint,
     pub(super) request: GenerationRequest,
     fingerprint: String,
     prompt_tokens: u32,
     max_tokens: u32,
     seed: u64,
-    pub(super) planted: Planted,
+    pub(super) faults: RequestFaults,
 }
 
-/// An answer that is under way, and how it is written.
-pub(super) struct Begun {
+/// A running answer and its event writer.
+pub(super) struct StartedAnswer {
     pub(super) tokens: Tokens,
     pub(super) events: Events,
 }
 
 impl App {
     /// # Errors
-    /// The system gives no threads.
+    /// The batch's threads cannot be started.
     pub(super) fn new(
         vocabulary: Arc<Vocabulary>,
         compiler: Compiler,
@@ -82,7 +81,7 @@ impl App {
             language: Arc::new(LanguageModel::new(Arc::clone(&vocabulary))),
             batcher: Batcher::start(batching, Arc::clone(&tally), runtime)?,
             seeds: Seeds::new(options.seed),
-            live: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
+            slots: Arc::new(Semaphore::new(MAX_LIVE_REQUESTS)),
             serial: AtomicU64::new(0),
             vocabulary,
             options,
@@ -96,27 +95,27 @@ impl App {
         self.compiler.engine()
     }
 
-    /// The clock of a request that has arrived just now.
-    pub(super) fn arrival(&self) -> Pacer {
-        self.batching.timetable.arrival()
+    /// Starts the clock of a request that has just arrived.
+    pub(super) fn start_clock(&self) -> Pacer {
+        self.batching.timetable.start()
     }
 
-    /// The account of a request that has arrived just now.
-    pub(super) fn account(&self) -> Account {
-        Account::open(Arc::clone(&self.tally))
+    /// Records the outcome of a request.
+    pub(super) fn outcome_recorder(&self) -> OutcomeRecorder {
+        OutcomeRecorder::new(Arc::clone(&self.tally))
     }
 
-    /// A place among the requests that are being answered.
-    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let permit = Arc::clone(&self.live).try_acquire_owned();
+    /// Reserves a slot for a request.
+    pub(super) fn acquire_slot(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let permit = Arc::clone(&self.slots).try_acquire_owned();
         permit.map_err(|_| {
             Failure::busy(format!(
-                "{MAX_LIVE_REQUESTS} requests are being answered already"
+                "the limit of {MAX_LIVE_REQUESTS} concurrent requests is reached"
             ))
         })
     }
 
-    /// What constraints are taken.
+    /// The rules for constraints of requests.
     fn rules(&self) -> Rules<'_> {
         Rules {
             engine: self.engine().name(),
@@ -149,20 +148,20 @@ impl App {
         stats
     }
 
-    /// Reads a request, and draws what is drawn for it.
+    /// Parses a request, and draws its seed and faults.
     ///
     /// # Errors
-    /// A 400 or 404 that says what is wrong with it; a 503 where too many different requests have
-    /// been counted.
+    /// Status 400 or 404 for an invalid request, 503 if too many different requests have been
+    /// counted.
     pub(super) fn read(
         &self,
         endpoint: Endpoint,
         body: &[u8],
         request_id: Option<&str>,
-    ) -> Result<Asked, Failure> {
+    ) -> Result<ParsedRequest, Failure> {
         let request = request::parse(endpoint, body, &self.options.model, &self.rules())?;
-        self.tally.unread(&request.unread);
-        let (prompt_tokens, max_tokens) = self.room(endpoint, &request)?;
+        self.tally.fields_unread(&request.unread);
+        let (prompt_tokens, max_tokens) = self.token_limits(endpoint, &request)?;
         let fingerprint = request
             .constraint
             .as_ref()
@@ -171,20 +170,24 @@ impl App {
         let seed = self
             .seeds
             .draw(&request.prompt, &fingerprint, request.seed, request_id)?;
-        let planted = Planted::new(&self.options.faults, seed, Arc::clone(&self.tally));
-        Ok(Asked {
+        let faults = RequestFaults::new(&self.options.faults, seed, Arc::clone(&self.tally));
+        Ok(ParsedRequest {
             endpoint,
             request,
             fingerprint,
             prompt_tokens,
             max_tokens,
             seed,
-            planted,
+            faults,
         })
     }
 
-    /// Tokens of a prompt, and of the answer that there is room for and that was asked for.
-    fn room(&self, endpoint: Endpoint, request: &GenerationRequest) -> Result<(u32, u32), Failure> {
+    /// The tokens of the prompt, and the token limit of the answer.
+    fn token_limits(
+        &self,
+        endpoint: Endpoint,
+        request: &GenerationRequest,
+    ) -> Result<(u32, u32), Failure> {
         let prompt_tokens =
             u32::try_from(self.vocabulary.count(&request.prompt)).unwrap_or(u32::MAX);
         let room = CONTEXT_TOKENS.saturating_sub(prompt_tokens);
@@ -194,13 +197,13 @@ impl App {
         });
         if max_tokens == 0 || max_tokens > room {
             let message = format!(
-                "the context is {CONTEXT_TOKENS} tokens; the prompt has {prompt_tokens} and {max_tokens} were asked for as an answer"
+                "the context is {CONTEXT_TOKENS} tokens; the prompt has {prompt_tokens} and {max_tokens} were requested for the answer"
             );
             return Err(Failure::bad_request(message).about("max_tokens"));
         }
         if request.min_tokens > max_tokens {
             let message = format!(
-                "min_tokens must be at most max_tokens, which is {max_tokens}; got {}",
+                "min_tokens must be at most max_tokens: {} > {max_tokens}",
                 request.min_tokens
             );
             return Err(Failure::bad_request(message).about("min_tokens"));
@@ -208,37 +211,41 @@ impl App {
         Ok((prompt_tokens, max_tokens))
     }
 
-    /// Puts a request into the batch, once its constraint is compiled.
+    /// Compiles the constraint and puts the request into the batch.
     ///
     /// # Errors
-    /// What the engine says against the constraint; a 503 where too many masks hang.
-    pub(super) async fn begin(&self, asked: Asked, pacer: Pacer) -> Result<Begun, Failure> {
-        let Asked {
+    /// The engine refuses the constraint, or status 503 if too many masks hang.
+    pub(super) async fn start(
+        &self,
+        parsed: ParsedRequest,
+        pacer: Pacer,
+    ) -> Result<StartedAnswer, Failure> {
+        let ParsedRequest {
             endpoint,
             request,
             fingerprint,
             prompt_tokens,
             max_tokens,
             seed,
-            mut planted,
-        } = asked;
+            mut faults,
+        } = parsed;
         let constraint = request
             .constraint
             .as_ref()
-            .filter(|_| !planted.has(FaultKind::IgnoreConstraint));
+            .filter(|_| !faults.has(FaultKind::IgnoreConstraint));
         let matcher = match constraint {
             Some(_) if self.batcher.stuck() >= MAX_STUCK_STEPS => {
                 return Err(Failure::busy(format!(
-                    "{MAX_STUCK_STEPS} masks ran out of time and still run"
+                    "{MAX_STUCK_STEPS} masks timed out and are still running"
                 )));
             }
             Some(constraint) => Some(self.compiler.matcher(constraint, &fingerprint).await?),
             None => None,
         };
         let head = self.head(endpoint, prompt_tokens);
-        self.tally.prompted(prompt_tokens);
-        let tokens = if planted.strikes(FaultKind::Empty) {
-            Tokens::already(Progress {
+        self.tally.add_prompt_tokens(prompt_tokens);
+        let tokens = if faults.inject(FaultKind::Empty) {
+            Tokens::finished(Progress {
                 piece: Piece {
                     text: String::new(),
                     finish: Some(FinishReason::Stop),
@@ -248,7 +255,7 @@ impl App {
             })
         } else {
             if request.constraint.is_some() {
-                planted.strikes(FaultKind::IgnoreConstraint);
+                faults.inject(FaultKind::IgnoreConstraint);
             }
             let mut writer =
                 self.language
@@ -261,24 +268,24 @@ impl App {
                 writer.repeat(text);
             }
             let vocabulary = Arc::clone(&self.vocabulary);
-            let stopping = Stopping::new(&request.stop, request.is_stop_kept);
+            let stop_strings = StopStrings::new(&request.stop, request.includes_stop);
             let limits = Limits {
                 max_tokens,
                 min_tokens: request.min_tokens,
                 ignore_eos: request.ignore_eos,
-                stopping,
+                stop_strings,
             };
             let generation = Generation::new(vocabulary, writer, matcher, limits);
             let delivery = if request.stream {
                 Delivery::Pieces
             } else {
-                Delivery::Whole
+                Delivery::AtEnd
             };
-            self.batcher.begin(generation, pacer, delivery)
+            self.batcher.submit(generation, pacer, delivery)
         };
-        Ok(Begun {
+        Ok(StartedAnswer {
             tokens,
-            events: Events::new(head, request.usage, planted),
+            events: Events::new(head, request.usage, faults),
         })
     }
 
@@ -303,7 +310,7 @@ impl App {
     }
 }
 
-/// What stands between the first of the first mark and the last of the second.
+/// The text from the first occurrence of the first mark to the last occurrence of the second.
 fn between<'t>(text: &'t str, [before, after]: [&str; 2]) -> Option<&'t str> {
     let (_, rest) = text.split_once(before)?;
     rest.rsplit_once(after).map(|(inside, _)| inside)

@@ -1,5 +1,5 @@
-//! Compiles constraints off the loop: waits without holding a thread, one compile for all who ask
-//! for the same. Knows neither HTTP nor tokens' texts.
+//! Compiles constraints outside the batching loop. Waiting does not block a thread, and concurrent
+//! requests for the same constraint share one compile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,39 +9,39 @@ use tokio::sync::watch::{Receiver, channel};
 use tokio::task::spawn_blocking;
 
 use sobench_core::constraint::Constraint;
-use sobench_engine::cache::{CACHED_GRAMMARS, CompileCache};
+use sobench_engine::cache::{CompileCache, MAX_CACHED_GRAMMARS};
 use sobench_engine::guarded::GuardedEngine;
 use sobench_engine::{Engine, EngineError, EngineName, Grammar, Matcher};
 
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 
-/// Of a compile; `None` while it runs.
+/// The result of a compile. `None` while it runs.
 type Outcome = Option<Compiled>;
 
-/// The cache, and what is being compiled for it.
+/// The cache of compiled constraints, and the compiles in progress.
 pub(super) struct Compiler {
     cache: Arc<CompileCache>,
-    under_way: Arc<UnderWay>,
+    in_progress: Arc<InProgress>,
     routes: Arc<Routes>,
 }
 
-/// Constraints by the engine that `auto` sent them to.
+/// Number of constraints by the engine that `auto` selected.
 #[derive(Default)]
 struct Routes(Mutex<BTreeMap<&'static str, u64>>);
 
-/// Compiles that have begun and not ended, by fingerprint.
+/// Running compiles, by fingerprint.
 #[derive(Default)]
-struct UnderWay(Mutex<HashMap<String, Receiver<Outcome>>>);
+struct InProgress(Mutex<HashMap<String, Receiver<Outcome>>>);
 
 impl Compiler {
-    /// Puts the boundary and the cache around a bare engine for a vocabulary of so many tokens.
-    /// `timeout` bounds one compile and its first mask.
-    pub(super) fn new(bare: Arc<dyn Engine>, tokens: usize, timeout: Duration) -> Self {
-        let engine = GuardedEngine::for_server(bare, tokens, timeout);
-        let cache = Arc::new(CompileCache::new(Arc::new(engine), CACHED_GRAMMARS));
+    /// Adds guard and cache to an engine for a vocabulary of `tokens` tokens. `timeout` limits one
+    /// compile and its first mask.
+    pub(super) fn new(engine: Arc<dyn Engine>, tokens: usize, timeout: Duration) -> Self {
+        let engine = GuardedEngine::for_server(engine, tokens, timeout);
+        let cache = Arc::new(CompileCache::new(Arc::new(engine), MAX_CACHED_GRAMMARS));
         Self {
             cache,
-            under_way: Arc::default(),
+            in_progress: Arc::default(),
             routes: Arc::default(),
         }
     }
@@ -58,12 +58,12 @@ impl Compiler {
         self.cache.misses()
     }
 
-    /// Different constraints that are being compiled, whether somebody still waits for them or not.
+    /// Number of distinct constraints that are being compiled, with or without waiting requests.
     pub(super) fn compiling(&self) -> usize {
-        self.under_way.lock().len()
+        self.in_progress.lock().len()
     }
 
-    /// Constraints that were compiled, by the engine that `auto` sent them to.
+    /// Number of compiled constraints by the engine that `auto` selected.
     pub(super) fn routes(&self) -> Vec<(String, u64)> {
         let routes = self.routes.0.lock().unwrap_or_else(PoisonError::into_inner);
         routes
@@ -72,21 +72,21 @@ impl Compiler {
             .collect()
     }
 
-    /// A matcher for the constraint, compiled now if need be. Of those who wait for the same
-    /// compile one counts as a miss.
+    /// A matcher for the constraint, compiled now if needed. Of several requests that wait for the
+    /// same compile, one counts as a cache miss.
     pub(super) async fn matcher(
         &self,
         constraint: &Arc<Constraint>,
         fingerprint: &str,
     ) -> Result<Box<dyn Matcher>, EngineError> {
-        if let Some(compiled) = self.cache.ready(fingerprint) {
+        if let Some(compiled) = self.cache.get_compiled(fingerprint) {
             return compiled?.matcher();
         }
-        let (mut outcome, led) = self.join(constraint, fingerprint);
-        // A compile that ends without an outcome is one whose runtime has gone.
-        let died = || {
+        let (mut outcome, is_first) = self.join(constraint, fingerprint);
+        // A compile ends without an outcome if its runtime is shut down.
+        let stopped = || {
             Err(EngineError::Crashed {
-                words: "compile: the server stops".into(),
+                message: "compile: the server stops".into(),
             })
         };
         let compiled = outcome
@@ -94,25 +94,26 @@ impl Compiler {
             .await
             .ok()
             .and_then(|compiled| compiled.clone())
-            .unwrap_or_else(died);
-        // Who has waited for another's compile looks the result up, so that it counts as found.
-        let found = if led {
+            .unwrap_or_else(stopped);
+        // Requests that waited for another's compile read the cache, so that they count as cache
+        // hits.
+        let found = if is_first {
             None
         } else {
-            self.cache.ready(fingerprint)
+            self.cache.get_compiled(fingerprint)
         };
         found.unwrap_or(compiled)?.matcher()
     }
 
-    /// Where a compile's outcome will be, and whether it was begun for this one who asks.
+    /// The outcome of a running compile, or of a new one. The flag is true for a new compile.
     fn join(&self, constraint: &Arc<Constraint>, fingerprint: &str) -> (Receiver<Outcome>, bool) {
-        let mut under_way = self.under_way.lock();
-        if let Some(outcome) = under_way.get(fingerprint) {
+        let mut in_progress = self.in_progress.lock();
+        if let Some(outcome) = in_progress.get(fingerprint) {
             return (outcome.clone(), false);
         }
         let (sender, outcome) = channel(None);
-        under_way.insert(fingerprint.to_owned(), outcome.clone());
-        drop(under_way);
+        in_progress.insert(fingerprint.to_owned(), outcome.clone());
+        drop(in_progress);
         let compile = compile(
             Arc::clone(&self.cache),
             Arc::clone(constraint),
@@ -123,34 +124,34 @@ impl Compiler {
             Arc::clone(&self.cache),
             Arc::clone(constraint),
         );
-        let (list, fingerprint) = (Arc::clone(&self.under_way), fingerprint.to_owned());
-        // A task of its own: whoever asks may go away, and the next to ask must find it, not begin
-        // another.
+        let (list, fingerprint) = (Arc::clone(&self.in_progress), fingerprint.to_owned());
+        // A separate task: if the client disconnects, the compile continues and the next request
+        // finds it.
         tokio::spawn(async move {
             let compiled = compile.await;
             list.lock().remove(&fingerprint);
             sender.send_replace(Some(compiled));
-            // After the answer could begin: nobody waits for a count.
+            // After sending the outcome, so that no request waits for the count.
             count.await;
         });
         (outcome, true)
     }
 }
 
-impl UnderWay {
+impl InProgress {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Receiver<Outcome>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Counts where `auto` sent a constraint. It converts schemas to say so, which is no work for a
-/// thread that serves.
+/// Counts the engine that `auto` selects for a constraint. Converts schemas, so it runs on a
+/// blocking thread.
 async fn count_route(routes: Arc<Routes>, cache: Arc<CompileCache>, constraint: Arc<Constraint>) {
     if cache.engine().name() != EngineName::Auto.name() {
         return;
     }
     let route = spawn_blocking(move || cache.engine().route(&constraint)).await;
-    // A library that panics here has routed nothing.
+    // A library that panics here has selected no engine.
     let name = route
         .ok()
         .flatten()
@@ -172,7 +173,7 @@ async fn compile(
         .await
         .unwrap_or_else(|error| {
             Err(EngineError::Crashed {
-                words: format!("compile: {error}"),
+                message: format!("compile: {error}"),
             })
         })
 }

@@ -1,5 +1,4 @@
-//! The constraint of a request, in whichever of the three ways it is written: `structured_outputs`,
-//! `response_format`, `guided_*`. Knows no engine but by name.
+//! Reads the constraint of a request from `structured_outputs`, `response_format` or `guided_*`.
 
 use std::sync::Arc;
 
@@ -9,8 +8,8 @@ use super::failure::Failure;
 use super::request::{present, wrong};
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 
-/// Members of `structured_outputs` that would change what a constraint means; taken only where they
-/// say nothing.
+/// Members of `structured_outputs` that would change the meaning of a constraint. Accepted only
+/// with values that have no effect.
 const STRUCTURED_OPTIONS: &[&str] = &[
     "disable_any_whitespace",
     "disable_additional_properties",
@@ -18,8 +17,7 @@ const STRUCTURED_OPTIONS: &[&str] = &[
     "whitespace_pattern",
 ];
 
-/// Members of a request that vLLM up to 0.11 reads a constraint from, and the two that go with
-/// them.
+/// Members from which vLLM up to 0.11 reads a constraint, and the two options that belong to them.
 pub(super) const GUIDED: [&str; 6] = [
     "guided_json",
     "guided_regex",
@@ -29,31 +27,31 @@ pub(super) const GUIDED: [&str; 6] = [
     "guided_whitespace_pattern",
 ];
 
-/// What becomes of the fields named `guided_*`.
+/// Treatment of the `guided_*` fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GuidedFields {
-    /// They constrain, as in vLLM up to 0.11.
+    /// They set the constraint, as in vLLM up to 0.11.
     #[default]
     Honour,
-    /// They are dropped without a word, as in vLLM from 0.12 on.
+    /// They are ignored without an error, as in vLLM from 0.12 on.
     Ignore,
 }
 
-/// What a server takes.
+/// The constraints that a server accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules<'a> {
-    /// The engine that decodes, by name.
+    /// The name of the server's engine.
     pub(super) engine: &'a str,
-    /// Whether JSON may hold white space between its tokens.
+    /// Whether JSON may contain white space between its tokens.
     pub(super) any_whitespace: bool,
     pub(super) guided_fields: GuidedFields,
 }
 
-/// Reads the one constraint of a request, if it has any. A request may name the server's engine or
-/// `auto`, as in vLLM since its V1 engine: an engine belongs to a server, not to a request.
+/// Reads the constraint of a request, if it has one. A request may name only the server's engine or
+/// `auto`, as in vLLM since its V1 engine, which sets the engine per server and not per request.
 ///
 /// # Errors
-/// A 400 for two constraints, for one that is malformed, and for another engine.
+/// Status 400 for two constraints, a malformed one, or another engine.
 pub(super) fn read(
     fields: &Map<String, Value>,
     rules: &Rules<'_>,
@@ -71,7 +69,7 @@ pub(super) fn read(
     if let Some(value) = present(fields, "response_format")
         && let Some(constraint) = response_format(value)?
     {
-        // Of the same kind it has the last word, as in vLLM.
+        // It replaces an earlier constraint of the same kind, as in vLLM.
         found.retain(|earlier| earlier.kind() != constraint.kind());
         found.push(constraint);
     }
@@ -105,7 +103,7 @@ fn guided(fields: &Map<String, Value>, rules: &Rules<'_>) -> Result<Vec<Constrai
     Ok(found)
 }
 
-/// An engine's name may be followed by options, as in vLLM 0.8:
+/// Checks the name of an engine, which may be followed by options, as in vLLM 0.8:
 /// `xgrammar:no-fallback,disable-any-whitespace`.
 fn check_engine(value: &Value, param: &'static str, rules: &Rules<'_>) -> Result<(), Failure> {
     let Rules {
@@ -119,15 +117,15 @@ fn check_engine(value: &Value, param: &'static str, rules: &Rules<'_>) -> Result
     let (name, options) = text.split_once(':').unwrap_or((text, ""));
     if name != engine && name != "auto" {
         let message = format!(
-            "request-level selection of a structured output backend is not supported: this server decodes with {engine}; {param} \
-             must be that or auto, not {name}"
+            "request-level selection of a structured output backend is not supported: this server uses {engine}; {param} \
+             must be {engine} or auto, not {name}"
         );
         return Err(Failure::bad_request(message).about(param));
     }
     for option in options.split(',').filter(|option| !option.is_empty()) {
         if option != "no-fallback" && (option != "disable-any-whitespace" || any_whitespace) {
             let message = format!(
-                "this server was not started with the option {option} that {param} asks for"
+                "{param} requests the option {option}, which this server was not started with"
             );
             return Err(Failure::bad_request(message).about(param));
         }
@@ -144,8 +142,8 @@ fn structured_outputs(
         if name == "backend" || name == "_backend" {
             check_engine(value, "structured_outputs", rules)?;
         } else if STRUCTURED_OPTIONS.contains(&name.as_str()) {
-            let so_anyway = name == "disable_any_whitespace" && !rules.any_whitespace;
-            if value != &Value::Bool(false) && !(so_anyway && value == &Value::Bool(true)) {
+            let is_compact = name == "disable_any_whitespace" && !rules.any_whitespace;
+            if value != &Value::Bool(false) && !(is_compact && value == &Value::Bool(true)) {
                 let message =
                     format!("the embedded server does not implement structured_outputs.{name}");
                 return Err(Failure::bad_request(message).about("structured_outputs"));
@@ -158,12 +156,12 @@ fn structured_outputs(
         let kinds = "json, regex, choice, grammar, json_object, structural_tag";
         wrong(
             "structured_outputs",
-            &format!("an object with one of {kinds}; none is given"),
+            &format!("an object with one of {kinds}"),
         )
     })
 }
 
-/// One constraint by its member's name in `structured_outputs`.
+/// Reads a constraint by its member's name in `structured_outputs`.
 fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
     let bad = |message: String| Failure::bad_request(message).about("structured_outputs");
     let text = || {
@@ -171,7 +169,7 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
             .as_str()
             .ok_or_else(|| bad(format!("{name} must be a string")))
     };
-    // vLLM takes JSON both as it is and as a string of it.
+    // vLLM accepts JSON both directly and as a string.
     let parsed = || match value {
         Value::String(text) => {
             serde_json::from_str(text).map_err(|error| bad(format!("{name} is not JSON: {error}")))
@@ -191,7 +189,7 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
                 .and_then(|choices| choices.iter().map(text).collect::<Option<Vec<_>>>());
             let strings = strings.ok_or_else(|| bad("choice must be a list of strings".into()))?;
             if strings.is_empty() {
-                return Err(bad("choice must name at least one string".into()));
+                return Err(bad("choice must have at least one string".into()));
             }
             Constraint::Choice(strings.into())
         }
@@ -201,7 +199,7 @@ fn constraint(name: &str, value: &Value) -> Result<Constraint, Failure> {
                 return Err(bad("grammar must not be empty".into()));
             }
             Constraint::Grammar {
-                dialect: GrammarDialect::of_text(text),
+                dialect: GrammarDialect::detect(text),
                 text: text.into(),
             }
         }
@@ -238,7 +236,7 @@ fn response_format(value: &Value) -> Result<Option<Constraint>, Failure> {
 
 fn too_many() -> Failure {
     Failure::bad_request(
-        "a request may carry one constraint only: one member of structured_outputs, one guided_*, or response_format",
+        "a request may have only one constraint: one member of structured_outputs, one guided_*, or response_format",
     )
 }
 
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn three_ways_to_say_the_same() {
+    fn all_notations_of_a_constraint_are_equivalent() {
         let schema = || Some(Constraint::JsonSchema(Arc::new(json!({"type": "object"}))));
         let object = || Some(Constraint::JsonObject(AlwaysTrue));
         let regex = || Some(Constraint::Regex("a".into()));
@@ -340,17 +338,17 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong() {
-        for (fields, words) in [
-            (json!({"structured_outputs": {}}), "none is given"),
+    fn errors_name_the_problem() {
+        for (fields, message) in [
+            (json!({"structured_outputs": {}}), "an object with one of"),
             (json!({"structured_outputs": []}), "an object"),
             (
                 json!({"structured_outputs": {"json": {}, "regex": "a"}}),
-                "one constraint only",
+                "only one constraint",
             ),
             (
                 json!({"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}}),
-                "one constraint only",
+                "only one constraint",
             ),
             (json!({"structured_outputs": {"rexeg": "a"}}), "rexeg"),
             (json!({"structured_outputs": {"json": "{"}}), "not JSON"),
@@ -405,7 +403,7 @@ mod tests {
             let failure = read_all(&fields).unwrap_err();
             assert_eq!(failure.status.as_u16(), 400);
             assert!(
-                failure.message.contains(words),
+                failure.message.contains(message),
                 "{fields}: {}",
                 failure.message
             );
@@ -413,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_s_rules_decide_what_is_taken() {
+    fn constraints_follow_the_servers_rules() {
         let compact = Rules {
             any_whitespace: false,
             ..RULES
@@ -433,7 +431,7 @@ mod tests {
         assert_eq!(
             read(fields.as_object().unwrap(), &newer),
             Ok(None),
-            "as vLLM 0.12 does it"
+            "as in vLLM 0.12"
         );
     }
 }

@@ -1,76 +1,75 @@
-//! Turns an answer's updates into bytes on the wire, planted faults included. Knows neither sockets
-//! nor clocks.
+//! Encodes the updates of an answer as response bytes, with injected faults.
 
 use std::time::Duration;
 
 use super::batching::Update;
 use super::failure::Failure;
-use super::faults::{FaultKind, Planted};
-use super::request::UsageAsked;
+use super::faults::{FaultKind, RequestFaults};
+use super::request::RequestedUsage;
 use super::wire::{self, DONE, Head};
 
-/// Texts of a stream before a fault in mid-answer strikes.
+/// Number of texts of a stream before a mid-answer fault.
 const TEXTS_BEFORE_FAULT: u32 = 4;
 
-/// Stands for the byte that is not UTF-8 until the text has been written: a character of a private
-/// use area, of three bytes.
-const BROKEN: char = '\u{f8ff}';
+/// Placeholder for the invalid byte until the text is encoded: a character of a private use area,
+/// of three bytes.
+const INVALID_BYTE_PLACEHOLDER: char = '\u{f8ff}';
 
 const FENCE_OPENS: &str = "Here is the JSON:\n```json\n";
 const FENCE_CLOSES: &str = "\n```";
 
-/// What is to be done after an update's bytes have been sent.
+/// What to do after the bytes of an update are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
-    GoOn,
-    /// The answer is over.
+pub(super) enum NextAction {
+    Continue,
+    /// End the answer.
     End,
-    /// The answer is over before its time.
-    BreakOff,
-    /// The connection is to be reset.
+    /// End the answer early.
+    Abort,
+    /// Reset the connection.
     Reset,
 }
 
-/// Writes one answer.
+/// Encodes one answer.
 pub(super) struct Events {
     head: Head,
-    usage: UsageAsked,
-    planted: Planted,
-    opened: bool,
+    usage: RequestedUsage,
+    faults: RequestFaults,
+    is_open: bool,
     texts: u32,
 }
 
 impl Events {
-    pub(super) fn new(mut head: Head, usage: UsageAsked, planted: Planted) -> Self {
-        if planted.has(FaultKind::WrongModel) {
+    pub(super) fn new(mut head: Head, usage: RequestedUsage, faults: RequestFaults) -> Self {
+        if faults.has(FaultKind::WrongModel) {
             head.model.push_str("-other");
         }
         Self {
             head,
             usage,
-            planted,
-            opened: false,
+            faults,
+            is_open: false,
             texts: 0,
         }
     }
 
-    /// The pause to make before this update is written, if any: a fault in mid-answer.
+    /// The injected pause before this update, if any.
     pub(super) fn pause_before(&mut self, update: &Update) -> Option<Duration> {
         if self.is_mid_answer(update) {
-            self.planted.stall()
+            self.faults.stall()
         } else {
             None
         }
     }
 
-    /// Writes an update as events.
-    pub(super) fn write(&mut self, update: Update, out: &mut Vec<u8>) -> Then {
+    /// Encodes an update as events.
+    pub(super) fn write(&mut self, update: Update, out: &mut Vec<u8>) -> NextAction {
         if self.is_mid_answer(&update) {
-            if let Some(then) = self.cut_short() {
-                return then;
+            if let Some(action) = self.injected_end() {
+                return action;
             }
-            if self.planted.strikes(FaultKind::ErrorMidStream) {
-                return self.write_failure(&planted_failure(), out);
+            if self.faults.inject(FaultKind::ErrorMidStream) {
+                return self.write_failure(&injected_failure(), out);
             }
         }
         let mut progress = match update {
@@ -79,17 +78,16 @@ impl Events {
         };
         let finish = progress.piece.finish;
         if self.texts == 0 {
-            self.spoil_beginning(&mut progress.piece.text);
+            self.change_start(&mut progress.piece.text);
         }
         if finish.is_some() {
-            self.spoil_end(&mut progress.piece.text);
+            self.change_end(&mut progress.piece.text);
         }
         self.texts += 1;
-        if !self.opened {
-            // With the first token, as vLLM does: its headers go out before, its role chunk does
-            // not.
-            self.opened = true;
-            self.planted.strikes(FaultKind::WrongModel);
+        if !self.is_open {
+            // As in vLLM, the headers are sent before the first token, and the role chunk with it.
+            self.is_open = true;
+            self.faults.inject(FaultKind::WrongModel);
             let with_usage = self.has_usage(self.usage.in_every_chunk);
             out.extend(self.head.opening(with_usage).unwrap_or_default());
         }
@@ -97,49 +95,49 @@ impl Events {
         let chunk = self
             .head
             .chunk(&progress.piece, progress.tokens, with_usage);
-        out.extend(self.broken(chunk));
+        out.extend(self.with_invalid_byte(chunk));
         if finish.is_none() {
-            return Then::GoOn;
+            return NextAction::Continue;
         }
         if self.has_usage(self.usage.at_the_end) {
             out.extend(self.head.usage_chunk(progress.tokens));
         }
         self.write_done(out);
-        Then::End
+        NextAction::End
     }
 
-    /// The bytes of a whole answer, and whether all of them are to be sent before it ends.
+    /// The bytes of a complete answer, and the action after sending them.
     ///
     /// # Errors
-    /// The engine broke, or a planted fault says so.
-    pub(super) fn whole(&mut self, update: Update) -> Result<(Vec<u8>, Then), Failure> {
+    /// The engine failed, or a failure is injected.
+    pub(super) fn complete(&mut self, update: Update) -> Result<(Vec<u8>, NextAction), Failure> {
         let mut progress = update.map_err(|error| Failure::internal(error.to_string()))?;
-        if self.planted.strikes(FaultKind::ErrorMidStream) {
-            return Err(planted_failure());
+        if self.faults.inject(FaultKind::ErrorMidStream) {
+            return Err(injected_failure());
         }
-        self.spoil_beginning(&mut progress.piece.text);
-        self.spoil_end(&mut progress.piece.text);
-        self.planted.strikes(FaultKind::WrongModel);
+        self.change_start(&mut progress.piece.text);
+        self.change_end(&mut progress.piece.text);
+        self.faults.inject(FaultKind::WrongModel);
         let with_usage = self.has_usage(true);
-        let whole = self
+        let bytes = self
             .head
-            .whole(&progress.piece, progress.tokens, with_usage);
-        let mut body = self.broken(whole);
-        let then = self.cut_short().unwrap_or(Then::End);
-        if then != Then::End {
+            .complete(&progress.piece, progress.tokens, with_usage);
+        let mut body = self.with_invalid_byte(bytes);
+        let action = self.injected_end().unwrap_or(NextAction::End);
+        if action != NextAction::End {
             body.truncate(body.len() / 2);
         }
-        Ok((body, then))
+        Ok((body, action))
     }
 
-    /// What becomes of an answer that a planted fault cuts short.
-    fn cut_short(&mut self) -> Option<Then> {
-        let ways = [
-            (FaultKind::Reset, Then::Reset),
-            (FaultKind::Truncate, Then::BreakOff),
+    /// The early end that a fault injects, if any.
+    fn injected_end(&mut self) -> Option<NextAction> {
+        let ends = [
+            (FaultKind::Reset, NextAction::Reset),
+            (FaultKind::Truncate, NextAction::Abort),
         ];
-        ways.into_iter()
-            .find_map(|(kind, then)| self.planted.strikes(kind).then_some(then))
+        ends.into_iter()
+            .find_map(|(kind, action)| self.faults.inject(kind).then_some(action))
     }
 
     fn is_mid_answer(&self, update: &Update) -> bool {
@@ -149,55 +147,57 @@ impl Events {
                 .is_ok_and(|progress| progress.piece.finish.is_some())
     }
 
-    /// Whether usage goes where it is asked for.
-    fn has_usage(&mut self, asked: bool) -> bool {
-        asked && !self.planted.strikes(FaultKind::NoUsage)
+    /// Whether requested usage is included.
+    fn has_usage(&mut self, is_requested: bool) -> bool {
+        is_requested && !self.faults.inject(FaultKind::NoUsage)
     }
 
-    fn spoil_beginning(&mut self, text: &mut String) {
-        if self.planted.strikes(FaultKind::ExtraText) {
+    fn change_start(&mut self, text: &mut String) {
+        if self.faults.inject(FaultKind::ExtraText) {
             text.insert_str(0, FENCE_OPENS);
         }
-        if self.planted.strikes(FaultKind::InvalidUtf8) {
-            text.push(BROKEN);
+        if self.faults.inject(FaultKind::InvalidUtf8) {
+            text.push(INVALID_BYTE_PLACEHOLDER);
         }
     }
 
-    fn spoil_end(&mut self, text: &mut String) {
-        if self.planted.strikes(FaultKind::ExtraText) {
+    fn change_end(&mut self, text: &mut String) {
+        if self.faults.inject(FaultKind::ExtraText) {
             text.push_str(FENCE_CLOSES);
         }
     }
 
-    /// Puts the broken byte where its stand-in is.
-    fn broken(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
-        if self.planted.strikes(FaultKind::InvalidUtf8) {
-            let mut stand_in = [0; 4];
-            let stand_in = BROKEN.encode_utf8(&mut stand_in).as_bytes();
-            if let Some(at) = bytes
-                .windows(stand_in.len())
-                .position(|window| window == stand_in)
+    /// Replaces the placeholder with an invalid byte.
+    fn with_invalid_byte(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if self.faults.inject(FaultKind::InvalidUtf8) {
+            let mut placeholder = [0; 4];
+            let placeholder = INVALID_BYTE_PLACEHOLDER
+                .encode_utf8(&mut placeholder)
+                .as_bytes();
+            if let Some(start) = bytes
+                .windows(placeholder.len())
+                .position(|window| window == placeholder)
             {
-                bytes.splice(at..at + stand_in.len(), [0xff]);
+                bytes.splice(start..start + placeholder.len(), [0xff]);
             }
         }
         bytes
     }
 
-    fn write_failure(&mut self, failure: &Failure, out: &mut Vec<u8>) -> Then {
+    fn write_failure(&mut self, failure: &Failure, out: &mut Vec<u8>) -> NextAction {
         out.extend(wire::event(&failure.body()));
         self.write_done(out);
-        Then::BreakOff
+        NextAction::Abort
     }
 
     fn write_done(&mut self, out: &mut Vec<u8>) {
-        if !self.planted.strikes(FaultKind::NoDone) {
+        if !self.faults.inject(FaultKind::NoDone) {
             out.extend_from_slice(DONE);
         }
     }
 }
 
-/// The failure that a planted fault makes up.
-pub(super) fn planted_failure() -> Failure {
+/// The error of an injected fault.
+pub(super) fn injected_failure() -> Failure {
     Failure::internal("a planted fault")
 }

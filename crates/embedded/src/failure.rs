@@ -1,4 +1,4 @@
-//! Refusals in OpenAI's shape. Knows no route.
+//! Error responses in OpenAI's format.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,8 +7,7 @@ use serde_json::json;
 
 use sobench_engine::EngineError;
 
-/// A request that gets no answer: status, words, and the parameter that is to blame where there is
-/// one.
+/// An error response: status, message, and the parameter that caused it, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) status: StatusCode,
@@ -33,12 +32,12 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// The server cannot take the request now.
+    /// The server cannot accept the request now.
     pub(super) fn busy(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
-    /// Something broke that is not the request's fault, such as an engine in mid-answer.
+    /// An error that the request did not cause, such as a failure of the engine during an answer.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
@@ -65,14 +64,14 @@ impl Failure {
 }
 
 impl From<EngineError> for Failure {
-    /// What an engine refuses is the request's fault; what it breaks on is not.
+    /// Unsupported and invalid constraints are errors of the request. Engine failures are not.
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::Unsupported { words, .. }
-            | EngineError::Invalid { words }
-            | EngineError::TooLarge { words } => Self::bad_request(words),
-            EngineError::Crashed { words } => Self::internal(words),
-            EngineError::Busy { words } => Self::busy(words),
+            EngineError::Unsupported { message: words, .. }
+            | EngineError::Invalid { message: words }
+            | EngineError::TooLarge { message: words } => Self::bad_request(words),
+            EngineError::Crashed { message: words } => Self::internal(words),
+            EngineError::Busy { message: words } => Self::busy(words),
         }
     }
 }

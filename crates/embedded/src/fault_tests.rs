@@ -1,4 +1,4 @@
-//! Planted faults on the wire, as a client meets them.
+//! Tests of injected faults over HTTP.
 
 use std::error::Error as _;
 use std::io;
@@ -13,7 +13,7 @@ use sobench_engine::vocabulary::shared;
 
 const ANSWER: &str = "a choice of several words that takes more tokens than five";
 
-fn asked(stream: bool) -> Value {
+fn request_body(stream: bool) -> Value {
     json!({"prompt": "Pick.", "max_tokens": 64, "stream": stream, "structured_outputs": {"choice": [ANSWER]}})
 }
 
@@ -37,7 +37,8 @@ async fn with_faults(faults: &[&str]) -> Client {
     };
     let start = move || {
         let open = || {
-            engine::open_bare(EngineName::Guidance, &shared(), &EnginePolicy::default()).unwrap()
+            engine::open_unguarded(EngineName::Guidance, &shared(), &EnginePolicy::default())
+                .unwrap()
         };
         let engine = Arc::clone(ENGINE.get_or_init(open));
         let (batching, listener) = (batching(&options).unwrap(), listening::bind(None).unwrap());
@@ -65,16 +66,16 @@ impl Client {
         }
     }
 
-    /// Stops the server, away from the async threads.
-    async fn done(self) {
+    /// Stops the server outside the async threads.
+    async fn stop(self) {
         tokio::task::spawn_blocking(move || drop(self))
             .await
             .unwrap();
     }
 }
 
-/// Waits until the condition holds. Fails after a minute, which no test that passes takes.
-async fn until(what: &str, holds: impl Fn() -> bool) {
+/// Waits until the condition holds, for at most a minute.
+async fn until(condition: &str, holds: impl Fn() -> bool) {
     let polls = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -84,24 +85,24 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
         tokio::time::timeout(Duration::from_secs(60), polls)
             .await
             .is_ok(),
-        "waited in vain: {what}"
+        "timed out: {condition}"
     );
 }
 
-/// The answers of a server with this fault to one request for a stream and one for a whole answer.
+/// The answers of a server with this fault to a request with and one without a stream.
 async fn both(fault: &str) -> (Answer, Answer) {
     let client = with_faults(&[fault]).await;
-    let stream = client.post(&asked(true)).await;
-    let whole = client.post(&asked(false)).await;
+    let stream = client.post(&request_body(true)).await;
+    let complete = client.post(&request_body(false)).await;
     let name = fault.split(':').next().unwrap().to_owned();
-    // What ends no whole answer cannot be left out of one.
-    let struck = if name == "no-done" { 1 } else { 2 };
-    assert_eq!(client.server.stats().faults, [(name, struck)]);
-    client.done().await;
-    (stream, whole)
+    // The fault no-done applies to streams only.
+    let injected = if name == "no-done" { 1 } else { 2 };
+    assert_eq!(client.server.stats().faults, [(name, injected)]);
+    client.stop().await;
+    (stream, complete)
 }
 
-/// The texts of a stream's events, as far as they are JSON.
+/// The texts of a stream's events. Skips events that are not JSON.
 fn texts(body: &str) -> String {
     let events = body
         .split("\n\n")
@@ -111,50 +112,50 @@ fn texts(body: &str) -> String {
         .collect()
 }
 
-fn whole_text(answer: &Answer) -> String {
+fn complete_text(answer: &Answer) -> String {
     let answer: Value = serde_json::from_str(&answer.body).unwrap();
     answer["choices"][0]["text"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn statuses() {
-    for (fault, status, words) in [
+async fn injected_statuses() {
+    for (fault, status, message) in [
         ("error-400", 400, "BadRequestError"),
         ("error-429", 429, "RateLimitError"),
         ("error-500", 500, "InternalServerError"),
         ("error-503", 503, "upstream connect error"),
     ] {
-        let (stream, whole) = both(fault).await;
-        for answer in [stream, whole] {
+        let (stream, complete) = both(fault).await;
+        for answer in [stream, complete] {
             assert_eq!(answer.status, status, "{fault}");
             assert!(
-                answer.body.contains(words) && answer.body.contains("planted fault"),
+                answer.body.contains(message) && answer.body.contains("planted fault"),
                 "{fault}: {}",
                 answer.body
             );
         }
     }
     let client = with_faults(&["error-429"]).await;
-    let response = client.request(&asked(true)).send().await.unwrap();
+    let response = client.request(&request_body(true)).send().await.unwrap();
     assert_eq!(response.headers()["retry-after"], "1");
-    client.done().await;
+    client.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_constraint_looks_like_success() {
-    let (stream, whole) = both("ignore-constraint").await;
-    assert_eq!((stream.status, whole.status), (200, 200));
+async fn an_ignored_constraint_looks_like_success() {
+    let (stream, complete) = both("ignore-constraint").await;
+    assert_eq!((stream.status, complete.status), (200, 200));
     assert!(stream.body.ends_with("data: [DONE]\n\n"));
     assert!(
-        texts(&stream.body) != ANSWER && whole_text(&whole) != ANSWER,
+        texts(&stream.body) != ANSWER && complete_text(&complete) != ANSWER,
         "{}",
-        whole.body
+        complete.body
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_break_their_rules() {
-    let (cut, whole) = both("truncate").await;
+async fn malformed_streams() {
+    let (cut, complete) = both("truncate").await;
     assert!(
         ANSWER.starts_with(&texts(&cut.body)) && !texts(&cut.body).is_empty(),
         "{}",
@@ -165,9 +166,9 @@ async fn streams_that_break_their_rules() {
         "{}",
         cut.body
     );
-    assert!(serde_json::from_str::<Value>(&whole.body).is_err());
+    assert!(serde_json::from_str::<Value>(&complete.body).is_err());
 
-    let (failed, whole) = both("error-mid-stream").await;
+    let (failed, complete) = both("error-mid-stream").await;
     assert!(
         ANSWER.starts_with(&texts(&failed.body)) && texts(&failed.body).len() < ANSWER.len(),
         "{}",
@@ -178,41 +179,44 @@ async fn streams_that_break_their_rules() {
         "{}",
         failed.body
     );
-    assert_eq!(whole.status, 500);
+    assert_eq!(complete.status, 500);
 
-    let (no_done, whole) = both("no-done").await;
+    let (no_done, complete) = both("no-done").await;
     assert!(
         texts(&no_done.body) == ANSWER && !no_done.body.contains("[DONE]"),
         "{}",
         no_done.body
     );
-    assert_eq!(whole_text(&whole), ANSWER);
+    assert_eq!(complete_text(&complete), ANSWER);
 
-    let (empty, whole) = both("empty").await;
+    let (empty, complete) = both("empty").await;
     assert_eq!(
-        (texts(&empty.body).as_str(), whole_text(&whole).as_str()),
+        (
+            texts(&empty.body).as_str(),
+            complete_text(&complete).as_str()
+        ),
         ("", "")
     );
     assert!(empty.body.contains("\"finish_reason\":\"stop\""));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_are_not_as_they_should_be() {
-    let (fenced, whole) = both("extra-text").await;
+async fn altered_answers() {
+    let (fenced, complete) = both("extra-text").await;
     let expected = format!("Here is the JSON:\n```json\n{ANSWER}\n```");
     assert_eq!(
-        (texts(&fenced.body), whole_text(&whole)),
+        (texts(&fenced.body), complete_text(&complete)),
         (expected.clone(), expected)
     );
 
-    let (other, whole) = both("wrong-model").await;
+    let (other, complete) = both("wrong-model").await;
     assert!(
         other.body.contains("\"model\":\"sobench-synthetic-other\"")
-            && whole.body.contains("synthetic-other")
+            && complete.body.contains("synthetic-other")
     );
 
     let client = with_faults(&["no-usage"]).await;
-    let mut with_usage = asked(true);
+    let mut with_usage = request_body(true);
     with_usage["stream_options"] = json!({"include_usage": true});
     let stream = client.post(&with_usage).await;
     assert!(
@@ -220,43 +224,43 @@ async fn answers_that_are_not_as_they_should_be() {
         "{}",
         stream.body
     );
-    let whole = client.post(&asked(false)).await;
+    let complete = client.post(&request_body(false)).await;
     assert!(
-        whole.status == 200 && !whole.body.contains("usage"),
+        complete.status == 200 && !complete.body.contains("usage"),
         "{}",
-        whole.body
+        complete.body
     );
-    client.done().await;
+    client.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bytes_that_are_not_utf_8() {
+async fn invalid_utf8_bytes() {
     let client = with_faults(&["invalid-utf8"]).await;
     for stream in [true, false] {
-        let request = client.request(&asked(stream));
+        let request = client.request(&request_body(stream));
         let bytes = request.send().await.unwrap().bytes().await.unwrap();
         assert_eq!(bytes.iter().filter(|byte| **byte == 0xff).count(), 1);
         assert!(std::str::from_utf8(&bytes).is_err());
     }
-    client.done().await;
+    client.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reset_is_a_reset() {
+async fn injected_resets_abort_the_connection() {
     let client = with_faults(&["reset"]).await;
     for stream in [true, false] {
-        let request = client.request(&asked(stream));
+        let request = client.request(&request_body(stream));
         let mut response = request.send().await.unwrap();
         assert_eq!(response.status().as_u16(), 200);
         let mut read = 0;
         let error = loop {
             match response.chunk().await {
                 Ok(Some(chunk)) => read += chunk.len(),
-                Ok(None) => panic!("the answer ended well"),
+                Ok(None) => panic!("the answer ended without a reset"),
                 Err(error) => break error,
             }
         };
-        assert!(read > 0, "there was something before");
+        assert!(read > 0, "no data before the reset");
         let causes = std::iter::successors(error.source(), |cause| (*cause).source());
         let kinds: Vec<_> = causes
             .filter_map(|cause| Some(cause.downcast_ref::<io::Error>()?.kind()))
@@ -268,11 +272,11 @@ async fn a_reset_is_a_reset() {
         };
         assert!(kinds.contains(&expected), "{error:?}");
     }
-    client.done().await;
+    client.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_the_client_meets_is_counted() {
+async fn only_injected_faults_are_counted() {
     let once = |names: &[&str]| {
         names
             .iter()
@@ -282,7 +286,7 @@ async fn only_what_the_client_meets_is_counted() {
     for (faults, body, counted) in [
         (
             &["truncate", "no-done", "error-500", "ignore-constraint"][..],
-            asked(true),
+            request_body(true),
             once(&["error-500"]),
         ),
         (
@@ -292,12 +296,12 @@ async fn only_what_the_client_meets_is_counted() {
         ),
         (
             &["truncate", "no-done", "no-usage", "extra-text"],
-            asked(true),
+            request_body(true),
             once(&["extra-text", "truncate"]),
         ),
         (
             &["empty", "ignore-constraint", "no-usage"],
-            asked(true),
+            request_body(true),
             once(&["empty"]),
         ),
         (
@@ -311,22 +315,25 @@ async fn only_what_the_client_meets_is_counted() {
         let mut seen = client.server.stats().faults;
         seen.sort();
         assert_eq!(seen, counted, "{faults:?}");
-        client.done().await;
+        client.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pauses_and_silence() {
+async fn pauses_and_hangs() {
     for fault in ["stall:20", "slow-header:20"] {
-        let (stream, whole) = both(fault).await;
+        let (stream, complete) = both(fault).await;
         assert_eq!(
-            (texts(&stream.body).as_str(), whole_text(&whole).as_str()),
+            (
+                texts(&stream.body).as_str(),
+                complete_text(&complete).as_str()
+            ),
             (ANSWER, ANSWER),
             "{fault}"
         );
     }
     let client = with_faults(&["hang"]).await;
-    let request = client.request(&asked(true));
+    let request = client.request(&request_body(true));
     let error = request
         .timeout(Duration::from_secs(2))
         .send()
@@ -336,33 +343,33 @@ async fn pauses_and_silence() {
     assert_eq!(
         (client.server.stats().running, client.server.stats().tokens),
         (0, 0),
-        "a request that hangs takes no place in the batch"
+        "a hanging request is not in the batch"
     );
-    client.done().await;
+    client.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_are_counted_as_their_clients_met_them() {
-    let none = Answers::default();
+async fn answers_are_counted_by_their_outcome_for_the_client() {
+    let none = AnswerCounts::default();
     for (fault, expected) in [
-        ("truncate", Answers { broken: 2, ..none }),
+        ("truncate", AnswerCounts { broken: 2, ..none }),
         (
             "error-mid-stream",
-            Answers {
+            AnswerCounts {
                 broken: 1,
                 refused: 1,
                 ..none
             },
         ),
-        ("error-429", Answers { refused: 2, ..none }),
-        ("no-done", Answers { whole: 2, ..none }),
-        ("reset", Answers { broken: 2, ..none }),
-        ("hang", Answers { gone: 2, ..none }),
+        ("error-429", AnswerCounts { refused: 2, ..none }),
+        ("no-done", AnswerCounts { whole: 2, ..none }),
+        ("reset", AnswerCounts { broken: 2, ..none }),
+        ("hang", AnswerCounts { gone: 2, ..none }),
     ] {
         let client = with_faults(&[fault]).await;
         for (before, stream) in [(0, true), (1, false)] {
             let answer = async {
-                if let Ok(response) = client.request(&asked(stream)).send().await {
+                if let Ok(response) = client.request(&request_body(stream)).send().await {
                     let _ = response.bytes().await;
                 }
             };
@@ -376,17 +383,18 @@ async fn answers_are_counted_as_their_clients_met_them() {
             };
             tokio::select! {
                 () = answer => assert_ne!(fault, "hang", "it ended"),
-                // The client goes away from a request that hangs.
+                // The client disconnects while the request hangs.
                 () = until("the request hangs", hangs), if fault == "hang" => {}
             }
         }
-        // A client knows of its end before the server has put the request away.
-        let total = |it: Answers| it.whole + it.refused + it.broken + it.gone;
+        // The client may see the end before the server has recorded the outcome.
+        let total =
+            |counts: AnswerCounts| counts.whole + counts.refused + counts.broken + counts.gone;
         until("both requests have ended", || {
             total(client.server.stats().answers) == 2
         })
         .await;
         assert_eq!(client.server.stats().answers, expected, "{fault}");
-        client.done().await;
+        client.stop().await;
     }
 }

@@ -1,5 +1,4 @@
-//! Faults that are planted into the embedded server's answers, so that clients can be tried on
-//! them. Knows neither HTTP nor JSON.
+//! Faults that the embedded server injects into its answers, to test clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +9,15 @@ use sha2::{Digest, Sha256};
 use super::stats::Tally;
 use sobench_core::error::{Error, Result};
 
-/// Longest pause that a fault may make: ten minutes.
+/// The longest injected pause: ten minutes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// A fault and the share of requests that it strikes.
+/// A fault and the share of requests into which it is injected.
 ///
-/// Written `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`. `MS` are the
-/// milliseconds of a pause and belong to the kinds that pause, where they must be given; `SHARE` is
-/// a number above 0 and up to 1, or a percentage, and 1 if there is none. Which requests are struck
-/// follows from their seed, so that the same run has the same faults.
+/// Written as `KIND[:MS][@SHARE]`: `error-500`, `stall:250`, `ignore-constraint@0.1`. `MS` is the
+/// length of a pause in milliseconds, required by the kinds with a pause. `SHARE` is a number above
+/// 0 and up to 1, or a percentage. The default is 1. The request's seed decides whether the fault
+/// is injected, so that repeated runs have the same faults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     pub kind: FaultKind,
@@ -26,11 +25,11 @@ pub struct Fault {
     pub share: f64,
 }
 
-/// What goes wrong. Faults in mid-answer strike with the fifth text of a stream, or with its last
-/// one where it has fewer.
+/// Kinds of faults. Mid-answer faults are injected at the fifth text of a stream, or at its last
+/// one if it has fewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The constraint is read and dropped: an unconstrained answer with status 200.
+    /// The constraint is ignored: an unconstrained answer with status 200.
     IgnoreConstraint,
     /// Status 400 with vLLM's error body.
     Error400,
@@ -38,39 +37,40 @@ pub enum FaultKind {
     Error429,
     /// Status 500 with vLLM's error body.
     Error500,
-    /// Status 503 with a body that is plain text.
+    /// Status 503 with a plain-text body.
     Error503,
-    /// No answer at all, for as long as the client waits.
+    /// No response until the client disconnects.
     Hang,
     /// A pause before the status is sent.
     SlowHeader(Duration),
-    /// A pause in mid-answer.
+    /// A mid-answer pause.
     Stall(Duration),
-    /// The connection is reset in mid-answer.
+    /// A mid-answer connection reset.
     Reset,
     /// The answer ends in the middle, without a finish reason and without `[DONE]`.
     Truncate,
-    /// An error event inside a 200 stream, in mid-answer; status 500 where no stream was asked for.
+    /// A mid-answer error event in a stream with status 200, or status 500 for a request without a
+    /// stream.
     ErrorMidStream,
     /// The stream ends without `[DONE]`.
     NoDone,
-    /// The usage that was asked for does not come; a whole answer has none.
+    /// The requested usage is missing. A complete answer has none either.
     NoUsage,
-    /// The answer names a model that was not asked for.
+    /// The answer names another model than the requested one.
     WrongModel,
-    /// A byte that is not UTF-8 inside the answer's text.
+    /// An invalid UTF-8 byte in the answer's text.
     InvalidUtf8,
-    /// The text comes inside a Markdown code fence.
+    /// The text is in a Markdown code fence.
     ExtraText,
-    /// The answer is empty: one end token.
+    /// An empty answer: one end token.
     Empty,
 }
 
-/// A name, whether it is followed by a pause, and the kind with that pause.
-type Named = (&'static str, bool, fn(Duration) -> FaultKind);
+/// A name, whether a pause follows it, and the kind with that pause.
+type KindEntry = (&'static str, bool, fn(Duration) -> FaultKind);
 
-/// Every kind.
-const KINDS: [Named; 17] = [
+/// All kinds.
+const KINDS: [KindEntry; 17] = [
     ("ignore-constraint", false, |_| FaultKind::IgnoreConstraint),
     ("error-400", false, |_| FaultKind::Error400),
     ("error-429", false, |_| FaultKind::Error429),
@@ -91,18 +91,17 @@ const KINDS: [Named; 17] = [
 ];
 
 impl Fault {
-    /// Reads `KIND[:MS][@SHARE]`.
+    /// Parses `KIND[:MS][@SHARE]`.
     ///
     /// # Errors
-    /// A usage error for a fault that nobody knows, which lists them all, and for numbers that are
-    /// none.
+    /// Usage error for an unknown fault, with a list of all faults, and for invalid numbers.
     pub fn parse(text: &str) -> Result<Self> {
         let (rest, share) = text.split_once('@').unwrap_or((text, "1"));
         let share = parse_share(share).ok_or_else(|| {
             Error::usage(format!(
-                "fault's share is not a number above 0 and up to 1: {text}"
+                "fault share must be a number above 0 and up to 1: {text}"
             ))
-            .hint("write KIND@0.1 or KIND@10% for a tenth of the requests")
+            .hint("use KIND@0.1 or KIND@10% for a tenth of the requests")
         })?;
         let (name, pause) = rest
             .split_once(':')
@@ -112,25 +111,27 @@ impl Fault {
             .find(|(known, ..)| *known == name)
             .ok_or_else(|| {
                 Error::usage(format!("unknown fault: {name}")).hint(format!(
-                    "write KIND[:MS][@SHARE] with one of {}",
+                    "use KIND[:MS][@SHARE] with one of {}",
                     Self::kinds().collect::<Vec<_>>().join(", ")
                 ))
             })?;
         let pause = match (pauses, pause) {
             (true, Some(ms)) => parse_pause(ms).ok_or_else(|| {
                 Error::usage(format!(
-                    "fault's pause is not milliseconds from 0 to 600000: {text}"
+                    "fault pause must be from 0 to 600000 milliseconds: {text}"
                 ))
-                .hint(format!("write {name}:250 for a quarter of a second"))
+                .hint(format!("use {name}:250 for a pause of 250 ms"))
             })?,
             (true, None) => {
-                return Err(Error::usage(format!("fault needs milliseconds: {text}"))
-                    .hint(format!("write {name}:250")));
+                return Err(
+                    Error::usage(format!("fault needs a pause in milliseconds: {text}"))
+                        .hint(format!("use {name}:250 for a pause of 250 ms")),
+                );
             }
             (false, Some(value)) => {
                 return Err(
-                    Error::usage(format!("fault takes no value: {text}")).hint(format!(
-                        "write {name}@{value} if {value} is the share of requests it is to strike"
+                    Error::usage(format!("fault has no pause: {text}")).hint(format!(
+                        "use {name}@{value} if {value} is a share of the requests"
                     )),
                 );
             }
@@ -142,7 +143,7 @@ impl Fault {
         })
     }
 
-    /// How faults are written, every one of them.
+    /// The syntax of every fault.
     pub fn kinds() -> impl Iterator<Item = String> {
         KINDS.into_iter().map(|(name, pauses, _)| {
             if pauses {
@@ -184,7 +185,7 @@ fn parse_share(text: &str) -> Option<f64> {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,
         None => text.parse().ok()?,
     };
-    // A fault that strikes nobody is a slip of the pen.
+    // A fault with a share of 0 is a mistake.
     (share > 0.0 && share <= 1.0).then_some(share)
 }
 
@@ -193,62 +194,62 @@ fn parse_pause(ms: &str) -> Option<Duration> {
     (pause <= LONGEST_PAUSE).then_some(pause)
 }
 
-/// Those of `faults` that strike the request of this seed. Each draws on its own.
-fn struck(faults: &[Fault], seed: u64) -> Vec<FaultKind> {
-    let strikes =
+/// The faults to inject into the request with this seed, each drawn independently.
+fn drawn(faults: &[Fault], seed: u64) -> Vec<FaultKind> {
+    let draw =
         |(index, fault): (usize, &Fault)| (unit(seed, index) < fault.share).then_some(fault.kind);
-    faults.iter().enumerate().filter_map(strikes).collect()
+    faults.iter().enumerate().filter_map(draw).collect()
 }
 
-/// The faults that one request has drawn. A fault counts as one that has struck when it does, once
-/// a request: one that the client never meets, because another came before it or there was nothing
-/// for it to spoil, is not counted.
-pub(super) struct Planted {
-    struck: Vec<FaultKind>,
+/// The faults drawn for one request. A fault is counted when it is injected, once per request. A
+/// fault that is not injected, because of an earlier fault or for lack of something to change, is
+/// not counted.
+pub(super) struct RequestFaults {
+    drawn: Vec<FaultKind>,
     counted: Vec<&'static str>,
     tally: Arc<Tally>,
 }
 
-impl Planted {
-    /// Draws those of `faults` that strike the request of this seed.
+impl RequestFaults {
+    /// Draws the faults for the request with this seed.
     pub(super) fn new(faults: &[Fault], seed: u64, tally: Arc<Tally>) -> Self {
         Self {
-            struck: struck(faults, seed),
+            drawn: drawn(faults, seed),
             counted: Vec::new(),
             tally,
         }
     }
 
-    /// Whether a fault was drawn; it is not counted yet.
+    /// Whether a fault was drawn. Does not count it.
     pub(super) fn has(&self, kind: FaultKind) -> bool {
-        self.struck.contains(&kind)
+        self.drawn.contains(&kind)
     }
 
-    /// Whether a fault was drawn that strikes here and now.
-    pub(super) fn strikes(&mut self, kind: FaultKind) -> bool {
-        let strikes = self.has(kind);
-        if strikes && !self.counted.contains(&kind.name()) {
+    /// Whether a fault was drawn and must be injected now. Counts it.
+    pub(super) fn inject(&mut self, kind: FaultKind) -> bool {
+        let is_drawn = self.has(kind);
+        if is_drawn && !self.counted.contains(&kind.name()) {
             self.counted.push(kind.name());
-            self.tally.struck(kind.name());
+            self.tally.fault_injected(kind.name());
         }
-        strikes
+        is_drawn
     }
 
-    /// The pause before the status, if one is to be made now.
+    /// The pause before the status, if any.
     pub(super) fn slow_header(&mut self) -> Option<Duration> {
-        let time = self.struck.iter().find_map(|kind| {
+        let time = self.drawn.iter().find_map(|kind| {
             if let FaultKind::SlowHeader(time) = kind {
                 Some(*time)
             } else {
                 None
             }
         })?;
-        self.strikes(FaultKind::SlowHeader(time)).then_some(time)
+        self.inject(FaultKind::SlowHeader(time)).then_some(time)
     }
 
-    /// The pause in mid-answer, if one is to be made now; there is one at most.
+    /// The mid-answer pause, if any. Returned once.
     pub(super) fn stall(&mut self) -> Option<Duration> {
-        let time = self.struck.iter().find_map(|kind| {
+        let time = self.drawn.iter().find_map(|kind| {
             if let FaultKind::Stall(time) = kind {
                 Some(*time)
             } else {
@@ -256,11 +257,11 @@ impl Planted {
             }
         })?;
         let first = !self.counted.contains(&FaultKind::Stall(time).name());
-        (first && self.strikes(FaultKind::Stall(time))).then_some(time)
+        (first && self.inject(FaultKind::Stall(time))).then_some(time)
     }
 }
 
-/// Uniform in `[0, 1)`, of a request and a fault.
+/// Uniform in `[0, 1)`, determined by request and fault.
 fn unit(seed: u64, fault: usize) -> f64 {
     let hash = Sha256::new()
         .chain_update(b"fault")
@@ -276,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_and_written() {
+    fn faults_parse_as_printed() {
         let stall = FaultKind::Stall(Duration::from_millis(250));
         for (text, kind, share, written) in [
             ("hang", FaultKind::Hang, 1.0, "hang"),
@@ -313,22 +314,22 @@ mod tests {
     }
 
     #[test]
-    fn wrong_faults_are_refused_with_a_hint() {
-        for (text, words) in [
+    fn invalid_faults_are_refused_with_a_hint() {
+        for (text, message) in [
             ("hangs", "unknown fault: hangs"),
             ("", "unknown fault"),
-            ("hang@2", "not a number"),
-            ("hang@0", "not a number"),
-            ("hang@", "not a number"),
-            ("hang@NaN", "not a number"),
-            ("error-500:0.1", "takes no value"),
-            ("stall", "needs milliseconds"),
-            ("stall:-1", "not milliseconds"),
-            ("stall:600001", "not milliseconds"),
+            ("hang@2", "must be a number"),
+            ("hang@0", "must be a number"),
+            ("hang@", "must be a number"),
+            ("hang@NaN", "must be a number"),
+            ("error-500:0.1", "has no pause"),
+            ("stall", "needs a pause in milliseconds"),
+            ("stall:-1", "must be from 0 to"),
+            ("stall:600001", "must be from 0 to"),
         ] {
             let error = Fault::parse(text).unwrap_err();
             assert!(
-                error.what.contains(words) && error.hint.is_some(),
+                error.what.contains(message) && error.hint.is_some(),
                 "{text}: {error}"
             );
         }
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_strikes_that_share_and_the_same_requests_again() {
+    fn a_share_selects_that_share_of_requests_reproducibly() {
         let faults = [
             Fault::parse("hang@0.3").unwrap(),
             Fault::parse("reset@0.3").unwrap(),
@@ -346,26 +347,26 @@ mod tests {
                 share: 0.0,
             },
         ];
-        let struck = |kind| {
+        let count = |kind| {
             (0..4000_u64)
-                .filter(|seed| super::struck(&faults, *seed).contains(&kind))
+                .filter(|seed| drawn(&faults, *seed).contains(&kind))
                 .count()
         };
         for kind in [FaultKind::Hang, FaultKind::Reset] {
             assert!(
-                (1100..1300).contains(&struck(kind)),
+                (1100..1300).contains(&count(kind)),
                 "{kind:?} {}",
-                struck(kind)
+                count(kind)
             );
         }
-        assert_eq!(struck(FaultKind::Empty), 0);
+        assert_eq!(count(FaultKind::Empty), 0);
         let both = (0..4000_u64)
-            .filter(|seed| super::struck(&faults, *seed).len() == 2)
+            .filter(|seed| drawn(&faults, *seed).len() == 2)
             .count();
         assert!(
             (280..440).contains(&both),
-            "they strike independently: {both}"
+            "faults are drawn independently: {both}"
         );
-        assert_eq!(super::struck(&faults, 7), super::struck(&faults, 7));
+        assert_eq!(drawn(&faults, 7), drawn(&faults, 7));
     }
 }

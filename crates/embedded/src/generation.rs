@@ -1,19 +1,19 @@
-//! One answer, token by token: mask, draw, commit, text. Knows neither HTTP nor when a token is
-//! due.
+//! Generates one answer, token by token: computes the mask, draws and commits a token, and decodes
+//! its text.
 
 use std::sync::Arc;
 
 use super::model::Writer;
-use super::stopping::Stopping;
+use super::stop_strings::StopStrings;
 use super::timetable::timed;
 use sobench_engine::{EngineError, Matcher, TokenId, TokenMask, Vocabulary};
 
-/// Why an answer ended, by OpenAI's names.
+/// End of an answer, with OpenAI's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinishReason {
-    /// The model ended it, or a stop string came up.
+    /// The model ended it, or a stop string occurred.
     Stop,
-    /// It used up `max_tokens`.
+    /// It reached `max_tokens`.
     Length,
 }
 
@@ -26,29 +26,30 @@ impl FinishReason {
     }
 }
 
-/// What a token added to an answer.
+/// The text of one token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// Whole characters only; empty while a character is incomplete, and for the end token.
+    /// Complete characters only. Empty while a character is incomplete, and for the end token.
     pub(super) text: String,
     pub(super) finish: Option<FinishReason>,
-    /// The stop string that ended the answer, if one did.
+    /// The stop string that ended the answer, if any.
     pub(super) stop: Option<Arc<str>>,
 }
 
-/// Where an answer ends, besides at the model's own end.
+/// Limits of an answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     /// At least 1.
     pub(super) max_tokens: u32,
-    /// The model's end before so many tokens is none; the end of a grammar is one all the same.
+    /// End tokens of the model before this number of tokens are ignored. The end of a grammar is
+    /// not.
     pub(super) min_tokens: u32,
-    /// The answer goes on after any end.
+    /// The answer continues after an end token.
     pub(super) ignore_eos: bool,
-    pub(super) stopping: Stopping,
+    pub(super) stop_strings: StopStrings,
 }
 
-/// An answer in the making.
+/// A running answer.
 pub(super) struct Generation {
     vocabulary: Arc<Vocabulary>,
     writer: Writer,
@@ -56,14 +57,14 @@ pub(super) struct Generation {
     mask: TokenMask,
     limits: Limits,
     tokens: u32,
-    /// Bytes of a character that is not whole yet.
+    /// Bytes of an incomplete character.
     held: Vec<u8>,
     mask_ns: Option<u64>,
 }
 
 impl Generation {
-    /// With a matcher the answer is constrained until the matcher's end; with `ignore_eos` it goes
-    /// on after that without one, as in vLLM.
+    /// With a matcher the answer is constrained until the matcher's end. With `ignore_eos` it then
+    /// continues without a constraint, as in vLLM.
     pub(super) fn new(
         vocabulary: Arc<Vocabulary>,
         writer: Writer,
@@ -87,25 +88,25 @@ impl Generation {
         }
     }
 
-    /// Tokens generated so far, the end token among them, as vLLM counts them.
+    /// Number of generated tokens, including the end token, as counted by vLLM.
     pub(super) fn tokens(&self) -> u32 {
         self.tokens
     }
 
-    /// Whether the next token comes from under a mask.
+    /// Whether the next token is masked.
     pub(super) fn is_constrained(&self) -> bool {
         self.matcher.is_some()
     }
 
-    /// Nanoseconds that the mask of the last step took; `None` if it had none.
+    /// Time of the last step's mask in nanoseconds. `None` without a mask.
     pub(super) fn mask_ns(&self) -> Option<u64> {
         self.mask_ns
     }
 
-    /// Generates one token. Not to be called after a piece with a finish reason.
+    /// Generates one token. Must not be called after a piece with a finish reason.
     ///
     /// # Errors
-    /// The engine hit a limit, crashed, or left no token to take.
+    /// The engine reached a limit, crashed, or allows no token.
     pub(super) fn step(&mut self) -> Result<Piece, EngineError> {
         let token = self.choose()?;
         self.tokens += 1;
@@ -125,46 +126,45 @@ impl Generation {
         let text = if finish.is_some() {
             self.all_text()
         } else {
-            self.whole_text()
+            self.complete_text()
         };
-        let passed = self.limits.stopping.pass(text, finish.is_some());
-        let finish = if passed.stop.is_some() {
+        let filtered = self.limits.stop_strings.filter(text, finish.is_some());
+        let finish = if filtered.stop.is_some() {
             Some(FinishReason::Stop)
         } else {
             finish
         };
         Ok(Piece {
-            text: passed.text,
+            text: filtered.text,
             finish,
-            stop: passed.stop,
+            stop: filtered.stop,
         })
     }
 
     fn choose(&mut self) -> Result<TokenId, EngineError> {
-        let stuck = || EngineError::Invalid {
-            words: "the constraint allows no token here".into(),
+        let no_token = || EngineError::Invalid {
+            message: "the constraint allows no token here".into(),
         };
         self.mask_ns = None;
         let Some(matcher) = &mut self.matcher else {
-            return self.writer.next(None).ok_or_else(stuck);
+            return self.writer.next(None).ok_or_else(no_token);
         };
         let (masked, mask_ns) = timed(|| matcher.mask(&mut self.mask));
         self.mask_ns = Some(mask_ns);
         masked?;
-        let token = self.writer.next(Some(&self.mask)).ok_or_else(stuck)?;
+        let token = self.writer.next(Some(&self.mask)).ok_or_else(no_token)?;
         matcher.commit(token)?;
         Ok(token)
     }
 
-    /// The whole characters among the held bytes. Bytes that cannot become a character are
-    /// replaced, as decoders do.
-    fn whole_text(&mut self) -> String {
-        let whole = match std::str::from_utf8(&self.held) {
+    /// The complete characters of the held bytes. Invalid bytes are replaced, as decoders do.
+    fn complete_text(&mut self) -> String {
+        let complete = match std::str::from_utf8(&self.held) {
             Ok(_) => return self.all_text(),
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             Err(_) => {
-                // Broken somewhere before the end: everything but a possible beginning at the end
-                // is given out.
+                // Invalid before the end: return everything except a possible start of a character
+                // at the end.
                 let keep = (1..=3.min(self.held.len())).rev().find(|&n| {
                     let tail = &self.held[self.held.len() - n..];
                     std::str::from_utf8(tail)
@@ -173,7 +173,7 @@ impl Generation {
                 self.held.len() - keep.unwrap_or(0)
             }
         };
-        let rest = self.held.split_off(whole);
+        let rest = self.held.split_off(complete);
         let text = self.all_text();
         self.held = rest;
         text
@@ -199,17 +199,17 @@ mod tests {
     use sobench_engine::vocabulary::shared;
     use sobench_engine::{self as engine, Engine, EngineName, EnginePolicy};
 
-    /// Answers a workload; an optimised build can afford the number that a benchmark sends.
+    /// Answers per workload. Optimised builds run as many as a benchmark.
     const RUNS: u64 = if cfg!(debug_assertions) { 30 } else { 1000 };
 
-    struct World {
+    struct Harness {
         engine: Arc<dyn Engine>,
         model: Arc<LanguageModel>,
     }
 
-    fn world() -> &'static World {
-        static WORLD: OnceLock<World> = OnceLock::new();
-        WORLD.get_or_init(|| World {
+    fn harness() -> &'static Harness {
+        static HARNESS: OnceLock<Harness> = OnceLock::new();
+        HARNESS.get_or_init(|| Harness {
             engine: engine::open(EngineName::Guidance, &shared(), &EnginePolicy::default())
                 .unwrap(),
             model: shared_model(),
@@ -222,7 +222,7 @@ mod tests {
         tokens: u32,
     }
 
-    fn begin(
+    fn start(
         prompt: &str,
         constraint: Option<&Constraint>,
         seed: u64,
@@ -230,14 +230,14 @@ mod tests {
         ignore_eos: bool,
     ) -> Generation {
         let matcher = constraint.map(|constraint| {
-            world()
+            harness()
                 .engine
                 .compile(constraint)
                 .unwrap()
                 .matcher()
                 .unwrap()
         });
-        let writer = world()
+        let writer = harness()
             .model
             .writer(prompt, Sampling::default(), seed, max_tokens);
         Generation::new(
@@ -324,7 +324,8 @@ mod tests {
         prompt: String,
         constraint: Constraint,
         judge: Judge,
-        /// Least share of constrained answers that are right, most of unconstrained ones.
+        /// Minimum share of correct constrained answers, and maximum share of correct unconstrained
+        /// ones.
         least: f64,
         most: f64,
     }
@@ -348,7 +349,7 @@ mod tests {
         }
     }
 
-    /// A JSON text in which no object has two members of one name, which no grammar here forbids.
+    /// Parses JSON and refuses objects with repeated member names, which no grammar here forbids.
     fn parsed(text: &str) -> Option<Value> {
         serde_json::from_str::<Unique>(text).ok()?;
         serde_json::from_str(text).ok()
@@ -460,19 +461,19 @@ mod tests {
                 "json_object",
                 "Tell me about the weather as JSON.",
                 Constraint::JsonObject(AlwaysTrue),
-                { Box::new(|text: &str| parsed(text).is_some_and(|value| value.is_object())) },
+                Box::new(|text: &str| parsed(text).is_some_and(|value| value.is_object())),
             ),
         ]
     }
 
     #[test]
-    fn the_judge_sees_repeated_names() {
+    fn the_judge_refuses_repeated_names() {
         assert!(parsed(r#"{"a": {"a": [1, -2.5, "x", null, true]}}"#).is_some());
         assert!(parsed(r#"{"a": {"b": 1, "b": 2}}"#).is_none());
     }
 
     #[test]
-    fn the_mask_is_what_makes_answers_right() {
+    fn masks_make_answers_correct() {
         for Workload {
             name,
             prompt,
@@ -483,30 +484,30 @@ mod tests {
         } in workloads()
         {
             let share = |constraint: Option<&Constraint>| {
-                let right = (0..RUNS).filter(|seed| {
-                    let answer = finish(begin(&prompt, constraint, *seed, 128, false));
+                let correct = (0..RUNS).filter(|seed| {
+                    let answer = finish(start(&prompt, constraint, *seed, 128, false));
                     assert!(
                         answer.tokens <= 128
                             && (answer.tokens == 128) >= (answer.finish == FinishReason::Length)
                     );
-                    let right = judge(&answer.text);
+                    let is_correct = judge(&answer.text);
                     assert!(
-                        constraint.is_none() || right || answer.finish == FinishReason::Length,
+                        constraint.is_none() || is_correct || answer.finish == FinishReason::Length,
                         "{name}: {:?}",
                         answer.text
                     );
-                    right
+                    is_correct
                 });
-                right.count() as f64 / RUNS as f64
+                correct.count() as f64 / RUNS as f64
             };
-            let (constrained, free) = (share(Some(&constraint)), share(None));
+            let (constrained, unconstrained) = (share(Some(&constraint)), share(None));
             assert!(constrained >= least, "{name}: {constrained}");
-            assert!(free <= most, "{name}: {free}");
+            assert!(unconstrained <= most, "{name}: {unconstrained}");
         }
     }
 
     #[test]
-    fn the_likeliest_answer_ends_too() {
+    fn greedy_answers_end_too() {
         for Workload {
             name,
             prompt,
@@ -515,7 +516,7 @@ mod tests {
             ..
         } in workloads()
         {
-            let matcher = world()
+            let matcher = harness()
                 .engine
                 .compile(&constraint)
                 .unwrap()
@@ -525,7 +526,7 @@ mod tests {
                 temperature: 0.0,
                 ..Sampling::default()
             };
-            let writer = world().model.writer(&prompt, greedy, 0, 128);
+            let writer = harness().model.writer(&prompt, greedy, 0, 128);
             let answer = finish(Generation::new(
                 shared(),
                 writer,
@@ -540,25 +541,25 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_none_and_a_grammar_s_end_is_one() {
-        let ended = finish(begin("", None, 3, 400, false));
+    fn min_tokens_delays_the_models_end_but_not_the_grammars() {
+        let ended = finish(start("", None, 3, 400, false));
         assert_eq!(
             ended.finish,
             FinishReason::Stop,
-            "the seed is of an answer that ends"
+            "this seed gives an answer that ends"
         );
-        let mut longer = begin("", None, 3, 400, false);
+        let mut longer = start("", None, 3, 400, false);
         longer.limits.min_tokens = ended.tokens + 5;
         assert!(finish(longer).tokens > ended.tokens + 5);
-        let mut constrained = begin("", Some(&Constraint::Regex("ab".into())), 3, 400, false);
+        let mut constrained = start("", Some(&Constraint::Regex("ab".into())), 3, 400, false);
         constrained.limits.min_tokens = 100;
         assert_eq!(finish(constrained).text, "ab");
     }
 
     #[test]
-    fn a_stop_string_ends_the_answer_before_itself() {
-        let mut stopped = begin("", Some(&Constraint::Regex("ab\\.cd".into())), 3, 40, false);
-        stopped.limits.stopping = Stopping::new(&[".".to_owned()], false);
+    fn a_stop_string_ends_the_answer_and_is_removed() {
+        let mut stopped = start("", Some(&Constraint::Regex("ab\\.cd".into())), 3, 40, false);
+        stopped.limits.stop_strings = StopStrings::new(&[".".to_owned()], false);
         let answer = finish(stopped);
         assert_eq!(
             (answer.text.as_str(), answer.finish),
@@ -567,8 +568,8 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_characters_are_held_back() {
-        let mut generation = begin("", None, 0, 8, false);
+    fn incomplete_characters_are_held_back() {
+        let mut generation = start("", None, 0, 8, false);
         for (bytes, text, held) in [
             (&b"a\xf0\x9f"[..], "a", 2),
             (b"\xa6\x80", "\u{1f980}", 0),
@@ -577,7 +578,7 @@ mod tests {
         ] {
             generation.held.extend_from_slice(bytes);
             assert_eq!(
-                (generation.whole_text().as_str(), generation.held.len()),
+                (generation.complete_text().as_str(), generation.held.len()),
                 (text, held),
                 "{bytes:?}"
             );
@@ -585,15 +586,15 @@ mod tests {
     }
 
     #[test]
-    fn a_grammar_that_leaves_no_way_is_an_error() {
-        let mut generation = begin("", Some(&Constraint::Regex("a".into())), 0, 8, false);
-        generation.matcher = Some(Box::new(NoWay));
+    fn a_mask_without_tokens_is_an_error() {
+        let mut generation = start("", Some(&Constraint::Regex("a".into())), 0, 8, false);
+        generation.matcher = Some(Box::new(EmptyMask));
         assert!(generation.step().is_err());
     }
 
-    struct NoWay;
+    struct EmptyMask;
 
-    impl Matcher for NoWay {
+    impl Matcher for EmptyMask {
         fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
             *mask = TokenMask::new(shared().len());
             Ok(())

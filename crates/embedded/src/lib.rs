@@ -1,12 +1,12 @@
-//! The embedded OpenAI-compatible server: routes, a synthetic model, a timetable.
+//! The embedded OpenAI-compatible server, with real masks over a synthetic model.
 //!
-//! Masks come from a real decoding engine over a real vocabulary; only the model behind them is
-//! synthetic, and every answer says so where the API has room. It runs on threads of its own, so
-//! that a client in the same process is a client like any other.
+//! A real decoding engine computes the masks over a real vocabulary. Only the model is synthetic,
+//! and every answer says so where the API allows it. The server has its own threads, so that a
+//! client in the same process uses it like any other server.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod accounts;
+mod answer_outcome;
 mod app;
 mod batching;
 mod compiling;
@@ -21,7 +21,7 @@ mod request;
 mod routes;
 mod seeds;
 mod stats;
-mod stopping;
+mod stop_strings;
 mod timetable;
 mod tokens;
 mod wire;
@@ -48,59 +48,59 @@ use timetable::{Timetable, within};
 
 pub use constraint_fields::GuidedFields;
 pub use faults::{Fault, FaultKind};
-pub use stats::{Answers, Ended, ServerStats, Times};
+pub use stats::{AnswerCounts, SequenceCounts, ServerStats, TimeSummary};
 
-/// The id of the model that the embedded server offers unless told otherwise.
+/// The default model id of the embedded server.
 pub const SYNTHETIC_MODEL: &str = "sobench-synthetic";
 
-/// What `/version` says: made to be taken for nobody else's server.
+/// The version in `/version`. It cannot be confused with that of another server.
 pub const VERSION: &str = concat!("sobench-embedded ", env!("CARGO_PKG_VERSION"));
 
-/// Sequences in a batch unless told otherwise; vLLM's `max_num_seqs`.
+/// Default limit on the sequences of a batch: vLLM's `max_num_seqs`.
 pub const DEFAULT_MAX_BATCH: usize = 256;
 
-/// Most sequences that a batch may be allowed.
-pub const MOST_BATCH: usize = 16_384;
+/// The highest limit on the sequences of a batch.
+pub const MAX_BATCH: usize = 16_384;
 
-/// Constraints that are compiled at the same time; more wait their turn.
+/// Number of constraints that are compiled at the same time. More wait in a queue.
 const COMPILE_THREADS: usize = 4;
 
-/// How long answers in the making may go on when the server is stopped.
+/// Time that running answers have to complete when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// What an embedded server is to be like.
+/// Options of an embedded server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddedOptions {
     pub engine: EngineName,
     pub policy: EnginePolicy,
-    /// What the engine masks and the model speaks.
+    /// The vocabulary of the engine and the model.
     pub vocabulary: VocabularySource,
-    /// The token that ends an answer, where the vocabulary's files do not say.
+    /// The end-of-sequence token, if the files of the vocabulary do not declare it.
     pub eos_token: Option<String>,
-    /// Answers depend on it: the same requests to a fresh server of the same seed get the same
+    /// Seed of the answers. The same requests to a new server with the same seed get the same
     /// answers.
     pub seed: u64,
-    /// Milliseconds from a request's arrival to its first token at the earliest; 0 for as fast as
-    /// possible.
+    /// Minimum time from a request's arrival to its first token, in milliseconds. 0 means as fast
+    /// as possible.
     pub ttft_ms: f64,
-    /// Milliseconds from token to token; 0 for as fast as possible.
+    /// Time between tokens, in milliseconds. 0 means as fast as possible.
     pub itl_ms: f64,
-    /// Least milliseconds of a step of the batch: the synthetic model's time, while which masks are
-    /// computed; 0 for none.
+    /// Minimum time of a batch step, in milliseconds: the time of the synthetic model, during which
+    /// masks are computed. 0 means no minimum.
     pub step_ms: f64,
-    /// Sequences that run at one time, from 1 to [`MOST_BATCH`]; more wait in a queue.
+    /// Number of concurrently running sequences, from 1 to [`MAX_BATCH`]. More wait in a queue.
     pub max_batch: usize,
-    /// Seconds that one compile may take, above 0; a constraint that takes longer is refused.
+    /// Time limit of one compile, in seconds, above 0. A constraint that takes longer is refused.
     pub compile_timeout_s: f64,
-    /// The model id that `/v1/models` offers and requests must name.
+    /// The model id in `/v1/models`. Requests must use it.
     pub model: String,
-    /// Where to listen; `None` for a free loopback port.
+    /// Address to listen on. `None` selects a free loopback port.
     pub bind: Option<SocketAddr>,
     pub guided_fields: GuidedFields,
-    /// What goes wrong on purpose.
+    /// Faults to inject.
     pub faults: Vec<Fault>,
-    /// The model writes the text that a prompt has between these marks, as far as masks let it, and
-    /// goes its own way from there; `None` for a model that always does.
+    /// If set, the model first writes the text that a prompt has between these marks, as far as the
+    /// masks allow, and then continues with generated text.
     pub repeats_between: Option<[&'static str; 2]>,
 }
 
@@ -126,26 +126,26 @@ impl Default for EmbeddedOptions {
     }
 }
 
-/// A running server. Dropping it stops it: no new connection is taken, answers in the making have
-/// two seconds to end.
+/// A running server. Dropping it stops it: it accepts no new connections, and running answers have
+/// two seconds to complete.
 pub struct EmbeddedServer {
     address: SocketAddr,
     base_url: String,
     app: Arc<App>,
     stop: Option<oneshot::Sender<()>>,
-    /// Says that the server has ended, by dropping the other end.
+    /// The server drops the sender when it has ended.
     ended: oneshot::Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl EmbeddedServer {
-    /// Starts a server and returns when it takes connections. Loads the vocabulary and the engine,
-    /// which takes about half a second; blocks, so call it from outside an async runtime or from a
+    /// Starts a server and returns when it accepts connections. Loads the vocabulary and the
+    /// engine, which takes about half a second. Blocks: call it outside an async runtime or on a
     /// blocking thread.
     ///
     /// # Errors
-    /// Times that are no durations of at most ten minutes, a batch of none; an address that cannot
-    /// be had; an engine that is not built in; no threads.
+    /// A time is not from 0 to ten minutes, the batch size is invalid, the address is not
+    /// available, the engine is not in this build, or threads cannot be started.
     pub fn start(options: EmbeddedOptions) -> Result<Self> {
         let batching = batching(&options)?;
         let listener = listening::bind(options.bind)?;
@@ -154,16 +154,16 @@ impl EmbeddedServer {
                 .vocabulary
                 .load_with_eos(options.eos_token.as_deref())?,
         );
-        let engine = engine::open_bare(options.engine, &vocabulary, &options.policy)?;
+        let engine = engine::open_unguarded(options.engine, &vocabulary, &options.policy)?;
         Self::run(options, batching, listener, vocabulary, engine)
     }
 
-    /// Where clients on this machine reach it, e.g. `http://127.0.0.1:40123`.
+    /// The URL for clients on this machine, e.g. `http://127.0.0.1:40123`.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
 
-    /// Where it listens.
+    /// The address of the listening socket.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -173,47 +173,47 @@ impl EmbeddedServer {
         self.app.engine().version().to_owned()
     }
 
-    /// What it is doing and has done: what `/sobench/stats` answers.
+    /// The current statistics, as in `/sobench/stats`.
     pub fn stats(&self) -> ServerStats {
         self.app.stats()
     }
 
-    /// Where `auto` sends a constraint, and why; `None` for an engine that has no choice. Converts
-    /// schemas, so not for threads that serve.
+    /// The engine that `auto` selects for a constraint, and the reason. `None` for other engines.
+    /// Converts schemas, so it must not run on a serving thread.
     pub fn route(&self, constraint: &Constraint) -> Option<Route> {
         self.app.engine().route(constraint)
     }
 
-    /// The grammar notation to send; `None` where the engine reads no grammars.
+    /// The preferred grammar notation. `None` if the engine reads no grammars.
     pub fn grammar_dialect(&self) -> Option<GrammarDialect> {
         self.grammar_dialects().first().copied()
     }
 
-    /// The grammar notations that the engine reads, the one that it is sent first.
+    /// The grammar notations that the engine reads, the preferred one first.
     pub fn grammar_dialects(&self) -> &'static [GrammarDialect] {
         self.app.engine().grammar_dialects()
     }
 
-    /// Serves until `stop` resolves, e.g. with Ctrl-C, then stops as if dropped. Blocks, so call it
-    /// from outside an async runtime.
+    /// Serves until `stop` resolves, e.g. on Ctrl-C, and then stops as if dropped. Blocks: call it
+    /// outside an async runtime.
     ///
     /// # Errors
-    /// The server ended by itself; the system gives no runtime to wait in.
+    /// The server ended unexpectedly, or the runtime cannot be created.
     pub fn wait(mut self, stop: impl Future<Output = ()>) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let runtime = runtime
-            .map_err(|error| Error::environment(format!("no runtime to wait in: {error}")))?;
+            .map_err(|error| Error::environment(format!("cannot create a runtime: {error}")))?;
         runtime.block_on(async {
             tokio::select! {
                 () = stop => Ok(()),
-                _ = &mut self.ended => Err(Error::internal("the embedded server ended by itself")),
+                _ = &mut self.ended => Err(Error::internal("the embedded server ended unexpectedly")),
             }
         })
     }
 
-    /// Puts the parts together; the engine is a bare one.
+    /// Builds and starts the server around an engine without guard or cache.
     fn run(
         options: EmbeddedOptions,
         batching: Batching,
@@ -222,13 +222,14 @@ impl EmbeddedServer {
         engine: Arc<dyn Engine>,
     ) -> Result<Self> {
         let compile_timeout = compile_timeout(options.compile_timeout_s)?;
-        let failed = |what: &'static str| {
-            move |error: std::io::Error| Error::environment(format!("{what}: {error}"))
+        let failed = |problem: &'static str| {
+            move |error: std::io::Error| Error::environment(format!("{problem}: {error}"))
         };
         let address = listener
             .local_addr()
-            .map_err(failed("embedded server's port has no address"))?;
-        let runtime = runtime().map_err(failed("embedded server got no threads"))?;
+            .map_err(failed("cannot read the port of the embedded server"))?;
+        let runtime =
+            runtime().map_err(failed("cannot start the threads of the embedded server"))?;
         let compiler = Compiler::new(engine, vocabulary.len(), compile_timeout);
         let resettable = options
             .faults
@@ -247,13 +248,13 @@ impl EmbeddedServer {
         let run = move || {
             let _end = end;
             runtime.block_on(serve(listener, resettable, served, stopped));
-            // A compile that hangs must not hold up the end.
+            // Do not wait for a compile that hangs.
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new()
             .name("embedded-server".into())
             .spawn(run)
-            .map_err(failed("embedded server got no thread"))?;
+            .map_err(failed("cannot start the thread of the embedded server"))?;
         let base_url = listening::base_url(address);
         Ok(Self {
             address,
@@ -269,7 +270,7 @@ impl EmbeddedServer {
 impl Drop for EmbeddedServer {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // It may have stopped by itself.
+            // The server may have ended already.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -284,9 +285,9 @@ fn compile_timeout(seconds: f64) -> Result<Duration> {
         .filter(|timeout| !timeout.is_zero());
     timeout.ok_or_else(|| {
         Error::usage(format!(
-            "embedded server cannot keep this limit of a compile: {seconds} s"
+            "invalid compile timeout of the embedded server: {seconds} s"
         ))
-        .hint("give --embedded-compile-timeout-s seconds from 0.001 to 86400")
+        .hint("set --embedded-compile-timeout-s to a number from 0.001 to 86400")
     })
 }
 
@@ -299,15 +300,15 @@ fn batching(options: &EmbeddedOptions) -> Result<Batching> {
         ..
     } = *options;
     let timetable = Timetable::new(ttft_ms, itl_ms, step_ms).ok_or_else(|| {
-        Error::usage(format!("embedded server cannot keep these times: {ttft_ms} ms, {itl_ms} ms, {step_ms} ms"))
-            .hint("give --embedded-ttft-ms, --embedded-itl-ms and --embedded-step-ms milliseconds from 0 to 600000")
+        Error::usage(format!("invalid timing of the embedded server: {ttft_ms} ms, {itl_ms} ms, {step_ms} ms"))
+            .hint("set --embedded-ttft-ms, --embedded-itl-ms and --embedded-step-ms to numbers from 0 to 600000")
     })?;
-    if !(1..=MOST_BATCH).contains(&max_batch) {
+    if !(1..=MAX_BATCH).contains(&max_batch) {
         return Err(Error::usage(format!(
-            "embedded server cannot run a batch of so many sequences: {max_batch}"
+            "invalid batch size of the embedded server: {max_batch}"
         ))
         .hint(format!(
-            "give --embedded-max-batch a number from 1 to {MOST_BATCH}"
+            "set --embedded-max-batch to a number from 1 to {MAX_BATCH}"
         )));
     }
     Ok(Batching {
@@ -337,18 +338,18 @@ async fn serve(
     app: Arc<App>,
     stopped: oneshot::Receiver<()>,
 ) {
-    // The socket was made and set up a moment ago, so this fails only without a runtime.
+    // The socket was set up just before, so this fails only without a runtime.
     let Ok(listening) = Listening::new(listener, resettable) else {
         return;
     };
     let router = routes::router(app).into_make_service_with_connect_info::<Connection>();
-    let (stop_taking, told) = oneshot::channel();
+    let (stop_accepting, accepting_stopped) = oneshot::channel();
     let server = axum::serve(listening, router).with_graceful_shutdown(async {
-        let _ = told.await;
+        let _ = accepting_stopped.await;
     });
     let server = tokio::spawn(async move { server.await });
     let _ = stopped.await;
-    let _ = stop_taking.send(());
+    let _ = stop_accepting.send(());
     within(STOP_GRACE, server).await;
 }
 

@@ -1,4 +1,4 @@
-//! The socket: binding it, taking connections, and letting one break. Knows no route.
+//! The listening socket: binds it, accepts connections, and resets connections for injected faults.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,40 +13,45 @@ use sobench_core::error::{Error, Result};
 /// Binds to an address, or to a free loopback port.
 ///
 /// # Errors
-/// The address is taken, is not this machine's, or is not for everybody; no loopback port is free.
+/// The address is in use, does not belong to this machine or requires privileges, or no loopback
+/// port is free.
 #[expect(clippy::disallowed_methods, reason = "a server listens")]
 pub(super) fn bind(address: Option<SocketAddr>) -> Result<TcpListener> {
     let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let listener =
         TcpListener::bind(address.unwrap_or(free)).map_err(|error| refusal(address, &error))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(|error| Error::environment(format!("server cannot use its port: {error}")))?;
+    listener.set_nonblocking(true).map_err(|error| {
+        Error::environment(format!(
+            "cannot set up the port of the embedded server: {error}"
+        ))
+    })?;
     Ok(listener)
 }
 
 fn refusal(address: Option<SocketAddr>, error: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let Some(address) = address else {
-        return Error::environment(format!("embedded server found no loopback port: {error}"));
+        return Error::environment(format!(
+            "no free loopback port for the embedded server: {error}"
+        ));
     };
     match error.kind() {
         ErrorKind::AddrInUse => Error::environment(format!("address is in use: {address}")).hint(
-            "stop the server that listens there, or choose another port; port 0 takes a free one",
+            "stop the server on that port, or choose another one; port 0 selects a free port",
         ),
-        ErrorKind::AddrNotAvailable => {
-            Error::environment(format!("this machine does not have the address: {address}"))
-                .hint("127.0.0.1 is this machine alone, 0.0.0.0 is every address that it has")
-        }
+        ErrorKind::AddrNotAvailable => Error::environment(format!(
+            "the address does not belong to this machine: {address}"
+        ))
+        .hint("use 127.0.0.1 for this machine only, or 0.0.0.0 for all its addresses"),
         ErrorKind::PermissionDenied => {
-            Error::environment(format!("the system does not allow listening at {address}"))
-                .hint("ports below 1024 are often reserved; choose a higher one")
+            Error::environment(format!("no permission to listen on {address}"))
+                .hint("use a port from 1024 on")
         }
-        _ => Error::environment(format!("cannot listen at {address}: {error}")),
+        _ => Error::environment(format!("cannot listen on {address}: {error}")),
     }
 }
 
-/// Where a client on this machine reaches a listener.
+/// The URL of a listener for clients on this machine.
 pub(super) fn base_url(mut address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         let loopback = if address.is_ipv4() {
@@ -59,16 +64,16 @@ pub(super) fn base_url(mut address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// Takes connections.
+/// Accepts connections.
 pub(super) struct Listening {
     listener: tokio::net::TcpListener,
-    /// A file that is given up for a moment where the system gives out no more of them.
+    /// A file descriptor that is closed for a moment when no more are available.
     spare: Option<Spare>,
-    /// Whether connections are to be resettable, which takes a second handle of each.
+    /// Whether connections can be reset. This needs a second file descriptor for each.
     resettable: bool,
 }
 
-/// A connection, as far as its answers have to do with it.
+/// A handle of a connection, to reset it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connection {
     #[cfg(unix)]
@@ -82,11 +87,11 @@ impl Listener for Listening {
     type Addr = Connection;
 
     async fn accept(&mut self) -> (TcpStream, Connection) {
-        let stream = self.taken().await;
-        // Small writes, one a token, must not wait for each other.
+        let stream = self.next_connection().await;
+        // The small writes, one per token, must not be delayed.
         let _ = stream.set_nodelay(true);
         let connection = if self.resettable {
-            Connection::of(&stream)
+            Connection::new(&stream)
         } else {
             Connection::default()
         };
@@ -98,17 +103,17 @@ impl Listener for Listening {
     }
 }
 
-/// A file that is open for nothing.
+/// A duplicate of the listening socket that only reserves a file descriptor.
 type Spare = TcpListener;
 
-/// How long a listener waits that cannot take connections, before it tries again.
+/// Delay before the listener tries again after an error.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Listening {
-    /// Takes connections on the runtime that this is called on.
+    /// Accepts connections on the current runtime.
     ///
     /// # Errors
-    /// There is no runtime.
+    /// No runtime is active.
     pub(super) fn new(listener: TcpListener, resettable: bool) -> std::io::Result<Self> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         Ok(Self {
@@ -118,25 +123,25 @@ impl Listening {
         })
     }
 
-    /// The next connection. Where there is no file for it any more, connections are turned away
-    /// instead: one that is left waiting would hold a file of the client's for ever, which is in
-    /// the same process, and both would wait for each other.
-    async fn taken(&mut self) -> TcpStream {
+    /// The next connection. Without free file descriptors, connections are reset instead: otherwise
+    /// a client in the same process would wait forever, while its waiting connections use up the
+    /// descriptors.
+    async fn next_connection(&mut self) -> TcpStream {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => return stream,
-                // Who waited has gone.
-                Err(error) if is_of_the_connection(&error) => {}
-                Err(_) => self.turn_away().await,
+                // The client disconnected while waiting.
+                Err(error) if is_connection_error(&error) => {}
+                Err(_) => self.reset_one().await,
             }
         }
     }
 
-    async fn turn_away(&mut self) {
+    async fn reset_one(&mut self) {
         if self.spare.take().is_some()
             && let Ok(Ok((stream, _))) = tokio::time::timeout(PAUSE, self.listener.accept()).await
         {
-            // A reset: nothing is to linger.
+            // Close with a reset, without lingering.
             let _ = stream.set_zero_linger();
         }
         tokio::time::sleep(PAUSE).await;
@@ -144,7 +149,7 @@ impl Listening {
     }
 }
 
-fn is_of_the_connection(error: &std::io::Error) -> bool {
+fn is_connection_error(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(
         error.kind(),
@@ -171,7 +176,7 @@ impl Connected<IncomingStream<'_, Listening>> for Connection {
 
 impl Connection {
     #[cfg(unix)]
-    fn of(stream: &TcpStream) -> Self {
+    fn new(stream: &TcpStream) -> Self {
         use std::os::fd::AsFd;
         Self {
             handle: stream.as_fd().try_clone_to_owned().ok().map(Arc::new),
@@ -179,19 +184,18 @@ impl Connection {
     }
 
     #[cfg(not(unix))]
-    fn of(_: &TcpStream) -> Self {
+    fn new(_: &TcpStream) -> Self {
         Self::default()
     }
 
-    /// Makes the connection end with a reset when it is closed, where the system lets us; elsewhere
-    /// it is cut off.
+    /// Makes the connection close with a reset. On systems without support it is closed normally.
     pub(super) fn end_with_reset(&self) {
         #[cfg(unix)]
         if let Some(handle) = &self.handle
             && let Ok(handle) = handle.try_clone()
             && let Ok(stream) = TcpStream::from_std(std::net::TcpStream::from(handle))
         {
-            // The option belongs to the socket, whichever handle it is set through.
+            // The option applies to the socket, through any of its handles.
             let _ = stream.set_zero_linger();
         }
         #[cfg(not(unix))]
@@ -204,9 +208,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_cannot_be_had_say_why() {
-        let taken = bind(None).unwrap().local_addr();
-        // Bound again before the first is dropped.
+    fn unavailable_addresses_are_reported() {
+        let free = bind(None).unwrap().local_addr();
+        // This may bind the port that was just released.
         let holder = bind(None).unwrap();
         let address = holder.local_addr().unwrap();
         let error = bind(Some(address)).unwrap_err();
@@ -214,7 +218,7 @@ mod tests {
             error.what == format!("address is in use: {address}") && error.hint.is_some(),
             "{error}"
         );
-        assert!(taken.unwrap().ip().is_loopback());
+        assert!(free.unwrap().ip().is_loopback());
         let foreign = bind(Some("203.0.113.1:0".parse().unwrap())).unwrap_err();
         assert!(
             foreign.what.contains("203.0.113.1") && foreign.exit_code() == 3,
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_everywhere_is_reached_here() {
+    fn base_url_of_an_unspecified_address_is_loopback() {
         for (address, url) in [
             ("0.0.0.0:80", "http://127.0.0.1:80"),
             ("[::]:80", "http://[::1]:80"),

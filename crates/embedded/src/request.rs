@@ -1,8 +1,7 @@
-//! Reads OpenAI's completion and chat requests with vLLM's fields beside them. Knows neither
-//! sockets nor tokens.
+//! Parses OpenAI's completion and chat requests with vLLM's additional fields.
 //!
-//! Fields that would change the answer and are not implemented are refused unless they say what
-//! happens anyway; fields that nobody knows are ignored, as vLLM does.
+//! Fields that would change the answer and are not implemented are refused unless their value has
+//! no effect. Unknown fields are ignored, as in vLLM.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,49 +13,49 @@ use super::failure::Failure;
 use super::model::Sampling;
 use sobench_core::constraint::Constraint;
 
-/// Which endpoint a request came to.
+/// The endpoint of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Completions,
     Chat,
 }
 
-/// Which usage a stream was asked for.
+/// The usage that a stream must include.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct UsageAsked {
+pub(super) struct RequestedUsage {
     pub(super) at_the_end: bool,
     pub(super) in_every_chunk: bool,
 }
 
-/// A request that makes sense, though its constraint may not compile.
+/// A valid request. Its constraint may still fail to compile.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GenerationRequest {
-    /// The text that the model goes on from; messages are put into a plain template.
+    /// The text that the model continues. Messages are converted by a simple template.
     pub(super) prompt: String,
     pub(super) constraint: Option<Arc<Constraint>>,
     pub(super) max_tokens: Option<u32>,
     pub(super) stream: bool,
-    pub(super) usage: UsageAsked,
+    pub(super) usage: RequestedUsage,
     pub(super) sampling: Sampling,
     pub(super) seed: Option<i64>,
     pub(super) ignore_eos: bool,
-    /// Texts that end the answer; none of them is empty.
+    /// Texts that end the answer. None is empty.
     pub(super) stop: Vec<String>,
-    /// Whether the text that ended the answer is a part of it.
-    pub(super) is_stop_kept: bool,
+    /// Whether the stop string that ends the answer is included in it.
+    pub(super) includes_stop: bool,
     pub(super) min_tokens: u32,
-    /// Members that this server does not read, by name.
+    /// Names of members that this server does not read.
     pub(super) unread: Vec<String>,
 }
 
-/// Stop strings of one request.
+/// Limit on the stop strings of one request.
 const MAX_STOPS: usize = 64;
 
-/// Bytes of a stop string.
+/// Limit on the bytes of a stop string.
 const MAX_STOP_BYTES: usize = 1024;
 
-/// Members that are read, beside [`NEUTRAL`] and [`EMPTY`] and those that begin with `guided_`,
-/// which the constraint's reader knows.
+/// Members that are read, besides [`NEUTRAL`], [`EMPTY`] and the `guided_*` members of
+/// [`constraint_fields`].
 const READ: &[&str] = &[
     "model",
     "prompt",
@@ -78,7 +77,7 @@ const READ: &[&str] = &[
     "response_format",
 ];
 
-/// Fields that are taken only with the value that changes nothing.
+/// Fields accepted only with the value that has no effect.
 const NEUTRAL: &[(&str, f64)] = &[
     ("n", 1.0),
     ("best_of", 1.0),
@@ -91,7 +90,7 @@ const NEUTRAL: &[(&str, f64)] = &[
     ("prompt_logprobs", 0.0),
 ];
 
-/// Fields that are taken only when they are empty: null, false, "" or an empty list or object.
+/// Fields accepted only when empty: null, false, "", or an empty list or object.
 const EMPTY: &[&str] = &[
     "echo",
     "suffix",
@@ -110,10 +109,11 @@ const EMPTY: &[&str] = &[
     "return_tokens_as_token_ids",
 ];
 
-/// Reads a request body. `model` is the only model there is, `rules` what constraints are taken.
+/// Parses a request body. `model` is the only available model. `rules` are the accepted
+/// constraints.
 ///
 /// # Errors
-/// A 400 that names the field, or a 404 for another model.
+/// Status 400 that names the field, or 404 for another model.
 pub(super) fn parse(
     endpoint: Endpoint,
     body: &[u8],
@@ -124,7 +124,7 @@ pub(super) fn parse(
     refuse_unimplemented(&fields)?;
     let stream = flag(&fields, "stream")?;
     let usage = match present(&fields, "stream_options") {
-        None => UsageAsked::default(),
+        None => RequestedUsage::default(),
         Some(Value::Object(_)) if !stream => {
             return Err(
                 Failure::bad_request("stream_options can only be set when stream is true")
@@ -136,7 +136,7 @@ pub(super) fn parse(
                 flag(options, "include_usage")?,
                 flag(options, "continuous_usage_stats")?,
             );
-            UsageAsked {
+            RequestedUsage {
                 at_the_end,
                 in_every_chunk: at_the_end && in_chunks,
             }
@@ -156,18 +156,18 @@ pub(super) fn parse(
         seed: integer(&fields, "seed", i64::MIN..=i64::MAX)?,
         ignore_eos: flag(&fields, "ignore_eos")?,
         stop: stops(&fields)?,
-        is_stop_kept: flag(&fields, "include_stop_str_in_output")?,
+        includes_stop: flag(&fields, "include_stop_str_in_output")?,
         min_tokens: integer(&fields, "min_tokens", 0..=i64::from(u32::MAX))?
-            .and_then(|it| u32::try_from(it).ok())
+            .and_then(|tokens| u32::try_from(tokens).ok())
             .unwrap_or(0),
         unread: unread(&fields, rules),
     })
 }
 
-/// The members of a body that is a JSON object and names no other model than this.
+/// The members of a JSON object that names no other model.
 ///
 /// # Errors
-/// A 400, or a 404 for another model.
+/// Status 400, or 404 for another model.
 pub(super) fn read_fields(body: &[u8], model: &str) -> Result<Map<String, Value>, Failure> {
     let body: Value = serde_json::from_slice(body)
         .map_err(|error| Failure::bad_request(format!("request body is not JSON: {error}")))?;
@@ -211,8 +211,8 @@ fn refuse_unimplemented(fields: &Map<String, Value>) -> Result<(), Failure> {
     }
 }
 
-/// The members that nothing here looks at; with [`GuidedFields::Ignore`] those named `guided_*` are
-/// among them.
+/// The members that the server does not read. With [`GuidedFields::Ignore`] these include
+/// `guided_*`.
 fn unread(fields: &Map<String, Value>, rules: &Rules<'_>) -> Vec<String> {
     let is_known = |name: &str| {
         READ.contains(&name)
@@ -229,7 +229,7 @@ fn unread(fields: &Map<String, Value>, rules: &Rules<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The stop strings: one, or a list of them. Empty ones say nothing.
+/// The stop strings: one string or a list. Empty ones are dropped.
 fn stops(fields: &Map<String, Value>) -> Result<Vec<String>, Failure> {
     let must_be = || wrong("stop", "a string or a list of strings");
     let stops: Vec<String> = match present(fields, "stop") {
@@ -265,7 +265,7 @@ pub(super) fn prompt(fields: &Map<String, Value>) -> Result<String, Failure> {
     }
 }
 
-/// Messages as `role: content` lines: the synthetic model has no template of its own.
+/// Converts messages to `role: content` lines, since the synthetic model has no template.
 pub(super) fn messages(fields: &Map<String, Value>) -> Result<String, Failure> {
     let messages = fields
         .get("messages")
@@ -359,19 +359,19 @@ fn integer(
     }
 }
 
-/// A member that is true or false, and false if it is not there.
+/// A boolean member, false if absent.
 pub(super) fn flag(fields: &Map<String, Value>, name: &'static str) -> Result<bool, Failure> {
     present(fields, name).map_or(Ok(false), |value| {
         value.as_bool().ok_or_else(|| wrong(name, "true or false"))
     })
 }
 
-/// A member that is there and not null.
+/// A member that is present and not null.
 pub(super) fn present<'a>(fields: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     fields.get(name).filter(|value| !value.is_null())
 }
 
-/// A field that is not what it must be.
+/// The error for an invalid field.
 pub(super) fn wrong(name: &'static str, must_be: &str) -> Failure {
     Failure::bad_request(format!("{name} must be {must_be}")).about(name)
 }
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_clients_send() {
+    fn parses_the_fields_of_clients() {
         let request = completion(
             r#", "model": "m", "max_tokens": 128, "temperature": 0.5, "top_k": -1, "logprobs": null, "repetition_penalty": 1.0,
             "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true, "seed": 7, "unknown_field": [1],
@@ -439,7 +439,7 @@ mod tests {
         );
         let stopped = stopped.unwrap();
         assert_eq!(
-            (&stopped.stop[..], stopped.min_tokens, stopped.is_stop_kept),
+            (&stopped.stop[..], stopped.min_tokens, stopped.includes_stop),
             (&["x".to_owned()][..], 3, true)
         );
         assert_eq!(
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_it_refuses() {
+    fn errors_name_the_refused_field() {
         for (fields, param) in [
             (r#", "n": 2"#, "n"),
             (r#", "logprobs": 5"#, "logprobs"),

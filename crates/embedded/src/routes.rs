@@ -1,5 +1,4 @@
-//! The routes, and how an answer's updates become a response. Knows neither clocks nor engines but
-//! by name.
+//! The HTTP routes, and the response of an answer's updates.
 
 use std::io;
 use std::sync::Arc;
@@ -17,25 +16,25 @@ use futures_util::stream;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::accounts::{Account, AnswerEnd};
-use super::app::{App, Begun, CONTEXT_TOKENS};
+use super::answer_outcome::{AnswerOutcome, OutcomeRecorder};
+use super::app::{App, CONTEXT_TOKENS, StartedAnswer};
 use super::batching::{Tokens, Update};
-use super::events::{Events, Then, planted_failure};
+use super::events::{Events, NextAction, injected_failure};
 use super::failure::Failure;
-use super::faults::{FaultKind, Planted};
+use super::faults::{FaultKind, RequestFaults};
 use super::listening::Connection;
 use super::request::{self, Endpoint};
 use super::stats::ServerStats;
 use super::timetable::{Pacer, pause, unix_seconds};
 use super::tokens;
 
-/// Largest request body. A larger one is answered 413.
+/// The largest request body. Larger ones get status 413.
 const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// From the last byte that was sent to a planted reset.
+/// Time from the last sent byte to an injected reset.
 const RESET_DELAY: Duration = Duration::from_millis(50);
 
-/// A body, or why it could not be read.
+/// A request body, or the reason why it could not be read.
 type ReadBody = Result<Bytes, BytesRejection>;
 
 /// All routes.
@@ -100,7 +99,7 @@ async fn tokenize(
     State(app): State<Arc<App>>,
     body: ReadBody,
 ) -> Result<Json<serde_json::Value>, Failure> {
-    let fields = request::read_fields(&whole(body)?, &app.options.model)?;
+    let fields = request::read_fields(&read_body(body)?, &app.options.model)?;
     tokens::tokenize(&fields, &app.vocabulary, CONTEXT_TOKENS).map(Json)
 }
 
@@ -108,7 +107,7 @@ async fn detokenize(
     State(app): State<Arc<App>>,
     body: ReadBody,
 ) -> Result<Json<serde_json::Value>, Failure> {
-    let fields = request::read_fields(&whole(body)?, &app.options.model)?;
+    let fields = request::read_fields(&read_body(body)?, &app.options.model)?;
     tokens::detokenize(&fields, &app.vocabulary).map(Json)
 }
 
@@ -141,72 +140,72 @@ async fn answer(
     headers: &HeaderMap,
     body: ReadBody,
 ) -> Result<Response, Failure> {
-    let pacer = app.arrival();
-    let mut account = app.account();
-    let begun = begin(&app, endpoint, headers, body, pacer).await;
-    if !matches!(begun, Ok(Ok(_))) {
-        account.close(AnswerEnd::Refused);
+    let pacer = app.start_clock();
+    let mut outcome = app.outcome_recorder();
+    let started = start(&app, endpoint, headers, body, pacer).await;
+    if !matches!(started, Ok(Ok(_))) {
+        outcome.set(AnswerOutcome::Refused);
     }
-    let (begun, permit, is_stream) = match begun? {
-        Ok(begun) => begun,
+    let (started, permit, is_stream) = match started? {
+        Ok(started) => started,
         Err(refused) => return Ok(refused),
     };
-    let Begun { tokens, events } = begun;
+    let StartedAnswer { tokens, events } = started;
     let answer = Answer {
         tokens,
         events,
-        then: Then::GoOn,
-        held: None,
+        next_action: NextAction::Continue,
+        delayed: None,
         connection,
-        account,
+        outcome,
         _permit: permit,
     };
     if is_stream {
         Ok(answer.stream())
     } else {
-        answer.whole().await
+        answer.complete().await
     }
 }
 
-/// An answer that has begun, or the response of a fault that struck before.
-type BegunOrRefused = Result<(Begun, OwnedSemaphorePermit, bool), Response>;
+/// A started answer, or the response of a fault injected before it.
+type StartedOrRefused = Result<(StartedAnswer, OwnedSemaphorePermit, bool), Response>;
 
-async fn begin(
+async fn start(
     app: &App,
     endpoint: Endpoint,
     headers: &HeaderMap,
     body: ReadBody,
     pacer: Pacer,
-) -> Result<BegunOrRefused, Failure> {
-    let permit = app.place()?;
+) -> Result<StartedOrRefused, Failure> {
+    let permit = app.acquire_slot()?;
     let request_id = headers.get("x-request-id").and_then(|id| id.to_str().ok());
-    let mut asked = app.read(endpoint, &whole(body)?, request_id)?;
-    if let Some(refused) = refused_by_fault(&mut asked.planted).await {
+    let mut parsed = app.read(endpoint, &read_body(body)?, request_id)?;
+    if let Some(refused) = injected_refusal(&mut parsed.faults).await {
         return Ok(Err(refused));
     }
-    let is_stream = asked.request.stream;
-    Ok(Ok((app.begin(asked, pacer).await?, permit, is_stream)))
+    let is_stream = parsed.request.stream;
+    Ok(Ok((app.start(parsed, pacer).await?, permit, is_stream)))
 }
 
-fn whole(body: ReadBody) -> Result<Bytes, Failure> {
+fn read_body(body: ReadBody) -> Result<Bytes, Failure> {
     body.map_err(|rejection| Failure::new(rejection.status(), rejection.body_text()))
 }
 
-/// What comes of faults that strike before there is an answer, if any do.
-async fn refused_by_fault(planted: &mut Planted) -> Option<Response> {
-    if let Some(time) = planted.slow_header() {
+/// The response of faults that are injected before the answer, if any.
+async fn injected_refusal(faults: &mut RequestFaults) -> Option<Response> {
+    if let Some(time) = faults.slow_header() {
         pause(time).await;
     }
-    if planted.strikes(FaultKind::Hang) {
-        // Until the client has had enough.
+    if faults.inject(FaultKind::Hang) {
+        // Until the client disconnects.
         std::future::pending::<()>().await;
     }
-    let failure = |status: StatusCode| Failure::new(status, planted_failure().message);
-    if planted.strikes(FaultKind::Error429) {
+    let failure = |status: StatusCode| Failure::new(status, injected_failure().message);
+    if faults.inject(FaultKind::Error429) {
         let retry: [(HeaderName, &str); 1] = [(header::RETRY_AFTER, "1")];
         return Some((retry, failure(StatusCode::TOO_MANY_REQUESTS)).into_response());
     }
-    if planted.strikes(FaultKind::Error503) {
+    if faults.inject(FaultKind::Error503) {
         return Some(
             (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -220,24 +219,20 @@ async fn refused_by_fault(planted: &mut Planted) -> Option<Response> {
         (FaultKind::Error500, StatusCode::INTERNAL_SERVER_ERROR),
     ]
     .into_iter()
-    .find_map(|(kind, status)| {
-        planted
-            .strikes(kind)
-            .then(|| failure(status).into_response())
-    })
+    .find_map(|(kind, status)| faults.inject(kind).then(|| failure(status).into_response()))
 }
 
-/// An answer on its way out.
+/// A running answer.
 struct Answer {
     tokens: Tokens,
     events: Events,
-    /// What the last update left to do.
-    then: Then,
-    /// An update that is there and has to wait for the end of a planted pause.
-    held: Option<(Duration, Update)>,
+    /// The action after the last update.
+    next_action: NextAction,
+    /// An update that is delayed by an injected pause.
+    delayed: Option<(Duration, Update)>,
     connection: Connection,
-    account: Account,
-    /// Given back when the answer has ended or its client has gone.
+    outcome: OutcomeRecorder,
+    /// Released when the answer has ended or its client has disconnected.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -254,64 +249,64 @@ impl Answer {
             .into_response()
     }
 
-    /// The events of all updates that are there, at least one; an error breaks the connection.
+    /// The events of all available updates, at least one. An error aborts the connection.
     async fn next_frame(&mut self) -> Option<io::Result<Bytes>> {
         let mut bytes = Vec::new();
         while bytes.is_empty() {
-            match self.then {
-                Then::GoOn => {}
-                Then::End | Then::BreakOff => return None,
-                Then::Reset => return Some(Err(self.reset().await)),
+            match self.next_action {
+                NextAction::Continue => {}
+                NextAction::End | NextAction::Abort => return None,
+                NextAction::Reset => return Some(Err(self.reset().await)),
             }
-            let mut next = match self.held.take() {
+            let mut next = match self.delayed.take() {
                 Some((time, update)) => {
                     pause(time).await;
                     Some(update)
                 }
                 None => {
                     let update = self.tokens.next().await?;
-                    self.unless_held(update)
+                    self.unless_delayed(update)
                 }
             };
             while let Some(update) = next {
-                self.then = self.events.write(update, &mut bytes);
-                self.note_end();
-                next = if self.then == Then::GoOn {
+                self.next_action = self.events.write(update, &mut bytes);
+                self.record_outcome();
+                next = if self.next_action == NextAction::Continue {
                     self.tokens.ready()
                 } else {
                     None
                 };
-                next = next.and_then(|update| self.unless_held(update));
+                next = next.and_then(|update| self.unless_delayed(update));
             }
         }
         Some(Ok(bytes.into()))
     }
 
-    fn unless_held(&mut self, update: Update) -> Option<Update> {
+    fn unless_delayed(&mut self, update: Update) -> Option<Update> {
         let Some(time) = self.events.pause_before(&update) else {
             return Some(update);
         };
-        self.held = Some((time, update));
+        self.delayed = Some((time, update));
         None
     }
 
-    /// The whole answer in one body.
-    async fn whole(mut self) -> Result<Response, Failure> {
+    /// The complete answer in one body.
+    async fn complete(mut self) -> Result<Response, Failure> {
         let Some(update) = self.tokens.next().await else {
-            return Err(Failure::internal("the answer ended before it began"));
+            return Err(Failure::internal("the answer ended before its start"));
         };
         if let Some(time) = self.events.pause_before(&update) {
             pause(time).await;
         }
-        let written = self
+        let encoded = self
             .events
-            .whole(update)
-            .inspect_err(|_| self.account.close(AnswerEnd::Refused));
-        let (body, then) = written?;
-        self.then = then;
-        self.note_end();
+            .complete(update)
+            .inspect_err(|_| self.outcome.set(AnswerOutcome::Refused));
+        let (body, next_action) = encoded?;
+        self.next_action = next_action;
+        self.record_outcome();
         let content_type = [(header::CONTENT_TYPE, "application/json")];
-        if then != Then::Reset {
+        if next_action != NextAction::Reset {
             return Ok((content_type, body).into_response());
         }
         let parts = stream::unfold((self, Some(body)), |(mut answer, body)| async move {
@@ -324,20 +319,20 @@ impl Answer {
         Ok((content_type, Body::from_stream(parts)).into_response())
     }
 
-    /// Tells the account what the last update came to.
-    fn note_end(&mut self) {
-        match self.then {
-            Then::GoOn => {}
-            Then::End => self.account.close(AnswerEnd::Whole),
-            Then::BreakOff | Then::Reset => self.account.close(AnswerEnd::Broken),
+    /// Records the outcome after the last update.
+    fn record_outcome(&mut self) {
+        match self.next_action {
+            NextAction::Continue => {}
+            NextAction::End => self.outcome.set(AnswerOutcome::Complete),
+            NextAction::Abort | NextAction::Reset => self.outcome.set(AnswerOutcome::Aborted),
         }
     }
 
-    /// Makes the connection break. What was sent before has some time to be read: a reset throws
-    /// away what was not.
+    /// Resets the connection. Waits first, since a reset discards data that the client has not
+    /// read.
     async fn reset(&mut self) -> io::Error {
         pause(RESET_DELAY).await;
-        self.then = Then::End;
+        self.next_action = NextAction::End;
         self.connection.end_with_reset();
         io::Error::from(io::ErrorKind::ConnectionReset)
     }

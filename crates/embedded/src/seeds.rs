@@ -1,5 +1,4 @@
-//! Which seed each answer is drawn from, so that the same run gives the same answers. Knows no
-//! model.
+//! Chooses the random seed of each answer, so that repeated runs get the same answers.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,15 +7,15 @@ use sha2::{Digest, Sha256};
 
 use super::failure::Failure;
 
-/// Different requests whose repetitions are counted.
-const COUNTED_REQUESTS: usize = 1_000_000;
+/// Limit on the number of distinct requests whose repetitions are counted.
+const MAX_COUNTED_REQUESTS: usize = 1_000_000;
 
-/// Hands out seeds.
+/// Assigns seeds.
 ///
-/// A request with a `seed` always gets the same answer. One with an `x-request-id` gets the answer
-/// of that id. Otherwise the n-th time that a request is made it gets the n-th answer: which of
-/// several equal requests gets which answer depends on how they arrive, the answers that there are
-/// do not.
+/// A request with a `seed` always gets the same answer. Otherwise, a request with an `x-request-id`
+/// gets the answer of that id. Otherwise, the n-th repetition of a request gets the n-th answer:
+/// the arrival order decides which of several equal requests gets which answer, but not the set of
+/// answers.
 pub(super) struct Seeds {
     server: u64,
     ordinals: Mutex<HashMap<[u8; 16], u64>>,
@@ -30,9 +29,9 @@ impl Seeds {
         }
     }
 
-    /// The seed for a request. `constraint` is its fingerprint; the constraint tells requests apart
-    /// when they are counted, but does not go into the seed, so a constrained answer and its
-    /// control are drawn from the same random numbers.
+    /// The seed of a request. `constraint` is its fingerprint. It separates the counts of requests
+    /// but is not part of the seed, so that a constrained answer and its control use the same
+    /// random numbers.
     pub(super) fn draw(
         &self,
         prompt: &str,
@@ -40,15 +39,15 @@ impl Seeds {
         seed: Option<i64>,
         request_id: Option<&str>,
     ) -> Result<u64, Failure> {
-        let which = match (seed, request_id) {
+        let key = match (seed, request_id) {
             (Some(seed), _) => format!("seed {seed}"),
             (None, Some(id)) => format!("id {id}"),
             (None, None) => format!("ordinal {}", self.ordinal(prompt, constraint)?),
         };
         let hash = Sha256::new()
             .chain_update(self.server.to_le_bytes())
-            .chain_update((which.len() as u64).to_le_bytes())
-            .chain_update(which)
+            .chain_update((key.len() as u64).to_le_bytes())
+            .chain_update(key)
             .chain_update(prompt)
             .finalize();
         Ok(u64::from_le_bytes(std::array::from_fn(|index| hash[index])))
@@ -62,9 +61,9 @@ impl Seeds {
             .finalize();
         let key = std::array::from_fn(|index| hash[index]);
         let mut ordinals = self.ordinals.lock().unwrap_or_else(PoisonError::into_inner);
-        if ordinals.len() >= COUNTED_REQUESTS && !ordinals.contains_key(&key) {
+        if ordinals.len() >= MAX_COUNTED_REQUESTS && !ordinals.contains_key(&key) {
             let message = format!(
-                "{COUNTED_REQUESTS} different requests were counted; give a seed or an x-request-id from here on"
+                "more than {MAX_COUNTED_REQUESTS} different requests; use seed or x-request-id"
             );
             return Err(Failure::busy(message));
         }
@@ -99,12 +98,12 @@ mod tests {
         assert_eq!(
             (first, second),
             (constrained, again),
-            "a control draws the same numbers"
+            "a control uses the same random numbers"
         );
     }
 
     #[test]
-    fn a_seed_or_an_id_decides_alone() {
+    fn a_seed_or_a_request_id_determines_the_answer() {
         let draw = |server, seed, id| Seeds::new(server).draw("a", "", seed, id).unwrap();
         let seeds = Seeds::new(1);
         seeds.draw("a", "", None, None).unwrap();

@@ -1,5 +1,4 @@
-//! What the embedded server counts, and how it says so: `/sobench/stats` as JSON, `/metrics` as
-//! Prometheus text. Knows no engine and no clock.
+//! Statistics of the embedded server: `/sobench/stats` as JSON, `/metrics` as Prometheus text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,15 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hdrhistogram::Histogram;
 use serde::{Serialize, Serializer};
 
-use super::accounts::AnswerEnd;
+use super::answer_outcome::AnswerOutcome;
 use super::generation::FinishReason;
 
-/// Longest time that the histograms tell apart, in nanoseconds: ten minutes. Longer ones count as
-/// that.
-const LONGEST_NS: u64 = 600_000_000_000;
+/// Longest time that the histograms resolve, in nanoseconds: ten minutes. Longer times are clamped.
+const MAX_DURATION_NS: u64 = 600_000_000_000;
 
-/// Names of members that nobody reads which are told apart, and the characters of one; the rest
-/// counts under one name.
+/// Limits on the number of unread members counted by name, and on the length of a name. The others
+/// are counted together.
 const MAX_UNREAD_NAMES: usize = 100;
 const UNREAD_NAME_CHARS: usize = 64;
 const OTHER_NAMES: &str = "(others)";
@@ -25,104 +23,104 @@ const OTHER_NAMES: &str = "(others)";
 /// Significant decimal digits of the histograms' values.
 const DIGITS: u8 = 3;
 
-/// What a server is and has done since it started. `/sobench/stats` answers with it as JSON, member
-/// by member.
+/// State and statistics of a server since its start. `/sobench/stats` returns them as JSON with the
+/// same member names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerStats {
-    /// The name as in `--guided-decoding-backend`.
+    /// The name in `--guided-decoding-backend`.
     pub engine: String,
     /// The library and its version.
     pub engine_version: String,
-    /// The engine's policy, as name and value; an object in JSON.
+    /// The engine's settings, as names and values. An object in JSON.
     #[serde(serialize_with = "as_object")]
     pub settings: Vec<(String, String)>,
-    /// Sequences that may run at one time.
+    /// Limit on concurrently running sequences.
     pub max_batch: usize,
     /// Threads that compute masks.
     pub threads: usize,
     /// The synthetic model's step time in milliseconds.
     pub step_ms: f64,
-    /// Requests whose constraint was compiled, or being compiled, already.
+    /// Requests whose constraint was already compiled or being compiled.
     pub cache_hits: u64,
     /// Requests whose constraint had to be compiled.
     pub cache_misses: u64,
-    /// Different constraints that are being compiled, or wait for a thread to be compiled in.
+    /// Distinct constraints that are being compiled or wait for a compile thread.
     pub compiling: usize,
-    /// Sequences that are in the batch.
+    /// Sequences in the batch.
     pub running: usize,
     /// Sequences in the queue.
     pub waiting: usize,
-    /// Tokens of the prompts of all answers that were begun.
+    /// Prompt tokens of all started answers.
     pub prompt_tokens: u64,
-    /// Tokens generated, end tokens among them.
+    /// Generated tokens, including end tokens.
     pub tokens: u64,
     pub steps: u64,
-    /// Most sequences stepped at once.
+    /// Most sequences in one step.
     pub largest_batch: usize,
-    /// Times of steps: masks and draws of all their sequences, without the wait for the synthetic
+    /// Times of steps: masks and draws of all their sequences, without waiting for the synthetic
     /// model.
-    pub step_ns: Option<Times>,
+    pub step_ns: Option<TimeSummary>,
     pub masks: u64,
-    /// Times of masks, one sequence at one step each; the first mask after a compile, which checks
-    /// the constraint, not included.
-    pub mask_ns: Option<Times>,
-    /// Masks that were given up on and are still being computed.
+    /// Times of masks, one per sequence and step. The first mask after a compile, which checks the
+    /// constraint, is not included.
+    pub mask_ns: Option<TimeSummary>,
+    /// Masks that timed out and are still being computed.
     pub stuck_masks: usize,
-    /// How sequences ended in the batch, whatever became of what they wrote.
-    pub ended: Ended,
-    /// How requests for answers ended for their clients.
-    pub answers: Answers,
-    /// Requests that had a member which this server does not read, by its name; an object in JSON.
-    /// As in vLLM they are answered.
+    /// Ends of sequences in the batch, regardless of injected faults.
+    pub ended: SequenceCounts,
+    /// Outcomes of requests for their clients.
+    pub answers: AnswerCounts,
+    /// Requests with a member that this server does not read, by its name. An object in JSON. As in
+    /// vLLM, they are answered.
     #[serde(serialize_with = "as_object")]
     pub unread_fields: Vec<(String, u64)>,
-    /// Constraints that were compiled, by the engine that `auto` sent them to, or `none`; an object
-    /// in JSON. Empty without `auto`.
+    /// Compiled constraints, by the engine that `auto` selected, or `none`. An object in JSON.
+    /// Empty without `auto`.
     #[serde(serialize_with = "as_object")]
     pub routes: Vec<(String, u64)>,
-    /// Requests that a planted fault struck, by fault; an object in JSON.
+    /// Requests with an injected fault, by fault. An object in JSON.
     #[serde(serialize_with = "as_object")]
     pub faults: Vec<(String, u64)>,
 }
 
-/// Nanoseconds: their sum, exact, and quantiles to three digits.
+/// Times in nanoseconds: the exact sum, and quantiles to three digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Times {
+pub struct TimeSummary {
     pub sum: u64,
     pub p50: u64,
     pub p99: u64,
     pub max: u64,
 }
 
-/// How many sequences ended in which way.
+/// Number of sequences by their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Ended {
+pub struct SequenceCounts {
     /// The model ended them.
     pub stop: u64,
-    /// They used up their tokens.
+    /// They reached their token limit.
     pub length: u64,
     /// The engine failed, crashed or hung.
     pub failed: u64,
-    /// Their client went away.
+    /// Their client disconnected.
     pub gone: u64,
 }
 
-/// How many requests for answers ended in which way, as their clients met it.
+/// Number of requests by their outcome for the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Answers {
-    /// Written to the end, spoilt ones included.
+pub struct AnswerCounts {
+    /// Written completely, including those with injected faults.
     pub whole: u64,
-    /// Answered by another status than 200.
+    /// Answered with a status other than 200.
     pub refused: u64,
-    /// Broken off after they had begun.
+    /// Aborted after their start.
     pub broken: u64,
-    /// Their client went away first.
+    /// Their client disconnected first.
     pub gone: u64,
 }
 
 impl ServerStats {
-    /// Prometheus' text format. What means here what it means in vLLM has vLLM's name; the rest
-    /// begins with `sobench:`.
+    /// Prometheus' text format. Metrics with the same meaning as in vLLM have vLLM's name. The
+    /// others have the prefix `sobench:`.
     pub(super) fn prometheus(&self, model: &str) -> String {
         let model = model
             .replace('\\', "\\\\")
@@ -165,11 +163,11 @@ impl ServerStats {
             ("finished_reason=\"length\"", self.ended.length),
         ];
         metric("vllm:request_success_total", "counter", &ended);
-        let unfinished = [
+        let other_ends = [
             ("reason=\"failed\"", self.ended.failed),
             ("reason=\"gone\"", self.ended.gone),
         ];
-        metric("sobench:requests_unfinished_total", "counter", &unfinished);
+        metric("sobench:requests_unfinished_total", "counter", &other_ends);
         metric(
             "sobench:compile_cache_hits_total",
             "counter",
@@ -215,15 +213,15 @@ fn as_object<V: Serialize, S: Serializer>(
 }
 
 /// One step of the batch.
-pub(super) struct StepTaken {
-    /// Sequences stepped.
+pub(super) struct StepSummary {
+    /// Number of sequences.
     pub(super) batch: usize,
-    /// Tokens that came of it.
+    /// Number of generated tokens.
     pub(super) tokens: usize,
     pub(super) ns: u64,
 }
 
-/// The running count, shared by the loop and the routes.
+/// Running counts, shared by the batching loop and the routes.
 #[derive(Default)]
 pub(super) struct Tally {
     running: AtomicUsize,
@@ -237,22 +235,22 @@ struct Counts {
     tokens: u64,
     steps: u64,
     largest_batch: usize,
-    step_times: TimesSoFar,
-    mask_times: TimesSoFar,
-    ended: Ended,
-    answers: Answers,
+    step_times: DurationHistogram,
+    mask_times: DurationHistogram,
+    ended: SequenceCounts,
+    answers: AnswerCounts,
     unread: BTreeMap<String, u64>,
     faults: Vec<(&'static str, u64)>,
 }
 
 impl Tally {
-    /// An answer is begun.
-    pub(super) fn prompted(&self, tokens: u32) {
+    /// An answer starts.
+    pub(super) fn add_prompt_tokens(&self, tokens: u32) {
         self.counts().prompt_tokens += u64::from(tokens);
     }
 
-    /// A fault strikes a request.
-    pub(super) fn struck(&self, fault: &'static str) {
+    /// A fault is injected into a request.
+    pub(super) fn fault_injected(&self, fault: &'static str) {
         let faults = &mut self.counts().faults;
         match faults.iter_mut().find(|(name, _)| *name == fault) {
             Some((_, count)) => *count += 1,
@@ -260,8 +258,8 @@ impl Tally {
         }
     }
 
-    /// A request had members that nobody reads.
-    pub(super) fn unread(&self, names: &[String]) {
+    /// A request has members that the server does not read.
+    pub(super) fn fields_unread(&self, names: &[String]) {
         let unread = &mut self.counts().unread;
         for name in names {
             let name: String = name.chars().take(UNREAD_NAME_CHARS).collect();
@@ -276,37 +274,37 @@ impl Tally {
         }
     }
 
-    /// A request for an answer has ended.
-    pub(super) fn answered(&self, end: AnswerEnd) {
+    /// A request has ended.
+    pub(super) fn answer_ended(&self, outcome: AnswerOutcome) {
         let answers = &mut self.counts().answers;
-        match end {
-            AnswerEnd::Whole => answers.whole += 1,
-            AnswerEnd::Refused => answers.refused += 1,
-            AnswerEnd::Broken => answers.broken += 1,
-            AnswerEnd::Gone => answers.gone += 1,
+        match outcome {
+            AnswerOutcome::Complete => answers.whole += 1,
+            AnswerOutcome::Refused => answers.refused += 1,
+            AnswerOutcome::Aborted => answers.broken += 1,
+            AnswerOutcome::Disconnected => answers.gone += 1,
         }
     }
 
-    /// A sequence joins the queue.
+    /// A sequence enters the queue.
     pub(super) fn queued(&self) {
         self.waiting.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Sequences go from the queue into the batch.
+    /// Sequences move from the queue to the batch.
     pub(super) fn admitted(&self, sequences: usize) {
         self.running.fetch_add(sequences, Ordering::SeqCst);
         self.waiting.fetch_sub(sequences, Ordering::SeqCst);
     }
 
-    /// Nobody listens any more to so many of the queue and of the batch.
-    pub(super) fn left(&self, waiting: usize, running: usize) {
+    /// The clients of these numbers of sequences in the queue and the batch have disconnected.
+    pub(super) fn disconnected(&self, waiting: usize, running: usize) {
         self.waiting.fetch_sub(waiting, Ordering::SeqCst);
         self.running.fetch_sub(running, Ordering::SeqCst);
         self.counts().ended.gone += (waiting + running) as u64;
     }
 
-    /// A sequence of the batch has ended; without a reason, where it failed.
-    pub(super) fn ended(&self, finish: Option<FinishReason>) {
+    /// A sequence of the batch has ended. `None` means that it failed.
+    pub(super) fn sequence_ended(&self, finish: Option<FinishReason>) {
         self.running.fetch_sub(1, Ordering::SeqCst);
         let ended = &mut self.counts().ended;
         match finish {
@@ -316,8 +314,8 @@ impl Tally {
         }
     }
 
-    /// A step is done; a turn of the loop without sequences is none.
-    pub(super) fn stepped(&self, step: &StepTaken, mask_ns: impl Iterator<Item = u64>) {
+    /// A step has ended. Turns of the loop without sequences are not counted.
+    pub(super) fn step_ended(&self, step: &StepSummary, mask_ns: impl Iterator<Item = u64>) {
         if step.batch == 0 {
             return;
         }
@@ -329,7 +327,7 @@ impl Tally {
         mask_ns.for_each(|ns| counts.mask_times.add(ns));
     }
 
-    /// Fills in what is counted here: everything but the engine's, the cache's and the options'.
+    /// Fills the fields counted here: all except those of the engine, the cache and the options.
     pub(super) fn fill(&self, stats: &mut ServerStats) {
         let counts = self.counts();
         stats.running = self.running.load(Ordering::SeqCst);
@@ -360,28 +358,28 @@ impl Tally {
     }
 }
 
-struct TimesSoFar {
+struct DurationHistogram {
     histogram: Histogram<u64>,
     sum: u64,
 }
 
-impl Default for TimesSoFar {
+impl Default for DurationHistogram {
     fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
+        let histogram = Histogram::new_with_bounds(1, MAX_DURATION_NS, DIGITS)
             .expect("bounds and digits are fixed and in range");
         Self { histogram, sum: 0 }
     }
 }
 
-impl TimesSoFar {
+impl DurationHistogram {
     fn add(&mut self, ns: u64) {
         self.histogram.saturating_record(ns);
         self.sum = self.sum.saturating_add(ns);
     }
 
-    fn times(&self) -> Option<Times> {
+    fn times(&self) -> Option<TimeSummary> {
         let Self { histogram, sum } = self;
-        (!histogram.is_empty()).then(|| Times {
+        (!histogram.is_empty()).then(|| TimeSummary {
             sum: *sum,
             p50: histogram.value_at_quantile(0.5),
             p99: histogram.value_at_quantile(0.99),
@@ -407,43 +405,43 @@ mod tests {
         assert_eq!(
             (stats(&tally).mask_ns, stats(&tally).step_ns),
             (None, None),
-            "no masks, no times"
+            "no masks and no steps yet"
         );
-        tally.prompted(7);
+        tally.add_prompt_tokens(7);
         (0..4).for_each(|_| tally.queued());
         tally.admitted(3);
-        tally.stepped(
-            &StepTaken {
+        tally.step_ended(
+            &StepSummary {
                 batch: 3,
                 tokens: 2,
                 ns: 900,
             },
             [100, 300].into_iter(),
         );
-        tally.stepped(
-            &StepTaken {
+        tally.step_ended(
+            &StepSummary {
                 batch: 0,
                 tokens: 0,
                 ns: 5,
             },
             std::iter::empty(),
         );
-        tally.ended(None);
-        tally.ended(Some(FinishReason::Stop));
-        tally.left(1, 0);
-        tally.struck("hang");
-        tally.struck("hang");
-        for end in [
-            AnswerEnd::Broken,
-            AnswerEnd::Whole,
-            AnswerEnd::Gone,
-            AnswerEnd::Broken,
-            AnswerEnd::Refused,
+        tally.sequence_ended(None);
+        tally.sequence_ended(Some(FinishReason::Stop));
+        tally.disconnected(1, 0);
+        tally.fault_injected("hang");
+        tally.fault_injected("hang");
+        for outcome in [
+            AnswerOutcome::Aborted,
+            AnswerOutcome::Complete,
+            AnswerOutcome::Disconnected,
+            AnswerOutcome::Aborted,
+            AnswerOutcome::Refused,
         ] {
-            tally.answered(end);
+            tally.answer_ended(outcome);
         }
         (0..2 * MAX_UNREAD_NAMES)
-            .for_each(|name| tally.unread(&[format!("field {name:03}"), "user".to_owned()]));
+            .for_each(|name| tally.fields_unread(&[format!("field {name:03}"), "user".to_owned()]));
         let seen = stats(&tally);
         assert_eq!(
             (seen.running, seen.waiting, seen.prompt_tokens, seen.tokens),
@@ -452,7 +450,7 @@ mod tests {
         assert_eq!((seen.steps, seen.largest_batch, seen.masks), (1, 3, 2));
         assert_eq!(
             seen.mask_ns,
-            Some(Times {
+            Some(TimeSummary {
                 sum: 400,
                 p50: 100,
                 p99: 300,
@@ -462,7 +460,7 @@ mod tests {
         assert_eq!(seen.step_ns.map(|times| times.sum), Some(900));
         assert_eq!(
             seen.ended,
-            Ended {
+            SequenceCounts {
                 stop: 1,
                 length: 0,
                 failed: 1,
@@ -472,7 +470,7 @@ mod tests {
         assert_eq!(seen.faults, [("hang".to_owned(), 2)]);
         assert_eq!(
             seen.answers,
-            Answers {
+            AnswerCounts {
                 whole: 1,
                 refused: 1,
                 broken: 2,
@@ -482,7 +480,7 @@ mod tests {
         assert_eq!(
             seen.unread_fields.len(),
             MAX_UNREAD_NAMES + 1,
-            "names are told apart up to a limit"
+            "the number of names is limited"
         );
         assert_eq!(
             seen.unread_fields

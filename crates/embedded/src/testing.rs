@@ -1,18 +1,18 @@
-//! What the server's unit tests share.
+//! Helpers of the server's unit tests.
 
 use std::sync::{Arc, OnceLock};
 
 use super::model::LanguageModel;
-use super::stats::{Answers, Ended, ServerStats};
+use super::stats::{AnswerCounts, SequenceCounts, ServerStats};
 use sobench_engine::vocabulary::shared;
 
-/// One model for all tests of this binary: it takes a while to build without optimisation.
+/// One model for all tests of this binary, since it takes long to build without optimisation.
 pub(super) fn shared_model() -> Arc<LanguageModel> {
     static SHARED: OnceLock<Arc<LanguageModel>> = OnceLock::new();
     Arc::clone(SHARED.get_or_init(|| Arc::new(LanguageModel::new(shared()))))
 }
 
-/// The statistics of a server that has done nothing.
+/// Statistics without any requests.
 pub(super) fn no_stats() -> ServerStats {
     ServerStats {
         engine: "guidance".into(),
@@ -34,8 +34,8 @@ pub(super) fn no_stats() -> ServerStats {
         masks: 0,
         mask_ns: None,
         stuck_masks: 0,
-        ended: Ended::default(),
-        answers: Answers::default(),
+        ended: SequenceCounts::default(),
+        answers: AnswerCounts::default(),
         unread_fields: Vec::new(),
         routes: Vec::new(),
         faults: Vec::new(),

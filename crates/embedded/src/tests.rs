@@ -1,5 +1,4 @@
-//! The server with an engine that does as it is told: compiles that are held up, languages without
-//! words, masks that hang.
+//! Tests of the server with a fake engine: blocked compiles, empty masks, refusals and routes.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,23 +11,23 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{EngineError, Grammar, Matcher, TokenId, TokenMask};
 
-/// A compile of the regex `slow` reports and waits; masks of any other regex allow its first token,
-/// those of `nothing` none.
-struct Told {
-    began: Sender<()>,
+/// Accepts regular expressions only. Compiling the regex `slow` reports and waits. Masks of the
+/// regex `nothing` are empty, and others allow only the first token of the regex.
+struct FakeEngine {
+    started: Sender<()>,
     release: Mutex<Receiver<()>>,
     settings: EnginePolicy,
 }
 
 #[derive(Clone)]
-struct One(Option<TokenId>);
+struct FirstToken(Option<TokenId>);
 
-impl Engine for Told {
+impl Engine for FakeEngine {
     fn name(&self) -> &'static str {
-        "told"
+        "fake"
     }
     fn version(&self) -> &'static str {
-        "told 1"
+        "fake 1"
     }
     fn settings(&self) -> Vec<(&'static str, String)> {
         vec![("any_whitespace", self.settings.any_whitespace.to_string())]
@@ -38,14 +37,14 @@ impl Engine for Told {
             Constraint::Regex(_) => Ok(()),
             _ => Err(EngineError::Unsupported {
                 feature: constraint.kind().into(),
-                words: "regexes only, I was told".into(),
+                message: "only regular expressions".into(),
             }),
         }
     }
     fn route(&self, _: &Constraint) -> Option<Route> {
         Some(Route {
             engine: EngineName::Outlines,
-            why: "it was told so".into(),
+            why: "set by the test".into(),
         })
     }
     fn compile(
@@ -53,14 +52,14 @@ impl Engine for Told {
         constraint: &Constraint,
     ) -> std::result::Result<Arc<dyn Grammar>, EngineError> {
         let Constraint::Regex(regex) = constraint else {
-            panic!("it was not validated")
+            panic!("not validated")
         };
         if &**regex == "slow" {
-            let _ = self.began.send(());
+            let _ = self.started.send(());
             let _ = self.release.lock().unwrap().recv();
         }
-        Ok(Arc::new(One(
-            (&**regex != "nothing").then(|| shared().encode(regex)[0])
+        Ok(Arc::new(FirstToken(
+            (&**regex != "nothing").then(|| shared().encode(regex)[0]),
         )))
     }
     fn grammar_dialects(&self) -> &'static [GrammarDialect] {
@@ -68,13 +67,13 @@ impl Engine for Told {
     }
 }
 
-impl Grammar for One {
+impl Grammar for FirstToken {
     fn matcher(&self) -> std::result::Result<Box<dyn Matcher>, EngineError> {
         Ok(Box::new(self.clone()))
     }
 }
 
-impl Matcher for One {
+impl Matcher for FirstToken {
     fn mask(&mut self, mask: &mut TokenMask) -> std::result::Result<(), EngineError> {
         *mask = TokenMask::new(shared().len());
         self.0.into_iter().for_each(|token| mask.allow(token));
@@ -97,30 +96,30 @@ impl Matcher for One {
     }
 }
 
-struct World {
+struct Harness {
     server: EmbeddedServer,
-    began: Receiver<()>,
+    started: Receiver<()>,
     release: Sender<()>,
     http: reqwest::Client,
 }
 
-async fn world() -> World {
+async fn harness() -> Harness {
     let _ = rustls::crypto::ring::default_provider().install_default();
     tokio::task::spawn_blocking(|| {
-        let (report, began) = channel();
-        let (release, held) = channel();
+        let (report, started) = channel();
+        let (release, released) = channel();
         let options = EmbeddedOptions::default();
-        let engine = Told {
-            began: report,
-            release: Mutex::new(held),
+        let engine = FakeEngine {
+            started: report,
+            release: Mutex::new(released),
             settings: options.policy.clone(),
         };
         let (batching, listener) = (batching(&options).unwrap(), listening::bind(None).unwrap());
         let server =
             EmbeddedServer::run(options, batching, listener, shared(), Arc::new(engine)).unwrap();
-        World {
+        Harness {
             server,
-            began,
+            started,
             release,
             http: reqwest::Client::builder().no_proxy().build().unwrap(),
         }
@@ -129,8 +128,8 @@ async fn world() -> World {
     .unwrap()
 }
 
-impl World {
-    /// Status and body of a completion under a constraint.
+impl Harness {
+    /// Sends a completion with a constraint, and returns its status and body.
     fn complete(&self, constraint: &Value) -> tokio::task::JoinHandle<(u16, Value)> {
         let body =
             json!({"prompt": "p", "max_tokens": 3, "structured_outputs": constraint}).to_string();
@@ -147,7 +146,7 @@ impl World {
         })
     }
 
-    async fn done(self) {
+    async fn stop(self) {
         tokio::task::spawn_blocking(move || drop(self))
             .await
             .unwrap();
@@ -155,22 +154,22 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cold_compile_delays_its_own_requests_and_no_others() {
-    let world = world().await;
+async fn a_slow_compile_delays_only_its_own_requests() {
+    let harness = harness().await;
     let slow: Vec<_> = (0..6)
-        .map(|_| world.complete(&json!({"regex": "slow"})))
+        .map(|_| harness.complete(&json!({"regex": "slow"})))
         .collect();
-    world.began.recv().unwrap();
-    // More wait for it than there are threads to compile in; neighbours are compiled and answered
-    // all the same.
+    harness.started.recv().unwrap();
+    // More requests wait for it than there are compile threads, and other constraints are still
+    // compiled.
     for regex in ["!", "a"] {
-        let (status, body) = world.complete(&json!({ "regex": regex })).await.unwrap();
+        let (status, body) = harness.complete(&json!({ "regex": regex })).await.unwrap();
         assert_eq!(
             (status, &body["choices"][0]["text"]),
             (200, &json!(regex.repeat(3)))
         );
     }
-    let stats = world.server.stats();
+    let stats = harness.server.stats();
     assert_eq!(
         (
             stats.compiling,
@@ -180,35 +179,35 @@ async fn a_cold_compile_delays_its_own_requests_and_no_others() {
         ),
         (1, 0, 3, 0)
     );
-    world.release.send(()).unwrap();
+    harness.release.send(()).unwrap();
     for request in slow {
         assert_eq!(request.await.unwrap().0, 200);
     }
-    let (status, body) = world.complete(&json!({"regex": "slow"})).await.unwrap();
+    let (status, body) = harness.complete(&json!({"regex": "slow"})).await.unwrap();
     assert_eq!(
         (status, &body["choices"][0]["text"]),
         (200, &json!("slowslowslow"))
     );
-    let stats = world.server.stats();
+    let stats = harness.server.stats();
     assert_eq!(
         (stats.compiling, stats.cache_misses, stats.cache_hits),
         (0, 3, 6),
-        "one compile for all who waited"
+        "one compile for all waiting requests"
     );
     assert_eq!((stats.tokens, stats.masks, stats.ended.length), (27, 27, 9));
-    world.done().await;
+    harness.stop().await;
 }
 
 #[test]
-fn who_goes_away_during_a_compile_leaves_it_to_the_next() {
-    let ((report, began), (release, held)) = (channel(), channel());
-    let engine = Told {
-        began: report,
-        release: Mutex::new(held),
+fn a_compile_continues_after_its_client_disconnects() {
+    let ((report, started), (release, released)) = (channel(), channel());
+    let engine = FakeEngine {
+        started: report,
+        release: Mutex::new(released),
         settings: EnginePolicy::default(),
     };
     let compiler = Compiler::new(Arc::new(engine), shared().len(), guarded::COMPILE_TIMEOUT);
-    let ask = |regex: &'static str| {
+    let request = |regex: &'static str| {
         let (constraint, compiler) = (Arc::new(Constraint::Regex(regex.into())), &compiler);
         async move {
             compiler
@@ -219,88 +218,91 @@ fn who_goes_away_during_a_compile_leaves_it_to_the_next() {
     runtime().unwrap().block_on(async {
         for _ in 0..=COMPILE_THREADS {
             assert!(
-                ask("slow").now_or_never().is_none(),
-                "it waits, and is gone at once"
+                request("slow").now_or_never().is_none(),
+                "the request waits, and is dropped"
             );
         }
-        began.recv().unwrap();
-        assert!(
-            ask("a").await.is_ok(),
-            "a neighbour finds a thread to be compiled in"
-        );
+        started.recv().unwrap();
+        assert!(request("a").await.is_ok(), "another constraint is compiled");
         assert_eq!(
             (compiler.compiling(), compiler.misses(), compiler.hits()),
             (1, 2, 0),
-            "one compile, whoever waits"
+            "one compile for all requests"
         );
         release.send(()).unwrap();
-        assert!(ask("slow").await.is_ok());
+        assert!(request("slow").await.is_ok());
         assert_eq!(
             (compiler.misses(), compiler.hits()),
             (2, 1),
-            "found, whether it was done by then or not"
+            "a cache hit, whether the compile was finished or not"
         );
     });
-    assert!(began.try_recv().is_err(), "it was compiled once");
+    assert!(started.try_recv().is_err(), "it was compiled once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_engine_refuses_is_refused_before_the_answer_begins() {
-    let world = world().await;
-    for (constraint, words) in [
-        (json!({"json": {}}), "regexes only, I was told"),
-        (json!({"json_object": true}), "regexes only"),
-        (json!({"grammar": "start: \"a\""}), "regexes only"),
+async fn unsupported_constraints_are_refused_with_status_400() {
+    let harness = harness().await;
+    for (constraint, message) in [
+        (json!({"json": {}}), "only regular expressions"),
+        (json!({"json_object": true}), "only regular expressions"),
+        (
+            json!({"grammar": "start: \"a\""}),
+            "only regular expressions",
+        ),
         (json!({"regex": "nothing"}), "no token at the start"),
     ] {
-        let (status, body) = world.complete(&constraint).await.unwrap();
+        let (status, body) = harness.complete(&constraint).await.unwrap();
         assert_eq!(
             (status, &body["error"]["type"]),
             (400, &json!("BadRequestError")),
             "{constraint}: {body}"
         );
         assert!(
-            body["error"]["message"].as_str().unwrap().contains(words),
+            body["error"]["message"].as_str().unwrap().contains(message),
             "{body}"
         );
     }
-    assert_eq!(world.server.stats().tokens, 0);
-    world.done().await;
+    assert_eq!(harness.server.stats().tokens, 0);
+    harness.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_route_is_told_to_who_asks_for_it() {
-    let world = world().await;
-    let (_, body) = world.complete(&json!({"regex": "a"})).await.unwrap();
+async fn the_route_is_computed_only_on_request() {
+    let harness = harness().await;
+    let (_, body) = harness.complete(&json!({"regex": "a"})).await.unwrap();
     let fingerprint = body["system_fingerprint"].as_str().unwrap();
     assert!(
-        fingerprint.ends_with("synthetic, told 1"),
-        "an answer asks no engine for its route: {fingerprint}"
+        fingerprint.ends_with("synthetic, fake 1"),
+        "an answer does not contain the route: {fingerprint}"
     );
-    let route = world.server.route(&Constraint::Regex("a".into())).unwrap();
+    let route = harness
+        .server
+        .route(&Constraint::Regex("a".into()))
+        .unwrap();
     assert_eq!(
         (route.engine, route.why.as_str()),
-        (EngineName::Outlines, "it was told so")
+        (EngineName::Outlines, "set by the test")
     );
     assert_eq!(
-        world.server.stats().settings,
+        harness.server.stats().settings,
         [("any_whitespace".to_owned(), "true".to_owned())]
     );
-    world.done().await;
+    harness.stop().await;
 }
 
 #[test]
-fn a_server_waits_until_it_is_told_to_stop() {
+fn wait_returns_after_the_stop_signal() {
     let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
     let address = server.address();
     let (sender, stop) = oneshot::channel::<()>();
-    let asked = thread::spawn(move || {
+    let client = thread::spawn(move || {
         let connected = std::net::TcpStream::connect(address).is_ok();
         sender.send(()).unwrap();
         connected
     });
     server.wait(async { drop(stop.await) }).unwrap();
-    assert!(asked.join().unwrap());
+    assert!(client.join().unwrap());
     assert!(
         std::net::TcpStream::connect(address).is_err(),
         "it has stopped"

@@ -1,5 +1,4 @@
-//! When tokens are due, and how long things take. The only clock of the embedded server; knows
-//! nothing of what is sent.
+//! Due times of tokens, and measured times. Contains the only clock of the embedded server.
 
 #![expect(
     clippy::disallowed_methods,
@@ -9,11 +8,10 @@
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Longest wait for a token, and longest step, that can be imitated: times of a whole answer must
-/// fit into a clock.
-const LONGEST_STEP: Duration = Duration::from_secs(600);
+/// Longest time between tokens, and longest step. Bounds the due times of a whole answer.
+const MAX_STEP: Duration = Duration::from_secs(600);
 
-/// The timing that an embedded server imitates.
+/// The timing that an embedded server simulates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Timetable {
     ttft: Duration,
@@ -22,14 +20,14 @@ pub(super) struct Timetable {
 }
 
 impl Timetable {
-    /// Milliseconds from a request's arrival to its first token at the earliest, from each token to
-    /// the next, and of one step of the whole batch; zero means as fast as possible. `None` for
-    /// what is no duration, or longer than ten minutes.
+    /// Minimum time from arrival to the first token, time between tokens, and time of a batch step,
+    /// in milliseconds. Zero means as fast as possible. `None` if a number is not a duration of at
+    /// most ten minutes.
     pub(super) fn new(ttft_ms: f64, itl_ms: f64, step_ms: f64) -> Option<Self> {
         let duration = |ms: f64| {
             Duration::try_from_secs_f64(ms / 1e3)
                 .ok()
-                .filter(|step| *step <= LONGEST_STEP)
+                .filter(|step| *step <= MAX_STEP)
         };
         Some(Self {
             ttft: duration(ttft_ms)?,
@@ -38,8 +36,8 @@ impl Timetable {
         })
     }
 
-    /// Begins the clock of a request that has arrived just now.
-    pub(super) fn arrival(self) -> Pacer {
+    /// Starts the clock of a request that has just arrived.
+    pub(super) fn start(self) -> Pacer {
         Pacer {
             timetable: self,
             arrival: now(),
@@ -48,10 +46,9 @@ impl Timetable {
         }
     }
 
-    /// Waits until a step that began at `began` has taken its time; what was computed since then
-    /// counts.
-    pub(super) fn finish_step(self, began: Instant) {
-        let rest = self.step.saturating_sub(began.elapsed());
+    /// Waits until the step that started at `start` has lasted for the step time.
+    pub(super) fn finish_step(self, start: Instant) {
+        let rest = self.step.saturating_sub(start.elapsed());
         if !rest.is_zero() {
             thread::sleep(rest);
         }
@@ -63,15 +60,15 @@ impl Timetable {
 pub(super) struct Pacer {
     timetable: Timetable,
     arrival: Instant,
-    /// When the first token was due.
+    /// Due time of the first token.
     first: Option<Instant>,
     tokens: u32,
 }
 
 impl Pacer {
-    /// The instant of the next token, to be asked for once a token. The first is due the given time
-    /// after arrival, or `now` if it was ready only then; all others by their number from the
-    /// first, so that a late one does not make the rest late.
+    /// Due time of the next token. Call it once per token. The first token is due at the given time
+    /// after arrival, or `now` if it is ready later. The others are due by their distance from the
+    /// first, so that a late token does not delay the rest.
     pub(super) fn due(&mut self, now: Instant) -> Instant {
         let first = *self
             .first
@@ -82,34 +79,34 @@ impl Pacer {
     }
 }
 
-/// This instant.
+/// The current instant.
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// What `work` gives, and the nanoseconds it took.
+/// The result of `work`, and its duration in nanoseconds.
 pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    let began = now();
+    let start = now();
     let result = work();
-    (result, nanoseconds_since(began))
+    (result, nanoseconds_since(start))
 }
 
-/// Nanoseconds from `began` to now.
-pub(super) fn nanoseconds_since(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+/// Nanoseconds since `start`.
+pub(super) fn nanoseconds_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Waits for a future, but no longer than `limit`.
+/// Waits for a future for at most `limit`.
 pub(super) async fn within(limit: Duration, future: impl Future) {
     let _ = tokio::time::timeout(limit, future).await;
 }
 
-/// Waits.
+/// Sleeps.
 pub(super) async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Seconds since 1970, for the `created` members of answers.
+/// Seconds since 1970, for the `created` member of answers.
 pub(super) fn unix_seconds() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -120,11 +117,11 @@ pub(super) fn unix_seconds() -> u64 {
 mod tests {
     use super::*;
 
-    /// Due times in ms after arrival, asked for at the given ms after arrival.
-    fn check(ttft_ms: f64, itl_ms: f64, asked: &[u64], due: &[u64]) {
-        let mut pacer = Timetable::new(ttft_ms, itl_ms, 0.0).unwrap().arrival();
+    /// Due times in ms after arrival, for tokens that are ready at the given times.
+    fn check(ttft_ms: f64, itl_ms: f64, ready: &[u64], due: &[u64]) {
+        let mut pacer = Timetable::new(ttft_ms, itl_ms, 0.0).unwrap().start();
         let arrival = pacer.arrival;
-        let instants: Vec<u64> = asked
+        let instants: Vec<u64> = ready
             .iter()
             .map(|ms| {
                 u64::try_from(
@@ -144,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn only_durations_are_taken() {
+    fn invalid_times_are_refused() {
         for (ttft_ms, itl_ms, step_ms) in [
             (-1.0, 0.0, 0.0),
             (0.0, f64::NAN, 0.0),

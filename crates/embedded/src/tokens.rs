@@ -1,5 +1,4 @@
-//! `/tokenize` and `/detokenize`, as vLLM answers them. Knows the vocabulary and nothing of
-//! answers.
+//! The routes `/tokenize` and `/detokenize`, as in vLLM.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +6,10 @@ use super::failure::Failure;
 use super::request::{flag, messages, prompt, wrong};
 use sobench_engine::{TokenId, Vocabulary};
 
-/// The tokens of a prompt, or of messages in the server's plain template.
+/// The tokens of a prompt, or of messages in the server's simple template.
 ///
 /// # Errors
-/// A 400 that names the field.
+/// Status 400 that names the field.
 pub(super) fn tokenize(
     fields: &Map<String, Value>,
     vocabulary: &Vocabulary,
@@ -22,18 +21,19 @@ pub(super) fn tokenize(
         prompt(fields)?
     };
     let tokens = vocabulary.encode(&text);
-    let words = |token: &TokenId| String::from_utf8_lossy(vocabulary.bytes(*token)).into_owned();
+    let token_text =
+        |token: &TokenId| String::from_utf8_lossy(vocabulary.bytes(*token)).into_owned();
     let strings: Option<Vec<String>> =
-        flag(fields, "return_token_strs")?.then(|| tokens.iter().map(words).collect());
+        flag(fields, "return_token_strs")?.then(|| tokens.iter().map(token_text).collect());
     Ok(
         json!({"count": tokens.len(), "max_model_len": context, "tokens": tokens, "token_strs": strings}),
     )
 }
 
-/// The text of tokens; special ones are left out.
+/// The text of tokens, without special tokens.
 ///
 /// # Errors
-/// A 400 for what is no list of tokens of this vocabulary.
+/// Status 400 unless the field is a list of token ids of this vocabulary.
 pub(super) fn detokenize(
     fields: &Map<String, Value>,
     vocabulary: &Vocabulary,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_and_what_are_no_tokens_is_refused() {
+    fn invalid_texts_and_tokens_are_refused() {
         assert_eq!(
             tokenize(&fields(&json!({"prompt": [1]})), &shared(), 7)
                 .unwrap_err()

@@ -1,11 +1,11 @@
-//! Answers as OpenAI and vLLM shape them. Knows neither engines nor clocks.
+//! Serialises answers in OpenAI's format, with vLLM's additions.
 
 use serde::Serialize;
 
 use super::generation::{FinishReason, Piece};
 use super::request::Endpoint;
 
-/// What the answers of one request have in common.
+/// The common members of all responses to one request.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) endpoint: Endpoint,
@@ -14,7 +14,7 @@ pub(super) struct Head {
     /// Unix seconds.
     pub(super) created: u64,
     pub(super) model: String,
-    /// Says on every answer that it is synthetic.
+    /// States on every answer that it is synthetic.
     pub(super) fingerprint: String,
     pub(super) prompt_tokens: u32,
 }
@@ -68,7 +68,7 @@ struct Delta<'a> {
 }
 
 impl Head {
-    /// The event that opens a chat stream; a completions stream has none.
+    /// The first event of a chat stream. A completions stream has none.
     pub(super) fn opening(&self, continuous_usage: bool) -> Option<Vec<u8>> {
         let delta = Payload::Delta(Delta {
             role: Some("assistant"),
@@ -78,7 +78,7 @@ impl Head {
         (self.endpoint == Endpoint::Chat).then(|| self.event([choice(delta, None, None)], usage))
     }
 
-    /// The event of a piece of text; `tokens` is how many there are up to it.
+    /// The event of a piece of text. `tokens` is the number of tokens up to and including it.
     pub(super) fn chunk(&self, piece: &Piece, tokens: u32, continuous_usage: bool) -> Vec<u8> {
         let payload = match self.endpoint {
             Endpoint::Completions => Payload::Text(&piece.text),
@@ -93,13 +93,13 @@ impl Head {
         )
     }
 
-    /// The event without choices that carries the usage.
+    /// The event with the usage and without choices.
     pub(super) fn usage_chunk(&self, tokens: u32) -> Vec<u8> {
         self.event::<[(); 0]>([], Some(self.usage(tokens)))
     }
 
-    /// A whole answer.
-    pub(super) fn whole(&self, piece: &Piece, tokens: u32, with_usage: bool) -> Vec<u8> {
+    /// A complete answer in one body.
+    pub(super) fn complete(&self, piece: &Piece, tokens: u32, with_usage: bool) -> Vec<u8> {
         let (text, finish) = (
             piece.text.as_str(),
             piece.finish.unwrap_or(FinishReason::Stop),
@@ -163,7 +163,7 @@ impl Head {
     }
 }
 
-/// One server-sent event of a JSON value.
+/// A JSON value as a server-sent event.
 pub(super) fn event(value: &impl Serialize) -> Vec<u8> {
     [b"data: ".as_slice(), &json(value), b"\n\n"].concat()
 }
@@ -229,7 +229,7 @@ mod tests {
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":5,\"completion_tokens\":2}}\n\n",
         );
         check(
-            &head.whole(
+            &head.complete(
                 &Piece {
                     text: "a".into(),
                     finish: Some(FinishReason::Length),
@@ -268,7 +268,7 @@ mod tests {
              \"system_fingerprint\":\"f\",\"usage\":{\"prompt_tokens\":3,\"total_tokens\":7,\"completion_tokens\":4}}\n\n",
         );
         check(
-            &head.whole(
+            &head.complete(
                 &Piece {
                     text: "a".into(),
                     finish: Some(FinishReason::Stop),

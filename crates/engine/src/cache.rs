@@ -1,4 +1,4 @@
-//! Compiles each constraint once. Knows neither the libraries nor who asks.
+//! Cache of compiled constraints.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::{Engine, EngineError, Grammar};
 use sobench_core::constraint::Constraint;
 
-/// Compiled constraints that are kept; the one that nobody asked for longest makes room. A compiled
-/// JSON Schema takes about a megabyte.
-pub const CACHED_GRAMMARS: usize = 128;
+/// Maximum number of cached constraints. The least recently used one is evicted. A compiled JSON
+/// Schema takes about 1 MB.
+pub const MAX_CACHED_GRAMMARS: usize = 128;
 
-/// Bytes that compiled constraints may take together, as far as their libraries can say; the newest
-/// is kept whatever it takes.
-pub const CACHED_BYTES: u64 = 1 << 30;
+/// Maximum total bytes of cached constraints, as far as the libraries report sizes. The newest one
+/// is kept even if it is larger.
+pub const MAX_CACHED_BYTES: u64 = 1 << 30;
 
 type Compiled = Result<Arc<dyn Grammar>, EngineError>;
 
-/// Compiled constraints by fingerprint. Requests that ask for the same one at the same time wait
+/// Cache of compiled constraints by fingerprint. Concurrent requests with the same constraint wait
 /// for one compile.
 pub struct CompileCache {
     engine: Arc<dyn Engine>,
@@ -31,25 +31,25 @@ pub struct CompileCache {
 #[derive(Default)]
 struct Entries {
     slots: HashMap<String, Slot>,
-    /// Counts look-ups, to know which slot was asked for longest ago.
+    /// Number of look-ups so far, the clock for eviction.
     tick: u64,
 }
 
 struct Slot {
     compiled: Arc<OnceLock<Compiled>>,
-    asked: u64,
-    /// Known once it is compiled.
+    last_used: u64,
+    /// 0 until the constraint is compiled.
     bytes: u64,
 }
 
 impl CompileCache {
-    /// A cache of at most `capacity` compiled constraints (at least one).
+    /// Creates a cache of at most `capacity` compiled constraints (at least one).
     pub fn new(engine: Arc<dyn Engine>, capacity: usize) -> Self {
         let capacity = capacity.max(1);
         Self {
             engine,
             capacity,
-            capacity_bytes: CACHED_BYTES,
+            capacity_bytes: MAX_CACHED_BYTES,
             entries: Mutex::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -61,34 +61,34 @@ impl CompileCache {
         &*self.engine
     }
 
-    /// Look-ups that found their constraint, compiled or being compiled.
+    /// Number of look-ups that found their constraint, compiled or being compiled.
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Look-ups that had to compile.
+    /// Number of look-ups that had to compile.
     pub fn misses(&self) -> u64 {
         self.misses.load(Ordering::Relaxed)
     }
 
-    /// The compiled constraint if it is there already; never blocks on a compile, and a miss is not
-    /// counted.
-    pub fn ready(&self, fingerprint: &str) -> Option<Compiled> {
+    /// Returns the constraint if it is already compiled. Never blocks on a compile, and does not
+    /// count a miss.
+    pub fn get_compiled(&self, fingerprint: &str) -> Option<Compiled> {
         let mut entries = self.lock();
         entries.tick += 1;
         let tick = entries.tick;
         let slot = entries.slots.get_mut(fingerprint)?;
         let compiled = slot.compiled.get()?.clone();
-        slot.asked = tick;
+        slot.last_used = tick;
         self.hits.fetch_add(1, Ordering::Relaxed);
         Some(compiled)
     }
 
-    /// The compiled constraint, compiled now if need be; blocks. A refusal is remembered like a
-    /// grammar; a crash is not, nor is that too much else was going on.
+    /// Returns the compiled constraint, compiling it if necessary. Blocks. Refusals are cached.
+    /// Crashes and [`EngineError::Busy`] are not.
     ///
     /// # Errors
-    /// What [`Engine::compile`] says.
+    /// As [`Engine::compile`].
     pub fn compile(&self, fingerprint: &str, constraint: &Constraint) -> Compiled {
         let compiled = self.slot(fingerprint);
         let mut is_new = false;
@@ -97,22 +97,26 @@ impl CompileCache {
             self.engine.compile(constraint)
         };
         let result = compiled.get_or_init(make).clone();
-        let dropped = match &result {
+        let evicted = match &result {
             Err(EngineError::Crashed { .. } | EngineError::Busy { .. }) => {
-                self.forget(fingerprint, &compiled)
+                self.remove_uncacheable(fingerprint, &compiled)
             }
-            // A library may take longer to say how large a grammar is than a look-up takes.
+            // Asking the library for the size can take longer than a look-up.
             Ok(grammar) if is_new => {
-                self.make_room(fingerprint, grammar.memory_bytes().unwrap_or(0))
+                self.evict_to_fit(fingerprint, grammar.memory_bytes().unwrap_or(0))
             }
             Ok(_) | Err(_) => Vec::new(),
         };
-        // Freed only now that nobody waits for the lock: a large grammar takes its time.
-        drop(dropped);
+        // Freed outside of the lock: dropping a large grammar takes time.
+        drop(evicted);
         result
     }
 
-    fn forget(&self, fingerprint: &str, compiled: &Arc<OnceLock<Compiled>>) -> Vec<Slot> {
+    fn remove_uncacheable(
+        &self,
+        fingerprint: &str,
+        compiled: &Arc<OnceLock<Compiled>>,
+    ) -> Vec<Slot> {
         let mut entries = self.lock();
         let same = entries
             .slots
@@ -125,29 +129,28 @@ impl CompileCache {
         }
     }
 
-    /// Writes down what a grammar takes, and takes out others, those asked for longest ago first,
-    /// until all fit.
-    fn make_room(&self, fingerprint: &str, bytes: u64) -> Vec<Slot> {
+    /// Records the size of a grammar and evicts the least recently used others until all fit.
+    fn evict_to_fit(&self, fingerprint: &str, bytes: u64) -> Vec<Slot> {
         let mut entries = self.lock();
         let Some(slot) = entries.slots.get_mut(fingerprint) else {
             return Vec::new();
         };
         slot.bytes = bytes;
-        let mut dropped = Vec::new();
+        let mut evicted = Vec::new();
         while entries.slots.values().map(|slot| slot.bytes).sum::<u64>() > self.capacity_bytes {
             let others = entries
                 .slots
                 .iter()
                 .filter(|(key, slot)| *key != fingerprint && slot.bytes > 0);
             let Some(oldest) = others
-                .min_by_key(|(_, slot)| slot.asked)
+                .min_by_key(|(_, slot)| slot.last_used)
                 .map(|(key, _)| key.clone())
             else {
                 break;
             };
-            dropped.extend(entries.slots.remove(&oldest));
+            evicted.extend(entries.slots.remove(&oldest));
         }
-        dropped
+        evicted
     }
 
     fn slot(&self, fingerprint: &str) -> Arc<OnceLock<Compiled>> {
@@ -155,7 +158,7 @@ impl CompileCache {
         entries.tick += 1;
         let tick = entries.tick;
         if let Some(slot) = entries.slots.get_mut(fingerprint) {
-            slot.asked = tick;
+            slot.last_used = tick;
             self.hits.fetch_add(1, Ordering::Relaxed);
             return Arc::clone(&slot.compiled);
         }
@@ -164,7 +167,7 @@ impl CompileCache {
             && let Some(oldest) = entries
                 .slots
                 .iter()
-                .min_by_key(|(_, slot)| slot.asked)
+                .min_by_key(|(_, slot)| slot.last_used)
                 .map(|(key, _)| key.clone())
         {
             entries.slots.remove(&oldest);
@@ -174,7 +177,7 @@ impl CompileCache {
             fingerprint.to_owned(),
             Slot {
                 compiled: Arc::clone(&compiled),
-                asked: tick,
+                last_used: tick,
                 bytes: 0,
             },
         );
@@ -195,21 +198,21 @@ mod tests {
     use crate::Matcher;
     use sobench_core::constraint::GrammarDialect;
 
-    /// Counts compiles; a regex of `crash` crashes.
+    /// Counts compiles. The regex `crash` crashes.
     #[derive(Default)]
-    struct Counting {
+    struct CountingEngine {
         compiles: AtomicU64,
-        /// How often a grammar was asked for its size.
+        /// Number of size queries.
         sizes: Arc<AtomicU64>,
     }
 
-    /// Says that it takes so many bytes.
-    struct Nothing {
+    /// Reports a size of `bytes`.
+    struct SizedGrammar {
         bytes: u64,
         sizes: Arc<AtomicU64>,
     }
 
-    impl Grammar for Nothing {
+    impl Grammar for SizedGrammar {
         fn memory_bytes(&self) -> Option<u64> {
             self.sizes.fetch_add(1, Ordering::SeqCst);
             Some(self.bytes)
@@ -217,12 +220,12 @@ mod tests {
 
         fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
             Err(EngineError::Invalid {
-                words: "no matcher".into(),
+                message: "no matcher".into(),
             })
         }
     }
 
-    impl Engine for Counting {
+    impl Engine for CountingEngine {
         fn name(&self) -> &'static str {
             "counting"
         }
@@ -231,24 +234,24 @@ mod tests {
         }
         fn compile(&self, constraint: &Constraint) -> Compiled {
             self.compiles.fetch_add(1, Ordering::SeqCst);
-            let nothing = |bytes| {
-                Ok(Arc::new(Nothing {
+            let sized_grammar = |bytes| {
+                Ok(Arc::new(SizedGrammar {
                     bytes,
                     sizes: Arc::clone(&self.sizes),
                 }) as Arc<dyn Grammar>)
             };
             match constraint {
                 Constraint::Regex(regex) if &**regex == "crash" => Err(EngineError::Crashed {
-                    words: "boom".into(),
+                    message: "boom".into(),
                 }),
                 Constraint::Regex(regex) if &**regex == "(" => Err(EngineError::Invalid {
-                    words: "open".into(),
+                    message: "open".into(),
                 }),
                 Constraint::Regex(regex) if &**regex == "busy" => Err(EngineError::Busy {
-                    words: "later".into(),
+                    message: "later".into(),
                 }),
-                Constraint::Regex(regex) => nothing(regex.len() as u64),
-                _ => nothing(0),
+                Constraint::Regex(regex) => sized_grammar(regex.len() as u64),
+                _ => sized_grammar(0),
             }
         }
         fn grammar_dialects(&self) -> &'static [GrammarDialect] {
@@ -264,52 +267,48 @@ mod tests {
     }
 
     #[test]
-    fn counts_hits_and_forgets_what_was_asked_for_longest_ago() {
-        let cache = CompileCache::new(Arc::new(Counting::default()), 2);
+    fn hits_are_counted_and_the_least_recently_used_is_evicted() {
+        let cache = CompileCache::new(Arc::new(CountingEngine::default()), 2);
         for regex in ["a", "b", "a", "c", "a", "b"] {
             assert!(look_up(&cache, regex).is_ok());
         }
-        assert_eq!(
-            (cache.hits(), cache.misses()),
-            (2, 4),
-            "c makes room by dropping b"
-        );
-        assert!(cache.ready("b").is_some() && cache.ready("c").is_none());
+        assert_eq!((cache.hits(), cache.misses()), (2, 4), "c evicts b");
+        assert!(cache.get_compiled("b").is_some() && cache.get_compiled("c").is_none());
         assert_eq!(cache.hits(), 3);
     }
 
     #[test]
-    fn remembers_a_refusal_and_tries_a_crash_again() {
+    fn refusals_are_cached_and_crashes_are_not() {
         for (regex, misses) in [("(", 1), ("crash", 2), ("busy", 2)] {
-            let cache = CompileCache::new(Arc::new(Counting::default()), 2);
+            let cache = CompileCache::new(Arc::new(CountingEngine::default()), 2);
             assert!(look_up(&cache, regex).is_err() && look_up(&cache, regex).is_err());
             assert_eq!(cache.misses(), misses, "{regex}");
         }
     }
 
     #[test]
-    fn what_takes_too_much_makes_the_oldest_go() {
-        let mut cache = CompileCache::new(Arc::new(Counting::default()), 8);
+    fn the_byte_limit_evicts_the_least_recently_used() {
+        let mut cache = CompileCache::new(Arc::new(CountingEngine::default()), 8);
         cache.capacity_bytes = 10;
         for regex in ["aaaa", "bbbb", "aaaa", "cccc"] {
             look_up(&cache, regex).unwrap();
         }
         assert!(
-            cache.ready("bbbb").is_none()
-                && cache.ready("aaaa").is_some()
-                && cache.ready("cccc").is_some()
+            cache.get_compiled("bbbb").is_none()
+                && cache.get_compiled("aaaa").is_some()
+                && cache.get_compiled("cccc").is_some()
         );
         look_up(&cache, "larger than all of it").unwrap();
         assert!(
-            cache.ready("larger than all of it").is_some()
-                && cache.ready("aaaa").is_none()
-                && cache.ready("cccc").is_none()
+            cache.get_compiled("larger than all of it").is_some()
+                && cache.get_compiled("aaaa").is_none()
+                && cache.get_compiled("cccc").is_none()
         );
     }
 
     #[test]
-    fn compiles_once_for_all_who_wait() {
-        let engine = Arc::new(Counting::default());
+    fn concurrent_look_ups_share_one_compile() {
+        let engine = Arc::new(CountingEngine::default());
         let cache = CompileCache::new(Arc::clone(&engine) as Arc<dyn Engine>, 2);
         let barrier = Barrier::new(8);
         thread::scope(|scope| {
@@ -331,7 +330,7 @@ mod tests {
         assert_eq!(
             engine.sizes.load(Ordering::SeqCst),
             1,
-            "only who compiled asks how large it is"
+            "only the compiling thread queries the size"
         );
     }
 }

@@ -1,42 +1,42 @@
-//! Departures from a constraint's meaning that an engine's own documentation declares. Each engine
-//! lists its own in its `SPEC`. A finding that one of them explains is no error, and is counted
-//! apart.
+//! Departures from the meaning of a constraint that an engine's documentation declares. Each engine
+//! lists its departures in its `SPEC`. Findings that a declared departure explains are counted
+//! separately from errors.
 //!
-//! A departure that is everywhere known and nowhere documented is not listed: nobody can rely on
-//! it.
+//! Departures that are widely known but not documented are not listed, because users cannot rely on
+//! them.
 
 use serde::{Deserialize, Serialize};
 
 use super::EngineName;
 
-/// In which respect an engine departs.
+/// Kind of departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Departure {
-    /// Members come in the order of the schema.
+    /// Object members are restricted to the order of the schema.
     MemberOrder,
-    /// No white space before the first byte and after the last.
+    /// No white space before the first and after the last byte.
     OuterWhiteSpace,
     /// At most one space between two tokens.
     WhiteSpace,
     /// Only some escapes in strings.
     Escapes,
-    /// Not all the characters that a string can hold.
+    /// Not all characters that a string can contain.
     Characters,
-    /// No members and items that the schema does not name, whatever it says of others.
+    /// No members and items that the schema does not name, even if it allows additional ones.
     AdditionalProperties,
-    /// Only one way to spell a number.
+    /// Only one spelling of a number.
     Numbers,
-    /// Only the tokenizer's canonical tokens where text is forced.
+    /// Only the tokenizer's canonical tokens for forced text.
     CanonicalTokens,
     /// A keyword that the library does not list as supported has no effect.
     UnlistedKeyword,
-    /// References within one another are followed to some depth, and what refers on is left out.
+    /// Nested references are followed to a limited depth. Deeper references are left out.
     References,
 }
 
 impl Departure {
-    /// Every respect.
+    /// All kinds.
     pub const ALL: [Self; 10] = [
         Self::MemberOrder,
         Self::OuterWhiteSpace,
@@ -50,7 +50,7 @@ impl Departure {
         Self::References,
     ];
 
-    /// The name in tables and files.
+    /// Name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::MemberOrder => "member order",
@@ -67,17 +67,17 @@ impl Departure {
     }
 }
 
-/// A departure that an engine declares.
+/// Departure that an engine declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredDeparture {
     pub departure: Departure,
-    /// What the engine does.
+    /// Behaviour of the engine.
     pub what: &'static str,
-    /// The document that says so, and where in it.
+    /// Document that declares the departure, and the section.
     pub source: &'static str,
 }
 
-impl Declared {
+impl DeclaredDeparture {
     pub(super) const fn new(
         departure: Departure,
         what: &'static str,
@@ -93,18 +93,18 @@ impl Declared {
 
 impl EngineName {
     /// The departures that the engine declares.
-    pub fn departures(self) -> &'static [Declared] {
+    pub fn departures(self) -> &'static [DeclaredDeparture] {
         self.spec().departures
     }
 
-    /// Whether it declares a departure.
+    /// Whether the engine declares a departure.
     pub fn declares(self, departure: Departure) -> bool {
         self.departures()
             .iter()
             .any(|declared| declared.departure == departure)
     }
 
-    /// The departure that explains why a text that breaks `keyword` is let through.
+    /// The departure that explains why the engine accepts a text that violates `keyword`.
     pub fn departure_for_keyword(self, keyword: &str) -> Option<Departure> {
         let is_keyword = keyword.chars().all(char::is_alphanumeric);
         let is_unlisted =
@@ -119,15 +119,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_declared_has_a_source_and_is_declared_once() {
+    fn declared_departures_have_a_source_and_are_unique() {
         for engine in EngineName::ALL {
-            for (place, line) in engine.departures().iter().enumerate() {
-                assert!(!line.source.is_empty() && !line.what.is_empty(), "{line:?}");
+            for (index, declared) in engine.departures().iter().enumerate() {
                 assert!(
-                    !engine.departures()[..place]
+                    !declared.source.is_empty() && !declared.what.is_empty(),
+                    "{declared:?}"
+                );
+                assert!(
+                    !engine.departures()[..index]
                         .iter()
-                        .any(|it| it.departure == line.departure),
-                    "{engine} {line:?}"
+                        .any(|earlier| earlier.departure == declared.departure),
+                    "{engine} {declared:?}"
                 );
             }
             let lists_keywords = !engine.spec().listed_keywords.is_empty();
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unlisted_keyword_has_no_effect_and_only_where_that_is_declared() {
+    fn only_unlisted_keywords_are_explained_by_the_declaration() {
         for (engine, keyword, expected) in [
             (
                 EngineName::Outlines,

@@ -1,5 +1,4 @@
-//! A boundary around an engine: a panic or an endless compile costs the request that caused it,
-//! never the run. Knows no library.
+//! Guards an engine against panics and endless compiles: only the request that caused them fails.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -15,47 +14,47 @@ use serde_json::Value;
 use super::{Engine, EngineError, Grammar, Matcher, Route, TokenId, TokenMask};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 
-/// How long a compile may take before its request is refused. vLLM gives a regex 5 s; JSON Schemas
-/// of the benchmarks take milliseconds in llguidance.
+/// Time limit of one compile. vLLM gives a regex 5 s. JSON Schemas of the benchmarks take
+/// milliseconds in llguidance.
 pub const COMPILE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Deepest nesting of a JSON Schema that is compiled, as in vLLM. Compilers recurse, and a stack
-/// overflow cannot be caught.
+/// Maximum nesting of a JSON Schema, as in vLLM. Compilers recurse, and a stack overflow cannot be
+/// caught.
 pub const MAX_JSON_DEPTH: usize = 64;
 
-/// Deepest nesting of brackets in a regex or grammar that is compiled, for the same reason.
+/// Maximum nesting of brackets in a regex or grammar, for the same reason.
 pub const MAX_BRACKET_DEPTH: usize = 128;
 
-/// Deepest nesting that references in a JSON Schema, or rules of a grammar, can add up to:
+/// Maximum nesting that references in a JSON Schema, or rules of a grammar, can add up to:
 /// compilers follow them by recursion.
 pub const MAX_LINKED_DEPTH: usize = 20_000;
 
-/// Longest regex or grammar that is compiled, in bytes.
+/// Maximum bytes of a regex or grammar.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Classes such as `\w` and `\p{L}` in a regex or grammar that is compiled: each takes llguidance
-/// some 7 KB.
+/// Maximum number of classes such as `\w` and `\p{L}` in a regex or grammar. Each takes about 7 KB
+/// in llguidance.
 pub const MAX_CLASSES: usize = 20_000;
 
-/// Compiles that ran out of time and still run; a library cannot be stopped, so beyond this many
-/// nothing more is compiled.
+/// Maximum number of timed-out compiles that still run. A library cannot be stopped, so no new
+/// compile is started above this number.
 pub const MAX_ABANDONED_COMPILES: usize = 4;
 
-/// Stack of the thread that compiles: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance
-/// takes below 4 for a reference to a reference). Only what is used takes memory.
+/// Stack of the compile thread: 13 KB for each level of [`MAX_LINKED_DEPTH`] (llguidance takes less
+/// than 4 KB for a reference to a reference). Only used stack takes memory.
 const COMPILE_STACK_BYTES: usize = 256 << 20;
 
-/// An engine with the boundary around it.
+/// Engine with a panic guard and a time limit.
 pub struct GuardedEngine {
     inner: Arc<dyn Engine>,
     timeout: Duration,
     abandoned: Arc<AtomicUsize>,
-    /// Ids of the vocabulary, where a compile ends with a look at the first mask.
+    /// Vocabulary size, if a compile includes computing the first mask.
     masked_tokens: Option<usize>,
 }
 
 impl GuardedEngine {
-    /// Puts the boundary around `inner`; `timeout` bounds one compile.
+    /// Guards `inner`. `timeout` limits one compile.
     pub fn new(inner: Arc<dyn Engine>, timeout: Duration) -> Self {
         Self {
             inner,
@@ -65,10 +64,10 @@ impl GuardedEngine {
         }
     }
 
-    /// The same for a server with a vocabulary of so many tokens. A compile begins with the
-    /// server's check of the request and ends with a look at the first mask: a language without a
-    /// single word is refused while there still is a status to refuse it with, and what a library
-    /// does late is done off the loop.
+    /// Guards `inner` for a server with a vocabulary of `tokens` tokens. A compile starts with the
+    /// server's validation and ends with the first mask. A constraint without any sentence is
+    /// therefore refused while the response status can still be set, and work that a library defers
+    /// is done outside of the batching loop.
     pub fn for_server(inner: Arc<dyn Engine>, tokens: usize, timeout: Duration) -> Self {
         Self {
             masked_tokens: Some(tokens),
@@ -95,13 +94,13 @@ impl Engine for GuardedEngine {
     }
 
     fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        check_depth(constraint)?;
-        caught(|| self.inner.check_size(constraint))
+        check_limits(constraint)?;
+        catch_panic(|| self.inner.check_size(constraint))
     }
 
     fn route(&self, constraint: &Constraint) -> Option<Route> {
-        // To say where a constraint goes, libraries read it.
-        self.bounded(
+        // Libraries parse the constraint to route it.
+        self.run_with_limits(
             constraint,
             |engine, constraint| Ok(engine.route(constraint)),
         )
@@ -111,30 +110,32 @@ impl Engine for GuardedEngine {
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
         let masked_tokens = self.masked_tokens;
         let compile = move |engine: &dyn Engine, constraint: &Constraint| {
-            // Telling how large it would get can itself take a while.
+            // The size check can itself take time.
             engine.check_size(constraint)?;
             match masked_tokens {
                 Some(tokens) => compile_for_server(engine, constraint, tokens),
                 None => engine.compile(constraint),
             }
         };
-        Ok(Arc::new(GuardedGrammar(self.bounded(constraint, compile)?)))
+        Ok(Arc::new(GuardedGrammar(
+            self.run_with_limits(constraint, compile)?,
+        )))
     }
 }
 
 impl GuardedEngine {
-    /// Lets the library read a constraint on a thread with a stack for it, until the time is over.
-    fn bounded<T: Send + 'static>(
+    /// Runs `work` on a thread with a large stack and the time limit.
+    fn run_with_limits<T: Send + 'static>(
         &self,
         constraint: &Constraint,
         work: impl FnOnce(&dyn Engine, &Constraint) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
-        check_depth(constraint)?;
+        check_limits(constraint)?;
         if self.abandoned.load(Ordering::SeqCst) >= MAX_ABANDONED_COMPILES {
-            let words = format!(
-                "{MAX_ABANDONED_COMPILES} compiles ran out of time and still run; nothing more is compiled"
+            let message = format!(
+                "{MAX_ABANDONED_COMPILES} timed-out compiles still run, no new compile is started"
             );
-            return Err(EngineError::Busy { words });
+            return Err(EngineError::Busy { message });
         }
         let (sender, receiver) = sync_channel(1);
         let (engine, constraint) = (Arc::clone(&self.inner), constraint.clone());
@@ -142,42 +143,40 @@ impl GuardedEngine {
             Arc::clone(&self.abandoned),
             Arc::new(AtomicU8::new(RUNNING)),
         );
-        let finish = Arc::clone(&state);
+        let thread_state = Arc::clone(&state);
         let spawned = thread::Builder::new()
             .name("compile".into())
             .stack_size(COMPILE_STACK_BYTES)
             .spawn(move || {
-                let done = caught(|| work(&*engine, &constraint));
-                if finish.swap(FINISHED, Ordering::SeqCst) == ABANDONED {
+                let result = catch_panic(|| work(&*engine, &constraint));
+                if thread_state.swap(FINISHED, Ordering::SeqCst) == ABANDONED {
                     abandoned.fetch_sub(1, Ordering::SeqCst);
                 }
-                // Nobody listens any more where it was abandoned.
-                let _ = sender.send(done);
+                // The receiver is gone if the compile was abandoned.
+                let _ = sender.send(result);
             });
         if let Err(error) = spawned {
             return Err(EngineError::Crashed {
-                words: format!("no thread to compile in: {error}"),
+                message: format!("cannot start the compile thread: {error}"),
             });
         }
-        let done = match receiver.recv_timeout(self.timeout) {
+        let result = match receiver.recv_timeout(self.timeout) {
             Err(RecvTimeoutError::Timeout) => {
                 self.abandoned.fetch_add(1, Ordering::SeqCst);
                 if state.swap(ABANDONED, Ordering::SeqCst) == RUNNING {
-                    let words = format!(
-                        "compiling took longer than {} s",
-                        self.timeout.as_secs_f64()
-                    );
-                    return Err(EngineError::TooLarge { words });
+                    let message =
+                        format!("compile took longer than {} s", self.timeout.as_secs_f64());
+                    return Err(EngineError::TooLarge { message });
                 }
-                // It finished in this very moment.
+                // The compile finished between the timeout and the swap.
                 self.abandoned.fetch_sub(1, Ordering::SeqCst);
                 receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
             }
             other => other,
         };
-        done.unwrap_or_else(|_| {
+        result.unwrap_or_else(|_| {
             Err(EngineError::Crashed {
-                words: "the compile thread died".into(),
+                message: "the compile thread died".into(),
             })
         })
     }
@@ -194,13 +193,13 @@ fn compile_for_server(
     grammar.matcher()?.mask(&mut mask)?;
     if mask.count() == 0 {
         return Err(EngineError::Invalid {
-            words: "the constraint allows no token at the start of an answer".into(),
+            message: "the constraint allows no token at the start of an answer".into(),
         });
     }
     Ok(grammar)
 }
 
-/// Where a compile stands, for the two threads that decide whether it counts as abandoned.
+/// State of a compile, shared by the two threads that decide whether it was abandoned.
 const RUNNING: u8 = 0;
 const FINISHED: u8 = 1;
 const ABANDONED: u8 = 2;
@@ -209,21 +208,21 @@ struct GuardedGrammar(Arc<dyn Grammar>);
 
 impl Grammar for GuardedGrammar {
     fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
-        caught(|| self.0.matcher()).map(GuardedMatcher::boxed)
+        catch_panic(|| self.0.matcher()).map(GuardedMatcher::new_boxed)
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        caught(|| Ok(self.0.memory_bytes())).ok()?
+        catch_panic(|| Ok(self.0.memory_bytes())).ok()?
     }
 }
 
-/// A matcher that, once it has crashed, only ever says so again.
+/// Matcher that returns the same error on every call after a crash.
 struct GuardedMatcher {
     inner: Result<Box<dyn Matcher>, EngineError>,
 }
 
 impl GuardedMatcher {
-    fn boxed(inner: Box<dyn Matcher>) -> Box<dyn Matcher> {
+    fn new_boxed(inner: Box<dyn Matcher>) -> Box<dyn Matcher> {
         Box::new(Self { inner: Ok(inner) })
     }
 
@@ -238,14 +237,14 @@ impl GuardedMatcher {
         };
         match catch_unwind(AssertUnwindSafe(|| step(&mut **inner))) {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(self.failed(error)),
-            Err(panic) => Err(self.failed(crashed(&*panic))),
+            Ok(Err(error)) => Err(self.record_failure(error)),
+            Err(panic) => Err(self.record_failure(panic_error(&*panic))),
         }
     }
 
-    /// Out of the way of masks that succeed, which take few microseconds.
+    /// Cold, to keep the path of successful masks short: they take a few microseconds.
     #[cold]
-    fn failed(&mut self, error: EngineError) -> EngineError {
+    fn record_failure(&mut self, error: EngineError) -> EngineError {
         if matches!(error, EngineError::Crashed { .. }) {
             self.inner = Err(error.clone());
         }
@@ -277,35 +276,35 @@ impl Matcher for GuardedMatcher {
 
     fn fork(&self) -> Box<dyn Matcher> {
         let inner = match &self.inner {
-            Ok(inner) => caught(|| Ok(inner.fork())),
+            Ok(inner) => catch_panic(|| Ok(inner.fork())),
             Err(error) => Err(error.clone()),
         };
         Box::new(Self { inner })
     }
 }
 
-/// Runs a library's code; a panic becomes [`EngineError::Crashed`] with the panic's words.
-fn caught<T>(step: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
-    // What a panic leaves half done is never used again: the matcher is dropped, the grammar not
-    // cached.
-    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| Err(crashed(&*panic)))
+/// Runs library code. A panic becomes [`EngineError::Crashed`] with its message.
+fn catch_panic<T>(step: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    // State that a panic leaves incomplete is never used again: the matcher is dropped, and the
+    // grammar is not cached.
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| Err(panic_error(&*panic)))
 }
 
-fn crashed(panic: &(dyn Any + Send)) -> EngineError {
-    let words = panic
+fn panic_error(panic: &(dyn Any + Send)) -> EngineError {
+    let message = panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)
         .or_else(|| panic.downcast_ref::<String>().cloned());
     EngineError::Crashed {
-        words: format!(
+        message: format!(
             "panic: {}",
-            words.unwrap_or_else(|| "panic without words".to_owned())
+            message.unwrap_or_else(|| "no message".to_owned())
         ),
     }
 }
 
-fn check_depth(constraint: &Constraint) -> Result<(), EngineError> {
-    let refuse = |words: String| Err(EngineError::TooLarge { words });
+fn check_limits(constraint: &Constraint) -> Result<(), EngineError> {
+    let refuse = |message: String| Err(EngineError::TooLarge { message });
     let (depth, limit, what) = match constraint {
         Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => {
             (json_depth(value), MAX_JSON_DEPTH, "JSON nesting")
@@ -314,16 +313,16 @@ fn check_depth(constraint: &Constraint) -> Result<(), EngineError> {
             if text.len() > MAX_TEXT_BYTES =>
         {
             return refuse(format!(
-                "a text of {} bytes is longer than the {MAX_TEXT_BYTES} that are compiled",
+                "text of {} bytes exceeds the limit of {MAX_TEXT_BYTES} bytes",
                 text.len()
             ));
         }
         Constraint::Regex(text) | Constraint::Grammar { text, .. }
-            if classes(text) > MAX_CLASSES =>
+            if count_classes(text) > MAX_CLASSES =>
         {
             return refuse(format!(
-                "a text with {} classes of characters has more than the {MAX_CLASSES} that are compiled",
-                classes(text)
+                "text with {} character classes exceeds the limit of {MAX_CLASSES} classes",
+                count_classes(text)
             ));
         }
         Constraint::Regex(text) | Constraint::Grammar { text, .. } => {
@@ -332,24 +331,26 @@ fn check_depth(constraint: &Constraint) -> Result<(), EngineError> {
         Constraint::JsonObject(_) | Constraint::Choice(_) => return Ok(()),
     };
     if depth > limit {
-        return refuse(format!("{what} of {depth} is deeper than {limit}"));
+        return refuse(format!(
+            "{what} of {depth} levels exceeds the limit of {limit}"
+        ));
     }
     let (depth, what) = match constraint {
         Constraint::JsonSchema(value) | Constraint::StructuralTag(value) => {
             (linked_depth(value), "references")
         }
-        Constraint::Grammar { text, .. } => (rules(text), "rules"),
+        Constraint::Grammar { text, .. } => (count_rules(text), "rules"),
         _ => (0, ""),
     };
     if depth > MAX_LINKED_DEPTH {
         return refuse(format!(
-            "{what} could nest {depth} deep, which is deeper than {MAX_LINKED_DEPTH}"
+            "{what} could nest {depth} levels, the limit is {MAX_LINKED_DEPTH}"
         ));
     }
     Ok(())
 }
 
-/// How deep references could nest at most: every schema that is referred to, one in the other.
+/// Upper bound of the nesting by references: the sum of the depths of all referenced schemas.
 fn linked_depth(root: &Value) -> usize {
     let (mut depth, mut pending) = (json_depth(root), vec![root]);
     let mut seen = HashSet::new();
@@ -363,7 +364,8 @@ fn linked_depth(root: &Value) -> usize {
                     let pointed = reference
                         .strip_prefix('#')
                         .and_then(|pointer| root.pointer(pointer));
-                    // What cannot be found this way lies somewhere in the document, if anywhere.
+                    // Targets that a JSON pointer does not find have at most the depth of the
+                    // document.
                     depth += 1 + pointed.map_or(MAX_JSON_DEPTH, json_depth);
                 }
                 pending.extend(members.values());
@@ -374,21 +376,20 @@ fn linked_depth(root: &Value) -> usize {
     depth
 }
 
-/// An upper bound of the classes that a text names: what follows a backslash may be escaped itself.
-fn classes(text: &str) -> usize {
+/// Upper bound of the number of classes: the backslash may be escaped itself.
+fn count_classes(text: &str) -> usize {
     text.as_bytes()
         .windows(2)
         .filter(|pair| pair[0] == b'\\' && b"wWdDsSpP".contains(&pair[1]))
         .count()
 }
 
-/// An upper bound of the rules of a grammar: a definition has a colon.
-fn rules(text: &str) -> usize {
+/// Upper bound of the number of rules of a grammar: each definition has a colon.
+fn count_rules(text: &str) -> usize {
     text.lines().filter(|line| line.contains(':')).count()
 }
 
-/// Depth of a JSON value: 0 for a scalar. The reader of the value has bounded it before, so
-/// recursion is safe.
+/// Depth of a JSON value: 0 for a scalar. The JSON reader has limited it, so recursion is safe.
 fn json_depth(value: &Value) -> usize {
     let deepest = |children: &mut dyn Iterator<Item = &Value>| {
         1 + children.map(json_depth).max().unwrap_or(0)
@@ -400,7 +401,7 @@ fn json_depth(value: &Value) -> usize {
     }
 }
 
-/// An upper bound of how deep brackets nest: brackets inside strings and classes count too.
+/// Upper bound of the nesting of brackets: brackets in strings and classes count too.
 fn bracket_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for byte in text.bytes() {
@@ -423,7 +424,7 @@ mod tests {
 
     use super::*;
 
-    /// Panics or hangs, as the regex says.
+    /// Panics or hangs, depending on the regex.
     struct Rogue {
         release: Mutex<Receiver<()>>,
     }
@@ -502,51 +503,54 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_costs_its_own_request() {
+    fn a_panic_fails_only_its_own_request() {
         let (engine, _release) = rogue(COMPILE_TIMEOUT);
         let error = compile(&engine, "panic").err().unwrap();
         assert_eq!(
             error,
             EngineError::Crashed {
-                words: "panic: compile of panic".into()
+                message: "panic: compile of panic".into()
             }
         );
         let grammar = compile(&engine, "fine").unwrap();
         let mut matcher = grammar.matcher().unwrap();
         assert_eq!(matcher.is_accepting(), Ok(true));
-        let crashed = EngineError::Crashed {
-            words: "panic: mask".into(),
+        let panic_error = EngineError::Crashed {
+            message: "panic: mask".into(),
         };
-        assert_eq!(matcher.mask(&mut TokenMask::new(8)), Err(crashed.clone()));
+        assert_eq!(
+            matcher.mask(&mut TokenMask::new(8)),
+            Err(panic_error.clone())
+        );
         assert_eq!(
             matcher.is_accepting(),
-            Err(crashed.clone()),
-            "a crashed matcher is not asked again"
+            Err(panic_error.clone()),
+            "a crashed matcher is not called again"
         );
-        assert_eq!(matcher.fork().commit(0), Err(crashed));
+        assert_eq!(matcher.fork().commit(0), Err(panic_error));
         let mut forked = grammar.matcher().unwrap().fork();
         assert_eq!(
             forked.commit(0),
             Err(EngineError::Crashed {
-                words: "panic: fork".into()
+                message: "panic: fork".into()
             })
         );
         assert!(grammar.matcher().unwrap().forced_tokens().is_empty());
     }
 
     #[test]
-    fn an_endless_compile_is_refused_and_only_so_many_are_left_running() {
+    fn endless_compiles_time_out_and_their_number_is_limited() {
         let (engine, release) = rogue(Duration::from_millis(1));
         for _ in 0..MAX_ABANDONED_COMPILES {
             let error = compile(&engine, "hang").err().unwrap();
             assert!(
-                matches!(&error, EngineError::TooLarge { words } if words.contains("longer than")),
+                matches!(&error, EngineError::TooLarge { message } if message.contains("longer than")),
                 "{error}"
             );
         }
         let error = compile(&engine, "hang").err().unwrap();
         assert!(
-            matches!(&error, EngineError::Busy { words } if words.contains("still run")),
+            matches!(&error, EngineError::Busy { message } if message.contains("still run")),
             "{error}"
         );
         drop(release);
@@ -556,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_references_and_rules_add_up_to_is_bounded() {
+    fn nesting_by_references_and_rules_is_limited() {
         let chain = |links: usize| {
             let link = |index: usize| {
                 (
@@ -577,7 +581,7 @@ mod tests {
                 text: text.into(),
             }
         };
-        for (constraint, fine) in [
+        for (constraint, accepted) in [
             (chain(8_000), true),
             (chain(12_000), false),
             (rules(MAX_LINKED_DEPTH), true),
@@ -594,16 +598,16 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                check_depth(&constraint).is_ok(),
-                fine,
+                check_limits(&constraint).is_ok(),
+                accepted,
                 "{:?}",
-                check_depth(&constraint)
+                check_limits(&constraint)
             );
         }
     }
 
     #[test]
-    fn nesting_is_bounded() {
+    fn nesting_is_limited() {
         let (engine, _release) = rogue(COMPILE_TIMEOUT);
         let nested =
             |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "not": inner }));

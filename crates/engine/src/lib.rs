@@ -1,18 +1,18 @@
-//! Constrained-decoding libraries behind one trait, one library a folder.
+//! Constrained-decoding libraries behind one trait, one folder per library.
 //!
-//! A library is wrapped twice before anything else sees it: [`guarded`] puts a panic and time
-//! boundary around it, [`cache`] compiles each constraint once. A new library is one new folder
-//! here with a `SPEC`, and one line in the registry below.
+//! Each library is wrapped twice: [`guarded`] adds a panic guard and a time limit, [`cache`]
+//! compiles each constraint once. To add a library, add a folder with a `SPEC` here, and one line
+//! in the registry below.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod auto;
 pub mod cache;
 pub mod departure;
+mod engine_name;
 pub mod guarded;
 mod guidance;
 mod mask;
-mod name;
 mod outlines;
 mod policy;
 pub mod vocabulary;
@@ -20,9 +20,9 @@ mod xgrammar;
 
 use std::sync::Arc;
 
-pub use departure::{Declared, Departure};
+pub use departure::{DeclaredDeparture, Departure};
+pub use engine_name::SERVER_ONLY_ENGINES;
 pub use mask::TokenMask;
-pub use name::SERVER_ONLY;
 pub use policy::EnginePolicy;
 pub use vocabulary::{TokenId, Vocabulary};
 
@@ -31,8 +31,7 @@ use sobench_core::error::Result;
 use sobench_core::registry;
 
 registry! {
-    /// A decoding engine of this program, by the name that `--guided-decoding-backend` and
-    /// `--engine` take.
+    /// Decoding engine of this program, named as in `--guided-decoding-backend` and `--engine`.
     #[derive(Default)]
     pub enum EngineName is "decoding engine" with EngineSpec {
         #[default]
@@ -44,22 +43,22 @@ registry! {
     }
 }
 
-/// Everything that is known of an engine without opening it.
+/// Static properties of an engine.
 pub(crate) struct EngineSpec {
     pub(crate) name: &'static str,
-    /// Opens it over a vocabulary; `None` where this build does not have it.
+    /// Opens the engine over a vocabulary. `None` if it is not in this build.
     open: Option<Open>,
-    /// How to get a build that has it.
+    /// How to build with it.
     build_hint: &'static str,
-    /// Whether `sobench mask` measures it unless engines are named.
-    measured: bool,
-    /// The departures that its own documentation declares.
-    departures: &'static [Declared],
-    /// The keywords of JSON Schema that its documentation lists, where it says that all others have
-    /// no effect.
+    /// Whether `sobench mask` measures it by default.
+    measured_by_default: bool,
+    /// Departures that its documentation declares.
+    departures: &'static [DeclaredDeparture],
+    /// JSON Schema keywords that its documentation lists, if the documentation says that all others
+    /// have no effect.
     listed_keywords: &'static [&'static str],
-    /// Policies under which it does not depart in one respect. A departure may have several, of
-    /// which each does a little more.
+    /// Policies that disable one departure each. A departure may have several policies, each more
+    /// permissive than the one before.
     relaxations: fn(&EnginePolicy) -> Vec<(Departure, EnginePolicy)>,
 }
 
@@ -70,14 +69,14 @@ pub trait Engine: Send + Sync {
     /// The name as in [`EngineName::name`].
     fn name(&self) -> &'static str;
 
-    /// The library and its version, e.g. `llguidance 1.9.1` or `xgrammar-rs 0.2.8, port`.
+    /// Library and version, e.g. `llguidance 1.9.1` or `xgrammar-rs 0.2.8, port`.
     fn version(&self) -> &'static str;
 
-    /// The choices of the policy that matter to this library, as name and value, for the record.
+    /// Policy settings that apply to this library, as name and value, for the run record.
     fn settings(&self) -> Vec<(&'static str, String)>;
 
-    /// What a server checks when a request comes in, before it compiles: cheap, and less than
-    /// [`Engine::compile`] checks.
+    /// Validates a constraint like a server does before it compiles: cheaper and less strict than
+    /// [`Engine::compile`].
     ///
     /// # Errors
     /// As [`Engine::compile`].
@@ -85,9 +84,9 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// Refuses a constraint that this library is known to compile for minutes or in gigabytes.
-    /// Asked before a compile that nothing but a timeout watches over; a process that can be killed
-    /// is given everything.
+    /// Refuses a constraint that this library is known to compile for minutes or in gigabytes of
+    /// memory. Used before compiles that are limited only by a timeout. A process that can be
+    /// killed compiles everything.
     ///
     /// # Errors
     /// [`EngineError::TooLarge`].
@@ -95,26 +94,26 @@ pub trait Engine: Send + Sync {
         Ok(())
     }
 
-    /// As [`Engine::check_size`], of what is known to take more than about a second: asked where
-    /// thousands are compiled one after the other, so that the constraint decides what is left out,
-    /// and not the machine.
+    /// As [`Engine::check_size`], with limits for compiles of about a second. Used to compile
+    /// thousands of constraints in sequence: the constraint, and not the machine, determines which
+    /// are skipped.
     ///
     /// # Errors
     /// [`EngineError::TooLarge`].
-    fn check_quick(&self, constraint: &Constraint) -> std::result::Result<(), EngineError> {
+    fn check_size_strict(&self, constraint: &Constraint) -> std::result::Result<(), EngineError> {
         self.check_size(constraint)
     }
 
-    /// The engine that a constraint goes to, and why; only `auto` has a choice. Decides nothing: a
-    /// lock is not set by asking.
+    /// The engine that compiles a constraint, and the reason. Only `auto` has a choice. Does not
+    /// set the lock.
     fn route(&self, _constraint: &Constraint) -> Option<Route> {
         None
     }
 
-    /// Compiles one constraint, as this library reads it. The first mask is not part of it.
+    /// Compiles one constraint. The first mask is not part of it.
     ///
     /// # Errors
-    /// What the library cannot do, does not understand or finds too large, in its own words.
+    /// Unsupported, invalid or too large constraints, with the library's message.
     fn compile(
         &self,
         constraint: &Constraint,
@@ -124,34 +123,34 @@ pub trait Engine: Send + Sync {
     fn grammar_dialects(&self) -> &'static [GrammarDialect];
 }
 
-/// A compiled constraint, shared by all requests that carry it.
+/// Compiled constraint, shared by all requests that carry it.
 pub trait Grammar: Send + Sync {
-    /// A matcher at the start of an answer.
+    /// Creates a matcher in the start state.
     ///
     /// # Errors
-    /// [`EngineError::Crashed`] where the library panics while it starts.
+    /// [`EngineError::Crashed`] if the library panics.
     fn matcher(&self) -> std::result::Result<Box<dyn Matcher>, EngineError>;
 
-    /// Bytes that the compiled constraint takes, as the library counts them or as its tables add
-    /// up; `None` where it cannot say.
+    /// Memory of the compiled constraint in bytes, as counted by the library or computed from its
+    /// tables. `None` if unknown.
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// One answer being matched, token by token.
+/// State of one answer during decoding.
 pub trait Matcher: Send {
-    /// Writes which tokens may come next. The end token is set exactly when
-    /// [`Matcher::is_accepting`]; once it has been committed it is the only one.
+    /// Computes the mask of allowed tokens. The end token is allowed exactly if
+    /// [`Matcher::is_accepting`]; after it is committed, it is the only allowed token.
     ///
     /// # Errors
-    /// The library hit one of its limits, or crashed.
+    /// The library reached one of its limits, or crashed.
     fn mask(&mut self, mask: &mut TokenMask) -> std::result::Result<(), EngineError>;
 
-    /// Takes one token. A refused token leaves the matcher as it was.
+    /// Commits one token. A refused token does not change the matcher.
     ///
     /// # Errors
-    /// [`EngineError::Invalid`] for a token that may not come here.
+    /// [`EngineError::Invalid`] for a token that is not allowed.
     fn commit(&mut self, token: TokenId) -> std::result::Result<(), EngineError>;
 
     /// Whether the answer may end here.
@@ -160,101 +159,100 @@ pub trait Matcher: Send {
     /// The library crashed.
     fn is_accepting(&mut self) -> std::result::Result<bool, EngineError>;
 
-    /// The tokens that must come next whatever the model thinks, possibly none.
+    /// The tokens that must come next for every model. May be empty.
     fn forced_tokens(&mut self) -> Vec<TokenId>;
 
-    /// Takes back the last `tokens` committed tokens.
+    /// Rolls back the last `tokens` committed tokens.
     ///
     /// # Errors
     /// More tokens than were committed, or a grammar that the library cannot roll back.
     fn rollback(&mut self, tokens: usize) -> std::result::Result<(), EngineError>;
 
-    /// An independent matcher in the same state.
+    /// Creates an independent matcher in the same state.
     fn fork(&self) -> Box<dyn Matcher>;
 }
 
-/// Why an engine would not compile or go on. `words` are the library's own.
+/// Why an engine refused a constraint or failed. `message` is the library's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
+#[error("{message}")]
 pub enum EngineError {
-    /// The constraint is fine, the library does not implement `feature`.
-    Unsupported { feature: String, words: String },
-    /// The constraint makes no sense to the library, or a token does not fit.
-    Invalid { words: String },
-    /// A limit on size, time or effort was hit.
-    TooLarge { words: String },
+    /// The constraint is valid, but the library does not implement `feature`.
+    Unsupported { feature: String, message: String },
+    /// The constraint is invalid for the library, or a token is not allowed.
+    Invalid { message: String },
+    /// A limit on size, time or effort was reached.
+    TooLarge { message: String },
     /// The library panicked.
-    Crashed { words: String },
-    /// Nothing is wrong with the constraint: too much else is going on. Worth asking again, and
-    /// never remembered.
-    Busy { words: String },
+    Crashed { message: String },
+    /// The engine is overloaded. The request can be retried, and the result is never cached.
+    Busy { message: String },
 }
 
 impl EngineError {
-    fn unsupported(feature: impl Into<String>, words: impl Into<String>) -> Self {
+    fn unsupported(feature: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Unsupported {
             feature: feature.into(),
-            words: words.into(),
+            message: message.into(),
         }
     }
 
     fn empty_choice() -> Self {
         Self::Invalid {
-            words: "choice must name at least one string".into(),
+            message: "choice must name at least one string".into(),
         }
     }
 }
 
-/// What a matcher answers to a token: whether it was `taken`.
-fn token_taken(taken: bool, token: TokenId) -> std::result::Result<(), EngineError> {
-    if taken {
+/// Result of a commit: an error unless the token was `accepted`.
+fn commit_result(accepted: bool, token: TokenId) -> std::result::Result<(), EngineError> {
+    if accepted {
         Ok(())
     } else {
         Err(EngineError::Invalid {
-            words: format!("token {token} may not come here"),
+            message: format!("token {token} is not allowed here"),
         })
     }
 }
 
-/// Refuses to take back more tokens than were committed.
+/// Refuses to roll back more tokens than were committed.
 fn check_rollback(tokens: usize, committed: usize) -> std::result::Result<(), EngineError> {
     if tokens <= committed {
         return Ok(());
     }
     Err(EngineError::Invalid {
-        words: format!("cannot take back {tokens} tokens of {committed}"),
+        message: format!("cannot roll back {tokens} tokens, only {committed} are committed"),
     })
 }
 
-/// Where `auto` sends a constraint.
+/// Engine that `auto` selects for a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub engine: EngineName,
-    /// The rule that decided, in a few words.
+    /// Reason for the selection.
     pub why: String,
 }
 
-/// Opens an engine over a vocabulary, with the panic and time boundary around it.
+/// Opens an engine over a vocabulary, with the panic guard and the time limit.
 ///
 /// # Errors
-/// The library does not take the vocabulary, or is not built in.
+/// The library rejects the vocabulary, or is not in this build.
 pub fn open(
     name: EngineName,
     vocabulary: &Arc<Vocabulary>,
     policy: &EnginePolicy,
 ) -> Result<Arc<dyn Engine>> {
-    let engine = open_bare(name, vocabulary, policy)?;
+    let engine = open_unguarded(name, vocabulary, policy)?;
     Ok(Arc::new(guarded::GuardedEngine::new(
         engine,
         guarded::COMPILE_TIMEOUT,
     )))
 }
 
-/// Opens an engine without a boundary, for a process that something else watches over.
+/// Opens an engine without guards, for a process that is supervised by another one.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_bare(
+pub fn open_unguarded(
     name: EngineName,
     vocabulary: &Arc<Vocabulary>,
     policy: &EnginePolicy,

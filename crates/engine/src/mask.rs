@@ -1,22 +1,22 @@
-//! A set of tokens, one bit an id. Knows no engine and no vocabulary.
+//! Set of tokens as a bit mask.
 
 use super::TokenId;
 
-/// Which tokens may come next: bit `id % 32` of word `id / 32`. Bits past the vocabulary are zero.
+/// Allowed tokens: bit `id % 32` of word `id / 32`. Bits past the vocabulary are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenMask {
     words: Vec<u32>,
 }
 
 impl TokenMask {
-    /// An empty mask for ids below `tokens`.
+    /// Creates an empty mask for ids below `tokens`.
     pub fn new(tokens: usize) -> Self {
         Self {
             words: vec![0; tokens.div_ceil(32)],
         }
     }
 
-    /// Whether `token` may come next; an id past the vocabulary may not.
+    /// Whether `token` is allowed. Ids past the vocabulary are not.
     #[inline]
     pub fn allows(&self, token: TokenId) -> bool {
         self.words
@@ -24,18 +24,18 @@ impl TokenMask {
             .is_some_and(|word| word >> (token % 32) & 1 == 1)
     }
 
-    /// Adds a token.
+    /// Allows a token.
     ///
     /// # Panics
-    /// If `token` is past the vocabulary that the mask was made for.
-    // The inner loop of engines that list their tokens; not left to how the compiler divides the
-    // crate.
+    /// If `token` is past the vocabulary of the mask.
+    // The inner loop of engines that list their tokens. Inlined explicitly, because inlining across
+    // codegen units is not guaranteed.
     #[inline]
     pub fn allow(&mut self, token: TokenId) {
         self.words[token as usize / 32] |= 1 << (token % 32);
     }
 
-    /// How many tokens may come next.
+    /// Number of allowed tokens.
     pub fn count(&self) -> usize {
         self.words
             .iter()
@@ -43,7 +43,7 @@ impl TokenMask {
             .sum()
     }
 
-    /// The allowed tokens by id, from `start` on.
+    /// Allowed tokens in order of id, from `start` on.
     pub fn iter_from(&self, start: TokenId) -> impl Iterator<Item = TokenId> + '_ {
         let first = start as usize / 32;
         self.words
@@ -66,56 +66,56 @@ impl TokenMask {
             })
     }
 
-    /// The allowed tokens by id.
+    /// Allowed tokens in order of id.
     pub fn iter(&self) -> impl Iterator<Item = TokenId> + '_ {
         self.iter_from(0)
     }
 
-    /// The tokens that may come next here and not by `other`, by id.
-    pub fn without(&self, other: &Self) -> Self {
-        let theirs = other.words.iter().copied().chain(std::iter::repeat(0));
+    /// Tokens that are allowed here and not in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        let other_words = other.words.iter().copied().chain(std::iter::repeat(0));
         Self {
             words: self
                 .words
                 .iter()
-                .zip(theirs)
-                .map(|(word, theirs)| word & !theirs)
+                .zip(other_words)
+                .map(|(word, other)| word & !other)
                 .collect(),
         }
     }
 
-    /// The words of a mask for ids below `tokens`, for a library that writes all of them itself;
-    /// [`TokenMask::cut`] follows.
+    /// The words of a mask for ids below `tokens`, to be filled by a library. Call
+    /// [`TokenMask::clear_past_end`] afterwards.
     #[inline]
-    pub(super) fn fit(&mut self, tokens: usize) -> &mut [u32] {
+    pub(super) fn words_mut(&mut self, tokens: usize) -> &mut [u32] {
         if self.words.len() != tokens.div_ceil(32) {
             *self = Self::new(tokens);
         }
         &mut self.words
     }
 
-    /// Clears the bits past the last token, where a library has set whole words.
+    /// Clears the bits past the last token after a library has set whole words.
     #[inline]
-    pub(super) fn cut(&mut self, tokens: usize) {
+    pub(super) fn clear_past_end(&mut self, tokens: usize) {
         let used = tokens % 32;
         if let (true, Some(last)) = (used != 0, self.words.last_mut()) {
             *last &= (1 << used) - 1;
         }
     }
 
-    /// Takes over the words of a library's own mask.
-    pub(super) fn replace(&mut self, words: Vec<u32>) {
+    /// Replaces the words by those of a library's mask.
+    pub(super) fn set_words(&mut self, words: Vec<u32>) {
         self.words = words;
     }
 
-    /// Forgets all tokens, for ids below `tokens`; the words are kept where they suffice.
+    /// Clears all tokens and resizes the mask for ids below `tokens`, reusing the allocation.
     pub(super) fn clear(&mut self, tokens: usize) {
         self.words.clear();
         self.words.resize(tokens.div_ceil(32), 0);
     }
 
-    /// Allows `token` and nothing else.
-    pub(super) fn only(&mut self, token: TokenId) {
+    /// Allows only `token`.
+    pub(super) fn set_only(&mut self, token: TokenId) {
         self.words.fill(0);
         self.allow(token);
     }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holds_what_was_put_in_and_nothing_past_the_end() {
+    fn masks_contain_exactly_the_allowed_tokens() {
         let mut mask = TokenMask::new(70);
         for token in [0, 31, 32, 69] {
             mask.allow(token);
@@ -145,9 +145,12 @@ mod tests {
         );
         let mut other = TokenMask::new(40);
         other.allow(31);
-        assert_eq!(mask.without(&other).iter().collect::<Vec<_>>(), [0, 32, 69]);
-        assert_eq!(other.without(&mask).count(), 0);
-        mask.only(5);
+        assert_eq!(
+            mask.difference(&other).iter().collect::<Vec<_>>(),
+            [0, 32, 69]
+        );
+        assert_eq!(other.difference(&mask).count(), 0);
+        mask.set_only(5);
         assert_eq!(mask.iter().collect::<Vec<_>>(), [5]);
     }
 }

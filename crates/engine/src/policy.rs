@@ -1,30 +1,27 @@
-//! Choices that change what an engine accepts or what it costs. Knows no library; each engine says
-//! which of them matter to it.
+//! Engine settings that change the accepted language or the cost.
 
 use serde::{Deserialize, Serialize};
 
-/// What is chosen for the engines of a run, and recorded with its results. The defaults are what
-/// vLLM does.
+/// Engine settings of a run, recorded with its results. The defaults are those of vLLM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnginePolicy {
-    /// JSON may hold white space between its tokens; otherwise it is written in the library's one
-    /// way.
+    /// Allow white space between JSON tokens. Otherwise JSON has the library's fixed layout.
     pub any_whitespace: bool,
-    /// xgrammar's `strict_mode`: objects and arrays take no members that the schema does not name.
-    /// `false` is JSON Schema's rule ("compliant").
+    /// xgrammar's `strict_mode`: no object members and array items that the schema does not name.
+    /// `false` is the behaviour of JSON Schema ("compliant").
     pub xgrammar_strict: bool,
-    /// llguidance forces the tokenizer's canonical tokens where text is forced; `false` is its
+    /// llguidance restricts forced text to the tokenizer's canonical tokens. `false` is its
     /// `no_forcing`.
     pub guidance_forcing: bool,
-    /// llguidance computes masks in slices of the vocabulary for JSON.
+    /// llguidance computes masks for JSON in slices of the vocabulary.
     pub guidance_slicer: bool,
-    /// References within one another that outlines-core follows; beyond them it leaves out the
-    /// member that refers.
-    #[serde(default = "outlines_references")]
+    /// Maximum depth of nested references in outlines-core. It omits members with deeper
+    /// references.
+    #[serde(default = "default_outlines_references")]
     pub outlines_references: usize,
-    /// `auto` stays with the engine of its first constraint, as a vLLM server does.
+    /// `auto` keeps the engine of its first constraint, as a vLLM server does.
     pub auto_lock: bool,
-    /// Threads of one compile, where a library can use several.
+    /// Threads of one compile, for libraries that support several.
     pub compile_threads: usize,
 }
 
@@ -35,14 +32,14 @@ impl Default for EnginePolicy {
             xgrammar_strict: true,
             guidance_forcing: true,
             guidance_slicer: true,
-            outlines_references: outlines_references(),
+            outlines_references: default_outlines_references(),
             auto_lock: false,
             compile_threads: 1,
         }
     }
 }
 
-/// outlines-core's own (`json_schema`, Recursion).
-fn outlines_references() -> usize {
+/// The default of outlines-core (`json_schema`, Recursion).
+fn default_outlines_references() -> usize {
     3
 }

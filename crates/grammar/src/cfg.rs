@@ -1,10 +1,9 @@
-//! Turns a grammar as written into a plain context-free grammar over Unicode scalars. Knows neither
-//! dialects nor recognition.
+//! Converts a parsed grammar to a context-free grammar over Unicode scalars.
 //!
-//! Groups, options and repetitions become rules of their own. `e*` becomes a left-recursive list,
-//! which an Earley chart holds in constant space per character. Counted repetition doubles: `e{8}`
-//! is `f f` where `f` is `e{4}`, and "up to 11" is "up to 7, or 8 and up to 3 more", so that
-//! `{m,n}` costs the logarithm of `n` and every count still has one derivation.
+//! Groups, options and repetitions become rules. `e*` becomes a left-recursive list, which an
+//! Earley chart stores in constant space per character. Counted repetition uses doubling: `e{8}` is
+//! `f f` where `f` is `e{4}`, and "up to 11" is "up to 7, or 8 and up to 3 more". So `{m,n}` costs
+//! the logarithm of `n`, and each count has one derivation.
 
 use std::collections::HashMap;
 
@@ -18,26 +17,25 @@ use super::syntax::{Expression, Grammar, RuleKind};
 pub(super) struct Cfg {
     /// The alternatives of each rule.
     pub(super) rules: Vec<Vec<Vec<Symbol>>>,
-    /// The sets of scalars that symbols refer to; no two are equal.
+    /// The sets of scalars that symbols refer to, without duplicates.
     pub(super) sets: Vec<CharSet>,
-    /// The rule that a sentence is derived from; nothing refers to it.
+    /// The start rule; no rule refers to it.
     pub(super) start: u32,
 }
 
-/// One step of a production.
+/// A symbol of a production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Symbol {
-    /// What the rule of this number derives.
+    /// A reference to a rule.
     Rule(u32),
-    /// One scalar of the set of this number.
+    /// One scalar of a set.
     Set(u32),
 }
 
-/// Turns a grammar into a context-free one.
+/// Converts a grammar.
 ///
 /// # Errors
-/// A name that nothing defines, no start rule, a terminal that refers to itself, more symbols than
-/// the limit.
+/// An undefined name, no start rule, a recursive terminal, too many symbols.
 pub(super) fn build(grammar: &Grammar<'_>) -> Result<Cfg, GrammarError> {
     let mut builder = Builder::default();
     refuse_recursive_terminals(grammar)?;
@@ -74,10 +72,9 @@ struct Builder<'g> {
     cfg: Cfg,
     named: HashMap<&'g str, (u32, RuleKind)>,
     set_numbers: HashMap<CharSet, u32>,
-    /// What `body` doubled this many times is: `(body, times)` to its symbol, times being powers of
-    /// two.
+    /// Rules for `body` repeated a power of two times, by `(body, exponent)`.
     powers: HashMap<(Symbol, u32), Symbol>,
-    /// `body` at most this many times.
+    /// Rules for `body` at most this many times.
     at_most: HashMap<(Symbol, u32), Symbol>,
     /// Ignored text, any number of times.
     ignored: Option<Symbol>,
@@ -111,7 +108,7 @@ impl Builder<'_> {
         Symbol::Set(new)
     }
 
-    /// Gives a rule its alternatives; those of a single scalar become one.
+    /// Defines a rule; alternatives of a single scalar are merged into one set.
     fn define(&mut self, rule: u32, body: &Expression, kind: RuleKind) -> Result<(), GrammarError> {
         let alternatives = match body {
             Expression::Choice(alternatives) => alternatives.as_slice(),
@@ -137,8 +134,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Appends what derives `expression` to `symbols`. Recursion is bounded by the nesting that the
-    /// readers allow.
+    /// Appends symbols that derive `expression` to `symbols`. The recursion is bounded by the
+    /// parsers' nesting limit.
     fn lower(
         &mut self,
         expression: &Expression,
@@ -225,7 +222,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// `body` exactly `times` times: the powers of two that make up the number.
+    /// `body` exactly `times` times, as a sum of powers of two.
     fn exactly(
         &mut self,
         body: Symbol,
@@ -238,7 +235,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// `body` two to the power of `exponent` times.
+    /// `body` 2^`exponent` times.
     fn power(&mut self, body: Symbol, exponent: u32) -> Result<Symbol, GrammarError> {
         let mut power = body;
         for step in 1..=exponent {
@@ -255,9 +252,9 @@ impl Builder<'_> {
         Ok(power)
     }
 
-    /// `body` at most `times` times, `times` not 0: with `half` the largest power of two in it,
-    /// fewer than `half` times, or `half` times and up to the rest. Recursion halves, so that it is
-    /// at most 32 deep.
+    /// `body` at most `times` times; `times` is not 0. With `half` the largest power of two in it:
+    /// fewer than `half` times, or `half` times and up to the rest. The recursion halves `times`,
+    /// so it is at most 32 deep.
     fn up_to(&mut self, body: Symbol, times: u32) -> Result<Symbol, GrammarError> {
         if let Some(&known) = self.at_most.get(&(body, times)) {
             return Ok(known);
@@ -281,7 +278,7 @@ impl Builder<'_> {
     }
 }
 
-/// The set that an alternative of exactly one scalar stands for, where nothing is ignored after it.
+/// The set of an alternative that matches exactly one scalar, if no text is ignored after it.
 fn single_scalar(expression: &Expression, bare: bool) -> Option<CharSet> {
     match expression {
         Expression::Class(set) => Some(set.clone()),
@@ -297,8 +294,7 @@ fn single_scalar(expression: &Expression, bare: bool) -> Option<CharSet> {
     }
 }
 
-/// Terminals are regular in Lark, so that one that refers to itself, directly or not, is an error
-/// there.
+/// Refuses recursive terminals: in Lark, terminals are regular.
 fn refuse_recursive_terminals(grammar: &Grammar<'_>) -> Result<(), GrammarError> {
     let terminals: HashMap<&str, usize> = (grammar.rules.iter().enumerate())
         .filter(|(_, rule)| rule.kind == RuleKind::Terminal)
@@ -323,34 +319,33 @@ fn refuse_recursive_terminals(grammar: &Grammar<'_>) -> Result<(), GrammarError>
         }
     }
     let mut suspects = vec![true; grammar.rules.len()];
-    take_away_leaves(&uses, &used_by, &mut suspects);
-    take_away_leaves(&used_by, &uses, &mut suspects);
+    remove_leaves(&uses, &used_by, &mut suspects);
+    remove_leaves(&used_by, &uses, &mut suspects);
     match suspects.iter().position(|&suspect| suspect) {
         Some(index) => {
             let rule = &grammar.rules[index];
             Err(rule
-                .place
-                .unsupported(format!("terminal that refers to itself: {}", rule.name)))
+                .position
+                .unsupported(format!("recursive terminal: {}", rule.name)))
         }
         None => Ok(()),
     }
 }
 
-/// Takes away, again and again, what has no edge left to anything that is still there. What is on a
-/// cycle stays.
-pub(super) fn take_away_leaves(edges: &[Vec<usize>], reversed: &[Vec<usize>], there: &mut [bool]) {
+/// Repeatedly removes nodes without an edge to a remaining node. Nodes on cycles remain.
+pub(super) fn remove_leaves(edges: &[Vec<usize>], reversed: &[Vec<usize>], remaining: &mut [bool]) {
     let mut left: Vec<usize> = edges
         .iter()
-        .map(|to| to.iter().filter(|&&to| there[to]).count())
+        .map(|to| to.iter().filter(|&&to| remaining[to]).count())
         .collect();
     let mut leaves: Vec<usize> = (0..edges.len())
-        .filter(|&index| there[index] && left[index] == 0)
+        .filter(|&index| remaining[index] && left[index] == 0)
         .collect();
     while let Some(leaf) = leaves.pop() {
-        there[leaf] = false;
+        remaining[leaf] = false;
         for &from in &reversed[leaf] {
             left[from] -= 1;
-            if left[from] == 0 && there[from] {
+            if left[from] == 0 && remaining[from] {
                 leaves.push(from);
             }
         }

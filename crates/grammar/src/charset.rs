@@ -1,6 +1,6 @@
-//! Sets of Unicode scalars. Knows nothing of grammars.
+//! Sets of Unicode scalars.
 
-/// A set of Unicode scalars: sorted, disjoint, not adjacent, both ends included.
+/// A set of Unicode scalars as sorted, disjoint, non-adjacent ranges with both ends included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct CharSet(Vec<(u32, u32)>);
 
@@ -8,8 +8,7 @@ pub(super) struct CharSet(Vec<(u32, u32)>);
 const LAST: u32 = char::MAX as u32;
 
 impl CharSet {
-    /// The set of these ranges, given in any order, overlapping or not; a range whose ends are
-    /// reversed is empty.
+    /// The union of these ranges; a range with reversed ends is empty.
     pub(super) fn new(ranges: impl IntoIterator<Item = (u32, u32)>) -> Self {
         let mut ranges: Vec<(u32, u32)> = ranges
             .into_iter()
@@ -20,7 +19,7 @@ impl CharSet {
         for (first, last) in ranges {
             match merged.last_mut() {
                 Some(previous) if first <= previous.1.saturating_add(1) => {
-                    previous.1 = previous.1.max(last)
+                    previous.1 = previous.1.max(last);
                 }
                 _ => merged.push((first, last)),
             }
@@ -38,8 +37,7 @@ impl CharSet {
         Self(vec![(0, LAST)])
     }
 
-    /// The scalars that are not in this set. Surrogates are no scalars, so whether they are in it
-    /// does not matter.
+    /// The complement. Surrogates are not scalars, so their membership is irrelevant.
     pub(super) fn complement(&self) -> Self {
         let mut gaps = Vec::with_capacity(self.0.len() + 1);
         let mut next = 0;
@@ -55,24 +53,24 @@ impl CharSet {
         Self(gaps)
     }
 
-    /// The scalars that are in either.
+    /// The union.
     pub(super) fn union(&self, other: &Self) -> Self {
         Self::new(self.0.iter().chain(&other.0).copied())
     }
 
-    /// The ranges, sorted and disjoint, both ends included.
+    /// The sorted, disjoint ranges with both ends included.
     pub(super) fn ranges(&self) -> &[(u32, u32)] {
         &self.0
     }
 
-    /// Whether this scalar is in it.
+    /// Whether the set contains this scalar.
     pub(super) fn contains(&self, scalar: char) -> bool {
         let scalar = u32::from(scalar);
         let after = self.0.partition_point(|&(first, _)| first <= scalar);
         after > 0 && scalar <= self.0[after - 1].1
     }
 
-    /// Whether no scalar is in it.
+    /// Whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,18 +1,17 @@
-//! Classes of characters that a grammar cannot tell apart. Knows sets of scalars, not what they are
-//! for.
+//! Character equivalence classes: characters that are in the same sets of a grammar.
 
 use super::charset::CharSet;
 use super::error::GrammarError;
 use super::limits;
 
-/// A partition of all scalars, such that every set of a grammar is a union of classes.
+/// A partition of all scalars such that each set of a grammar is a union of classes.
 #[derive(Debug)]
 pub(super) struct Classes {
-    /// The first scalar of each segment, sorted; every scalar of a segment has the same class.
+    /// The first scalar of each segment, sorted; the scalars of a segment have the same class.
     starts: Vec<u32>,
     /// The class of each segment.
     classes: Vec<u32>,
-    /// The class of each ASCII character, looked up directly.
+    /// The class of each ASCII character, for direct look-up.
     ascii: [u32; 128],
     count: usize,
 }
@@ -21,7 +20,7 @@ impl Classes {
     /// The coarsest partition for these sets.
     ///
     /// # Errors
-    /// More sets against segments than the limit.
+    /// Sets times segments exceed the limit.
     pub(super) fn new(sets: &[CharSet]) -> Result<Self, GrammarError> {
         let ends = sets
             .iter()
@@ -58,22 +57,22 @@ impl Classes {
     }
 
     /// The class of a scalar.
-    pub(super) fn of(&self, scalar: char) -> u32 {
+    pub(super) fn class_of(&self, scalar: char) -> u32 {
         match self.ascii.get(scalar as usize) {
             Some(&class) => class,
             None => self.search(u32::from(scalar)),
         }
     }
 
-    /// The classes of a set, some of them more than once.
-    pub(super) fn of_set(&self, set: &CharSet) -> impl Iterator<Item = u32> {
+    /// The classes of a set, with duplicates.
+    pub(super) fn classes_of(&self, set: &CharSet) -> impl Iterator<Item = u32> {
         set.ranges()
             .iter()
             .flat_map(|&(first, last)| segments(&self.starts, first, last))
             .map(|index| self.classes[index])
     }
 
-    /// How many classes there are.
+    /// Number of classes.
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -83,20 +82,20 @@ impl Classes {
     }
 }
 
-/// The segments of a range whose ends are ends of segments.
+/// The segments of a range that starts and ends at segment boundaries.
 fn segments(starts: &[u32], first: u32, last: u32) -> std::ops::Range<usize> {
     starts.partition_point(|&start| start < first)..starts.partition_point(|&start| start <= last)
 }
 
-/// Segments sorted into classes, refined set by set.
+/// Partition of segments into classes, refined set by set.
 struct Partition {
     /// The class of each segment.
     classes: Vec<u32>,
-    /// How many segments each class has.
+    /// Number of segments of each class.
     sizes: Vec<usize>,
-    /// How many of them the set at hand has.
+    /// Number of those in the current set.
     touched: Vec<usize>,
-    /// The new class of those, where the set cuts through a class.
+    /// The new class of those, if the set splits the class.
     renamed: Vec<Option<u32>>,
 }
 
@@ -110,7 +109,7 @@ impl Partition {
         }
     }
 
-    /// Splits every class that the set cuts through into what is inside and what is outside of it.
+    /// Splits each class that is partly inside the set.
     fn split<I: Iterator<Item = usize>>(&mut self, set: impl Fn() -> I) {
         for segment in set() {
             self.touched[self.classes[segment] as usize] += 1;
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_share_a_class_exactly_where_no_set_tells_them_apart() {
+    fn characters_share_a_class_if_no_set_distinguishes_them() {
         let range = |first: char, last: char| CharSet::new([(u32::from(first), u32::from(last))]);
         let sets = [
             range('a', 'z'),
@@ -175,18 +174,20 @@ mod tests {
         };
         for left in samples {
             for right in samples {
-                let alike = sets
+                let same_sets = sets
                     .iter()
                     .all(|set| contains(set, left) == contains(set, right));
                 assert_eq!(
-                    classes.of(left) == classes.of(right),
-                    alike,
+                    classes.class_of(left) == classes.class_of(right),
+                    same_sets,
                     "{left:?} {right:?}"
                 );
             }
             for set in &sets {
                 assert_eq!(
-                    classes.of_set(set).any(|class| class == classes.of(left)),
+                    classes
+                        .classes_of(set)
+                        .any(|class| class == classes.class_of(left)),
                     contains(set, left),
                     "{left:?}"
                 );

@@ -1,12 +1,11 @@
-//! An Earley recogniser: decides membership and viable prefixes for any context-free grammar. Knows
-//! tables, not dialects.
+//! An Earley recogniser: decides membership and prefixes for any context-free grammar.
 //!
-//! Earley, "An efficient context-free parsing algorithm" (1970), with three refinements: items step
-//! over rules that can be empty at once (Aycock and Horspool, "Practical Earley Parsing", 2002), so
-//! that completion never looks at the column being built; a chain of completions that can only go
-//! one way is walked once (Leo, "A general context-free parsing algorithm running in linear time on
-//! every LR(k) grammar without using lookahead", 1991), so that right recursion stays linear; and
-//! only productions that can begin with the next character are predicted.
+//! Earley, "An efficient context-free parsing algorithm" (1970), with three refinements. Items skip
+//! nullable rules immediately (Aycock and Horspool, "Practical Earley Parsing", 2002), so that
+//! completion never inspects the current column. Deterministic chains of completions are followed
+//! once (Leo, "A general context-free parsing algorithm running in linear time on every LR(k)
+//! grammar without using lookahead", 1991), so that right recursion is linear. Only productions
+//! that can start with the next character are predicted.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -15,79 +14,79 @@ use std::ops::Range;
 use super::limits;
 use super::tables::{Slot, Tables};
 
-/// What a chart says about a text.
+/// Result of recognising a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Recognition {
     /// A sentence.
     Sentence,
-    /// Not a sentence, but the beginning of one.
-    Beginning,
-    /// The character that begins at this byte continues no sentence.
+    /// A proper prefix of a sentence.
+    Prefix,
+    /// No sentence continues with the character at this byte.
     Dead { byte: usize },
-    /// The work or the memory allowed for one text was used up.
+    /// A resource limit was reached.
     OutOf(Resource),
 }
 
-/// What can run out.
+/// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
     Items,
     Steps,
 }
 
-/// Productions that are asked whether they can begin with a character, in the time of a step.
+/// Number of productions checked for a first character in the time of a step.
 const PRODUCTIONS_PER_STEP: u64 = 4;
 
-/// Waiting items that are counted in the time of a step.
+/// Number of waiting items counted in the time of a step.
 const ITEMS_PER_STEP: u64 = 16;
 
-/// Reads a text.
-pub(super) fn read(tables: &Tables, text: &str) -> Found {
-    read_within(tables, text, limits::MAX_CHART_ITEMS, limits::MAX_STEPS)
+/// Recognises a text.
+pub(super) fn recognise(tables: &Tables, text: &str) -> Recognition {
+    recognise_within(tables, text, limits::MAX_CHART_ITEMS, limits::MAX_STEPS)
 }
 
-fn read_within(tables: &Tables, text: &str, max_items: usize, max_steps: u64) -> Found {
+fn recognise_within(tables: &Tables, text: &str, max_items: usize, max_steps: u64) -> Recognition {
     if tables.is_empty {
-        return Found::Dead { byte: 0 };
+        return Recognition::Dead { byte: 0 };
     }
     let mut chart = Chart::new(tables, max_items, max_steps);
     for (byte, scalar) in text.char_indices() {
-        chart.column(Some(tables.classes.of(scalar)));
+        chart.column(Some(tables.classes.class_of(scalar)));
         if let Some(resource) = chart.out_of() {
-            return Found::OutOf(resource);
+            return Recognition::OutOf(resource);
         }
         if chart.kernel.is_empty() {
-            return Found::Dead { byte };
+            return Recognition::Dead { byte };
         }
     }
     chart.column(None);
     if let Some(resource) = chart.out_of() {
-        return Found::OutOf(resource);
+        return Recognition::OutOf(resource);
     }
     if chart.accepted {
-        Found::Sentence
+        Recognition::Sentence
     } else {
-        Found::Beginning
+        Recognition::Prefix
     }
 }
 
-/// A place in a production, and the column where the production began.
+/// A position in a production, and the column where the production started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Item {
     slot: u32,
     origin: u32,
 }
 
-/// An item of a finished column that waits for a rule to be completed.
+/// An item of a finished column that waits for the completion of a rule.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     rule: u32,
     item: Item,
-    /// Where a chain of completions through this item ends, once somebody has walked it.
+    /// The end of the chain of completions through this item, once computed.
     top: Option<Completed>,
 }
 
-/// A rule that derives the text from the column `origin` to here.
+/// A rule that derives the text from column `origin` to the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Completed {
     rule: u32,
@@ -96,18 +95,18 @@ struct Completed {
 
 struct Chart<'t> {
     tables: &'t Tables,
-    /// Of every finished column, the items that wait for a rule, sorted by rule.
+    /// The waiting items of all finished columns, sorted by rule within a column.
     waiting: Vec<Waiting>,
-    /// Where each column begins in `waiting`.
+    /// The start of each column in `waiting`.
     columns: Vec<usize>,
-    /// The items that the next column begins with.
+    /// The initial items of the next column.
     kernel: Vec<Item>,
     agenda: Vec<Item>,
-    /// The items and completions of this column that could be found twice.
+    /// Items and completions of this column, to find duplicates.
     seen: HashSet<u64, BuildHasherDefault<Mixer>>,
-    /// For each rule, one more than the last column in which it was predicted.
+    /// For each rule, the last column in which it was predicted, plus 1.
     predicted: Vec<u32>,
-    /// The places of a chain being walked.
+    /// The waiting items of the current chain.
     chain: Vec<usize>,
     steps: u64,
     max_steps: u64,
@@ -136,8 +135,8 @@ impl<'t> Chart<'t> {
         }
     }
 
-    /// What has been used up. Looked at for every item: a single column can hold more than may be
-    /// kept.
+    /// The exhausted resource, if any. Checked for every item, because a single column can exceed
+    /// the limit.
     fn out_of(&self) -> Option<Resource> {
         if self.steps > self.max_steps {
             return Some(Resource::Steps);
@@ -146,13 +145,14 @@ impl<'t> Chart<'t> {
         (items > self.max_items).then_some(Resource::Items)
     }
 
-    /// Completes the next column, unless something runs out, from its kernel to the kernel of the
-    /// one after it. `class` is that of the next character, none at the end of the text.
+    /// Processes the next column, unless a resource is exhausted: from its kernel to the kernel of
+    /// the following column. `class` is the class of the next character, `None` at the end of the
+    /// text.
     fn column(&mut self, class: Option<u32>) {
         let here = u32::try_from(self.columns.len() - 1)
             .expect("the limit on steps is far below 2^32 columns");
         self.accepted = here == 0 && self.tables.nullable[self.tables.start as usize];
-        self.forget();
+        self.clear_seen();
         std::mem::swap(&mut self.agenda, &mut self.kernel);
         self.kernel.clear();
         while let Some(item) = self.agenda.pop() {
@@ -185,7 +185,7 @@ impl<'t> Chart<'t> {
                         });
                     }
                 }
-                // What is complete where it began is empty, and was stepped over where it was
+                // A rule completed in its own start column is empty, and was skipped when it was
                 // predicted.
                 Slot::End(rule) if item.origin < here => self.complete(Completed {
                     rule,
@@ -194,13 +194,13 @@ impl<'t> Chart<'t> {
                 Slot::End(_) => {}
             }
         }
-        let begin = self.columns[here as usize];
-        self.waiting[begin..].sort_unstable_by_key(|waiting| waiting.rule);
+        let start = self.columns[here as usize];
+        self.waiting[start..].sort_unstable_by_key(|waiting| waiting.rule);
         self.columns.push(self.waiting.len());
     }
 
-    /// Predicted items need no check for having been seen: nothing else makes an item at the
-    /// beginning of a production.
+    /// Predicted items need no duplicate check: no other step makes items at the start of a
+    /// production.
     fn predict(&mut self, rule: u32, here: u32, class: u32) {
         if self.predicted[rule as usize] == here + 1 {
             return;
@@ -209,7 +209,7 @@ impl<'t> Chart<'t> {
         self.steps += self.tables.productions_of(rule).len() as u64 / PRODUCTIONS_PER_STEP;
         self.agenda.extend(
             self.tables
-                .productions_beginning(rule, class)
+                .productions_starting_with(rule, class)
                 .map(|slot| Item { slot, origin: here }),
         );
     }
@@ -224,11 +224,11 @@ impl<'t> Chart<'t> {
     }
 
     fn complete(&mut self, completed: Completed) {
-        if !self.see(completed) {
+        if !self.mark_seen(completed) {
             return;
         }
         let top = self.top(completed);
-        if top != completed && !self.see(top) {
+        if top != completed && !self.mark_seen(top) {
             return;
         }
         if top.rule == self.tables.start {
@@ -244,10 +244,10 @@ impl<'t> Chart<'t> {
         }
     }
 
-    /// Where the chain of completions that begins with this one ends. A step of the chain is
-    /// certain if one item alone waits for what was completed, and if that completes the item's own
-    /// rule. A chain cannot run in a circle: whatever first predicted one of its rules waits for it
-    /// too, from outside.
+    /// The end of the chain of completions that starts here. The chain continues if exactly one
+    /// item waits for the completed rule and the completion finishes the item's own rule. A chain
+    /// has no cycle: the item that first predicted one of its rules also waits for it, from outside
+    /// the chain.
     fn top(&mut self, from: Completed) -> Completed {
         let mut top = from;
         self.chain.clear();
@@ -257,10 +257,10 @@ impl<'t> Chart<'t> {
             if waiting.len() != 1 {
                 break;
             }
-            let place = waiting.start;
+            let position = waiting.start;
             let Waiting {
                 item, top: known, ..
-            } = self.waiting[place];
+            } = self.waiting[position];
             let Slot::End(rule) = self.tables.slots[item.slot as usize + 1] else {
                 break;
             };
@@ -268,42 +268,42 @@ impl<'t> Chart<'t> {
                 top = known;
                 break;
             }
-            self.chain.push(place);
+            self.chain.push(position);
             top = Completed {
                 rule,
                 origin: item.origin,
             };
         }
-        for &place in &self.chain {
-            self.waiting[place].top = Some(top);
+        for &position in &self.chain {
+            self.waiting[position].top = Some(top);
         }
         top
     }
 
-    /// The items of a finished column that wait for a rule.
+    /// The range of items of a finished column that wait for a rule.
     fn waiting_for(&mut self, completed: Completed) -> Range<usize> {
         let origin = completed.origin as usize;
         let column = &self.waiting[self.columns[origin]..self.columns[origin + 1]];
-        let begin =
+        let start =
             self.columns[origin] + column.partition_point(|waiting| waiting.rule < completed.rule);
-        let length = self.waiting[begin..self.columns[origin + 1]]
+        let length = self.waiting[start..self.columns[origin + 1]]
             .iter()
             .take_while(|found| found.rule == completed.rule)
             .count();
         self.steps += length as u64 / ITEMS_PER_STEP;
-        begin..begin + length
+        start..start + length
     }
 
-    /// Whether a completion is new in this column. Its key cannot be an item's: slots are fewer
-    /// than 2^31.
-    fn see(&mut self, completed: Completed) -> bool {
+    /// Whether a completion is new in this column. Its key differs from those of items: there are
+    /// fewer than 2^31 slots.
+    fn mark_seen(&mut self, completed: Completed) -> bool {
         self.seen
             .insert(1 << 63 | u64::from(completed.rule) << 32 | u64::from(completed.origin))
     }
 
-    /// Empties `seen` for the next column. Clearing a table costs its capacity, so one that a large
-    /// column left behind is given back.
-    fn forget(&mut self) {
+    /// Clears `seen` for the next column. Clearing a hash table costs its capacity, so a large
+    /// table is replaced.
+    fn clear_seen(&mut self) {
         if self.seen.capacity() > 1024 && self.seen.len() < self.seen.capacity() / 8 {
             self.seen = HashSet::default();
         } else {
@@ -312,8 +312,8 @@ impl<'t> Chart<'t> {
     }
 }
 
-/// A hasher for keys of 64 bits: one multiplication (Knuth's multiplicative hashing), the high half
-/// folded onto the low one.
+/// A hasher for 64-bit keys: one multiplication (Knuth's multiplicative hashing), with the high
+/// half folded into the low half.
 #[derive(Default)]
 struct Mixer(u64);
 
@@ -342,11 +342,11 @@ mod tests {
     use super::super::charset::CharSet;
     use super::*;
 
-    /// The longest text that grammars are compared on.
+    /// Maximum length of compared texts.
     const LONGEST: usize = 5;
 
-    /// A grammar of numbered rules: lower-case letters are characters, upper-case ones rules, `|`
-    /// parts alternatives. The last rule is one that derives the first.
+    /// A grammar from strings: lower-case letters are characters, upper-case letters are rules, `|`
+    /// separates alternatives. An added last rule derives the first.
     fn cfg(rules: &[&str]) -> Cfg {
         let mut cfg = Cfg {
             sets: "abc".chars().map(CharSet::one).collect(),
@@ -368,8 +368,7 @@ mod tests {
         cfg
     }
 
-    /// The sentences up to the longest, found without a chart: sets of texts grow by every
-    /// production until none does.
+    /// The sentences up to the maximum length, computed as a fixed point of sets of texts.
     fn language(cfg: &Cfg) -> BTreeSet<String> {
         let mut derived: Vec<BTreeSet<String>> = vec![BTreeSet::new(); cfg.rules.len()];
         loop {
@@ -401,13 +400,13 @@ mod tests {
         }
     }
 
-    /// Every text of these letters up to this length.
+    /// All texts of these letters up to this length.
     fn texts(letters: &str, longest: usize) -> Vec<String> {
         let mut all = vec![String::new()];
-        let mut begin = 0;
+        let mut start = 0;
         for _ in 0..longest {
             let end = all.len();
-            for index in begin..end {
+            for index in start..end {
                 all.extend(
                     letters
                         .chars()
@@ -415,7 +414,7 @@ mod tests {
                         .collect::<Vec<_>>(),
                 );
             }
-            begin = end;
+            start = end;
         }
         all
     }
@@ -425,30 +424,31 @@ mod tests {
         let sentences = language(&cfg);
         let tables = Tables::new(&cfg).unwrap();
         for text in texts(letters, LONGEST) {
-            let found = read(&tables, &text);
+            let found = recognise(&tables, &text);
             assert_eq!(
-                found == Found::Sentence,
+                found == Recognition::Sentence,
                 sentences.contains(&text),
                 "{rules:?} on {text:?}: {found:?}"
             );
-            let known_beginning = sentences.iter().any(|sentence| sentence.starts_with(&text));
+            let is_known_prefix = sentences.iter().any(|sentence| sentence.starts_with(&text));
             match found {
-                Found::Sentence | Found::Beginning => {}
-                Found::Dead { byte } => {
-                    assert!(!known_beginning, "{rules:?} on {text:?}");
-                    let before = read(&tables, &text[..byte]);
+                Recognition::Sentence | Recognition::Prefix => {}
+                Recognition::Dead { byte } => {
+                    assert!(!is_known_prefix, "{rules:?} on {text:?}");
+                    let before = recognise(&tables, &text[..byte]);
                     assert!(
-                        matches!(before, Found::Sentence | Found::Beginning) || tables.is_empty,
+                        matches!(before, Recognition::Sentence | Recognition::Prefix)
+                            || tables.is_empty,
                         "{rules:?} on {text:?}"
                     );
                 }
-                Found::OutOf(_) => panic!("{rules:?} on {text:?} is small"),
+                Recognition::OutOf(_) => panic!("{rules:?} on {text:?} is small"),
             }
         }
     }
 
     #[test]
-    fn awkward_grammars_agree_with_their_derivations() {
+    fn edge_case_grammars_agree_with_their_derivations() {
         for rules in [
             &["aA|b"][..],
             &["Aa|b"],
@@ -505,7 +505,7 @@ mod tests {
         let tables = Tables::new(&cfg(rules)).unwrap();
         let mut chart = Chart::new(&tables, limits::MAX_CHART_ITEMS, limits::MAX_STEPS);
         for scalar in text.chars() {
-            chart.column(Some(tables.classes.of(scalar)));
+            chart.column(Some(tables.classes.class_of(scalar)));
         }
         chart.column(None);
         assert!(chart.accepted, "{rules:?}");
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_take_steps_in_proportion_to_their_length() {
+    fn lists_take_linear_steps() {
         for rules in [
             &["aA|a"][..],
             &["Aa|a"],
@@ -531,20 +531,20 @@ mod tests {
     }
 
     #[test]
-    fn running_out_is_an_answer_of_its_own() {
+    fn exhausted_resources_are_reported() {
         let tables = Tables::new(&cfg(&["AA|a"])).unwrap();
         let text = "a".repeat(200);
         assert_eq!(
-            read_within(&tables, &text, 1_000_000, 10_000),
-            Found::OutOf(Resource::Steps)
+            recognise_within(&tables, &text, 1_000_000, 10_000),
+            Recognition::OutOf(Resource::Steps)
         );
         assert_eq!(
-            read_within(&tables, &text, 1_000, 100_000_000),
-            Found::OutOf(Resource::Items)
+            recognise_within(&tables, &text, 1_000, 100_000_000),
+            Recognition::OutOf(Resource::Items)
         );
         assert_eq!(
-            read_within(&tables, &text, 1_000_000, 100_000_000),
-            Found::Sentence
+            recognise_within(&tables, &text, 1_000_000, 100_000_000),
+            Recognition::Sentence
         );
     }
 }

@@ -1,9 +1,7 @@
-//! Reads the EBNF of xgrammar and the GBNF of llama.cpp. Knows the notation, not what is done with
-//! it.
+//! Parses EBNF grammars of xgrammar and GBNF grammars of llama.cpp.
 //!
-//! What both engines accept means the same in both. What only one accepts is read as that one means
-//! it. Where the two would read the same text differently, it is refused as unsupported rather than
-//! guessed.
+//! Constructs of one engine only have that engine's meaning. Texts that the two engines interpret
+//! differently are refused as unsupported.
 
 use std::collections::HashSet;
 
@@ -12,24 +10,23 @@ use pest::iterators::Pair;
 use pest_derive::Parser;
 
 use super::charset::CharSet;
-use super::error::{GrammarError, Place, from_pest};
+use super::error::{GrammarError, Position, from_pest};
 use super::syntax::{Expression, Grammar, Rule as GrammarRule, RuleKind};
 use super::{escape, limits};
 
-/// The rule that a sentence is derived from.
+/// The start rule.
 const START: &str = "root";
 
 #[derive(Parser)]
-#[grammar = "../../grammars/meta/ebnf.pest"]
+#[grammar = "shipped/ebnf.pest"]
 struct Ebnf;
 
-/// Reads a grammar.
+/// Parses a grammar.
 ///
 /// # Errors
-/// Text that is not EBNF, a rule that is used or needed and not defined, a construct that we do not
-/// decide, nesting beyond the limit.
+/// A syntax error, a duplicate rule, an unsupported construct, nesting beyond the limit.
 pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
-    limits::arm_pest();
+    limits::set_pest_call_limit();
     let mut pairs = Ebnf::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))?;
     let mut rules: Vec<GrammarRule<'_>> = Vec::new();
     let mut names = HashSet::new();
@@ -42,7 +39,7 @@ pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
             let rule = definition(pair)?;
             if !names.insert(rule.name.clone()) {
                 return Err(rule
-                    .place
+                    .position
                     .syntax(format!("rule defined twice: {}", rule.name)));
             }
             rules.push(rule);
@@ -56,9 +53,9 @@ pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
 }
 
 fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
-    let place = Place::of(&pair);
-    if !place.line_so_far().trim().is_empty() {
-        return Err(place.syntax("a definition begins on a line of its own"));
+    let position = Position::start_of(&pair);
+    if !position.line_so_far().trim().is_empty() {
+        return Err(position.syntax("a definition must start on a new line"));
     }
     let mut parts = pair.into_inner();
     let name = parts
@@ -70,7 +67,7 @@ fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
     for part in parts {
         match part.as_rule() {
             Rule::choices if part.as_str().trim().is_empty() => {
-                return Err(place.syntax(format!("rule without a body: {name}")));
+                return Err(position.syntax(format!("rule without a body: {name}")));
             }
             Rule::choices => body = Some(choices(part, 0)?),
             _ => return Err(refuse(&part)),
@@ -81,7 +78,7 @@ fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
         name,
         kind: RuleKind::Rule,
         body,
-        place,
+        position,
     })
 }
 
@@ -110,16 +107,20 @@ fn element(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarErro
             atom.into_inner().next().expect("a group has choices"),
             depth + 1,
         )?,
-        Rule::text => Expression::Text(escape::ebnf_text(inner(atom.as_str()), Place::of(&atom))?),
-        Rule::class => {
-            Expression::Class(escape::ebnf_class(inner(atom.as_str()), Place::of(&atom))?)
-        }
+        Rule::text => Expression::Text(escape::ebnf_text(
+            inner(atom.as_str()),
+            Position::start_of(&atom),
+        )?),
+        Rule::class => Expression::Class(escape::ebnf_class(
+            inner(atom.as_str()),
+            Position::start_of(&atom),
+        )?),
         Rule::any => Expression::Class(CharSet::all()),
         Rule::name => Expression::Reference(atom.as_str().to_owned()),
         _ => return Err(refuse(&atom)),
     };
-    for (place, quantifier) in parts.enumerate() {
-        if place == limits::MAX_QUANTIFIERS {
+    for (position, quantifier) in parts.enumerate() {
+        if position == limits::MAX_QUANTIFIERS {
             return Err(GrammarError::Limit {
                 what: format!("quantifiers in a row: {}", limits::MAX_QUANTIFIERS),
             });
@@ -139,7 +140,7 @@ fn element(pair: Pair<'_, Rule>, depth: usize) -> Result<Expression, GrammarErro
 }
 
 fn counted(expression: Expression, range: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
-    let place = Place::of(&range);
+    let position = Position::start_of(&range);
     let (mut least, mut most, mut open) = (0, None, false);
     for part in range.into_inner() {
         match part.as_rule() {
@@ -152,7 +153,7 @@ fn counted(expression: Expression, range: Pair<'_, Rule>) -> Result<Expression, 
         most = Some(least);
     }
     if most.is_some_and(|most| most < least) {
-        return Err(place.syntax("repetition with its ends reversed"));
+        return Err(position.syntax("reversed repetition bounds"));
     }
     Ok(expression.repeat(least, most))
 }
@@ -183,19 +184,19 @@ fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
         Rule::attributes => format!("rule attributes {}", pair.as_str()),
         other => name_of(&other),
     };
-    Place::of(pair).unsupported(construct)
+    Position::start_of(pair).unsupported(construct)
 }
 
-/// The inside of something that has one-byte delimiters on either side.
+/// The text between one-byte delimiters.
 fn inner(quoted: &str) -> &str {
     &quoted[1..quoted.len() - 1]
 }
 
 fn name_of(rule: &Rule) -> String {
     match rule {
-        Rule::EOI => "the end of the text".to_owned(),
-        Rule::element => "a string, class, group or name".to_owned(),
-        Rule::quantifier => "a quantifier".to_owned(),
+        Rule::EOI => "end of text".to_owned(),
+        Rule::element => "string, class, group or name".to_owned(),
+        Rule::quantifier => "quantifier".to_owned(),
         other => format!("{other:?}").replace('_', " "),
     }
 }
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_engines_accept_is_read() {
+    fn grammars_that_engines_accept_are_parsed() {
         for text in [
             "root ::= \"a\"",
             "\n  # leading comment\nroot ::= a | # after a bar\n  b\na ::= \"x\"\nb ::= [^\\n\"]+\n",
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_an_engine_can_decide_is_refused_by_name() {
+    fn unsupported_constructs_are_refused_by_name() {
         for (text, construct) in [
             ("root ::= <think> \"a\"", "token <think> (line 1)"),
             ("root ::= !<[12]>", "token !<[12]> (line 1)"),
@@ -247,11 +248,11 @@ mod tests {
             ),
             (
                 "root ::= [\\x411]",
-                "\\xHH followed by a hex digit, which engines read differently (line 1)",
+                "\\xHH followed by a hex digit, which engines interpret differently (line 1)",
             ),
             (
                 "root ::= []",
-                "empty character class, which engines read differently (line 1)",
+                "empty character class, which engines interpret differently (line 1)",
             ),
         ] {
             assert_eq!(
@@ -263,8 +264,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_their_place() {
-        for (text, place) in [
+    fn errors_have_line_and_column() {
+        for (text, position) in [
             ("root ::= (\"a\"", "line 1, column 14"),
             ("root ::= \"a\"\nb : \"c\"", "line 2, column 3"),
             ("root ::= \"a", "line 1, column 10"),
@@ -278,16 +279,16 @@ mod tests {
             ("root ::= * \"a\"", "line 1, column 10"),
             ("start: \"a\"", "line 1, column 6"),
         ] {
-            let said = message(text);
+            let error = message(text);
             assert!(
-                said.starts_with(&format!("grammar syntax at {place}: ")),
-                "{text}: {said}"
+                error.starts_with(&format!("grammar syntax at {position}: ")),
+                "{text}: {error}"
             );
         }
     }
 
     #[test]
-    fn deep_nesting_is_a_limit_and_not_a_stack_overflow() {
+    fn deep_nesting_reaches_a_limit() {
         let nested =
             |depth: usize| format!("root ::= {}\"a\"{}", "(".repeat(depth), ")".repeat(depth));
         assert_eq!(message(&nested(limits::MAX_NESTING)), "read");

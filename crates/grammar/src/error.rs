@@ -1,4 +1,4 @@
-//! Why a grammar cannot be used. Knows neither the dialects nor who asks.
+//! Errors of parsing and converting grammars.
 
 use std::fmt::Display;
 
@@ -6,56 +6,55 @@ use pest::iterators::Pair;
 
 use super::limits;
 
-/// Why a grammar text cannot be turned into a recogniser.
+/// Error of compiling or converting a grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
-    /// Not a text of the dialect; both counted from 1, the column in characters.
+    /// Syntax error; line and column count from 1, the column in characters.
     #[error("grammar syntax at line {line}, column {column}: {message}")]
     Syntax {
         line: usize,
         column: usize,
         message: String,
     },
-    /// A rule is used and nowhere defined.
+    /// A rule is used but not defined.
     #[error("undefined rule in the grammar: {name}")]
     UndefinedRule { name: String },
-    /// There is no rule to start from: `start` in Lark, `root` in EBNF.
+    /// No start rule: `start` in Lark, `root` in EBNF.
     #[error("no start rule in the grammar")]
     NoStartRule,
-    /// Part of the dialect, but not something that membership in a context-free language can
-    /// decide, or not read by us.
+    /// A construct of the notation that is not context-free membership or is not supported.
     #[error("unsupported in a grammar: {construct}")]
     Unsupported { construct: String },
-    /// Larger than a named limit.
+    /// A named limit is exceeded.
     #[error("grammar beyond the limit: {what}")]
     Limit { what: String },
 }
 
-/// A place in a grammar text. Line and column are counted only once somebody has to be told:
-/// counting costs the length of the line.
+/// A position in a grammar. Line and column are computed only for errors, because counting costs
+/// the length of the text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'t> {
+pub(super) struct Position<'t> {
     text: &'t str,
     /// In bytes.
     offset: usize,
 }
 
-impl<'t> Place<'t> {
-    /// Where a pair begins.
-    pub(super) fn of<R: pest::RuleType>(pair: &Pair<'t, R>) -> Self {
+impl<'t> Position<'t> {
+    /// The start of a pair.
+    pub(super) fn start_of<R: pest::RuleType>(pair: &Pair<'t, R>) -> Self {
         Self {
             text: pair.get_input(),
             offset: pair.as_span().start(),
         }
     }
 
-    /// What stands before it on its line.
+    /// The text before it on its line.
     pub(super) fn line_so_far(self) -> &'t str {
         let before = &self.text[..self.offset];
         &before[before.rfind(['\n', '\r']).map_or(0, |end| end + 1)..]
     }
 
-    /// A syntax error here.
+    /// A syntax error at this position.
     pub(super) fn syntax(self, message: impl Into<String>) -> GrammarError {
         GrammarError::Syntax {
             line: self.line(),
@@ -64,7 +63,7 @@ impl<'t> Place<'t> {
         }
     }
 
-    /// A construct here that we do not decide.
+    /// An unsupported construct at this position.
     pub(super) fn unsupported(self, construct: impl Display) -> GrammarError {
         GrammarError::Unsupported {
             construct: format!("{construct} (line {})", self.line()),
@@ -76,15 +75,15 @@ impl<'t> Place<'t> {
     }
 }
 
-/// Turns pest's error into ours: its two limits are limits, everything else is syntax at its place.
+/// Converts a pest error: its two limits become [`GrammarError::Limit`], other errors syntax
+/// errors.
 pub(super) fn from_pest<R: pest::RuleType>(
     error: &pest::error::Error<R>,
     name: impl Fn(&R) -> String,
 ) -> GrammarError {
     let (line, column) = match error.line_col {
-        pest::error::LineColLocation::Pos(place) | pest::error::LineColLocation::Span(place, _) => {
-            place
-        }
+        pest::error::LineColLocation::Pos(position)
+        | pest::error::LineColLocation::Span(position, _) => position,
     };
     let message = match &error.variant {
         pest::error::ErrorVariant::CustomError { message } if message == STACK_LIMIT => {
@@ -94,7 +93,7 @@ pub(super) fn from_pest<R: pest::RuleType>(
         }
         pest::error::ErrorVariant::CustomError { message } if message == CALL_LIMIT => {
             return GrammarError::Limit {
-                what: format!("calls of the grammar reader: {}", limits::MAX_PEST_CALLS),
+                what: format!("calls of the grammar parser: {}", limits::MAX_PEST_CALLS),
             };
         }
         pest::error::ErrorVariant::CustomError { message } => message.clone(),
@@ -111,9 +110,9 @@ pub(super) fn from_pest<R: pest::RuleType>(
     }
 }
 
-/// pest's message for a parse that ran out of native stack.
+/// pest's message for an exhausted native stack.
 pub(super) const STACK_LIMIT: &str = "stack limit reached";
-/// pest's message for a parse that used up its calls.
+/// pest's message for exhausted calls.
 pub(super) const CALL_LIMIT: &str = "call limit reached";
 
 #[cfg(test)]
@@ -121,15 +120,15 @@ pub(super) mod tests {
     use super::*;
 
     /// The end of a text.
-    pub(in super::super) fn end_of(text: &str) -> Place<'_> {
-        Place {
+    pub(in super::super) fn end_of(text: &str) -> Position<'_> {
+        Position {
             text,
             offset: text.len(),
         }
     }
 
     #[test]
-    fn every_kind_is_one_line_with_the_offending_value_last() {
+    fn errors_are_one_line_with_the_offending_value_last() {
         for (error, line) in [
             (
                 end_of("root\né ::= ").syntax("expected name"),

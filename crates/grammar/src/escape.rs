@@ -1,51 +1,52 @@
-//! The escapes inside strings and character classes, per dialect. Knows nothing of the grammars
-//! around them.
+//! Decodes escapes in strings and character classes of each notation.
 
 use super::charset::CharSet;
-use super::error::{GrammarError, Place};
+use super::error::{GrammarError, Position};
 
-/// Characters of a string or class, after their escapes are read; each step is one scalar.
+/// Iterates over the scalars of a string or class after decoding escapes.
 struct Scalars<'t> {
     rest: std::iter::Peekable<std::str::Chars<'t>>,
-    place: Place<'t>,
+    position: Position<'t>,
     dialect: Escapes,
 }
 
-/// Which escapes are known.
+/// The set of escapes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Escapes {
-    /// Strings of xgrammar's EBNF and of GBNF: C's escapes, `\xHH`, `\uHHHH`, `\UHHHHHHHH`.
+    /// Strings of EBNF (xgrammar, GBNF): C's escapes, `\xHH`, `\uHHHH`, `\UHHHHHHHH`.
     Ebnf,
-    /// Their character classes: those, and punctuation that a regular expression would escape.
+    /// Character classes of EBNF: the same, and punctuation as in regular expressions.
     EbnfClass,
-    /// Strings of Lark as llguidance reads them: JSON's escapes and `\xHH`; `\U` from stock Lark.
+    /// Strings of Lark as in llguidance: JSON's escapes and `\xHH`, plus `\U` of stock Lark.
     Lark,
 }
 
-/// The text of an EBNF string, given without its quotes.
-pub(super) fn ebnf_text(inner: &str, place: Place<'_>) -> Result<String, GrammarError> {
-    Scalars::new(inner, place, Escapes::Ebnf).collect()
+/// Decodes an EBNF string, given without its quotes.
+pub(super) fn ebnf_text(inner: &str, position: Position<'_>) -> Result<String, GrammarError> {
+    Scalars::new(inner, position, Escapes::Ebnf).collect()
 }
 
-/// The text of a Lark string, given without its quotes.
-pub(super) fn lark_text(inner: &str, place: Place<'_>) -> Result<String, GrammarError> {
-    Scalars::new(inner, place, Escapes::Lark).collect()
+/// Decodes a Lark string, given without its quotes.
+pub(super) fn lark_text(inner: &str, position: Position<'_>) -> Result<String, GrammarError> {
+    Scalars::new(inner, position, Escapes::Lark).collect()
 }
 
-/// The set of an EBNF character class, given without its brackets.
+/// Parses an EBNF character class, given without its brackets.
 ///
-/// As in both dialects, `-` is itself at either end and after a range, and `^` only negates at the
-/// beginning.
-pub(super) fn ebnf_class(inner: &str, place: Place<'_>) -> Result<CharSet, GrammarError> {
+/// As in xgrammar and GBNF, `-` is literal at either end and after a range, and `^` negates only at
+/// the start.
+pub(super) fn ebnf_class(inner: &str, position: Position<'_>) -> Result<CharSet, GrammarError> {
     let (negated, inner) = match inner.strip_prefix('^') {
         Some(rest) => (true, rest),
         None => (false, inner),
     };
     if inner.is_empty() {
-        return Err(place.unsupported("empty character class, which engines read differently"));
+        return Err(
+            position.unsupported("empty character class, which engines interpret differently")
+        );
     }
     let mut ranges = Vec::new();
-    let mut scalars = Scalars::new(inner, place, Escapes::EbnfClass);
+    let mut scalars = Scalars::new(inner, position, Escapes::EbnfClass);
     while let Some(first) = scalars.next().transpose()? {
         let mut last = first;
         if scalars.at_range() {
@@ -53,12 +54,10 @@ pub(super) fn ebnf_class(inner: &str, place: Place<'_>) -> Result<CharSet, Gramm
             last = scalars
                 .next()
                 .transpose()?
-                .expect("a range's dash is followed by a character");
+                .expect("a range has an upper end");
         }
         if last < first {
-            return Err(place.syntax(format!(
-                "character range with its ends reversed: {first}-{last}"
-            )));
+            return Err(position.syntax(format!("reversed character range: {first}-{last}")));
         }
         ranges.push((u32::from(first), u32::from(last)));
     }
@@ -67,10 +66,10 @@ pub(super) fn ebnf_class(inner: &str, place: Place<'_>) -> Result<CharSet, Gramm
 }
 
 impl<'t> Scalars<'t> {
-    fn new(inner: &'t str, place: Place<'t>, dialect: Escapes) -> Self {
+    fn new(inner: &'t str, position: Position<'t>, dialect: Escapes) -> Self {
         Self {
             rest: inner.chars().peekable(),
-            place,
+            position,
             dialect,
         }
     }
@@ -83,7 +82,7 @@ impl<'t> Scalars<'t> {
 
     fn escape(&mut self) -> Result<char, GrammarError> {
         let Some(letter) = self.rest.next() else {
-            return Err(self.place.syntax("backslash at the end"));
+            return Err(self.position.syntax("backslash at the end"));
         };
         match letter {
             '"' | '\\' => return Ok(letter),
@@ -107,24 +106,22 @@ impl<'t> Scalars<'t> {
             (Escapes::EbnfClass, '^' | '$' | '.' | '*' | '+' | '(' | ')' | '{' | '}' | '|') => {
                 Ok(letter)
             }
-            _ => Err(self.place.syntax(format!("unknown escape: \\{letter}"))),
+            _ => Err(self.position.syntax(format!("unknown escape: \\{letter}"))),
         }
     }
 
-    /// Two hex digits. xgrammar takes as many as there are and llama.cpp two, so that a third one
-    /// has no agreed meaning.
+    /// Two hex digits. A third digit is ambiguous: xgrammar reads all hex digits, llama.cpp two.
     fn hex_byte(&mut self) -> Result<char, GrammarError> {
         let value = self.hex(2)?;
         if self.dialect != Escapes::Lark && self.rest.peek().is_some_and(char::is_ascii_hexdigit) {
-            return Err(self
-                .place
-                .unsupported("\\xHH followed by a hex digit, which engines read differently"));
+            return Err(self.position.unsupported(
+                "\\xHH followed by a hex digit, which engines interpret differently",
+            ));
         }
         Ok(char::from_u32(value).expect("two hex digits are a scalar"))
     }
 
-    /// A code point of this many hex digits; in Lark also the two halves of a surrogate pair, as in
-    /// JSON.
+    /// A code point of `digits` hex digits; in Lark also a surrogate pair, as in JSON.
     fn unicode(&mut self, digits: usize) -> Result<char, GrammarError> {
         let mut value = self.hex(digits)?;
         if self.dialect == Escapes::Lark && (0xD800..0xDC00).contains(&value) {
@@ -140,8 +137,8 @@ impl<'t> Scalars<'t> {
             }
         }
         char::from_u32(value).ok_or_else(|| {
-            self.place
-                .syntax(format!("escape that is no Unicode scalar: {value:x}"))
+            self.position
+                .syntax(format!("escape is not a Unicode scalar: {value:x}"))
         })
     }
 
@@ -152,8 +149,8 @@ impl<'t> Scalars<'t> {
                 Some(digit) => value = (value << 4) | digit,
                 None => {
                     return Err(self
-                        .place
-                        .syntax(format!("escape with less than {digits} hex digits")));
+                        .position
+                        .syntax(format!("escape with fewer than {digits} hex digits")));
                 }
             }
         }
@@ -178,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_of_both_dialects() {
+    fn escapes_of_strings_are_decoded() {
         for (inner, ebnf, lark) in [
             ("a-b", Some("a-b"), Some("a-b")),
             (r#"\n\t\r\\\""#, Some("\n\t\r\\\""), Some("\n\t\r\\\"")),
@@ -206,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_keep_dashes_where_the_dialects_do() {
+    fn dashes_at_the_ends_of_classes_are_literal() {
         let set = |text: &str| {
             Some(CharSet::new(
                 text.chars()

@@ -1,9 +1,8 @@
-//! Reads Lark: llguidance's variant and the core of stock Lark. Knows the notation, not what is
-//! done with it.
+//! Parses Lark grammars: llguidance's variant and the core of stock Lark.
 //!
-//! What shapes only trees (aliases, `?`, `!`, capture names) or only a lexer's choice between
-//! readings (priorities) is read and dropped: it does not change which texts are sentences. What
-//! does change that and is not context-free membership is refused.
+//! Constructs that only shape parse trees (aliases, `?`, `!`, capture names) or only choose among
+//! derivations (priorities) are dropped, because they do not change the language. Constructs that
+//! change the language and are not context-free are refused.
 
 use std::collections::HashSet;
 
@@ -13,22 +12,21 @@ use pest_derive::Parser;
 
 use super::charset::CharSet;
 use super::ebnf::times;
-use super::error::{GrammarError, Place, from_pest};
+use super::error::{GrammarError, Position, from_pest};
 use super::syntax::{Expression, Grammar, Rule as GrammarRule, RuleKind};
 use super::{escape, lark_common, limits, regex};
 
-/// The rule that a sentence is derived from.
+/// The start rule.
 const START: &str = "start";
 
 #[derive(Parser)]
-#[grammar = "../../grammars/meta/lark.pest"]
+#[grammar = "shipped/lark.pest"]
 struct Lark;
 
-/// Reads a grammar.
+/// Parses a grammar.
 ///
 /// # Errors
-/// Text that is not Lark, a name defined twice, a construct that we do not decide, nesting beyond
-/// the limit.
+/// A syntax error, a duplicate name, an unsupported construct, nesting beyond the limit.
 pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
     let mut pairs = parse(text)?;
     let mut grammar = Grammar {
@@ -46,7 +44,7 @@ pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
             Rule::ignore => {
                 grammar
                     .ignored
-                    .push(expansions(only_child(pair), RuleKind::Terminal, 0)?)
+                    .push(expansions(only_child(pair), RuleKind::Terminal, 0)?);
             }
             Rule::import => import(pair, &mut grammar.rules)?,
             Rule::llguidance => options(&pair)?,
@@ -60,23 +58,25 @@ pub(super) fn read(text: &str) -> Result<Grammar<'_>, GrammarError> {
         .iter()
         .find(|rule| !names.insert(rule.name.as_str()))
     {
-        Some(twice) => Err(twice.place.syntax(format!("defined twice: {}", twice.name))),
+        Some(twice) => Err(twice
+            .position
+            .syntax(format!("defined twice: {}", twice.name))),
         None => Ok(grammar),
     }
 }
 
-/// The parts of a text, as the notation has them.
+/// Parses a text to the pairs of the meta-grammar.
 pub(super) fn parse(text: &str) -> Result<Pairs<'_, Rule>, GrammarError> {
-    limits::arm_pest();
+    limits::set_pest_call_limit();
     Lark::parse(Rule::grammar, text).map_err(|error| from_pest(&error, name_of))
 }
 
 fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
-    let place = Place::of(&pair);
+    let position = Position::start_of(&pair);
     let (mut name, mut kind, mut body) = (String::new(), RuleKind::Rule, Expression::empty());
     for part in pair.into_inner() {
         match part.as_rule() {
-            // Both shape trees only; a priority only chooses between readings.
+            // Modifiers shape parse trees; priorities choose among derivations.
             Rule::modifiers | Rule::priority => {}
             Rule::rule_name => name = part.as_str().to_owned(),
             Rule::terminal_name => (name, kind) = (part.as_str().to_owned(), RuleKind::Terminal),
@@ -89,21 +89,21 @@ fn definition(pair: Pair<'_, Rule>) -> Result<GrammarRule<'_>, GrammarError> {
         name,
         kind,
         body,
-        place,
+        position,
     })
 }
 
-/// Attributes of a rule: `capture` names what was matched, every other one changes the language or
-/// needs a tokenizer.
+/// Attributes of a rule: `capture` names the match; all others change the language or need a
+/// tokenizer.
 fn attributes(pair: Pair<'_, Rule>) -> Result<(), GrammarError> {
     for attribute in pair.into_inner() {
-        let place = Place::of(&attribute);
+        let position = Position::start_of(&attribute);
         let name = attribute
             .into_inner()
             .next()
             .expect("an attribute has a name");
         if name.as_str() != "capture" {
-            return Err(place.unsupported(format!("attribute [{}]", name.as_str())));
+            return Err(position.unsupported(format!("attribute [{}]", name.as_str())));
         }
     }
     Ok(())
@@ -153,7 +153,7 @@ fn expression(
             Rule::group => expansions(only_child(part), kind, depth + 1)?,
             Rule::maybe => expansions(only_child(part), kind, depth + 1)?.repeat(0, Some(1)),
             Rule::rule_name if kind == RuleKind::Terminal => {
-                return Err(Place::of(&part)
+                return Err(Position::start_of(&part)
                     .unsupported(format!("rule inside a terminal: {}", part.as_str())));
             }
             Rule::rule_name | Rule::terminal_name => {
@@ -179,9 +179,9 @@ fn text(pair: &Pair<'_, Rule>) -> Result<Expression, GrammarError> {
         Some(quoted) => (quoted, true),
         None => (pair.as_str(), false),
     };
-    let text = escape::lark_text(&quoted[1..quoted.len() - 1], Place::of(pair))?;
+    let text = escape::lark_text(&quoted[1..quoted.len() - 1], Position::start_of(pair))?;
     if any_case {
-        regex::read(&regex_syntax::escape(&text), "i", Place::of(pair))
+        regex::read(&regex_syntax::escape(&text), "i", Position::start_of(pair))
     } else {
         Ok(Expression::Text(text))
     }
@@ -192,32 +192,32 @@ fn pattern(pair: &Pair<'_, Rule>) -> Result<Expression, GrammarError> {
         .rsplit_once('/')
         .expect("a pattern ends with a slash");
     if flags.contains('l') {
-        return Err(Place::of(pair).unsupported("flag l of a regular expression"));
+        return Err(Position::start_of(pair).unsupported("flag l of a regular expression"));
     }
-    regex::read(pattern, flags, Place::of(pair))
+    regex::read(pattern, flags, Position::start_of(pair))
 }
 
 fn range(pair: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
-    let place = Place::of(&pair);
+    let position = Position::start_of(&pair);
     let mut ends = Vec::new();
     for part in pair.into_inner() {
         let Expression::Text(text) = text(&part)? else {
-            return Err(place.syntax("a range has no flags"));
+            return Err(position.syntax("flags on a character range"));
         };
         let mut scalars = text.chars();
         match (scalars.next(), scalars.next()) {
             (Some(scalar), None) => ends.push(u32::from(scalar)),
-            _ => return Err(place.syntax(format!("a range is of single characters: {text}"))),
+            _ => return Err(position.syntax(format!("a range needs single characters: {text}"))),
         }
     }
     if ends[1] < ends[0] {
-        return Err(place.syntax("range with its ends reversed"));
+        return Err(position.syntax("reversed character range"));
     }
     Ok(Expression::Class(CharSet::new([(ends[0], ends[1])])))
 }
 
 fn counted(found: Expression, pair: Pair<'_, Rule>) -> Result<Expression, GrammarError> {
-    let place = Place::of(&pair);
+    let position = Position::start_of(&pair);
     let tilde = pair.as_rule() == Rule::tilde;
     let (mut least, mut most, mut open) = (None, None, false);
     for part in pair.into_inner() {
@@ -233,14 +233,14 @@ fn counted(found: Expression, pair: Pair<'_, Rule>) -> Result<Expression, Gramma
         most = Some(least);
     }
     if most.is_some_and(|most| most < least) {
-        return Err(place.syntax("repetition with its ends reversed"));
+        return Err(position.syntax("reversed repetition bounds"));
     }
     Ok(found.repeat(least, most))
 }
 
-/// Adds the terminals that an `%import` brings in.
+/// Adds the terminals of an `%import`.
 fn import<'t>(pair: Pair<'t, Rule>, rules: &mut Vec<GrammarRule<'t>>) -> Result<(), GrammarError> {
-    let place = Place::of(&pair);
+    let position = Position::start_of(&pair);
     let mut parts = pair.into_inner();
     let path = parts.next().expect("an import has a path").as_str();
     let (module, single) = path.rsplit_once('.').unwrap_or(("", path));
@@ -269,28 +269,28 @@ fn import<'t>(pair: Pair<'t, Rule>, rules: &mut Vec<GrammarRule<'t>>) -> Result<
             None
         };
         let Some(pattern) = found else {
-            return Err(place.unsupported(format!("%import {module}.{original}")));
+            return Err(position.unsupported(format!("%import {module}.{original}")));
         };
         if name.contains(|letter: char| letter.is_ascii_lowercase()) {
-            return Err(place.syntax(format!("a terminal imported under a rule's name: {name}")));
+            return Err(position.syntax(format!("a terminal needs an upper-case name: {name}")));
         }
         rules.push(GrammarRule {
             name,
             kind: RuleKind::Terminal,
-            body: regex::read(&pattern, "", place)?,
-            place,
+            body: regex::read(&pattern, "", position)?,
+            position,
         });
     }
     Ok(())
 }
 
-/// `%llguidance {}` says nothing; any option in it changes how the engine reads what follows.
+/// `%llguidance {}` has no effect; any option in it changes how the engine reads the grammar.
 fn options(pair: &Pair<'_, Rule>) -> Result<(), GrammarError> {
     let braced = pair.as_str().trim_start_matches("%llguidance").trim();
     if braced[1..braced.len() - 1].trim().is_empty() {
         return Ok(());
     }
-    Err(Place::of(pair).unsupported("options in %llguidance"))
+    Err(Position::start_of(pair).unsupported("options in %llguidance"))
 }
 
 fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
@@ -313,21 +313,21 @@ fn refuse(pair: &Pair<'_, Rule>) -> GrammarError {
             .to_owned(),
         other => name_of(&other),
     };
-    Place::of(pair).unsupported(construct)
+    Position::start_of(pair).unsupported(construct)
 }
 
 fn only_child(pair: Pair<'_, Rule>) -> Pair<'_, Rule> {
     pair.into_inner()
         .next()
-        .expect("the meta-grammar gives this rule a child")
+        .expect("the meta-grammar requires a child here")
 }
 
 fn name_of(rule: &Rule) -> String {
     match rule {
-        Rule::EOI => "the end of the text".to_owned(),
-        Rule::text => "a string".to_owned(),
-        Rule::pattern => "a regular expression".to_owned(),
-        Rule::expression => "a string, regular expression, group or name".to_owned(),
+        Rule::EOI => "end of text".to_owned(),
+        Rule::text => "string".to_owned(),
+        Rule::pattern => "regular expression".to_owned(),
+        Rule::expression => "string, regular expression, group or name".to_owned(),
         other => format!("{other:?}").replace('_', " "),
     }
 }
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_engines_accept_is_read() {
+    fn grammars_that_engines_accept_are_parsed() {
         for text in [
             "start: \"a\"",
             "// comment\n\nstart: a | B // more\n  | \"c\"i -> name\n\n  # between\n  | /x\\/y/i\n?a: \"b\"\n!_c: \"d\"\nB: \"e\"..\"f\"\n",
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_more_than_a_grammar_is_refused_by_name() {
+    fn unsupported_constructs_are_refused_by_name() {
         for (text, construct) in [
             ("start: <|tool|>", "special token <|tool|> (line 1)"),
             ("start: @sub", "sub-grammar @sub (line 1)"),
@@ -437,8 +437,8 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_their_place() {
-        for (text, place) in [
+    fn errors_have_line_and_column() {
+        for (text, position) in [
             ("start: (\"a\"", "line 1, column 12"),
             ("start: \"a\"\nroot ::= \"c\"", "line 2, column 7"),
             ("start: \"a", "line 1, column 8"),
@@ -453,16 +453,16 @@ mod tests {
             ("Start: \"a\"", "line 1, column 1"),
             ("start: \"a\"*+", "line 1, column 12"),
         ] {
-            let said = message(text);
+            let error = message(text);
             assert!(
-                said.starts_with(&format!("grammar syntax at {place}: ")),
-                "{text}: {said}"
+                error.starts_with(&format!("grammar syntax at {position}: ")),
+                "{text}: {error}"
             );
         }
     }
 
     #[test]
-    fn deep_nesting_is_a_limit_and_not_a_stack_overflow() {
+    fn deep_nesting_reaches_a_limit() {
         let nested = |depth: usize| {
             format!(
                 "start: {}\"a\"{}",

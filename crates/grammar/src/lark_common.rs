@@ -1,11 +1,10 @@
-//! The terminals that `%import common.NAME` brings into a Lark grammar. Knows only their languages.
+//! The terminals of `%import common.NAME` in Lark grammars.
 //!
 //! The names are those of Lark's `common.lark`; the languages are those of llguidance's table of
-//! them (ASCII letters; escaped strings that may span lines), since that is what a server that
-//! reads Lark enforces. `tests/it/grammars.rs` holds the two together.
+//! them (ASCII letters; escaped strings that may span lines), because servers that support Lark
+//! enforce those. `tests/it/grammars.rs` compares the two.
 
-/// Name and regular expression of each; a name may stand in the expression of a later one as
-/// `<NAME>`.
+/// Names and regular expressions; `<NAME>` refers to an earlier entry.
 const COMMON: &[(&str, &str)] = &[
     ("DIGIT", "[0-9]"),
     ("HEXDIGIT", "[0-9A-Fa-f]"),
@@ -34,7 +33,7 @@ const COMMON: &[(&str, &str)] = &[
     ("SQL_COMMENT", r"--[^\n]*"),
 ];
 
-/// The regular expression of a common terminal, without a reference left in it.
+/// The regular expression of a common terminal, with references expanded.
 pub(super) fn pattern(name: &str) -> Option<String> {
     let index = COMMON.iter().position(|(known, _)| *known == name)?;
     let mut pattern = COMMON[index].1.to_owned();

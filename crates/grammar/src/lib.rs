@@ -1,19 +1,19 @@
-//! Reads Lark and EBNF/GBNF and decides membership. Pure: no clock, no network, no environment.
+//! Parses Lark and EBNF/GBNF grammars and decides membership of texts in their languages.
 //!
-//! A grammar is read by a pest meta-grammar of its dialect (`grammars/meta/`), turned into a
-//! context-free grammar over Unicode scalars, and recognised by an Earley chart. What is decided is
-//! **membership in the context-free language, as a set of texts**: every reading counts, whichever
-//! alternative stands first.
+//! A pest meta-grammar of the notation (`grammars/meta/`) parses a grammar, which is then converted
+//! to a context-free grammar over Unicode scalars and recognised by an Earley chart. The recogniser
+//! decides **membership in the context-free language, as a set of texts**: all derivations count,
+//! regardless of the order of alternatives.
 //!
-//! Where that differs from what an engine does:
-//! - A *PEG* (pest) commits to the first alternative and to the longest repetition. [`PestOracle`] runs one where its author
-//!   wrote one; it never decides for a Lark or EBNF grammar.
-//! - A *lexer* (Lark's, and llguidance's for Lark) takes the longest terminal and never gives it back: for it,
-//!   `start: WORD "END"` with `WORD: /[a-zA-Z]+/` has no sentence, and here `fooEND` is one. Its sentences are all sentences
-//!   here, so an answer is never called wrong because of it.
-//! - `%ignore X` lets `X` stand before, after and between terminals, any number of times, and never inside one.
-//! - A terminal is read as Rust's regular-expression syntax, as in llguidance: `\d` and `\w` are Unicode's, `.` is not a line
-//!   feed.
+//! Differences from engines:
+//! - A *PEG* (pest) commits to the first alternative and to the longest repetition. [`PestOracle`] runs a pest grammar that the
+//!   author of a case supplied; it never decides for a Lark or EBNF grammar.
+//! - A *lexer* (Lark's, and llguidance's for Lark) takes the longest terminal without backtracking: for it,
+//!   `start: WORD "END"` with `WORD: /[a-zA-Z]+/` has no sentence, but here `fooEND` is one. All its sentences are sentences
+//!   here, so no valid answer is judged invalid because of this.
+//! - `%ignore X` allows `X` before, after and between terminals, any number of times, but not inside one.
+//! - Terminals use the syntax of Rust's regular expressions, as in llguidance: `\d` and `\w` are Unicode classes, `.` excludes
+//!   line feeds.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -46,7 +46,7 @@ pub use pest_oracle::PestOracle;
 
 use sobench_core::constraint::GrammarDialect;
 
-/// A grammar ready to judge any number of texts, from any thread.
+/// A compiled grammar, for any number of texts and threads.
 #[derive(Debug)]
 pub struct Recogniser {
     tables: tables::Tables,
@@ -57,25 +57,24 @@ pub struct Recogniser {
 pub enum Membership {
     /// A sentence.
     Member,
-    /// Not a sentence: the character that begins at this byte continues none; the text's length
-    /// where it stopped too early.
+    /// Not a sentence: no sentence continues with the character at this byte, or with the end of
+    /// the text (then the text's length).
     NotMember { byte: usize },
-    /// Deciding would have passed a named limit.
+    /// The decision would exceed a named limit.
     Limit { what: String },
 }
 
-/// Turns a grammar text into a recogniser.
+/// Compiles a grammar.
 ///
 /// # Errors
-/// See [`GrammarError`]: text that is not of the dialect, a rule that is used and not defined, no
-/// start rule (`start` in Lark, `root` in EBNF), a construct that membership in a context-free
-/// language cannot decide, a limit.
+/// See [`GrammarError`]: a syntax error, an undefined rule, no start rule (`start` in Lark, `root`
+/// in EBNF), a construct that is not context-free membership, a limit.
 pub fn compile(dialect: GrammarDialect, text: &str) -> Result<Recogniser, GrammarError> {
     let tables = tables::Tables::new(&cfg::build(&read(dialect, text)?)?)?;
     Ok(Recogniser { tables })
 }
 
-/// What a text says, whatever dialect it is written in.
+/// Parses a grammar in either notation.
 fn read(dialect: GrammarDialect, text: &str) -> Result<syntax::Grammar<'_>, GrammarError> {
     if text.len() > MAX_GRAMMAR_BYTES {
         return Err(GrammarError::Limit {
@@ -89,7 +88,7 @@ fn read(dialect: GrammarDialect, text: &str) -> Result<syntax::Grammar<'_>, Gram
         .count();
     if dialect == GrammarDialect::Lark && classes > MAX_UNICODE_CLASSES {
         return Err(GrammarError::Limit {
-            what: format!("classes of Unicode: {MAX_UNICODE_CLASSES}"),
+            what: format!("Unicode classes: {MAX_UNICODE_CLASSES}"),
         });
     }
     match dialect {
@@ -101,28 +100,28 @@ fn read(dialect: GrammarDialect, text: &str) -> Result<syntax::Grammar<'_>, Gram
 impl Recogniser {
     /// Whether `text` is a sentence of the grammar.
     pub fn recognise(&self, text: &str) -> Membership {
-        membership(earley::read(&self.tables, text), text.len())
+        membership(earley::recognise(&self.tables, text), text.len())
     }
 
-    /// Whether some sentence of the grammar begins with `text` (a sentence begins with itself). No
-    /// where a limit was passed: [`Self::recognise`] tells the two apart.
+    /// Whether the text is a prefix of a sentence (or a sentence). False at a limit, which
+    /// [`Self::recognise`] reports.
     pub fn is_prefix(&self, text: &str) -> bool {
         matches!(
-            earley::read(&self.tables, text),
-            earley::Found::Sentence | earley::Found::Beginning
+            earley::recognise(&self.tables, text),
+            earley::Recognition::Sentence | earley::Recognition::Prefix
         )
     }
 }
 
-fn membership(found: earley::Found, length: usize) -> Membership {
-    match found {
-        earley::Found::Sentence => Membership::Member,
-        earley::Found::Beginning => Membership::NotMember { byte: length },
-        earley::Found::Dead { byte } => Membership::NotMember { byte },
-        earley::Found::OutOf(earley::Resource::Items) => Membership::Limit {
+fn membership(recognition: earley::Recognition, length: usize) -> Membership {
+    match recognition {
+        earley::Recognition::Sentence => Membership::Member,
+        earley::Recognition::Prefix => Membership::NotMember { byte: length },
+        earley::Recognition::Dead { byte } => Membership::NotMember { byte },
+        earley::Recognition::OutOf(earley::Resource::Items) => Membership::Limit {
             what: format!("items of the chart: {MAX_CHART_ITEMS}"),
         },
-        earley::Found::OutOf(earley::Resource::Steps) => Membership::Limit {
+        earley::Recognition::OutOf(earley::Resource::Steps) => Membership::Limit {
             what: format!("steps of the recogniser: {MAX_STEPS}"),
         },
     }
@@ -132,7 +131,7 @@ fn membership(found: earley::Found, length: usize) -> Membership {
 mod tests {
     use super::*;
 
-    /// Texts with the byte where they leave the language, none for sentences.
+    /// Texts with the byte from which they are not in the language; `None` for sentences.
     fn check(dialect: GrammarDialect, grammar: &str, texts: &[(&str, Option<usize>)]) {
         let recogniser = compile(dialect, grammar).unwrap();
         for &(text, byte) in texts {
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_count_bytes_and_classes_count_scalars() {
+    fn errors_count_bytes_and_classes_match_scalars() {
         let grammar = "root ::= [é-ü] \"日本\" .{2} [^x]?";
         check(
             GrammarDialect::Ebnf,
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_exact() {
+    fn counted_repetitions_are_exact() {
         for (least, most) in [
             (0, 0),
             (0, 1),
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn ignored_text_stands_between_terminals_and_not_inside() {
+    fn ignored_text_is_allowed_between_terminals_and_not_inside() {
         let grammar = "start: \"let\" NAME (\"=\" /[0-9]+/)? | empty \"!\"~2\nempty:\nNAME: LETTER+\nLETTER: \"a\"..\"z\"\n%ignore \" \"\n%ignore /#[^#]*#/";
         check(
             GrammarDialect::Lark,
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_sentence_of_a_language_without_sentences() {
+    fn an_empty_language_has_no_member() {
         for grammar in [
             "root ::= root \"a\"",
             "root ::= \"a\" b\nb ::= b | [^\\x00-\\U0010FFFF]",
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_to_be_defined_and_terminals_have_to_end() {
+    fn undefined_names_and_recursive_terminals_are_refused() {
         let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
         for (dialect, grammar, message) in [
             (ebnf, "foo ::= \"a\"", "no start rule in the grammar"),
@@ -274,7 +273,7 @@ mod tests {
             (
                 lark,
                 "start: X\nU: A\nX: \"x\"\nA: \"a\" B\nB: A?",
-                "unsupported in a grammar: terminal that refers to itself: A (line 4)",
+                "unsupported in a grammar: recursive terminal: A (line 4)",
             ),
             (
                 ebnf,
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recogniser_serves_many_threads() {
+    fn recognisers_are_send_and_sync() {
         fn shared<T: Send + Sync>() {}
         shared::<Recogniser>();
         shared::<PestOracle>();
@@ -307,7 +306,7 @@ mod tests {
         );
         for resource in [earley::Resource::Items, earley::Resource::Steps] {
             assert!(matches!(
-                membership(earley::Found::OutOf(resource), 7),
+                membership(earley::Recognition::OutOf(resource), 7),
                 Membership::Limit { .. }
             ));
         }

@@ -1,8 +1,8 @@
-//! Runs a pest grammar that its author wrote as an oracle. Knows pest, not the other dialects.
+//! Runs a pest grammar as an oracle.
 //!
-//! A PEG is not a context-free grammar: it commits to the first alternative that fits and to the
-//! longest repetition. An oracle says what its own text says and nothing about a grammar in another
-//! dialect.
+//! A PEG is not a context-free grammar: it commits to the first matching alternative and to the
+//! longest repetition. An oracle defines its own language, not that of a grammar in another
+//! notation.
 
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pairs;
@@ -14,10 +14,10 @@ use pest_vm::Vm;
 use super::error::{CALL_LIMIT, STACK_LIMIT, from_pest};
 use super::{GrammarError, Membership, limits};
 
-/// The rule that a text is matched against, where there is one of this name; else the first rule.
+/// The entry rule if it exists; else the first rule.
 const ENTRY: &str = "start";
 
-/// A pest grammar, ready to judge any number of texts.
+/// A compiled pest grammar.
 pub struct PestOracle {
     vm: Vm,
     entry: String,
@@ -32,18 +32,18 @@ impl std::fmt::Debug for PestOracle {
 }
 
 impl PestOracle {
-    /// Reads a pest grammar.
+    /// Compiles a pest grammar.
     ///
     /// # Errors
-    /// Text that is not pest's; rules that pest refuses, since matching them would not end (left
-    /// recursion, repetition of what can be empty); a grammar without a rule; a limit.
+    /// A syntax error; rules whose matching would not end (left recursion, repetition of nullable
+    /// expressions); no rules; a limit.
     pub fn compile(text: &str) -> Result<Self, GrammarError> {
         if text.len() > limits::MAX_ORACLE_BYTES {
             return Err(GrammarError::Limit {
                 what: format!("bytes of the pest grammar: {}", limits::MAX_ORACLE_BYTES),
             });
         }
-        limits::arm_pest();
+        limits::set_pest_call_limit();
         let pairs = parser::parse(Rule::grammar_rules, text).map_err(|error| refuse(&error))?;
         refuse_deep_rules(&pairs)?;
         validator::validate_pairs(pairs.clone()).map_err(|errors| first(&errors))?;
@@ -58,7 +58,7 @@ impl PestOracle {
         };
         let mut rules = optimizer::optimize(rules);
         for rule in &mut rules {
-            // A silent rule reports nothing, and how far the entry matched has to be known.
+            // A silent entry rule would not report its end.
             if rule.name == entry && rule.ty == RuleType::Silent {
                 rule.ty = RuleType::Normal;
             }
@@ -69,13 +69,12 @@ impl PestOracle {
         })
     }
 
-    /// Whether the entry rule matches the whole of `text`, whether or not its author wrote `SOI`
-    /// and `EOI`.
+    /// Whether the entry rule matches all of `text`, with or without `SOI` and `EOI` in the rule.
     ///
-    /// The byte of [`Membership::NotMember`] is where pest reports its failure, or where the match
-    /// ended: a hint for people. Another alternative of the same grammar may have come further.
+    /// The byte of [`Membership::NotMember`] is where pest reports the failure or where the match
+    /// ended. It is only a hint: another alternative may match more.
     pub fn recognise(&self, text: &str) -> Membership {
-        limits::arm_pest();
+        limits::set_pest_call_limit();
         match self.vm.parse(&self.entry, text) {
             Ok(mut pairs) => match pairs.next().map_or(0, |pair| pair.as_span().end()) {
                 end if end == text.len() => Membership::Member,
@@ -100,8 +99,7 @@ impl PestOracle {
     }
 }
 
-/// pest's validator and optimiser recurse over what was read; its own stack guard covers only the
-/// reading.
+/// pest's validator and optimiser recurse without a stack guard; the guard only covers parsing.
 fn refuse_deep_rules(pairs: &Pairs<'_, Rule>) -> Result<(), GrammarError> {
     let (mut nesting, mut operators) = (0_usize, 0_usize);
     for token in pairs.clone().tokens() {
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_text_counts_with_or_without_marks_of_its_ends() {
+    fn complete_texts_match_with_or_without_soi_and_eoi() {
         for grammar in [
             "start = { \"a\"+ }",
             "start = { SOI ~ \"a\"+ ~ EOI }",
@@ -195,7 +193,7 @@ mod tests {
             check(grammar, "aab", &Membership::NotMember { byte: 2 });
             check(grammar, "", &Membership::NotMember { byte: 0 });
         }
-        // Inside an atomic rule pest reports where the rule began.
+        // Inside an atomic rule, pest reports the start of the rule.
         check("start = @{ \"a\"+ ~ EOI }", "aaa", &Membership::Member);
         check(
             "start = @{ \"a\"+ ~ EOI }",
@@ -215,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn grammars_that_do_not_end_are_refused_at_their_place() {
-        for (grammar, said) in [
+    fn non_terminating_grammars_are_refused_with_their_position() {
+        for (grammar, message_start) in [
             (
                 "e = { e ~ \"+\" ~ \"1\" | \"1\" }",
                 "grammar syntax at line 1, column 7: rule e is left-recursive",
@@ -236,12 +234,12 @@ mod tests {
             ("", "no start rule in the grammar"),
         ] {
             let error = message(grammar);
-            assert!(error.starts_with(said), "{error}");
+            assert!(error.starts_with(message_start), "{error}");
         }
     }
 
     #[test]
-    fn hostile_grammars_and_texts_meet_limits() {
+    fn limits_stop_hostile_grammars_and_texts() {
         let deep = format!(
             "start = {{ {}\"a\"{} }}",
             "(".repeat(5_000),
@@ -255,11 +253,11 @@ mod tests {
             " | \"b\"".repeat(limits::MAX_ORACLE_OPERATORS)
         );
         check(&widest, "b", &Membership::Member);
-        // A right-recursive rule recurses once a character: pest's own guard stops it before the
-        // stack ends.
+        // A right-recursive rule recurses for each character: pest's guard stops it before the
+        // stack overflows.
         let recursive = PestOracle::compile("start = { \"a\" ~ start | \"a\" }").unwrap();
         let Membership::Limit { what } = recursive.recognise(&"a".repeat(1_000_000)) else {
-            panic!("a million levels fit no stack");
+            panic!("a million levels should exceed the stack");
         };
         assert_eq!(what, "stack of pest");
     }

@@ -1,67 +1,69 @@
-//! Turns the regular expression of a terminal into a part of a grammar. Knows Rust's regex syntax,
-//! which llguidance uses; knows nothing of the grammar around it.
+//! Converts the regular expression of a terminal (in Rust's syntax, as in llguidance) to a grammar
+//! expression.
 //!
-//! As in llguidance, an anchor at the very beginning or end says nothing (a terminal is always
-//! matched whole), and whether a repetition is lazy does not change the language.
+//! As in llguidance, an anchor at the very start or end has no effect, because a terminal is always
+//! matched completely. Lazy repetition does not change the language.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::charset::CharSet;
-use super::error::{GrammarError, Place};
+use super::error::{GrammarError, Position};
 use super::syntax::Expression;
 use super::{ebnf, limits};
 
-/// The language of a pattern. Flags are letters of Rust's syntax (`i`, `m`, `s`, `u`, `x`).
+/// Parses a pattern. Flags are letters of Rust's syntax (`i`, `m`, `s`, `u`, `x`).
 ///
 /// # Errors
-/// A pattern that is not of the syntax; look-around, back-references and anchors inside.
+/// A syntax error; look-around, back-references and inner anchors.
 pub(super) fn read(
     pattern: &str,
     flags: &str,
-    place: Place<'_>,
+    position: Position<'_>,
 ) -> Result<Expression, GrammarError> {
     lower(
-        &parse(pattern, flags, place)?,
+        &parse(pattern, flags, position)?,
         Edges {
             first: true,
             last: true,
         },
-        place,
+        position,
     )
 }
 
-/// What in a pattern says more than which texts it matches whole.
+/// A construct that says more than which complete texts match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Oddity {
-    /// A repetition that takes as little as it can.
+pub(super) enum LexerFeature {
+    /// A lazy repetition.
     Lazy,
-    /// An anchor or a word boundary, also where [`read`] finds that it says nothing.
+    /// An anchor or a word boundary, including anchors without effect in [`read`].
     Anchor,
 }
 
-/// The first oddity of a pattern, if it has one.
+/// The first such construct of a pattern.
 ///
 /// # Errors
-/// A pattern that is not of the syntax.
-pub(super) fn oddity(
+/// A syntax error.
+pub(super) fn lexer_feature(
     pattern: &str,
     flags: &str,
-    place: Place<'_>,
-) -> Result<Option<Oddity>, GrammarError> {
-    let hir = parse(pattern, flags, place)?;
+    position: Position<'_>,
+) -> Result<Option<LexerFeature>, GrammarError> {
+    let hir = parse(pattern, flags, position)?;
     let mut parts = vec![&hir];
     while let Some(part) = parts.pop() {
         match part.kind() {
-            HirKind::Look(_) => return Ok(Some(Oddity::Anchor)),
-            HirKind::Repetition(repetition) if !repetition.greedy => return Ok(Some(Oddity::Lazy)),
+            HirKind::Look(_) => return Ok(Some(LexerFeature::Anchor)),
+            HirKind::Repetition(repetition) if !repetition.greedy => {
+                return Ok(Some(LexerFeature::Lazy));
+            }
             kind => parts.extend(kind.subs()),
         }
     }
     Ok(None)
 }
 
-fn parse(pattern: &str, flags: &str, place: Place<'_>) -> Result<Hir, GrammarError> {
+fn parse(pattern: &str, flags: &str, position: Position<'_>) -> Result<Hir, GrammarError> {
     let flagged = if flags.is_empty() {
         pattern.to_owned()
     } else {
@@ -72,22 +74,22 @@ fn parse(pattern: &str, flags: &str, place: Place<'_>) -> Result<Hir, GrammarErr
         .nest_limit(nest_limit)
         .build()
         .parse(&flagged)
-        .map_err(|error| refuse(&error, place))
+        .map_err(|error| refuse(&error, position))
 }
 
-/// Whether a part stands at the beginning and at the end of the pattern.
+/// Whether a part is at the start and at the end of the pattern.
 #[derive(Clone, Copy)]
 struct Edges {
     first: bool,
     last: bool,
 }
 
-fn lower(hir: &Hir, edges: Edges, place: Place<'_>) -> Result<Expression, GrammarError> {
+fn lower(hir: &Hir, edges: Edges, position: Position<'_>) -> Result<Expression, GrammarError> {
     Ok(match hir.kind() {
         HirKind::Empty => Expression::empty(),
         HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
             Ok(text) => Expression::Text(text.to_owned()),
-            Err(_) => return Err(place.unsupported("bytes in a regular expression")),
+            Err(_) => return Err(position.unsupported("bytes in a regular expression")),
         },
         HirKind::Class(Class::Unicode(class)) => Expression::Class(CharSet::new(
             class
@@ -102,12 +104,12 @@ fn lower(hir: &Hir, edges: Edges, place: Place<'_>) -> Result<Expression, Gramma
                 .map(|range| (u32::from(range.start()), u32::from(range.end()))),
         )),
         HirKind::Class(Class::Bytes(_)) => {
-            return Err(place.unsupported("bytes in a regular expression"));
+            return Err(position.unsupported("bytes in a regular expression"));
         }
         HirKind::Look(Look::Start) if edges.first => Expression::empty(),
         HirKind::Look(Look::End) if edges.last => Expression::empty(),
         HirKind::Look(_) => {
-            return Err(place.unsupported("anchor or word boundary inside a regular expression"));
+            return Err(position.unsupported("anchor or word boundary inside a regular expression"));
         }
         HirKind::Repetition(repetition) => {
             let body = lower(
@@ -116,7 +118,7 @@ fn lower(hir: &Hir, edges: Edges, place: Place<'_>) -> Result<Expression, Gramma
                     first: false,
                     last: false,
                 },
-                place,
+                position,
             )?;
             let times = |count: u32| {
                 if count <= limits::MAX_REPETITIONS {
@@ -131,9 +133,9 @@ fn lower(hir: &Hir, edges: Edges, place: Place<'_>) -> Result<Expression, Gramma
             )
         }
         HirKind::Capture(capture) if capture.name.as_deref() == Some("stop") => {
-            return Err(place.unsupported("look-ahead (?P<stop>...)"));
+            return Err(position.unsupported("look-ahead (?P<stop>...)"));
         }
-        HirKind::Capture(capture) => lower(&capture.sub, edges, place)?,
+        HirKind::Capture(capture) => lower(&capture.sub, edges, position)?,
         HirKind::Concat(parts) => {
             let first = parts
                 .iter()
@@ -151,7 +153,7 @@ fn lower(hir: &Hir, edges: Edges, place: Place<'_>) -> Result<Expression, Gramma
                         first: edges.first && index <= first,
                         last: edges.last && index >= last,
                     },
-                    place,
+                    position,
                 )?;
                 if part != Expression::empty() {
                     lowered.push(part);
@@ -162,7 +164,7 @@ fn lower(hir: &Hir, edges: Edges, place: Place<'_>) -> Result<Expression, Gramma
         HirKind::Alternation(parts) => Expression::Choice(
             parts
                 .iter()
-                .map(|part| lower(part, edges, place))
+                .map(|part| lower(part, edges, position))
                 .collect::<Result<_, _>>()?,
         ),
     })
@@ -172,25 +174,25 @@ fn is_look(hir: &Hir, look: Look) -> bool {
     matches!(hir.kind(), HirKind::Look(found) if *found == look)
 }
 
-fn refuse(error: &regex_syntax::Error, place: Place<'_>) -> GrammarError {
+fn refuse(error: &regex_syntax::Error, position: Position<'_>) -> GrammarError {
     use regex_syntax::ast::ErrorKind;
     match error {
         regex_syntax::Error::Parse(error) => match error.kind() {
             ErrorKind::UnsupportedLookAround => {
-                place.unsupported("look-around in a regular expression")
+                position.unsupported("look-around in a regular expression")
             }
             ErrorKind::UnsupportedBackreference => {
-                place.unsupported("back-reference in a regular expression")
+                position.unsupported("back-reference in a regular expression")
             }
             ErrorKind::NestLimitExceeded(_) => GrammarError::Limit {
                 what: limits::nesting(),
             },
-            kind => place.syntax(format!("regular expression: {kind}")),
+            kind => position.syntax(format!("regular expression: {kind}")),
         },
         regex_syntax::Error::Translate(error) => {
-            place.syntax(format!("regular expression: {}", error.kind()))
+            position.syntax(format!("regular expression: {}", error.kind()))
         }
-        _ => place.syntax("regular expression that cannot be read"),
+        _ => position.syntax("invalid regular expression"),
     }
 }
 
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_language_has_the_same_shape() {
+    fn equivalent_patterns_have_the_same_expression() {
         for (pattern, flags, same) in [
             ("^abc$", "", "abc"),
             ("(^a|^bc)$", "", "a|bc"),
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decided_is_refused() {
+    fn unsupported_constructs_are_refused() {
         for (pattern, message) in [
             (
                 "a(?=b)",

@@ -1,35 +1,34 @@
-//! What a grammar says, whatever dialect it was written in. Knows neither the dialects' spelling
-//! nor recognition.
+//! Syntax tree of a grammar, independent of its notation.
 
 use super::charset::CharSet;
-use super::error::Place;
+use super::error::Position;
 
-/// A grammar as its author wrote it.
+/// A parsed grammar.
 #[derive(Debug)]
 pub(super) struct Grammar<'t> {
-    /// The rules, in order; no two have the same name.
+    /// The rules in order, with unique names.
     pub(super) rules: Vec<Rule<'t>>,
     /// The name of the rule to start from.
     pub(super) start: &'static str,
-    /// What may stand before, after and between terminals (Lark's `%ignore`).
+    /// Text that is allowed before, after and between terminals (Lark's `%ignore`).
     pub(super) ignored: Vec<Expression>,
 }
 
-/// A named part of a grammar.
+/// A rule or terminal.
 #[derive(Debug)]
 pub(super) struct Rule<'t> {
     pub(super) name: String,
     pub(super) kind: RuleKind,
     pub(super) body: Expression,
-    pub(super) place: Place<'t>,
+    pub(super) position: Position<'t>,
 }
 
-/// Whether ignored text may stand inside.
+/// Whether ignored text is allowed inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleKind {
-    /// A rule: ignored text may stand between its terminals.
+    /// Ignored text is allowed between the terminals of a rule.
     Rule,
-    /// A terminal: nothing is ignored inside.
+    /// No ignored text inside a terminal.
     Terminal,
 }
 
@@ -40,19 +39,19 @@ pub(super) enum Expression {
     Text(String),
     /// One scalar of the set.
     Class(CharSet),
-    /// One after the other; of nothing, the empty text.
+    /// Concatenation; empty for the empty text.
     Sequence(Vec<Expression>),
-    /// Any one of them.
+    /// Alternatives.
     Choice(Vec<Expression>),
-    /// At least `least` and at most `most` times.
+    /// Repetition, from `least` to `most` times.
     Repeat {
         body: Box<Expression>,
         least: u32,
         most: Option<u32>,
     },
-    /// A terminal without a name: nothing is ignored inside.
+    /// An anonymous terminal: no ignored text inside.
     Terminal(Box<Expression>),
-    /// What the rule of this name says.
+    /// A reference to a rule.
     Reference(String),
 }
 
@@ -62,7 +61,7 @@ impl Expression {
         Self::Sequence(Vec::new())
     }
 
-    /// One after the other, without a wrapper around a single one.
+    /// A concatenation, unwrapped if it has a single part.
     pub(super) fn sequence(mut parts: Vec<Self>) -> Self {
         if parts.len() == 1 {
             parts.swap_remove(0)
@@ -71,7 +70,7 @@ impl Expression {
         }
     }
 
-    /// Any one of them, without a wrapper around a single one.
+    /// A choice, unwrapped if it has a single alternative.
     pub(super) fn choice(mut parts: Vec<Self>) -> Self {
         if parts.len() == 1 {
             parts.swap_remove(0)
@@ -80,7 +79,7 @@ impl Expression {
         }
     }
 
-    /// This, at least `least` and at most `most` times.
+    /// Repeats this from `least` to `most` times.
     pub(super) fn repeat(self, least: u32, most: Option<u32>) -> Self {
         Self::Repeat {
             body: Box::new(self),

@@ -1,49 +1,48 @@
-//! What an Earley chart has to look up, worked out once per grammar: which rules can be empty,
-//! which characters can begin what. Knows context-free grammars, not how they were written.
+//! Look-up tables of an Earley chart, computed once per grammar: nullable rules, and the characters
+//! that productions can start with.
 
 use super::cfg::{Cfg, Symbol};
 use super::classes::Classes;
 use super::error::GrammarError;
 use super::limits;
 
-/// A grammar ready for recognition: reduced to rules that derive something, its productions laid
-/// end to end.
+/// Tables of a grammar, without rules that derive nothing; productions are stored end to end.
 #[derive(Debug)]
 pub(super) struct Tables {
-    /// The symbols of each production, each production followed by its end.
+    /// The symbols of each production, followed by its end.
     pub(super) slots: Vec<Slot>,
-    /// Where the productions of each rule begin among [`Self::productions`].
+    /// Index in [`Self::productions`] of each rule's first production.
     first_production: Vec<usize>,
-    /// The first slot of each production, in the order of their rules.
+    /// The first slot of each production, ordered by rule.
     productions: Vec<u32>,
     /// Whether each rule derives the empty text.
     pub(super) nullable: Vec<bool>,
-    /// Which class each scalar belongs to.
+    /// The character classes.
     pub(super) classes: Classes,
-    /// Which classes each set contains.
+    /// The classes in each set.
     sets: BitMatrix,
-    /// Which classes can begin what each production derives.
-    begins: BitMatrix,
-    /// The rule that a sentence is derived from.
+    /// The classes that each production can start with.
+    first_classes: BitMatrix,
+    /// The start rule.
     pub(super) start: u32,
-    /// Whether no text at all is a sentence.
+    /// Whether the language is empty.
     pub(super) is_empty: bool,
 }
 
-/// A place in a production: what comes next there.
+/// A position in a production: the next symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Rule(u32),
     Set(u32),
-    /// Nothing more: the production of this rule is complete.
+    /// End of a production of this rule.
     End(u32),
 }
 
 impl Tables {
-    /// Works out the tables.
+    /// Computes the tables.
     ///
     /// # Errors
-    /// More characters against productions than the limit.
+    /// Characters times productions exceed the limit.
     pub(super) fn new(cfg: &Cfg) -> Result<Self, GrammarError> {
         let (productive, nullable) = (productive(cfg), nullable(cfg));
         let Layout {
@@ -63,11 +62,13 @@ impl Tables {
         }
         let mut sets = BitMatrix::new(cfg.sets.len(), classes.len());
         for (row, set) in cfg.sets.iter().enumerate() {
-            classes.of_set(set).for_each(|class| sets.set(row, class));
+            classes
+                .classes_of(set)
+                .for_each(|class| sets.set(row, class));
         }
         let is_empty = !productive[cfg.start as usize];
         let mut tables = Self {
-            begins: BitMatrix::new(productions.len(), classes.len()),
+            first_classes: BitMatrix::new(productions.len(), classes.len()),
             slots,
             first_production,
             productions,
@@ -77,24 +78,27 @@ impl Tables {
             start: cfg.start,
             is_empty,
         };
-        tables.fill_begins(cfg.rules.len());
+        tables.fill_first_classes(cfg.rules.len());
         Ok(tables)
     }
 
-    /// The productions of a rule whose sentences can begin with a character of this class, by their
-    /// first slots.
-    pub(super) fn productions_beginning(&self, rule: u32, class: u32) -> impl Iterator<Item = u32> {
+    /// The first slots of the productions of a rule that can start with a character of this class.
+    pub(super) fn productions_starting_with(
+        &self,
+        rule: u32,
+        class: u32,
+    ) -> impl Iterator<Item = u32> {
         self.of_rule(rule)
-            .filter(move |&production| self.begins.has(production, class))
+            .filter(move |&production| self.first_classes.has(production, class))
             .map(|index| self.productions[index])
     }
 
-    /// All productions of a rule, by their first slots.
+    /// The first slots of all productions of a rule.
     pub(super) fn productions_of(&self, rule: u32) -> impl ExactSizeIterator<Item = u32> {
         self.of_rule(rule).map(|index| self.productions[index])
     }
 
-    /// Whether characters of this class are in this set.
+    /// Whether a set contains a class.
     pub(super) fn set_has(&self, set: u32, class: u32) -> bool {
         self.sets.has(set as usize, class)
     }
@@ -103,18 +107,18 @@ impl Tables {
         self.first_production[rule as usize]..self.first_production[rule as usize + 1]
     }
 
-    /// Works out which classes can begin each rule, until nothing changes, and from that each
-    /// production.
-    fn fill_begins(&mut self, rules: usize) {
+    /// Computes the classes that each rule can start with, to a fixed point, and from that those of
+    /// each production.
+    fn fill_first_classes(&mut self, rules: usize) {
         let mut of_rules = BitMatrix::new(rules, self.classes.len());
-        // For each rule, the rules that can begin with it.
-        let mut begun_by: Vec<Vec<usize>> = vec![Vec::new(); rules];
+        // For each rule, the rules that can start with it.
+        let mut started_by: Vec<Vec<usize>> = vec![Vec::new(); rules];
         for rule in 0..rules {
             for index in self.first_production[rule]..self.first_production[rule + 1] {
                 for slot in self.leading(index) {
                     match slot {
                         Slot::Set(set) => of_rules.merge(rule, &self.sets, set as usize),
-                        Slot::Rule(inner) => begun_by[inner as usize].push(rule),
+                        Slot::Rule(inner) => started_by[inner as usize].push(rule),
                         Slot::End(_) => {}
                     }
                 }
@@ -124,28 +128,28 @@ impl Tables {
         let mut queued = vec![true; rules];
         while let Some(inner) = changed.pop() {
             queued[inner] = false;
-            for &rule in &begun_by[inner] {
+            for &rule in &started_by[inner] {
                 if of_rules.merge_own(rule, inner) && !queued[rule] {
                     queued[rule] = true;
                     changed.push(rule);
                 }
             }
         }
-        let mut begins = std::mem::take(&mut self.begins);
+        let mut first_classes = std::mem::take(&mut self.first_classes);
         for index in 0..self.productions.len() {
             for slot in self.leading(index) {
                 match slot {
-                    Slot::Set(set) => begins.merge(index, &self.sets, set as usize),
-                    Slot::Rule(rule) => begins.merge(index, &of_rules, rule as usize),
+                    Slot::Set(set) => first_classes.merge(index, &self.sets, set as usize),
+                    Slot::Rule(rule) => first_classes.merge(index, &of_rules, rule as usize),
                     Slot::End(_) => {}
                 }
             }
         }
-        self.begins = begins;
+        self.first_classes = first_classes;
     }
 
-    /// The slots of a production that can be the first to take a character: up to the first that
-    /// cannot be empty.
+    /// The slots of a production that can consume its first character: up to the first slot that is
+    /// not nullable.
     fn leading(&self, production: usize) -> impl Iterator<Item = Slot> {
         let mut open = true;
         self.slots[self.productions[production] as usize..]
@@ -159,7 +163,7 @@ impl Tables {
     }
 }
 
-/// Whether each rule derives any text at all.
+/// Whether each rule derives any text.
 pub(super) fn productive(cfg: &Cfg) -> Vec<bool> {
     closure(cfg, |symbol| match symbol {
         Symbol::Rule(rule) => Need::Rule(rule),
@@ -176,7 +180,7 @@ pub(super) fn nullable(cfg: &Cfg) -> Vec<bool> {
     })
 }
 
-/// Productions end to end.
+/// Productions stored end to end.
 struct Layout {
     slots: Vec<Slot>,
     productions: Vec<u32>,
@@ -184,9 +188,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// Lays out the productions all of whose symbols derive something. With the others gone, every
-    /// item of a chart can be completed, so that a text is a prefix of a sentence exactly as long
-    /// as its chart has items.
+    /// Stores the productions whose symbols all derive a text. Without the others, every item of a
+    /// chart can be completed, so a text is a prefix of a sentence as long as its chart has items.
     fn new(cfg: &Cfg, productive: &[bool]) -> Self {
         let mut layout = Self {
             slots: Vec::new(),
@@ -219,15 +222,15 @@ impl Layout {
     }
 }
 
-/// What a symbol needs for its production to count.
+/// The condition of a symbol.
 enum Need {
     Nothing,
     Never,
     Rule(u32),
 }
 
-/// The rules that have a production all of whose symbols are satisfied, each in one visit (a
-/// worklist, not rounds).
+/// The rules with a production whose symbols are all satisfied, by a worklist that visits each rule
+/// once.
 fn closure(cfg: &Cfg, need: impl Fn(Symbol) -> Need) -> Vec<bool> {
     let mut reached = vec![false; cfg.rules.len()];
     let mut missing: Vec<usize> = Vec::new();
@@ -268,7 +271,7 @@ fn closure(cfg: &Cfg, need: impl Fn(Symbol) -> Need) -> Vec<bool> {
     reached
 }
 
-/// Rows of bits, one per class.
+/// A bit matrix with one column per class.
 #[derive(Debug, Default)]
 struct BitMatrix {
     words: Vec<u64>,
@@ -292,14 +295,14 @@ impl BitMatrix {
         self.words[row * self.per_row + column as usize / 64] >> (column % 64) & 1 == 1
     }
 
-    /// Adds another matrix's row to a row.
+    /// Ors a row of another matrix into a row.
     fn merge(&mut self, row: usize, other: &Self, other_row: usize) {
         for word in 0..self.per_row {
             self.words[row * self.per_row + word] |= other.words[other_row * other.per_row + word];
         }
     }
 
-    /// Adds one of its own rows to a row; whether that changed it.
+    /// Ors a row of this matrix into another row; returns whether it changed.
     fn merge_own(&mut self, row: usize, other_row: usize) -> bool {
         let mut changed = false;
         for word in 0..self.per_row {

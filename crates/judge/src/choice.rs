@@ -1,4 +1,5 @@
-//! Choices: the answer is one of them, byte for byte. Nothing is trimmed, no case is folded.
+//! Judges choices: the answer must equal one of them byte for byte, without trimming and case
+//! folding.
 
 use sobench_core::verdict::{Reason, Verdict};
 

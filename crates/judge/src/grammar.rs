@@ -1,19 +1,19 @@
-//! Grammars: the answer is a sentence. An oracle decides where its author wrote one, the general
-//! recogniser otherwise.
+//! Judges grammars: the answer must be a sentence. A handwritten oracle decides if there is one,
+//! otherwise the general recognizer.
 
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
-use sobench_grammar::{self as grammar, GrammarError, Membership, PestOracle, Recogniser};
+use sobench_grammar::{GrammarError, Membership, PestOracle, Recogniser};
 
-/// What decides about membership.
+/// Decides membership.
 pub(super) enum GrammarJudge {
     Oracle(PestOracle),
     Recogniser(Box<Recogniser>),
 }
 
 impl GrammarJudge {
-    /// Prepares the oracle if there is one, else the grammar itself; where that is impossible, says
-    /// why there will be no verdict.
+    /// Compiles the oracle if there is one, otherwise the grammar. The error is the reason why
+    /// answers cannot be scored.
     pub(super) fn compile(
         dialect: GrammarDialect,
         text: &str,
@@ -22,10 +22,10 @@ impl GrammarJudge {
         match oracle {
             Some(oracle) => PestOracle::compile(oracle)
                 .map(Self::Oracle)
-                .map_err(|error| unusable("grammar oracle", &error)),
+                .map_err(|error| not_scorable("grammar oracle", &error)),
             None => {
-                let compiled =
-                    grammar::compile(dialect, text).map_err(|error| unusable("grammar", &error))?;
+                let compiled = sobench_grammar::compile(dialect, text)
+                    .map_err(|error| not_scorable("grammar", &error))?;
                 Ok(Self::Recogniser(Box::new(compiled)))
             }
         }
@@ -52,7 +52,7 @@ impl GrammarJudge {
     }
 }
 
-fn unusable(part: &str, error: &GrammarError) -> NotScored {
+fn not_scorable(part: &str, error: &GrammarError) -> NotScored {
     let what = format!("{part}: {error}");
     match error {
         GrammarError::Limit { .. } => NotScored::Limit { what },

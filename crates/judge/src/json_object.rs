@@ -1,11 +1,11 @@
-//! Any JSON object: the mode without a schema.
+//! Judges `json_object`: the answer must be a JSON object.
 
 use serde_json::Value;
 
 use sobench_core::verdict::{Reason, Verdict};
 
-/// Whether `document` is an object. Another value breaks the schema `{"type": "object"}`, and is
-/// reported so.
+/// Whether `document` is an object. Other values are reported as violations of `{"type":
+/// "object"}`.
 pub(super) fn judge(document: &Value) -> Verdict {
     if document.is_object() {
         return Verdict::Valid;

@@ -1,29 +1,28 @@
-//! Judges an answer by its constraint. Pure: no clock, no network, no environment.
+//! Judges an answer by its constraint, as a pure function: no clock, network or environment.
 //!
-//! What happened comes first: a request that was refused, failed, was cancelled or never sent has
-//! no answer to judge, and one that was cut at the token limit is invalid as truncated, whatever
-//! its text looks like. (A text that happens to be complete at the very token where it was cut
-//! counts as truncated, too: the server did not say that it was done, and a longer limit might have
-//! gone on.)
+//! The outcome is evaluated first. A rejected, failed, cancelled or unsent request has no answer to
+//! judge. An answer that was cut at the token limit is invalid as truncated, regardless of its
+//! text. (A text that is complete exactly at the limit also counts as truncated: the server did not
+//! report a stop, and a higher limit might have continued it.)
 //!
-//! Then the text, exactly as sent, is held against the constraint: one kind of constraint a file,
-//! and `answer.rs` for what counts as the answer where JSON is due. Whatever cannot be judged (a
-//! schema that does not compile, a `$ref` that leads outside, a limit) is not scored, and says why;
-//! it is never taken for right or wrong.
+//! Then the text, exactly as sent, is judged by the constraint. Each kind of constraint has its own
+//! module; `json_answer.rs` parses answers that must be JSON. An answer that cannot be judged (a
+//! schema that does not compile, an external `$ref`, a limit) is not scored, with a reason. It
+//! counts neither as correct nor as incorrect.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod answer;
-pub mod call;
 mod choice;
+pub mod function_calls;
 mod grammar;
-mod json;
+mod json_answer;
 mod json_object;
-pub mod legacy;
+mod json_reader;
 mod pattern;
 mod regex;
 mod schema;
 mod stack;
+pub mod vllm_formula;
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{self, AssertUnwindSafe};
@@ -36,17 +35,17 @@ use sobench_core::constraint::{Constraint, sha256_hex};
 use sobench_core::observation::{Outcome, TransportCause};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
-/// Bytes of an answer that are judged; a longer one is not scored.
+/// Maximum bytes of a judged answer. Longer answers are not scored.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
-/// Compiled constraints that are kept; the oldest one goes first.
+/// Maximum number of cached compiled constraints. The oldest one is evicted first.
 const MAX_COMPILED: usize = 256;
 
-/// What is open to choice in judging. Part of every report.
+/// Options of the evaluation. Part of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvaluateOptions {
-    /// Whether a string that breaks its `format` is invalid, in every draft. Decoding engines
-    /// promise formats, so: yes by default.
+    /// Whether a string that violates its `format` is invalid, in every draft. On by default,
+    /// because decoding engines enforce formats.
     pub assert_formats: bool,
 }
 
@@ -58,37 +57,37 @@ impl Default for EvaluateOptions {
     }
 }
 
-/// Judges answers, and remembers compiled constraints from one to the next.
+/// Judges answers and caches compiled constraints.
 pub struct Evaluator {
     options: EvaluateOptions,
-    compiled: HashMap<String, Arc<Judge>>,
+    compiled: HashMap<String, Arc<CompiledConstraint>>,
     /// The keys of `compiled`, oldest first.
-    ages: VecDeque<String>,
+    insertion_order: VecDeque<String>,
 }
 
-/// A constraint made ready for judging.
-enum Judge {
+/// A compiled constraint.
+enum CompiledConstraint {
     Schema(schema::SchemaJudge),
     JsonObject,
     Regex(regex::RegexJudge),
     Choice(Arc<[String]>),
     Grammar(grammar::GrammarJudge),
-    /// There is no judging by it.
-    None(NotScored),
+    /// Answers cannot be scored by this constraint.
+    NotScorable(NotScored),
 }
 
 impl Evaluator {
-    /// An evaluator that has compiled nothing yet.
+    /// Creates an evaluator with an empty cache.
     pub fn new(options: EvaluateOptions) -> Self {
         Self {
             options,
             compiled: HashMap::new(),
-            ages: VecDeque::new(),
+            insertion_order: VecDeque::new(),
         }
     }
 
-    /// Judges an answer: first how the request ended, then the text by the constraint. `oracle` is
-    /// a pest grammar that decides in place of a constraint that is a grammar.
+    /// Judges an answer: first the outcome of the request, then the text by the constraint.
+    /// `oracle` is a pest grammar that replaces a grammar constraint.
     pub fn judge(
         &mut self,
         constraint: Option<&Constraint>,
@@ -133,7 +132,7 @@ impl Evaluator {
         text: &str,
     ) -> Verdict {
         let judge = self.compiled(constraint, oracle);
-        if let Judge::None(why) = &*judge {
+        if let CompiledConstraint::NotScorable(why) = &*judge {
             return Verdict::NotScored { why: why.clone() };
         }
         if text.len() > MAX_ANSWER_BYTES {
@@ -143,19 +142,26 @@ impl Evaluator {
                 },
             };
         }
-        contained(|| judge.judge(text)).unwrap_or_else(|why| Verdict::NotScored { why })
+        catch_panic(|| judge.judge(text)).unwrap_or_else(|why| Verdict::NotScored { why })
     }
 
-    /// Why there would be no verdict by `constraint`, whatever the answer; `None` where it can be
-    /// judged by.
-    pub fn unusable(&mut self, constraint: &Constraint, oracle: Option<&str>) -> Option<NotScored> {
+    /// The reason why answers cannot be scored by `constraint`. `None` if they can.
+    pub fn not_scorable_reason(
+        &mut self,
+        constraint: &Constraint,
+        oracle: Option<&str>,
+    ) -> Option<NotScored> {
         match &*self.compiled(constraint, oracle) {
-            Judge::None(why) => Some(why.clone()),
+            CompiledConstraint::NotScorable(why) => Some(why.clone()),
             _ => None,
         }
     }
 
-    fn compiled(&mut self, constraint: &Constraint, oracle: Option<&str>) -> Arc<Judge> {
+    fn compiled(
+        &mut self,
+        constraint: &Constraint,
+        oracle: Option<&str>,
+    ) -> Arc<CompiledConstraint> {
         let oracle_key = oracle
             .map(|oracle| sha256_hex(oracle.as_bytes()))
             .unwrap_or_default();
@@ -163,22 +169,22 @@ impl Evaluator {
         if let Some(judge) = self.compiled.get(&key) {
             return Arc::clone(judge);
         }
-        if self.ages.len() == MAX_COMPILED
-            && let Some(oldest) = self.ages.pop_front()
+        if self.insertion_order.len() == MAX_COMPILED
+            && let Some(oldest) = self.insertion_order.pop_front()
         {
             self.compiled.remove(&oldest);
         }
         let options = self.options;
-        let judge =
-            contained(|| Judge::compile(constraint, oracle, options)).and_then(|judge| judge);
-        let judge = Arc::new(judge.unwrap_or_else(Judge::None));
-        self.ages.push_back(key.clone());
+        let judge = catch_panic(|| CompiledConstraint::compile(constraint, oracle, options))
+            .and_then(|judge| judge);
+        let judge = Arc::new(judge.unwrap_or_else(CompiledConstraint::NotScorable));
+        self.insertion_order.push_back(key.clone());
         self.compiled.insert(key, Arc::clone(&judge));
         judge
     }
 }
 
-impl Judge {
+impl CompiledConstraint {
     fn compile(
         constraint: &Constraint,
         oracle: Option<&str>,
@@ -195,27 +201,27 @@ impl Judge {
                 grammar::GrammarJudge::compile(*dialect, text, oracle).map(Self::Grammar)
             }
             Constraint::StructuralTag(_) => Err(NotScored::Unsupported {
-                what: "structural tags are not judged yet".to_owned(),
+                what: "structural tags are not judged".to_owned(),
             }),
         }
     }
 
     fn judge(&self, text: &str) -> Verdict {
         match self {
-            Self::Schema(judge) => answer::json_answer(text)
+            Self::Schema(judge) => json_answer::parse_json_answer(text)
                 .map_or_else(|verdict| verdict, |document| judge.judge(&document)),
-            Self::JsonObject => answer::json_answer(text)
+            Self::JsonObject => json_answer::parse_json_answer(text)
                 .map_or_else(|verdict| verdict, |document| json_object::judge(&document)),
             Self::Regex(judge) => judge.judge(text),
             Self::Choice(choices) => choice::judge(choices, text),
             Self::Grammar(judge) => judge.judge(text),
-            Self::None(why) => Verdict::NotScored { why: why.clone() },
+            Self::NotScorable(why) => Verdict::NotScored { why: why.clone() },
         }
     }
 }
 
-/// Keeps a library's panic to the case that set it off.
-fn contained<T>(work: impl FnOnce() -> T) -> Result<T, NotScored> {
+/// Converts a panic of a library to a reason why this case is not scored.
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, NotScored> {
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| NotScored::Unsupported {
         what: "the validator panicked".to_owned(),
     })
@@ -237,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_comes_before_what_was_said() {
+    fn the_outcome_is_evaluated_before_the_text() {
         let body = String::new;
-        for (outcome, expected, free) in [
+        for (outcome, expected, unconstrained) in [
             (Outcome::Completed, "valid", "no_constraint"),
             (Outcome::Truncated, "truncated", "no_constraint"),
             (
@@ -288,7 +294,7 @@ mod tests {
             ),
             (Outcome::Cancelled, "cancelled", "cancelled"),
         ] {
-            for (constraint, expected) in [(Some(any_object()), expected), (None, free)] {
+            for (constraint, expected) in [(Some(any_object()), expected), (None, unconstrained)] {
                 let mut evaluator = Evaluator::new(EvaluateOptions::default());
                 let verdict = evaluator.judge(
                     constraint.as_ref(),
@@ -307,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oracle_decides_where_there_is_one() {
+    fn an_oracle_replaces_the_grammar() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         let lark = Constraint::Grammar {
             dialect: GrammarDialect::Lark,
@@ -327,29 +333,29 @@ mod tests {
         assert_ne!(
             evaluator.judge_text(&lark, None, "yes"),
             Verdict::Valid,
-            "compiled under a key of its own"
+            "cached under a separate key"
         );
     }
 
     #[test]
-    fn formats_are_asserted_unless_switched_off() {
-        let dated = schema(json!({ "format": "date" }));
+    fn formats_are_asserted_unless_disabled() {
+        let date_schema = schema(json!({ "format": "date" }));
         let mut lenient = Evaluator::new(EvaluateOptions {
             assert_formats: false,
         });
         assert_eq!(
-            lenient.judge_text(&dated, None, "\"2023-02-30\""),
+            lenient.judge_text(&date_schema, None, "\"2023-02-30\""),
             Verdict::Valid
         );
         let mut strict = Evaluator::new(EvaluateOptions::default());
         assert!(matches!(
-            strict.judge_text(&dated, None, "\"2023-02-30\""),
+            strict.judge_text(&date_schema, None, "\"2023-02-30\""),
             Verdict::Invalid { .. }
         ));
     }
 
     #[test]
-    fn long_answers_are_not_scored_and_compiled_constraints_are_bounded() {
+    fn long_answers_are_not_scored_and_the_cache_is_limited() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         let long = format!("[{}]", " ".repeat(MAX_ANSWER_BYTES));
         assert!(matches!(
@@ -366,15 +372,15 @@ mod tests {
             );
         }
         assert_eq!(
-            (evaluator.compiled.len(), evaluator.ages.len()),
+            (evaluator.compiled.len(), evaluator.insertion_order.len()),
             (MAX_COMPILED, MAX_COMPILED)
         );
     }
 
     #[test]
-    fn a_panic_costs_its_own_case() {
+    fn a_panic_affects_only_its_own_case() {
         let quiet: Result<(), NotScored> =
-            contained(|| panic::resume_unwind(Box::new("as a library would")));
+            catch_panic(|| panic::resume_unwind(Box::new("as a library would")));
         assert!(matches!(quiet, Err(NotScored::Unsupported { .. })));
     }
 }

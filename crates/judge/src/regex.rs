@@ -1,18 +1,18 @@
-//! Regular expressions: the whole answer matches, in the dialect of Python's `re`. Knows no JSON.
+//! Judges regular expressions: the whole answer must match, in the dialect of Python's `re`.
 
-use super::pattern::{self, Dialect, Extent, Matcher, Translated};
+use super::pattern::{self, Dialect, Extent, Matcher, ParsedPattern};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
 /// A compiled pattern.
 pub(super) struct RegexJudge {
     full: Matcher,
-    pattern: Translated,
+    pattern: ParsedPattern,
 }
 
 impl RegexJudge {
-    /// Compiles `pattern`; where that is impossible, says why there will be no verdict.
+    /// Compiles `pattern`. The error is the reason why answers cannot be scored.
     pub(super) fn compile(pattern: &str) -> Result<Self, NotScored> {
-        let pattern = pattern::read(pattern, Dialect::Re)?;
+        let pattern = pattern::parse(pattern, Dialect::Re)?;
         Ok(Self {
             full: Matcher::new(&pattern, Extent::Full)?,
             pattern,
@@ -35,8 +35,8 @@ impl RegexJudge {
         }
     }
 
-    /// Whether `re.match` would have been content; `false` also where that passes a limit. It only
-    /// explains a failure, so it is compiled when there is one.
+    /// Whether `re.match` matches; `false` also if it exceeds a limit. It only explains a failure,
+    /// so it is compiled when one occurs.
     fn matches_prefix(&self, text: &str) -> bool {
         Matcher::new(&self.pattern, Extent::Prefix)
             .and_then(|matcher| matcher.is_match(text))
@@ -44,10 +44,10 @@ impl RegexJudge {
     }
 }
 
-/// Whether a prefix of `text` matches as the Python package `regex` reads `pattern`; `None` where
-/// that cannot be told.
-pub(super) fn package_match(pattern: &str, text: &str) -> Option<bool> {
-    let pattern = pattern::read(pattern, Dialect::RegexPackage).ok()?;
+/// Whether a prefix of `text` matches `pattern` as the Python package `regex` interprets it. `None`
+/// if that is unknown.
+pub(super) fn matches_regex_package(pattern: &str, text: &str) -> Option<bool> {
+    let pattern = pattern::parse(pattern, Dialect::RegexPackage).ok()?;
     Matcher::new(&pattern, Extent::Prefix)
         .ok()?
         .is_match(text)

@@ -1,31 +1,30 @@
-//! Room for recursion whose depth the data decide. Knows nothing of what recurses.
+//! Runs recursive work with a stack of sufficient size.
 
 use std::thread;
 
 use sobench_core::verdict::NotScored;
 
-/// What the calling thread is trusted to have left; threads start with 2 MiB or more.
-const CALLERS_BYTES: usize = 256 << 10;
+/// Stack bytes that are assumed to be left on the calling thread. Threads start with 2 MiB or more.
+const CALLER_STACK_BYTES: usize = 256 << 10;
 
-/// Stack that one piece of work may ask for. It is address space: only what is used takes memory.
-const MAX_BYTES: usize = 1 << 30;
+/// Maximum stack bytes. They reserve address space; only used stack takes memory.
+const MAX_STACK_BYTES: usize = 1 << 30;
 
-/// Runs `work` with at least `bytes` of stack: here if that is little, else on a thread made for
-/// it.
+/// Runs `work` with at least `bytes` of stack: on this thread if that is little, otherwise on a new
+/// thread.
 ///
-/// Over the limit, or where no such thread is to be had, there is no result. A panic goes on in the
-/// caller.
-pub(super) fn with_room<T: Send>(
+/// Fails above the limit, or if no thread can be created. A panic is propagated to the caller.
+pub(super) fn with_stack<T: Send>(
     bytes: usize,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, NotScored> {
-    if bytes <= CALLERS_BYTES {
+    if bytes <= CALLER_STACK_BYTES {
         return Ok(work());
     }
     let limit = || NotScored::Limit {
-        what: format!("recursion over {MAX_BYTES} bytes of stack"),
+        what: format!("recursion over {MAX_STACK_BYTES} bytes of stack"),
     };
-    if bytes > MAX_BYTES {
+    if bytes > MAX_STACK_BYTES {
         return Err(limit());
     }
     thread::scope(|scope| {
@@ -53,11 +52,11 @@ mod tests {
     }
 
     #[test]
-    fn deep_recursion_gets_a_stack_of_its_own() {
-        assert_eq!(with_room(64 << 20, || recurse(20_000)), Ok(20_000));
-        assert_eq!(with_room(1, || recurse(10)), Ok(10));
+    fn deep_recursion_runs_on_a_separate_stack() {
+        assert_eq!(with_stack(64 << 20, || recurse(20_000)), Ok(20_000));
+        assert_eq!(with_stack(1, || recurse(10)), Ok(10));
         assert!(matches!(
-            with_room(usize::MAX, || 1),
+            with_stack(usize::MAX, || 1),
             Err(NotScored::Limit { .. })
         ));
     }

@@ -1,9 +1,9 @@
-//! Masks of several sequences at once, as a server computes them in a step. Knows no process.
+//! Measures batches: the masks of several sequences per step, as a server computes them.
 //!
-//! Every sequence walks its instance and starts again at its end, so that the batch is always full.
-//! One step computes the masks of all sequences on all threads, which is what is timed; what was
-//! masked is then committed, one after the other, untimed. Sequences start at staggered places,
-//! since a batch in step with itself is not what servers see.
+//! Every sequence walks its instance and restarts at its end, so that the batch is always full. The
+//! timed part of a step computes the masks of all sequences on all threads. The tokens are then
+//! committed one after another, untimed. Sequences start at different positions, since servers do
+//! not run sequences in lockstep.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -12,33 +12,33 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::clock::{Stopwatch, measure};
-use super::job::{JobError, Measuring};
+use super::entry_measurer::{EntryMeasurer, JobError};
 use super::protocol::{BatchJob, Done, Event};
 use super::record::BatchRow;
 use super::spelling::spell;
 use super::times::Durations;
-use super::worker::Output;
+use super::worker::EventWriter;
 use sobench_engine::{EngineError, Grammar, Matcher, TokenId, TokenMask};
 
-/// Steps that are timed.
+/// Timed steps.
 const STEPS: usize = 512;
 
-/// Steps before them: threads and tables are warm then.
+/// Untimed warm-up steps, for threads and tables.
 const WARM_UP_STEPS: usize = 64;
 
-/// Seconds after which a batch has as many steps as it has; its row says how many.
+/// Time limit of a batch in seconds; the row states how many steps were done.
 const MAX_SECONDS: u64 = 20;
 
-/// Stack of a thread that masks.
+/// Stack size of a masking thread.
 const STACK_BYTES: usize = 16 << 20;
 
-type Step<T> = std::result::Result<T, EngineError>;
+type EngineResult<T> = std::result::Result<T, EngineError>;
 
-/// Runs a batch; one in which an engine gives up is a crash of the job.
+/// Runs a batch. An engine error counts as a crash of the job.
 pub(super) fn run(
-    measuring: &Measuring,
+    measurer: &EntryMeasurer,
     job: &BatchJob,
-    output: &mut Output<'_>,
+    output: &mut EventWriter<'_>,
 ) -> std::result::Result<(), JobError> {
     let threads = available_parallelism().map_or(1, usize::from);
     let pool = ThreadPoolBuilder::new()
@@ -46,17 +46,17 @@ pub(super) fn run(
         .stack_size(STACK_BYTES)
         .build();
     let pool = pool.map_err(|error| JobError::Crashed {
-        words: format!("no threads to mask in: {error}"),
+        message: format!("cannot start masking threads: {error}"),
     })?;
     let crashed = |error: EngineError| JobError::Crashed {
-        words: error.to_string(),
+        message: error.to_string(),
     };
-    let mut sequences = sequences(measuring, job).map_err(crashed)?;
-    let step = steps(&pool, &mut sequences).map_err(crashed)?;
+    let mut sequences = start_sequences(measurer, job).map_err(crashed)?;
+    let step = run_steps(&pool, &mut sequences).map_err(crashed)?;
     let masks = step.count() * sequences.len() as u64;
     let seconds = step.sum_ns() as f64 / 1e9;
     let row = BatchRow {
-        engine: measuring.setup.engine,
+        engine: measurer.setup.engine,
         sequences: sequences.len(),
         distinct: job.sources.len().min(sequences.len()),
         threads,
@@ -68,7 +68,7 @@ pub(super) fn run(
         },
         step,
     };
-    output.keep(&Event::Batch(row))?;
+    output.buffer(&Event::Batch(row))?;
     output.send(&Event::Done(Done::default()))
 }
 
@@ -80,8 +80,8 @@ struct Sequence {
     position: usize,
 }
 
-fn sequences(measuring: &Measuring, job: &BatchJob) -> Step<Vec<Sequence>> {
-    let opened = &measuring.opened;
+fn start_sequences(measurer: &EntryMeasurer, job: &BatchJob) -> EngineResult<Vec<Sequence>> {
+    let opened = &measurer.opened;
     let mut sources = Vec::new();
     for source in job.sources.iter().take(job.sequences) {
         let grammar = opened.engine.compile(&source.entry.constraint)?;
@@ -109,7 +109,7 @@ fn sequences(measuring: &Measuring, job: &BatchJob) -> Step<Vec<Sequence>> {
     Ok(sequences)
 }
 
-fn steps(pool: &ThreadPool, sequences: &mut [Sequence]) -> Step<Durations> {
+fn run_steps(pool: &ThreadPool, sequences: &mut [Sequence]) -> EngineResult<Durations> {
     let mut durations = Durations::default();
     let watch = Stopwatch::start();
     for step in 0..WARM_UP_STEPS + STEPS {
@@ -128,12 +128,12 @@ fn steps(pool: &ThreadPool, sequences: &mut [Sequence]) -> Step<Durations> {
 }
 
 impl Sequence {
-    fn mask(&mut self) -> Step<()> {
+    fn mask(&mut self) -> EngineResult<()> {
         self.matcher.mask(&mut self.mask)
     }
 
-    /// Takes the next token; after the last one, starts again.
-    fn advance(&mut self) -> Step<()> {
+    /// Commits the next token, or restarts after the last one.
+    fn advance(&mut self) -> EngineResult<()> {
         match self.tokens.get(self.position) {
             Some(token) => {
                 self.matcher.commit(*token)?;

@@ -1,5 +1,4 @@
-//! The clock of the in-process measurement: monotonic, in nanoseconds. Knows nothing of what is
-//! measured.
+//! The monotonic clock of the in-process measurement, in nanoseconds.
 
 #![expect(
     clippy::disallowed_methods,
@@ -9,16 +8,16 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What the clock on the wall says, for the date of a report.
+/// The current date and time.
 pub(super) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// Empty measurements of which [`own_cost_ns`] takes the median.
+/// Empty measurements of which [`clock_overhead_ns`] takes the median.
 const EMPTY_MEASUREMENTS: usize = 1001;
 
-/// Does `work`, and says how many nanoseconds it took; nothing but the call is between the two
-/// instants.
+/// Runs `work` and measures it in nanoseconds. Only the call is between the two readings of the
+/// clock.
 #[inline]
 pub(super) fn measure<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let start = Instant::now();
@@ -27,8 +26,8 @@ pub(super) fn measure<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (result, as_ns(elapsed))
 }
 
-/// What measuring nothing shows: the median of many tries.
-pub(super) fn own_cost_ns() -> u64 {
+/// Median duration of an empty measurement.
+pub(super) fn clock_overhead_ns() -> u64 {
     let mut costs: Vec<u64> = (0..EMPTY_MEASUREMENTS)
         .map(|_| measure(|| black_box(())).1)
         .collect();
@@ -36,7 +35,7 @@ pub(super) fn own_cost_ns() -> u64 {
     costs[costs.len() / 2]
 }
 
-/// Counts from when it was started.
+/// Measures the time since its start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopwatch(Instant);
 
@@ -63,13 +62,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_is_returned_and_time_goes_on() {
+    fn measure_returns_the_result_and_the_stopwatch_advances() {
         let (result, _) = measure(|| 7);
         assert_eq!(result, 7);
         let watch = Stopwatch::start();
         let earlier = watch.elapsed_ns();
         assert!(watch.elapsed_ns() >= earlier);
         assert_eq!(as_ns(Duration::MAX), u64::MAX);
-        own_cost_ns();
+        clock_overhead_ns();
     }
 }

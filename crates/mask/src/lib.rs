@@ -1,32 +1,31 @@
-//! In-process measurement of decoding engines over a corpus: `sobench mask`. Knows engines and
-//! evaluators, no server.
+//! In-process measurement of constrained-decoding engines over a corpus: `sobench mask`.
 //!
-//! A corpus becomes entries, each with a constraint and instances; every entry and engine becomes
-//! one [`row::Row`], made in a child process so that one bad schema costs its own row. What the
-//! rows add up to is [`crate::commands::mask::report`]'s matter.
+//! A corpus is read into entries, each with a constraint and instances. Every entry under every
+//! engine becomes one [`row::Row`]. Rows are measured in child processes, so that a crash costs one
+//! row only.
 //!
-//! In reading order: [`plan`] says what is wanted, `corpus` reads entries, [`run`] takes one engine
-//! after another, `supervise` watches over its children, [`worker`] is such a child, `job` measures
-//! an entry in it, `walk` one text; `assemble` makes a row of what the child says, `rows` keeps it.
-//! [`prove`] is another thing that a child can do with an entry, `proving` its jobs, and
-//! [`proof_run`] the order of things there.
+//! In reading order: [`plan`] holds the settings, `corpus` reads entries, [`run`] measures one
+//! engine after another, `supervise` controls the child processes, [`worker`] is the child process,
+//! `entry_measurer` measures one entry, `walk` one text, `row_builder` assembles a row from the
+//! child's events, and `rows` stores it. [`prove`] searches for mask errors, `proof_jobs` runs its
+//! jobs in the child, and [`proof_run`] controls the search.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod assemble;
 mod batch;
 mod clock;
 mod corpus;
-mod job;
+mod entry_measurer;
 mod memory;
 mod oracle;
 pub mod plan;
+mod proof_jobs;
 pub mod proof_run;
 mod protocol;
 pub mod prove;
-mod proving;
 pub mod record;
 pub mod row;
+mod row_builder;
 mod rows;
 mod run;
 mod spelling;
@@ -38,5 +37,5 @@ mod walk;
 pub mod worker;
 
 pub use plan::{CorpusSource, MaskPlan, WorkerCommand};
-pub use rows::{MergedRows, Rows, begins as is_rows_file, merge as merge_rows};
+pub use rows::{MergedRows, Rows, is_rows_file, merge_rows};
 pub use run::{MaskEvent, MaskRun, run};

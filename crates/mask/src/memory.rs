@@ -1,34 +1,34 @@
-//! This process's memory: how much it has, how much it had at most, how much it may have. Linux
-//! only; elsewhere nothing is known.
+//! Resident memory, its peak and the address-space limit of a process. Linux only; unknown on other
+//! systems.
 
-/// Resident memory at one time, in bytes.
+/// Resident memory in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resident {
     pub(super) now_bytes: u64,
-    /// The most since the process began, or since [`forget_peak`].
+    /// Peak since the process started, or since [`reset_peak`].
     pub(super) peak_bytes: u64,
 }
 
-/// Resident memory of a process, `self` or a number; `None` where the system cannot say.
+/// Resident memory of a process (`self` or a process id); `None` if unknown.
 pub(super) fn resident(process: &str) -> Option<Resident> {
     parse(&std::fs::read_to_string(format!("/proc/{process}/status")).ok()?)
 }
 
-/// Makes the peak start again from what is resident now; whether that was possible.
-pub(super) fn forget_peak() -> bool {
+/// Resets the peak to the current resident memory; returns whether that succeeded.
+pub(super) fn reset_peak() -> bool {
     // proc(5): writing 5 resets the peak resident set size.
     std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
-/// Whether this system keeps a process to an address space.
+/// Whether the system supports address-space limits.
 pub(super) const HAS_LIMIT: bool = cfg!(target_os = "linux");
 
-/// Keeps this process to an address space of `bytes`.
+/// Limits the address space of this process to `bytes`.
 #[cfg(target_os = "linux")]
 pub(super) fn limit(bytes: u64) -> std::io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let most = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
-    let bytes = Some(bytes.min(most));
+    let hard_limit = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
+    let bytes = Some(bytes.min(hard_limit));
     Ok(setrlimit(
         Resource::As,
         Rlimit {
@@ -38,17 +38,17 @@ pub(super) fn limit(bytes: u64) -> std::io::Result<()> {
     )?)
 }
 
-/// There is no such limit here.
+/// No-op on systems without such a limit.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn limit(_bytes: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ends this process when its parent dies, where the system does that.
+/// Makes the kernel kill this process when its parent dies, where supported.
 pub(super) fn die_with_parent() {
     #[cfg(target_os = "linux")]
     {
-        // Where it fails, the end of stdin still ends an idle worker.
+        // If this fails, the end of stdin still ends an idle worker.
         let _ =
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_file_is_read() {
+    fn proc_status_is_parsed() {
         let status = "Name:\tsobench\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t1\n";
         assert_eq!(
             parse(status),
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_has_memory() {
+    fn own_resident_memory_is_positive() {
         let resident = resident("self").unwrap();
         assert!(resident.now_bytes > 0 && resident.peak_bytes > 0);
     }

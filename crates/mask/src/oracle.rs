@@ -1,4 +1,4 @@
-//! Who says whether a text matches its constraint: our evaluator. Knows no engine.
+//! The oracle of a measurement: the evaluator decides whether a text matches its constraint.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
 use sobench_judge::{EvaluateOptions, Evaluator};
 
-/// Judges texts by one constraint.
+/// Judges texts against one constraint.
 pub(super) struct Oracle {
     evaluator: Evaluator,
     constraint: Arc<Constraint>,
@@ -20,7 +20,7 @@ impl Oracle {
         }
     }
 
-    /// Whether a text matches; `None` where that cannot be judged.
+    /// Whether a text matches; `None` if it cannot be judged.
     pub(super) fn judge(&mut self, text: &str) -> Option<bool> {
         match self.evaluator.judge_text(&self.constraint, None, text) {
             Verdict::Valid => Some(true),
@@ -29,8 +29,8 @@ impl Oracle {
         }
     }
 
-    /// The first of `ends`, ascending bytes of `text`, before which there is no whole text that
-    /// matches. An end inside a character is one: what ends there is not UTF-8.
+    /// The first of `ends` (ascending byte offsets of `text`) at which the text so far does not
+    /// match. An offset inside a character counts, since the text so far is not UTF-8.
     pub(super) fn first_wrong_end(&mut self, text: &str, ends: &[usize]) -> Option<usize> {
         ends.iter().copied().find(|&end| match text.get(..end) {
             Some(prefix) => self.judge(prefix) == Some(false),
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_wrong_where_no_text_is_whole() {
+    fn ends_after_incomplete_texts_are_wrong() {
         let regex = |pattern: &str| Arc::new(Constraint::Regex(pattern.into()));
         let mut oracle = Oracle::new(regex("(ab|é)+"), true);
         assert_eq!(

@@ -1,5 +1,4 @@
-//! What is going to be measured: plain data. Knows no flags, no files' contents and no child
-//! process.
+//! The settings of a measurement.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,61 +13,61 @@ use sobench_core::shard::Shard;
 use sobench_engine::vocabulary::VocabularySource;
 use sobench_engine::{EngineName, EnginePolicy, Vocabulary};
 
-/// Child processes that a measurement may use at the same time.
+/// Maximum number of concurrent child processes.
 pub const MAX_JOBS: usize = 256;
 
-/// Bytes of an instance's text; a longer one is left out of the corpus, with a notice. What our
-/// evaluator judges.
+/// Maximum size of an instance's text in bytes, equal to the limit of the evaluator. Longer
+/// instances are skipped with a notice.
 pub const MAX_INSTANCE_BYTES: usize = sobench_judge::MAX_ANSWER_BYTES;
 
-/// What a measurement of engines is asked to do.
+/// Settings of `sobench mask`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MaskPlan {
     pub corpora: Vec<CorpusSource>,
-    /// Measured one after the other, in this order.
+    /// Measured one after another, in this order.
     pub engines: Vec<EngineName>,
     pub policy: EnginePolicy,
-    /// The vocabulary that is masked, by the name that [`load_vocabulary`] knows.
+    /// Name or path of the vocabulary, as accepted by [`load_vocabulary`].
     pub tokenizer: String,
-    /// The token that ends an answer, where the tokenizer's files do not say.
+    /// The end-of-sequence token, if the tokenizer's files do not name one.
     pub eos_token: Option<String>,
-    /// Child processes at the same time, 1 to [`MAX_JOBS`].
+    /// Number of concurrent child processes, 1 to [`MAX_JOBS`].
     pub jobs: usize,
-    /// For one entry under one engine, our own evaluator's time not counted.
+    /// Time limit of one entry under one engine. The evaluator has its own limit of the same
+    /// length.
     pub timeout_ms: u64,
-    /// For one child process: address space, on Linux; 0 for no limit.
+    /// Address-space limit of one child process, on Linux; 0 means no limit.
     pub memory_limit_bytes: u64,
-    /// How JSON instances are written, without [`Spelling::Verbatim`], which is for those that are
-    /// text.
+    /// Spellings of JSON instances, without [`Spelling::Verbatim`], which is for text instances.
     pub spellings: Vec<Spelling>,
-    /// At most so many entries, the first ones.
+    /// Maximum number of entries, taken from the start of the corpora.
     pub limit: Option<usize>,
-    /// Which of them, at random; `None` for all.
+    /// Random sample of the entries; `None` for all.
     pub sample: Option<Sample>,
-    /// A regular expression; an entry is measured where its name or one of its tags matches.
+    /// Regular expression on names and tags of entries.
     pub filter: Option<String>,
-    /// Where rows are kept; `None` keeps them in a temporary file.
+    /// The rows file; `None` uses a temporary file.
     pub rows: Option<PathBuf>,
-    /// Goes on with the rows file of an interrupted run of the same plan.
+    /// Continues the rows file of an interrupted run of the same plan.
     pub resume: bool,
-    /// Whether our evaluator takes a string that breaks its `format` for invalid.
+    /// Whether the evaluator asserts `format`.
     pub assert_formats: bool,
-    /// Whether every instance is walked a second time, for durations that are warm.
+    /// Whether every instance is walked a second time, for warm durations.
     pub warm: bool,
-    /// Sequences masked at once, a figure for each; may be empty.
+    /// Batch sizes to measure; may be empty.
     pub batch_sizes: Vec<usize>,
-    /// How much is done to prove errors, where that is what is wanted.
+    /// Seed and budget of the proof search; `None` measures instead.
     pub prove: Option<Effort>,
-    /// Which part of the selected entries; `None` for all of them.
+    /// Which shard of the selected entries; `None` for all of them.
     #[serde(default)]
     pub shard: Option<Shard>,
 }
 
-/// How much is done to prove an entry's errors, and from which seed.
+/// Seed and budget of the proof search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effort {
     pub seed: u64,
-    /// Masks for one entry under one engine, those of explanations and minimising not counted.
+    /// Masks per entry and engine, excluding those for explanations and shrinking.
     pub budget: u64,
 }
 
@@ -86,7 +85,7 @@ impl Default for MaskPlan {
             jobs: 1,
             timeout_ms: 60_000,
             memory_limit_bytes: 8 << 30,
-            spellings: Spelling::OF_JSON.to_vec(),
+            spellings: Spelling::JSON.to_vec(),
             limit: None,
             sample: None,
             filter: None,
@@ -102,10 +101,10 @@ impl Default for MaskPlan {
 }
 
 impl MaskPlan {
-    /// Refuses what cannot be measured.
+    /// Checks the plan.
     ///
     /// # Errors
-    /// A usage error that names the member at fault.
+    /// A usage error that names the invalid setting.
     pub fn check(&self) -> Result<()> {
         let fail =
             |what: &str, hint: &str| Err(Error::usage(what.to_owned()).hint(hint.to_owned()));
@@ -128,8 +127,8 @@ impl MaskPlan {
         }
         if self.spellings.is_empty() || self.spellings.contains(&Spelling::Verbatim) {
             return fail(
-                "no spelling to write JSON in",
-                "name one of maskbench, compact, pretty",
+                "no JSON spelling selected",
+                "use one of maskbench, compact, pretty with --spelling",
             );
         }
         if let Some(twice) = self
@@ -146,68 +145,71 @@ impl MaskPlan {
         if !(1..=MAX_JOBS).contains(&self.jobs) {
             return fail(
                 &format!("number of jobs not in 1 to {MAX_JOBS}: {}", self.jobs),
-                "one for each core is a good number",
+                "use one job per core",
             );
         }
         if self.is_locked(EngineName::Auto) && self.jobs > 1 {
             let what = format!(
-                "--auto-lock needs --jobs 1, since every child process would draw a lock of its own: {}",
+                "--auto-lock requires --jobs 1, because each child process would choose its own engine: {}",
                 self.jobs
             );
-            return fail(&what, "measure with --jobs 1, or leave out --auto-lock");
+            return fail(&what, "use --jobs 1, or omit --auto-lock");
         }
         if self.is_locked(EngineName::Auto) && self.shard.is_some() {
             return fail(
-                "--auto-lock is drawn by the first constraint of a whole corpus, which one shard does not have",
-                "leave out --shard or --auto-lock",
+                "--auto-lock cannot be used with --shard: the first constraint of the whole corpus chooses the engine",
+                "omit --shard or --auto-lock",
             );
         }
         if self.limit == Some(0) {
             return fail(
                 "--limit leaves nothing to measure: 0",
-                "give a number of entries, or leave it out for all",
+                "give a positive number of entries, or omit the flag for all",
             );
         }
         if self.sample.is_some_and(|sample| sample.entries == 0) {
             return fail(
                 "--sample leaves nothing to measure: 0",
-                "give a number of entries, or leave it out for all",
+                "give a positive number of entries, or omit the flag for all",
             );
         }
         if self.timeout_ms == 0 {
-            return fail("time limit of nothing: 0", "give each schema some seconds");
+            return fail(
+                "time limit is zero: 0",
+                "give --timeout a positive number of seconds",
+            );
         }
         if self.resume && self.rows.is_none() {
             return fail(
-                "nothing to resume",
+                "--resume without a rows file",
                 "name the rows file of the interrupted run with --rows",
             );
         }
         Ok(())
     }
 
-    /// Whether an engine of this plan stays with the choice of its first constraint.
+    /// Whether this engine keeps the choice of its first constraint (`--auto-lock`).
     pub(super) fn is_locked(&self, engine: EngineName) -> bool {
         self.policy.auto_lock && engine == EngineName::Auto && self.engines.contains(&engine)
     }
 
-    /// Address space of one child process, where there is such a limit.
+    /// Address-space limit of one child process; `None` if unlimited or unsupported.
     pub(super) fn memory_limit(&self) -> Option<u64> {
         (memory::HAS_LIMIT && self.memory_limit_bytes > 0).then_some(self.memory_limit_bytes)
     }
 }
 
-/// A corpus as the user names it: `shipped`, a path whose layout shows, or `KIND:PATH`.
+/// A corpus argument: `shipped`, a path, or `KIND:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusSource {
-    /// `None` where the files are to show it.
+    /// `None` to detect the layout from the files.
     pub kind: Option<CorpusKind>,
-    /// A file or a folder; nothing for what is shipped.
+    /// A file or a folder; unused for the shipped corpus.
     pub path: PathBuf,
 }
 
 impl CorpusSource {
-    /// Reads what the user typed.
+    /// Parses the argument of `--corpus`.
     pub fn parse(typed: &str) -> Self {
         if typed == CorpusKind::Shipped.name() {
             return Self {
@@ -231,7 +233,7 @@ impl CorpusSource {
     }
 }
 
-/// The command that starts a child process, which then speaks the protocol of [`super::worker`].
+/// The command that starts a child process; see [`super::worker`] for its protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerCommand {
     pub program: PathBuf,
@@ -239,14 +241,14 @@ pub struct WorkerCommand {
 }
 
 impl WorkerCommand {
-    /// This very program, with its hidden subcommand `mask-worker`.
+    /// The current executable with its hidden subcommand `mask-worker`.
     ///
     /// # Errors
-    /// The system does not say where the program is.
+    /// The path of the executable cannot be determined.
     pub fn current() -> Result<Self> {
         let program = std::env::current_exe().map_err(|error| {
             Error::environment(format!(
-                "cannot find this program to start it again: {error}"
+                "cannot determine the path of this executable: {error}"
             ))
         })?;
         Ok(Self {
@@ -256,11 +258,11 @@ impl WorkerCommand {
     }
 }
 
-/// Loads a vocabulary: a name or path that [`VocabularySource::parse`] knows, and the token that
-/// ends an answer where its file does not say.
+/// Loads a vocabulary by a name or path accepted by [`VocabularySource::parse`]. `eos_token` is
+/// used if the file names no end-of-sequence token.
 ///
 /// # Errors
-/// A usage error for what cannot be read.
+/// A usage error for a vocabulary that cannot be read.
 pub fn load_vocabulary(tokenizer: &str, eos_token: Option<&str>) -> Result<Arc<Vocabulary>> {
     VocabularySource::parse(tokenizer)?
         .load_with_eos(eos_token)
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_corpus_is_named_by_path_or_by_kind_and_path() {
+    fn corpus_source_parses_path_or_kind_and_path() {
         for (typed, kind, path) in [
             ("shipped", Some(CorpusKind::Shipped), "shipped"),
             ("shipped:x", None, "shipped:x"),
@@ -293,62 +295,62 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_is_refused() {
+    fn invalid_plans_are_rejected() {
         MaskPlan::default().check().unwrap();
-        for (words, spoil) in [
+        for (message, spoil) in [
             (
                 "no corpus",
                 (|plan| plan.corpora.clear()) as fn(&mut MaskPlan),
             ),
             ("no engine", |plan| plan.engines.clear()),
             ("engine named twice: guidance", |plan| {
-                plan.engines.push(EngineName::Guidance)
+                plan.engines.push(EngineName::Guidance);
             }),
-            ("no spelling", |plan| {
-                plan.spellings = vec![Spelling::Verbatim]
+            ("no JSON spelling", |plan| {
+                plan.spellings = vec![Spelling::Verbatim];
             }),
             ("spelling named twice: compact", |plan| {
-                plan.spellings.push(Spelling::Compact)
+                plan.spellings.push(Spelling::Compact);
             }),
-            ("--auto-lock needs --jobs 1", |plan| {
+            ("--auto-lock requires --jobs 1", |plan| {
                 plan.engines.push(EngineName::Auto);
                 plan.policy.auto_lock = true;
                 plan.jobs = 2;
             }),
-            ("--auto-lock is drawn by the first constraint", |plan| {
+            ("--auto-lock cannot be used with --shard", |plan| {
                 plan.engines.push(EngineName::Auto);
                 plan.policy.auto_lock = true;
                 plan.shard = Some(Shard { number: 1, of: 2 });
             }),
             ("jobs not in 1 to 256: 0", |plan| plan.jobs = 0),
             ("--limit leaves nothing to measure: 0", |plan| {
-                plan.limit = Some(0)
+                plan.limit = Some(0);
             }),
             ("--sample leaves nothing", |plan| {
                 plan.sample = Some(Sample {
                     entries: 0,
                     seed: 0,
-                })
+                });
             }),
-            ("time limit", |plan| plan.timeout_ms = 0),
-            ("nothing to resume", |plan| plan.resume = true),
+            ("time limit is zero", |plan| plan.timeout_ms = 0),
+            ("--resume without a rows file", |plan| plan.resume = true),
         ] {
             let mut plan = MaskPlan::default();
             spoil(&mut plan);
             let error = plan.check().unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
         assert!(load_vocabulary("no/such/file", None).is_err());
     }
 
     #[test]
-    fn a_lock_is_one_process_s_and_no_memory_is_no_limit() {
+    fn auto_lock_applies_to_auto_only_and_zero_memory_means_no_limit() {
         let mut plan = MaskPlan {
             jobs: 2,
             ..MaskPlan::default()
         };
         plan.policy.auto_lock = true;
-        plan.check().expect("nobody draws a lock without auto");
+        plan.check().expect("without auto there is no lock");
         plan.engines.push(EngineName::Auto);
         plan.jobs = 1;
         plan.check().unwrap();

@@ -1,5 +1,4 @@
-//! Proving errors from plan to clusters, and checking witnesses again. Knows the order of things,
-//! not how one is done.
+//! Runs a proof search from plan to clusters, and replays witnesses.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +11,14 @@ use super::corpus::{self, Corpora, Selected};
 use super::plan::{Effort, MaskPlan, WorkerCommand, load_vocabulary};
 use super::protocol::{BROKEN, Event, FindingJob, Job};
 use super::prove::Proved;
-use super::prove::cluster::{Cluster, Gathered, Gathering, keywords, merged};
-use super::prove::shrink::Case;
-use super::prove::witness::{self, Standing, Witness};
+use super::prove::cluster::{
+    Cluster, FindingGroup, FindingGroups, constraint_keywords, merge_clusters,
+};
+use super::prove::shrink::FindingCase;
+use super::prove::witness::{self, Witness, WitnessStatus};
 use super::record::MaskRecord;
-use super::rows::{Line, Rows, RowsFile};
-use super::run::{about, supervisor};
+use super::rows::{KeyedRow, Rows, RowsFile};
+use super::run::{mask_record, supervisor};
 use super::supervise::Supervisor;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -25,16 +26,17 @@ use sobench_engine::{EngineName, Vocabulary};
 use sobench_notices::notice::Notice;
 use sobench_shutdown::Shutdown;
 
-/// Findings that are made small, those of the most schemas; the rest is listed without a witness.
+/// Number of findings that are shrunk, those of the most schemas first. Other findings are listed
+/// without a witness.
 const MAX_SHRUNK: usize = 150;
 
-/// Entries that a cluster names.
+/// Number of entries named in a cluster.
 const MAX_ENTRIES: usize = 5;
 
-/// What was proved of one entry under one engine.
+/// Proof results of one entry under one engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProofRow {
-    /// The entry's place among all entries of all corpora, from 0.
+    /// Index of the entry among all entries of all corpora, from 0.
     pub index: usize,
     pub entry: String,
     pub engine: EngineName,
@@ -44,40 +46,40 @@ pub struct ProofRow {
     pub proved: Proved,
 }
 
-impl Line for ProofRow {
+impl KeyedRow for ProofRow {
     fn key(&self) -> (EngineName, usize) {
         (self.engine, self.index)
     }
 }
 
-/// What a progress bar is told.
+/// Progress events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProofEvent {
-    /// So many entries are to be worked on, of which so many were before.
+    /// Total entries, and entries resumed from the file.
     Started {
         entries: usize,
         resumed: usize,
     },
     EntryDone,
-    /// Every entry is done, and so many findings are made small.
+    /// Every entry is done; the findings are shrunk next.
     Shrinking {
         findings: usize,
     },
     Shrunk,
 }
 
-/// A finished or interrupted proof.
+/// A finished or interrupted proof search.
 #[derive(Clone, Debug)]
 pub struct ProofRun {
-    pub about: MaskRecord,
+    pub record: MaskRecord,
     pub effort: Effort,
     /// The most frequent first.
     pub clusters: Vec<Cluster>,
-    pub began: SystemTime,
+    pub started_at: SystemTime,
     pub wall_ns: u64,
-    /// Of which so much was spent on making findings small.
+    /// The part of `wall_ns` spent on shrinking findings.
     pub shrink_ns: u64,
-    /// Entries whose rows were there before.
+    /// Entries resumed from the rows file.
     pub resumed: usize,
     pub interrupted: bool,
     pub notices: Vec<Notice>,
@@ -85,20 +87,20 @@ pub struct ProofRun {
 }
 
 impl ProofRun {
-    /// The rows, read from their file one at a time: by engine in the order asked for, then by the
-    /// entry's place in the corpora.
+    /// The rows, read from their file one at a time, ordered by engine in the requested order, then
+    /// by entry.
     pub fn rows(&self) -> impl Iterator<Item = Result<ProofRow>> + '_ {
         self.rows.iter()
     }
 
-    /// The file that keeps the rows, if the plan names one.
+    /// The rows file, if the plan names one.
     pub fn rows_path(&self) -> Option<&Path> {
         self.rows.path()
     }
 }
 
-/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by
-/// `command`.
+/// Runs a proof search; blocks until it is done or a shutdown is requested. `command` starts child
+/// processes.
 ///
 /// # Errors
 /// As [`super::run`].
@@ -110,43 +112,45 @@ pub fn prove(
     on_event: &dyn Fn(ProofEvent),
 ) -> Result<ProofRun> {
     plan.check()?;
-    let (began, watch) = (wall_clock(), Stopwatch::start());
+    let (started_at, watch) = (wall_clock(), Stopwatch::start());
     let corpora = corpus::load(plan)?;
     let mut ready = Vec::new();
     for engine in &plan.engines {
         let Some(opened) = supervisor(plan, command, shutdown, *engine, Vec::new()).probe()? else {
-            return Err(Error::interrupted("stopped before anything was proved"));
+            return Err(Error::interrupted(
+                "interrupted before the first entry was searched",
+            ));
         };
         ready.push(opened);
     }
-    let about = about(plan, &corpora, &ready);
-    let (file, notice) = RowsFile::<ProofRow>::open(plan.rows.as_deref(), plan.resume, &about)?;
+    let record = mask_record(plan, &corpora, &ready);
+    let (file, notice) = RowsFile::<ProofRow>::open(plan.rows.as_deref(), plan.resume, &record)?;
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
-    let supervisor = proving(plan, command, shutdown);
-    let mut proving = Proving {
+    let supervisor = proof_supervisor(plan, command, shutdown);
+    let mut runner = ProofRunner {
         plan,
         corpora: &corpora,
         supervisor: &supervisor,
-        about: &about,
+        record: &record,
         on_event,
         file,
     };
-    let resumed = proving.entries(effort)?;
+    let resumed = runner.search_entries(effort)?;
     let proved_ns = watch.elapsed_ns();
     let clusters = if shutdown.is_requested() {
         Vec::new()
     } else {
-        proving.clusters()?
+        runner.build_clusters()?
     };
     let interrupted = shutdown.is_requested();
-    let (wall_ns, rows) = (watch.elapsed_ns(), proving.file.rows());
+    let (wall_ns, rows) = (watch.elapsed_ns(), runner.file.rows());
     let shrink_ns = wall_ns - proved_ns;
     Ok(ProofRun {
-        about,
+        record,
         effort,
         clusters,
-        began,
+        started_at,
         wall_ns,
         shrink_ns,
         resumed,
@@ -156,7 +160,7 @@ pub fn prove(
     })
 }
 
-fn proving<'a>(
+fn proof_supervisor<'a>(
     plan: &MaskPlan,
     command: &'a WorkerCommand,
     shutdown: &'a Shutdown,
@@ -170,23 +174,23 @@ fn proving<'a>(
     )
 }
 
-struct Proving<'a> {
+struct ProofRunner<'a> {
     plan: &'a MaskPlan,
     corpora: &'a Corpora,
     supervisor: &'a Supervisor<'a>,
-    about: &'a MaskRecord,
+    record: &'a MaskRecord,
     on_event: &'a dyn Fn(ProofEvent),
     file: RowsFile<ProofRow>,
 }
 
-impl Proving<'_> {
-    /// Proves what is not proved yet; how many entries were.
-    fn entries(&mut self, effort: Effort) -> Result<usize> {
+impl ProofRunner<'_> {
+    /// Searches the remaining entries; returns the number of resumed entries.
+    fn search_entries(&mut self, effort: Effort) -> Result<usize> {
         let is_done = |entry: &&Selected| {
             self.plan
                 .engines
                 .iter()
-                .all(|engine| self.file.has(*engine, entry.index))
+                .all(|engine| self.file.contains_row(*engine, entry.index))
         };
         let selected = &self.corpora.selected;
         let pending: Vec<&Selected> = selected.iter().filter(|entry| !is_done(entry)).collect();
@@ -222,10 +226,10 @@ impl Proving<'_> {
         Ok(resumed)
     }
 
-    /// Gathers all findings, and has one of each kind made small.
-    fn clusters(&self) -> Result<Vec<Cluster>> {
+    /// Groups all findings and shrinks one of each group.
+    fn build_clusters(&self) -> Result<Vec<Cluster>> {
         let vocabulary = load_vocabulary(&self.plan.tokenizer, self.plan.eos_token.as_deref())?;
-        let mut gathering = Gathering::default();
+        let mut groups = FindingGroups::default();
         for row in self.file.rows().iter() {
             let row = row?;
             let bytes = self
@@ -233,7 +237,7 @@ impl Proving<'_> {
                 .selected(row.index)
                 .map_or(0, |entry| entry.json.len());
             for finding in row.proved.findings {
-                gathering.add(
+                groups.add(
                     row.engine,
                     row.index,
                     (&row.kind, bytes),
@@ -242,80 +246,85 @@ impl Proving<'_> {
                 );
             }
         }
-        let gathered = gathering.sorted();
-        let mut cases: BTreeMap<usize, Case> = BTreeMap::new();
-        let jobs = self.jobs(&gathered, &cases, Job::Shrink);
+        let groups = groups.sorted();
+        let mut cases: BTreeMap<usize, FindingCase> = BTreeMap::new();
+        let jobs = self.jobs(&groups, &cases, Job::Shrink);
         (self.on_event)(ProofEvent::Shrinking {
             findings: jobs.len(),
         });
-        self.supervisor.ask(&jobs, &mut |(place, answer)| {
+        self.supervisor.run_jobs(&jobs, &mut |(place, answer)| {
             if let Ok(Event::Shrunk(Some(case))) = answer {
                 cases.insert(place, case);
             }
             (self.on_event)(ProofEvent::Shrunk);
             Ok(())
         })?;
-        // What could not be made small stands as it was found, if it does when it is checked again.
+        // A finding that could not be shrunk is kept unchanged if it reproduces.
         self.supervisor
-            .ask(
-                &self.jobs(&gathered, &cases, Job::Check),
+            .run_jobs(
+                &self.jobs(&groups, &cases, Job::Check),
                 &mut |(place, answer)| {
-                    if answer == Ok(Event::Checked(Standing::Holds)) {
-                        cases.extend(self.case(&gathered[place]).map(|case| (place, case)));
+                    if answer == Ok(Event::Checked(WitnessStatus::Holds)) {
+                        cases.extend(self.case(&groups[place]).map(|case| (place, case)));
                     }
                     Ok(())
                 },
             )?;
-        let clusters = gathered.iter().enumerate().map(|(place, it)| {
-            let cluster = self.cluster(it, cases.remove(&place), &vocabulary);
-            (cluster, it.schemas.clone())
+        let clusters = groups.iter().enumerate().map(|(place, group)| {
+            let cluster = self.build_cluster(group, cases.remove(&place), &vocabulary);
+            (cluster, group.schemas.clone())
         });
-        Ok(merged(clusters.collect()))
+        Ok(merge_clusters(clusters.collect()))
     }
 
-    /// Jobs about the findings that are made small, without those that are known, by their places.
+    /// Jobs for the findings to shrink, with their indexes, except those in `known`.
     fn jobs(
         &self,
-        gathered: &[Gathered],
-        known: &BTreeMap<usize, Case>,
+        groups: &[FindingGroup],
+        known: &BTreeMap<usize, FindingCase>,
         job: fn(Box<FindingJob>) -> Job,
     ) -> Vec<(usize, Job)> {
-        let open = gathered
+        let open = groups
             .iter()
             .take(MAX_SHRUNK)
             .enumerate()
             .filter(|(place, _)| !known.contains_key(place));
-        let jobs = open.filter_map(|(place, it)| {
+        let jobs = open.filter_map(|(place, group)| {
             Some((
                 place,
                 job(Box::new(FindingJob {
-                    engine: it.key.engine,
-                    case: self.case(it)?,
+                    engine: group.key.engine,
+                    case: self.case(group)?,
                 })),
             ))
         });
         jobs.collect()
     }
 
-    /// The smallest finding as it was found.
-    fn case(&self, gathered: &Gathered) -> Option<Case> {
-        let (index, finding) = gathered.best.clone();
-        Some(Case {
+    /// The smallest finding of a group, unshrunk.
+    fn case(&self, group: &FindingGroup) -> Option<FindingCase> {
+        let (index, finding) = group.smallest.clone();
+        Some(FindingCase {
             constraint: constraint_of(self.corpora.selected(index)?)?,
             finding,
         })
     }
 
-    fn cluster(&self, gathered: &Gathered, case: Option<Case>, vocabulary: &Vocabulary) -> Cluster {
-        let (engine, schemas) = (gathered.key.engine, gathered.schemas.len() as u64);
-        let best = self.corpora.selected(gathered.best.0);
+    fn build_cluster(
+        &self,
+        group: &FindingGroup,
+        case: Option<FindingCase>,
+        vocabulary: &Vocabulary,
+    ) -> Cluster {
+        let (engine, schemas) = (group.key.engine, group.schemas.len() as u64);
+        let best = self.corpora.selected(group.smallest.0);
         let keywords = match (&case, best.and_then(constraint_of)) {
-            (Some(case), _) => keywords(&case.constraint),
+            (Some(case), _) => constraint_keywords(&case.constraint),
             (None, Some(constraint)) => vec![constraint.kind().to_owned()],
             (None, None) => Vec::new(),
         };
         let entry = best.map(|entry| entry.name.clone());
-        let named = gathered
+        let named = group
             .schemas
             .iter()
             .filter_map(|index| Some(self.corpora.selected(*index)?.name.clone()));
@@ -324,18 +333,18 @@ impl Proving<'_> {
             entries.extend(entry.clone());
         }
         let finding = case.as_ref().map(|case| &case.finding);
-        let place = gathered.key.place(finding, vocabulary);
-        let proof = finding.unwrap_or(&gathered.best.1).proof;
+        let place = group.key.place(finding, vocabulary);
+        let proof = finding.unwrap_or(&group.smallest.1).proof;
         let version = self
-            .about
+            .record
             .engines
             .iter()
-            .find(|it| it.engine == engine)
-            .map(|it| it.version.clone());
+            .find(|measured| measured.engine == engine)
+            .map(|measured| measured.version.clone());
         let text =
             |tokens: &[u32]| String::from_utf8_lossy(&vocabulary.decode(tokens)).into_owned();
         let witness = case.map(
-            |Case {
+            |FindingCase {
                  constraint,
                  finding,
              }| Witness {
@@ -347,7 +356,7 @@ impl Proving<'_> {
                 eos_token: self.plan.eos_token.clone(),
                 schemas,
                 entry: entry.unwrap_or_default(),
-                why: finding.why(),
+                why: finding.summary(),
                 constraint,
                 prefix_text: text(&finding.prefix),
                 token_text: finding.token.map(|token| text(&[token])),
@@ -373,34 +382,39 @@ fn constraint_of(entry: &Selected) -> Option<Constraint> {
     }
     serde_json::from_str::<Bare>(&entry.json)
         .ok()
-        .map(|it| it.constraint)
+        .map(|bare| bare.constraint)
 }
 
-/// Checks witnesses again, in the order given; those that were reached if a shutdown was requested.
-/// Each is checked with the engine, the policy and the vocabulary that it names.
+/// Replays witnesses in order; returns `None` for those not reached before a shutdown request. Each
+/// witness is checked with the engine, policy and vocabulary that it names.
 ///
 /// # Errors
-/// Children that cannot be started, or engines that cannot be opened.
+/// A child process cannot be started, or an engine cannot be opened.
 pub fn replay(
     witnesses: &[Witness],
     plan: &MaskPlan,
     command: &WorkerCommand,
     shutdown: &Shutdown,
-) -> Result<Vec<Option<Standing>>> {
-    let mut standings: Vec<Option<Standing>> = vec![None; witnesses.len()];
+) -> Result<Vec<Option<WitnessStatus>>> {
+    let mut statuses: Vec<Option<WitnessStatus>> = vec![None; witnesses.len()];
     let mut left: Vec<usize> = (0..witnesses.len()).collect();
     while let Some(first) = left.first().map(|place| &witnesses[*place]) {
-        let is_alike = |it: &Witness| {
-            (it.engine, &it.policy, &it.tokenizer, &it.eos_token)
-                == (
-                    first.engine,
-                    &first.policy,
-                    &first.tokenizer,
-                    &first.eos_token,
-                )
+        let has_same_engine = |witness: &Witness| {
+            (
+                witness.engine,
+                &witness.policy,
+                &witness.tokenizer,
+                &witness.eos_token,
+            ) == (
+                first.engine,
+                &first.policy,
+                &first.tokenizer,
+                &first.eos_token,
+            )
         };
-        let (alike, others): (Vec<usize>, Vec<usize>) =
-            left.iter().partition(|place| is_alike(&witnesses[**place]));
+        let (selected, others): (Vec<usize>, Vec<usize>) = left
+            .iter()
+            .partition(|place| has_same_engine(&witnesses[**place]));
         let plan = MaskPlan {
             engines: vec![first.engine],
             policy: first.policy.clone(),
@@ -408,29 +422,29 @@ pub fn replay(
             eos_token: first.eos_token.clone(),
             ..plan.clone()
         };
-        let supervisor = proving(&plan, command, shutdown);
-        let jobs: Vec<(usize, Job)> = alike
+        let supervisor = proof_supervisor(&plan, command, shutdown);
+        let jobs: Vec<(usize, Job)> = selected
             .into_iter()
             .map(|place| (place, check_job(&witnesses[place])))
             .collect();
-        supervisor.ask(&jobs, &mut |(place, answer)| {
-            let standing = match answer {
-                Ok(Event::Checked(standing)) => standing,
-                Ok(_) => Standing::Unknown {
+        supervisor.run_jobs(&jobs, &mut |(place, answer)| {
+            let status = match answer {
+                Ok(Event::Checked(status)) => status,
+                Ok(_) => WitnessStatus::Unknown {
                     why: BROKEN.to_owned(),
                 },
-                Err(why) => Standing::Unknown { why },
+                Err(why) => WitnessStatus::Unknown { why },
             };
-            standings[place] = Some(standing);
+            statuses[place] = Some(status);
             Ok(())
         })?;
         left = others;
     }
-    Ok(standings)
+    Ok(statuses)
 }
 
 fn check_job(witness: &Witness) -> Job {
-    let case = Case {
+    let case = FindingCase {
         constraint: witness.constraint.clone(),
         finding: witness.finding.clone(),
     };

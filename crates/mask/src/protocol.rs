@@ -1,4 +1,4 @@
-//! What parent and child say to each other: a JSON value a line. Knows neither end.
+//! The protocol between parent and child process: JSON Lines.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -6,56 +6,57 @@ use serde_json::json;
 use super::corpus::Entry;
 use super::plan::Effort;
 use super::prove::Proved;
-use super::prove::shrink::Case;
-use super::prove::witness::Standing;
+use super::prove::shrink::FindingCase;
+use super::prove::witness::WitnessStatus;
 use super::record::BatchRow;
 use super::row::{Compile, Declined, InstanceRow, RouteRow, Spelling, Stage};
 use sobench_engine::{EngineName, EnginePolicy};
 
-/// Bytes of one line; what sends a longer one is broken. The durations of a text of a mebibyte take
-/// some megabytes.
+/// Maximum length of a line in bytes; a longer line is a protocol error. The durations of a text of
+/// one mebibyte take some megabytes.
 pub(super) const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// The words for a child that sends no event, or one that has no place there.
+/// Message for a child that sends an invalid or unexpected event.
 pub(super) const BROKEN: &str = "the child process broke the protocol";
 
-/// The first line to a child.
+/// The first line sent to a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) engine: EngineName,
     pub(super) policy: EnginePolicy,
     pub(super) tokenizer: String,
     pub(super) eos_token: Option<String>,
-    /// Address space of the child.
+    /// Address-space limit of the child.
     pub(super) memory_limit_bytes: Option<u64>,
     pub(super) assert_formats: bool,
     pub(super) warm: bool,
     pub(super) spellings: Vec<Spelling>,
-    /// The engines whose errors are proved, in this one process; `engine` is the first of them.
-    /// Empty for a measurement.
+    /// Engines in the proof search, all in this one process; `engine` is the first of them. Empty
+    /// for a measurement.
     #[serde(default)]
     pub(super) prove: Vec<EngineName>,
 }
 
-/// A later line to a child.
+/// Any later line sent to a child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Job {
     Entry(Box<Entry>),
     Batch(BatchJob),
     Prove(Box<ProveJob>),
-    /// A finding that is made small.
+    /// Shrinks a finding.
     Shrink(Box<FindingJob>),
-    /// A finding that is checked again.
+    /// Rechecks a finding.
     Check(Box<FindingJob>),
 }
 
-/// An entry whose errors are proved.
+/// Proof search on one entry.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ProveJob {
     pub(super) effort: Effort,
-    /// Engines that are left out: the process ended over them before.
-    pub(super) without: Vec<EngineName>,
+    /// Engines to skip, because an earlier child process ended during their work.
+    #[serde(rename = "without")]
+    pub(super) excluded: Vec<EngineName>,
     pub(super) entry: Entry,
 }
 
@@ -63,44 +64,44 @@ pub(super) struct ProveJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct FindingJob {
     pub(super) engine: EngineName,
-    pub(super) case: Case,
+    pub(super) case: FindingCase,
 }
 
-/// The line that has an [`Entry`], itself JSON, proved.
-pub(super) fn prove_line(entry: &str, effort: Effort, without: &[EngineName]) -> String {
-    let (effort, without) = (json!(effort), json!(without));
-    format!("{{\"prove\":{{\"effort\":{effort},\"without\":{without},\"entry\":{entry}}}}}")
+/// The line of a proof job for an [`Entry`] given as JSON.
+pub(super) fn prove_line(entry: &str, effort: Effort, excluded: &[EngineName]) -> String {
+    let (effort, excluded) = (json!(effort), json!(excluded));
+    format!("{{\"prove\":{{\"effort\":{effort},\"without\":{excluded},\"entry\":{entry}}}}}")
 }
 
-/// The line that sends an [`Entry`], itself JSON, to a child.
+/// The line of a measurement job for an [`Entry`] given as JSON.
 pub(super) fn entry_line(entry: &str) -> String {
     format!("{{\"entry\":{entry}}}")
 }
 
-/// Why a child could not read an entry, which lies deeper in its line than in the file it is from.
+/// Checks that a child can parse an entry, which is nested deeper in its line than in its file.
 pub(super) fn check_entry(entry: &str) -> std::result::Result<(), String> {
     let line = entry_line(entry);
-    // The line's end is a byte of it.
+    // The line feed counts.
     if line.len() as u64 >= MAX_LINE_BYTES {
         return Err(format!(
-            "is too large to be measured, over {MAX_LINE_BYTES} bytes: {}",
+            "entry is larger than {MAX_LINE_BYTES} bytes: {}",
             line.len()
         ));
     }
     serde_json::from_str::<Job>(&line)
         .map(drop)
-        .map_err(|error| format!("is too deep to be measured: {error}"))
+        .map_err(|error| format!("entry is nested too deeply: {error}"))
 }
 
-/// Sequences to be masked at once.
+/// One batch of sequences.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct BatchJob {
     pub(super) sequences: usize,
-    /// Each goes to as many sequences as are needed to fill the batch.
+    /// Repeated until the batch is full.
     pub(super) sources: Vec<BatchSource>,
 }
 
-/// An entry and the one of its instances that is walked.
+/// An entry and the instance that is walked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BatchSource {
     pub(super) entry: Entry,
@@ -108,50 +109,53 @@ pub(super) struct BatchSource {
     pub(super) spelling: Spelling,
 }
 
-/// A line from a child.
+/// A line received from a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Event {
     Ready(Ready),
-    /// The engine cannot be opened: the error's two lines.
+    /// The engine cannot be opened: error and hint.
     CannotOpen {
         what: String,
         hint: Option<String>,
     },
-    /// What comes next; sent before it is begun, so that the parent knows where a child died.
+    /// The next stage, sent before it starts, so that the parent knows where a child died.
     Stage(Stage),
     Route(RouteRow),
     Declined(Declined),
     Compiled(Compile),
-    /// A walk that is over; sent at once, so that its durations outlive whatever ends the row.
+    /// A completed walk, sent immediately, so that its durations survive a later crash.
     Pass(Pass),
-    /// What the walks over an instance show, after all durations of it.
+    /// The result of an instance, after all its durations.
     Walked(InstanceRow),
-    /// The library panicked, or says that it did; nothing more comes of this job, and the child
-    /// ends.
+    /// The library panicked or reported a panic. The child exits after this event.
     Crashed {
-        words: String,
+        #[serde(rename = "words")]
+        message: String,
     },
-    /// The job could not be read: a fault of sobench, and no engine's.
+    /// The job could not be parsed: a bug in sobench, not in the engine.
     Unreadable {
-        words: String,
+        #[serde(rename = "words")]
+        message: String,
     },
-    /// The job is done.
+    /// The job is complete.
     Done(Done),
     Batch(BatchRow),
-    /// This engine is at work now on a proof; none where it is our own oracles.
-    At(Option<EngineName>),
-    /// What was proved of an engine so far.
-    SoFar {
+    /// The engine that the proof search runs now; `None` for the oracles.
+    #[serde(rename = "at")]
+    ActiveEngine(Option<EngineName>),
+    /// Intermediate result of the proof search for an engine.
+    #[serde(rename = "so_far")]
+    ProvedSoFar {
         engine: EngineName,
         proved: Proved,
     },
-    /// A finding made small; none where it does not stand.
-    Shrunk(Option<Case>),
-    Checked(Standing),
+    /// The shrunk finding; `None` if it does not reproduce.
+    Shrunk(Option<FindingCase>),
+    Checked(WitnessStatus),
 }
 
-/// A child that has its engine.
+/// The engine is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ready {
     pub(super) version: String,
@@ -161,36 +165,37 @@ pub(super) struct Ready {
     pub(super) open_ns: u64,
 }
 
-/// One walk over an instance, and every duration of it in order.
+/// One walk over an instance with all durations in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pass {
     pub(super) spelling: Spelling,
-    pub(super) heat: Heat,
+    #[serde(rename = "heat")]
+    pub(super) kind: PassKind,
     pub(super) samples: Samples,
 }
 
-/// Which of the walks over an instance a walk is.
+/// Cold or warm walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Heat {
-    /// The first one.
+pub(super) enum PassKind {
+    /// The first walk.
     Cold,
-    /// The one right after it.
+    /// The second walk, immediately after the first.
     Warm,
 }
 
-/// Durations in ns, by position.
+/// Durations in ns, by token position.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Samples {
     pub(super) mask: Vec<u64>,
     pub(super) commit: Vec<u64>,
 }
 
-/// The end of a job that was done to its end.
+/// The end of a completed job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Done {
-    /// As in [`Compile::peak_bytes`], of the whole job.
+    /// As [`Compile::peak_bytes`], over the whole job.
     pub(super) peak_bytes: Option<u64>,
-    /// The most resident memory of the process during the job, all in all.
+    /// Peak resident memory of the process during the job.
     pub(super) peak_rss_bytes: Option<u64>,
 }

@@ -1,5 +1,4 @@
-//! What a measurement was made of and on: engines, corpora, vocabulary, machine, limits. Plain
-//! data; knows no clock and no file.
+//! The record of a measurement: engines, corpora, vocabulary, machine and limits.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,52 +8,50 @@ use super::times::Durations;
 use sobench_core::shard::Shard;
 use sobench_engine::{EngineName, EnginePolicy};
 
-/// Address space that a child process is granted beyond the limit that was asked for: the stack of
-/// the thread that works, and what the allocator sets aside for threads without using it.
+/// Address space that a child process gets beyond the requested limit: for the stack of the working
+/// thread and the arenas that the allocator reserves per thread.
 pub const RESERVED_BYTES: u64 = 512 << 20;
 
-/// Everything about a measurement that is not a row of it.
+/// The settings and environment of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MaskRecord {
-    /// In the order asked for, which is the order they ran in, one after the other.
+    /// In the requested order, in which they ran one after another.
     pub engines: Vec<MeasuredEngine>,
-    /// In the order asked for; entries are numbered through all of them.
+    /// In the requested order; entries are numbered through all of them.
     pub corpora: Vec<CorpusRecord>,
-    /// Entries that filter and limit left, of all corpora together, and of them those of the shard;
-    /// every engine is measured on each of them.
+    /// Entries selected by filter and limit, of all corpora, restricted to the shard. Every engine
+    /// is measured on each of them.
     pub selected: usize,
     pub vocabulary: VocabularyRecord,
     pub policy: EnginePolicy,
     pub spellings: Vec<Spelling>,
-    /// Whether our evaluator takes a string that breaks its `format` for invalid.
+    /// Whether the evaluator asserts `format`.
     pub assert_formats: bool,
-    /// Whether every instance was walked a second time, for durations that are warm.
+    /// Whether every instance was walked a second time, for warm durations.
     pub warm: bool,
     pub filter: Option<String>,
     pub limit: Option<usize>,
-    /// Which of the entries that the filter left were drawn; `None` for all of them.
+    /// Random sample of the filtered entries; `None` for all.
     pub sample: Option<Sample>,
-    /// Child processes at the same time.
+    /// Number of concurrent child processes.
     pub jobs: usize,
-    /// After which a row is stopped as a timeout.
+    /// Time limit of a row.
     pub timeout_ms: u64,
-    /// Address space that a child process may have beyond [`RESERVED_BYTES`]; `None` where there is
-    /// no limit.
+    /// Address-space limit of a child process, without [`RESERVED_BYTES`]; `None` for no limit.
     pub memory_limit_bytes: Option<u64>,
-    /// Where errors are proved: how much is done for it.
+    /// Seed and budget of a proof search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prove: Option<Effort>,
-    /// Which part of the entries that filter, limit and sample left was measured; `None` for all of
-    /// them.
+    /// Which shard of the selected entries was measured; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
     pub host: MachineRecord,
 }
 
-/// Entries drawn at random, as CPython's `random.sample` draws them; they keep the corpora's order.
+/// Random sample of entries, drawn as CPython's `random.sample` does, in corpus order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// At most so many.
+    /// Maximum number of entries.
     pub entries: usize,
     pub seed: u64,
 }
@@ -65,29 +62,29 @@ pub struct MeasuredEngine {
     pub engine: EngineName,
     /// The library and its version.
     pub version: String,
-    /// Choices that matter to it, name and value.
+    /// Relevant settings, as name and value.
     pub settings: Vec<(String, String)>,
-    /// The most resident memory that one of its child processes had; `None` where the system cannot
-    /// say.
+    /// Peak resident memory of any of its child processes; `None` if unknown.
     pub peak_rss_bytes: Option<u64>,
-    /// From the start of its first child process to the end of its last, resumed rows not counted.
+    /// From the start of its first child process to the end of its last; resumed rows are not
+    /// included.
     pub wall_ns: u64,
-    /// Loading the vocabulary and opening the engine over it, in a first child process.
+    /// Time to load the vocabulary and open the engine, in the first child process.
     pub open_ns: Option<u64>,
 }
 
 /// One corpus of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CorpusRecord {
-    /// As the user named it.
+    /// As given by the user.
     pub source: String,
     pub kind: CorpusKind,
     /// Entries before filter and limit.
     pub entries: usize,
     pub instances: usize,
-    /// Files, groups or lines that could not be read; the first ones are named in notices.
+    /// Unreadable files, groups or lines; the first ones are named in notices.
     pub unreadable: usize,
-    /// Of its entries in their order: names, tags, constraints, instances and labels.
+    /// Hash of the entries in order: names, tags, constraints, instances and labels.
     pub sha256: String,
 }
 
@@ -95,15 +92,15 @@ pub struct CorpusRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CorpusKind {
-    /// Files of MaskBench: a schema and tests.
+    /// MaskBench files: a schema and tests.
     Maskbench,
-    /// Parquet files of JSONSchemaBench: schemas without instances.
+    /// JSONSchemaBench Parquet files: schemas without instances.
     JsonSchemaBench,
-    /// Files of the JSON-Schema-Test-Suite.
+    /// JSON-Schema-Test-Suite files.
     Jsts,
-    /// The user's own JSON Lines.
+    /// Custom JSON Lines.
     Custom,
-    /// The workloads inside this program.
+    /// The shipped workloads.
     Shipped,
 }
 
@@ -129,44 +126,43 @@ impl CorpusKind {
     }
 }
 
-/// The vocabulary that all engines masked.
+/// The vocabulary that all engines mask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VocabularyRecord {
     pub name: String,
-    /// Ids, unused ones included.
+    /// Number of ids, including unused ones.
     pub ids: usize,
 }
 
-/// The machine, as far as its numbers depend on it.
+/// The machine on which the measurement ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineRecord {
     /// The operating system's name, e.g. `linux`.
     pub os: String,
     /// The processor's architecture, e.g. `x86_64`.
     pub arch: String,
-    /// The processor's own name, where the system says it.
+    /// The processor's name, if known.
     pub cpu: Option<String>,
-    /// Threads that run at the same time.
+    /// Available hardware threads.
     pub threads: usize,
-    /// The median of measuring nothing: part of every duration, not subtracted.
+    /// Median duration of an empty measurement in ns; included in every duration.
     pub clock_ns: u64,
 }
 
-/// Masks of several sequences at once, a step at a time, on all threads of one process.
+/// One batch size: masks of several sequences per step, on all threads of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BatchRow {
     pub engine: EngineName,
-    /// Sequences that run at the same time.
+    /// Concurrent sequences.
     pub sequences: usize,
-    /// Different instances among them; where it is smaller than `sequences`, some run several
-    /// times.
+    /// Different instances among them; if fewer than `sequences`, instances are repeated.
     pub distinct: usize,
     pub threads: usize,
-    /// How long one step took: a mask of every sequence, on all threads.
+    /// Duration of a step: one mask of every sequence, on all threads.
     pub step: Durations,
-    /// Masks of all steps together.
+    /// Masks of all steps.
     pub masks: u64,
-    /// Masks by the sum of the steps' durations.
+    /// Masks divided by the sum of the step durations.
     pub masks_per_second: f64,
 }
 
@@ -175,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_written_by_their_names() {
+    fn corpus_kinds_serialize_as_their_names() {
         for kind in CorpusKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

@@ -1,29 +1,28 @@
-//! What is known of one entry of a corpus under one engine: facts only, a line each in the row
-//! file. Knows no corpus and no clock.
+//! The row of one entry under one engine: one line in the rows file.
 
 use serde::{Deserialize, Serialize};
 
 use super::times::{Durations, Slope};
 use sobench_engine::EngineName;
 
-/// How a JSON value is written.
+/// How an instance is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spelling {
-    /// `", "` between members and `": "` after names, as Python's `json.dumps` does, and with it
-    /// MaskBench's script.
+    /// `", "` between members and `": "` after names, as in Python's `json.dumps` and MaskBench's
+    /// script.
     Maskbench,
-    /// No white space, as MaskBench's harness in Rust does.
+    /// No white space, as in MaskBench's Rust harness.
     Compact,
-    /// A line for every member, two spaces of indentation.
+    /// One line per member, indented by two spaces.
     Pretty,
-    /// The text itself; for instances that are text and no JSON value.
+    /// The text as it is; for instances that are text, not JSON.
     Verbatim,
 }
 
 impl Spelling {
-    /// The ways to write a JSON value.
-    pub const OF_JSON: [Self; 3] = [Self::Maskbench, Self::Compact, Self::Pretty];
+    /// The spellings of a JSON value.
+    pub const JSON: [Self; 3] = [Self::Maskbench, Self::Compact, Self::Pretty];
 
     /// The name that flags, files and reports use.
     pub fn name(self) -> &'static str {
@@ -39,8 +38,8 @@ impl Spelling {
 /// One entry under one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The entry's place in the corpus, from 0; rows are reported in this order whatever order they
-    /// ended in.
+    /// Index of the entry in the corpora, from 0. Rows are reported in this order, regardless of
+    /// the order of completion.
     pub index: usize,
     /// The entry's name: a file, a file and a number, or a shipped workload.
     pub entry: String,
@@ -49,45 +48,46 @@ pub struct Row {
     pub tags: Vec<String>,
     /// The constraint's kind: json, regex, choice ...
     pub kind: String,
-    /// The engine that `auto` chose, and why.
+    /// The engine chosen by `auto`, and the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteRow>,
-    /// Why the engine did not compile the constraint.
+    /// Why the engine declined the constraint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub declined: Option<Declined>,
-    /// What ended the work on this row before its last instance.
+    /// Why the row was stopped before its last instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compile: Option<Compile>,
-    /// Every instance in every spelling that was reached, in order.
+    /// Every instance that was reached, in every spelling, in order.
     pub instances: Vec<InstanceRow>,
-    /// Durations by spelling; spellings of which no mask was computed are absent. Of a stopped row,
-    /// those of every walk that was over, also where its instance was not judged any more.
+    /// Durations by spelling; spellings without masks are absent. A stopped row has the durations
+    /// of every completed walk, even if its instance was not judged.
     pub times: Vec<SpellingTimes>,
 }
 
-/// Where `auto` sent the constraint.
+/// The engine chosen by `auto`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteRow {
     pub engine: EngineName,
     pub why: String,
 }
 
-/// A declared decline.
+/// The engine declined the constraint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declined {
     pub class: DeclineClass,
-    /// What the library does not implement, if it said so.
+    /// The unsupported feature, if the library names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feature: Option<String>,
-    /// The library's own words.
-    pub words: String,
-    /// Until it said so.
+    /// The library's error message.
+    #[serde(rename = "words")]
+    pub message: String,
+    /// Time until the decline.
     pub after_ns: u64,
 }
 
-/// The engine's error, by kind.
+/// The kind of the engine's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeclineClass {
@@ -96,14 +96,15 @@ pub enum DeclineClass {
     TooLarge,
 }
 
-/// What ended a row early.
+/// Why a row was stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stopped {
     pub cause: StopCause,
     pub stage: Stage,
-    /// The last words of the child process, or the panic's; may be empty.
-    pub words: String,
-    /// From the beginning of the row.
+    /// The last stderr lines of the child process, or the panic message; may be empty.
+    #[serde(rename = "words")]
+    pub message: String,
+    /// Since the start of the row.
     pub after_ns: u64,
 }
 
@@ -117,15 +118,15 @@ pub enum StopCause {
     Timeout,
 }
 
-/// Where a row stood.
+/// The stage of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "at", rename_all = "snake_case")]
 pub enum Stage {
-    /// Our own evaluator judged the instances: never the engine's fault.
+    /// The evaluator judges the instances; failures here are not the engine's.
     Oracle,
     Compile,
     FirstMask,
-    /// Compiled again, from the cache.
+    /// Compile from the cache.
     Cached,
     Instance {
         index: usize,
@@ -133,74 +134,78 @@ pub enum Stage {
     },
 }
 
-/// What compiling cost.
+/// Cost of compiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compile {
     /// The first compile of this constraint in its process.
     pub cold_ns: u64,
-    /// A matcher and its first mask on top of it; time to first mask is the sum of the two.
+    /// Creating a matcher and its first mask, after the compile. Time to first mask is the sum of
+    /// both.
     pub first_mask_ns: u64,
-    /// The same constraint asked of the compile cache again.
+    /// The same constraint from the compile cache.
     pub cached_ns: u64,
-    /// Size of the compiled grammar, where the library can say.
+    /// Size of the compiled grammar, if the library reports it.
     pub grammar_bytes: Option<u64>,
-    /// How much the process's resident memory peaked above what it was before, from compile to the
-    /// last instance; `None` where the system cannot say.
+    /// Growth of the process's peak resident memory, from compile to the last instance; `None` if
+    /// unknown.
     pub peak_bytes: Option<u64>,
 }
 
 /// One instance in one spelling.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceRow {
-    /// The instance's place in its entry, from 0.
+    /// Index of the instance in its entry, from 0.
     pub index: usize,
     pub spelling: Spelling,
-    /// What the corpus says of it.
+    /// The label of the corpus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<bool>,
-    /// What our evaluator says of it; absent where it cannot judge.
+    /// The verdict of the evaluator; absent if it cannot judge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judged: Option<bool>,
     pub outcome: InstanceOutcome,
     /// Tokens of the whole text.
     pub tokens: u32,
-    /// Masks computed of it, one pass counted.
+    /// Masks computed in one pass.
     pub masks: u32,
     /// The end of the text before the wrong mask, at most [`BEFORE_MAX_CHARS`] characters; absent
-    /// where nothing is wrong.
+    /// if no mask is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
 }
 
-/// Characters that are kept of the text before a wrong mask.
+/// Maximum length of [`InstanceRow::before`] in characters.
 pub const BEFORE_MAX_CHARS: usize = 60;
 
-/// How an engine did on an instance.
+/// The outcome of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum InstanceOutcome {
-    /// Valid, every token allowed, the end allowed at the end and nowhere wrong; or invalid and
+    /// Valid, with every token and the final end allowed and no wrong early end; or invalid and
     /// masked out.
     Pass,
-    /// Valid, and a token or the end was masked out after `byte` bytes of the text. `token` is the
+    /// Valid, but a token or the end is masked out after `byte` bytes of the text. `token` is the
     /// text of the token, absent for the end.
     RejectsValid { byte: usize, token: Option<String> },
-    /// Invalid, and allowed to its end; or the end was allowed after `byte` bytes, which are no
-    /// valid text.
+    /// Invalid, but allowed to its end; or the end is allowed after `byte` bytes, where the text is
+    /// not valid.
     AcceptsInvalid { byte: usize },
-    /// No token and no end was allowed after `byte` bytes.
+    /// Neither a token nor the end is allowed after `byte` bytes.
     DeadEnd { byte: usize },
-    /// The library gave up after `byte` bytes, in its own words; or its second walk was not as the
-    /// first.
-    Failed { byte: usize, words: String },
-    /// The corpus and our evaluator disagree: nobody is blamed. `accepted` is what the engine did.
+    /// The library failed after `byte` bytes, or its second walk differs from the first.
+    Failed {
+        byte: usize,
+        #[serde(rename = "words")]
+        message: String,
+    },
+    /// Label and evaluator disagree. `accepted` states whether the engine accepted the text.
     Disputed { accepted: bool },
-    /// Neither the corpus nor our evaluator can say. `accepted` is what the engine did.
+    /// Neither label nor verdict. `accepted` states whether the engine accepted the text.
     NotJudged { accepted: bool },
 }
 
 impl InstanceOutcome {
-    /// Bytes of the text before what went wrong, if anything did.
+    /// Bytes of the text before the error, if any.
     pub fn byte(&self) -> Option<usize> {
         match self {
             Self::RejectsValid { byte, .. }
@@ -212,11 +217,11 @@ impl InstanceOutcome {
     }
 }
 
-/// Durations of the masks and commits in one spelling.
+/// Durations of masks and commits in one spelling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpellingTimes {
     pub spelling: Spelling,
-    /// The first walk over each instance on a grammar just compiled.
+    /// The first walk over each instance on a newly compiled grammar.
     pub cold: PassTimes,
     /// The same walks again on a new matcher of the same grammar.
     pub warm: PassTimes,
@@ -227,9 +232,9 @@ pub struct SpellingTimes {
 pub struct PassTimes {
     pub mask: Durations,
     pub commit: Durations,
-    /// A mask and the commit of the token after it, taken together: what one token costs a server.
-    /// The last mask of a walk, which no commit follows, is not in it.
+    /// A mask plus the commit of the token after it: the cost of one token for a server. The last
+    /// mask of a walk, without a commit, is excluded.
     pub step: Durations,
-    /// Mask time over the token's position.
+    /// Mask time as a function of the token's position.
     pub slope: Slope,
 }

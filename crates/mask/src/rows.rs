@@ -1,5 +1,4 @@
-//! The rows file: a line that says what was measured, then a line for every row, in the order in
-//! which they ended. Knows neither engines nor corpora.
+//! The rows file: a header line with the measurement, then one line per row in order of completion.
 
 mod merge;
 
@@ -15,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::merge::{MergedRows, begins, merge};
+pub use self::merge::{MergedRows, is_rows_file, merge_rows};
 use super::record::MaskRecord;
 use super::row::Row;
 use sobench_core::error::{Error, Result};
@@ -24,102 +23,104 @@ use sobench_core::printable::printable;
 use sobench_engine::EngineName;
 use sobench_notices::notice::{MaskNotice, Notice};
 
-/// The version of the file's format.
+/// Version of the file format.
 const FORMAT: u32 = 1;
 
-/// Bytes of a line.
+/// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 30;
 
-/// Characters of a differing value that are shown.
+/// Maximum length of a differing value in an error message.
 const MAX_SHOWN: usize = 80;
 
-/// What a row is found again by: whose it is, and of which entry.
-pub trait Line: Serialize + DeserializeOwned {
-    /// The engine that it is about, and the entry's place in the corpora.
+/// A row with a unique key.
+pub trait KeyedRow: Serialize + DeserializeOwned {
+    /// The engine and the index of the entry in the corpora.
     fn key(&self) -> (EngineName, usize);
 }
 
-impl Line for Row {
+impl KeyedRow for Row {
     fn key(&self) -> (EngineName, usize) {
         (self.engine, self.index)
     }
 }
 
-/// The first line.
+/// The header line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Header {
     sobench_mask_rows: u32,
     sobench: String,
-    /// Without what differs from run to run.
-    about: MaskRecord,
+    /// Without fields that differ between runs, such as durations.
+    #[serde(rename = "about")]
+    record: MaskRecord,
 }
 
-/// A rows file that is being written.
+/// A rows file open for writing.
 pub(super) struct RowsFile<R> {
-    kept: Arc<Kept>,
+    stored: Arc<StoredFile>,
     file: File,
     engines: Vec<EngineName>,
-    /// Where each row's line starts, by the engine's place and the entry's.
+    /// Byte offset of each row's line, by engine index and entry index.
     offsets: BTreeMap<(usize, usize), u64>,
     length: u64,
     rows: PhantomData<R>,
 }
 
-/// A file that goes when nobody needs it any more, if it is a temporary one.
+/// A file that is removed after its last use if it is temporary.
 #[derive(Debug)]
-struct Kept {
+struct StoredFile {
     path: PathBuf,
     is_temporary: bool,
 }
 
-impl Drop for Kept {
+impl Drop for StoredFile {
     fn drop(&mut self) {
         if self.is_temporary {
-            // Nothing can be done about a temporary file that stays.
+            // A temporary file that cannot be removed is harmless.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// The rows of a measurement, in a file: those of a whole corpus do not fit in memory with their
-/// durations.
+/// The rows of a measurement, read from a file: with their durations, the rows of a whole corpus do
+/// not fit in memory.
 #[derive(Clone, Debug)]
 pub struct Rows<R> {
-    kept: Arc<Kept>,
+    stored: Arc<StoredFile>,
     offsets: Arc<[u64]>,
     rows: PhantomData<R>,
 }
 
-impl<R: Line> Rows<R> {
-    /// How many there are.
+impl<R: KeyedRow> Rows<R> {
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.offsets.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// The file that holds them, unless it is a temporary one.
+    /// The path of the file, unless it is temporary.
     pub fn path(&self) -> Option<&Path> {
-        (!self.kept.is_temporary).then_some(self.kept.path.as_path())
+        (!self.stored.is_temporary).then_some(self.stored.path.as_path())
     }
 
-    /// Reads them one at a time, by engine in the order asked for, then by the entry's place in the
-    /// corpora.
+    /// Reads the rows one at a time, ordered by engine in the requested order, then by entry.
     pub fn iter(&self) -> impl Iterator<Item = Result<R>> + '_ {
         let mut opened = None;
         self.offsets.iter().map(move |offset| {
             if opened.is_none() {
                 opened = Some(BufReader::new(
-                    File::open(&self.kept.path)
-                        .map_err(|error| unusable(&self.kept.path, &error))?,
+                    File::open(&self.stored.path)
+                        .map_err(|error| rows_file_error(&self.stored.path, &error))?,
                 ));
             }
-            let file = opened.as_mut().expect("it was opened just now");
-            let line = line_at(file, *offset).map_err(|error| unusable(&self.kept.path, &error))?;
-            serde_json::from_slice(&line).map_err(|error| unusable(&self.kept.path, &error))
+            let file = opened.as_mut().expect("the file was opened above");
+            let line = line_at(file, *offset)
+                .map_err(|error| rows_file_error(&self.stored.path, &error))?;
+            serde_json::from_slice(&line)
+                .map_err(|error| rows_file_error(&self.stored.path, &error))
         })
     }
 }
@@ -136,44 +137,44 @@ fn line_at(reader: &mut BufReader<File>, offset: u64) -> std::io::Result<Vec<u8>
     Ok(line)
 }
 
-/// The first line, and its bytes.
+/// The header line and its length in bytes.
 fn header(reader: &mut impl BufRead, path: &Path) -> Result<(Value, u64)> {
     let mut line = Vec::new();
-    let length = next_line(reader, &mut line).map_err(|error| unusable(path, &error))?;
+    let length = next_line(reader, &mut line).map_err(|error| rows_file_error(path, &error))?;
     let header = line.strip_prefix(input::BYTE_ORDER_MARK).unwrap_or(&line);
     Ok((
-        serde_json::from_slice(header).map_err(|_| not_rows(path))?,
+        serde_json::from_slice(header).map_err(|_| not_a_rows_file(path))?,
         length,
     ))
 }
 
-/// Where the rows of a file are.
-struct Found {
-    /// By the engine's place and the entry's.
+/// The positions of the rows in a file.
+struct RowIndex {
+    /// By engine index and entry index.
     offsets: BTreeMap<(usize, usize), u64>,
-    /// The bytes of all whole lines.
+    /// Length of all complete lines in bytes.
     length: u64,
-    /// Whether the last line is not whole.
-    is_torn: bool,
+    /// Whether the last line is truncated.
+    is_truncated: bool,
 }
 
-/// Finds the rows after a header of so many bytes. `key` says of what a line is; `refused` is the
-/// error for the line of a number that is no row and not the last one.
-fn find_rows(
+/// Indexes the rows after a header of `header_bytes` bytes. `key` returns the key of a line.
+/// `refused` creates the error for an invalid line, by number, unless it is the last one.
+fn index_rows(
     reader: &mut impl BufRead,
     header_bytes: u64,
     path: &Path,
     key: impl Fn(&[u8]) -> Option<(usize, usize)>,
     refused: impl Fn(usize) -> Error,
-) -> Result<Found> {
-    let mut found = Found {
+) -> Result<RowIndex> {
+    let mut found = RowIndex {
         offsets: BTreeMap::new(),
         length: header_bytes,
-        is_torn: false,
+        is_truncated: false,
     };
     let mut line = Vec::new();
     for number in 2.. {
-        let read = next_line(reader, &mut line).map_err(|error| unusable(path, &error))?;
+        let read = next_line(reader, &mut line).map_err(|error| rows_file_error(path, &error))?;
         if read == 0 {
             break;
         }
@@ -181,10 +182,10 @@ fn find_rows(
             Some(key) => found.offsets.insert(key, found.length),
             None if reader
                 .fill_buf()
-                .map_err(|error| unusable(path, &error))?
+                .map_err(|error| rows_file_error(path, &error))?
                 .is_empty() =>
             {
-                found.is_torn = true;
+                found.is_truncated = true;
                 break;
             }
             None => return Err(refused(number)),
@@ -194,34 +195,34 @@ fn find_rows(
     Ok(found)
 }
 
-fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Error {
+fn rows_file_error(path: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::environment(format!(
         "cannot use the rows file {}: {error}",
         path.display()
     ))
 }
 
-impl<R: Line> RowsFile<R> {
-    /// Begins a file, or goes on with one; also returns what the user should know.
+impl<R: KeyedRow> RowsFile<R> {
+    /// Creates or resumes a file. Also returns a notice for the user.
     ///
     /// # Errors
     /// As [`RowsFile::create`] and [`RowsFile::resume`].
     pub(super) fn open(
         path: Option<&Path>,
         resume: bool,
-        about: &MaskRecord,
+        record: &MaskRecord,
     ) -> Result<(Self, Option<Notice>)> {
         match path {
-            Some(path) if resume => Self::resume(path, about),
-            path => Ok((Self::create(path, about)?, None)),
+            Some(path) if resume => Self::resume(path, record),
+            path => Ok((Self::create(path, record)?, None)),
         }
     }
 
-    /// Begins a file; without a path, a temporary one.
+    /// Creates a file; without a path, a temporary one.
     ///
     /// # Errors
-    /// There is one already, or it cannot be written.
-    pub(super) fn create(path: Option<&Path>, about: &MaskRecord) -> Result<Self> {
+    /// The file exists or cannot be written.
+    pub(super) fn create(path: Option<&Path>, record: &MaskRecord) -> Result<Self> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let is_temporary = path.is_none();
         let path = path.map_or_else(
@@ -236,8 +237,8 @@ impl<R: Line> RowsFile<R> {
         );
         if !is_temporary && path.exists() {
             return Err(
-                Error::usage(format!("rows file exists already: {}", path.display()))
-                    .hint("go on with it by --resume, or name another with --rows"),
+                Error::usage(format!("rows file already exists: {}", path.display()))
+                    .hint("continue it with --resume, or name another file with --rows"),
             );
         }
         let mut options = OpenOptions::new();
@@ -250,18 +251,18 @@ impl<R: Line> RowsFile<R> {
                     "cannot write the rows file {}: {error}",
                     path.display()
                 ))
-                .hint("name another with --rows")
+                .hint("name another file with --rows")
             })?;
-        let mut rows = Self::new(Kept { path, is_temporary }, file, about);
-        let header = rows.line(&Header::of(about))?;
+        let mut rows = Self::new(StoredFile { path, is_temporary }, file, record);
+        let header = rows.line(&Header::new(record))?;
         rows.write(&header)?;
         Ok(rows)
     }
 
-    fn new(kept: Kept, file: File, about: &MaskRecord) -> Self {
-        let engines = about.engines.iter().map(|engine| engine.engine).collect();
+    fn new(stored: StoredFile, file: File, record: &MaskRecord) -> Self {
+        let engines = record.engines.iter().map(|engine| engine.engine).collect();
         Self {
-            kept: Arc::new(kept),
+            stored: Arc::new(stored),
             file,
             engines,
             offsets: BTreeMap::new(),
@@ -270,41 +271,41 @@ impl<R: Line> RowsFile<R> {
         }
     }
 
-    /// Goes on with a file, or begins it where there is none. Also returns what the user should
-    /// know.
+    /// Resumes a file, or creates it if it does not exist. Also returns a notice for the user.
     ///
     /// # Errors
-    /// It is of another measurement, is damaged before its last line, or cannot be written.
-    pub(super) fn resume(path: &Path, about: &MaskRecord) -> Result<(Self, Option<Notice>)> {
+    /// The file belongs to another measurement, is damaged before its last line, or cannot be
+    /// written.
+    pub(super) fn resume(path: &Path, record: &MaskRecord) -> Result<(Self, Option<Notice>)> {
         if !path.exists() {
             let notice = MaskNotice::NoRowsFile {
                 file: path.display().to_string(),
             };
-            return Ok((Self::create(Some(path), about)?, Some(notice.into())));
+            return Ok((Self::create(Some(path), record)?, Some(notice.into())));
         }
-        check_begin(path)?;
+        check_rows_header(path)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
-            .map_err(|error| unusable(path, &error))?;
+            .map_err(|error| rows_file_error(path, &error))?;
         let mut rows = Self::new(
-            Kept {
+            StoredFile {
                 path: path.to_path_buf(),
                 is_temporary: false,
             },
             file,
-            about,
+            record,
         );
-        let torn = rows.take_over(&Header::of(about))?;
+        let truncated = rows.load_existing(&Header::new(record))?;
         rows.file
             .set_len(rows.length)
-            .map_err(|error| unusable(path, &error))?;
+            .map_err(|error| rows_file_error(path, &error))?;
         rows.file
             .seek(SeekFrom::Start(rows.length))
-            .map_err(|error| unusable(path, &error))?;
-        let notice = torn.then(|| {
-            MaskNotice::TornRow {
+            .map_err(|error| rows_file_error(path, &error))?;
+        let notice = truncated.then(|| {
+            MaskNotice::TruncatedRow {
                 file: path.display().to_string(),
             }
             .into()
@@ -312,36 +313,37 @@ impl<R: Line> RowsFile<R> {
         Ok((rows, notice))
     }
 
-    /// Reads the header and every row; whether the last line is torn.
-    fn take_over(&mut self, expected: &Header) -> Result<bool> {
-        let path = &self.kept.path;
+    /// Reads the header and indexes every row; returns whether the last line is truncated.
+    fn load_existing(&mut self, expected: &Header) -> Result<bool> {
+        let path = &self.stored.path;
         let mut reader = BufReader::new(&self.file);
         let (header, length) = header(&mut reader, path)?;
         expected.compare(&header, path)?;
         let refused = |number| {
-            unusable(path, &format!("line {number} is no row")).hint("name one that --rows wrote")
+            rows_file_error(path, &format!("line {number} is not a row"))
+                .hint("name a file written by --rows")
         };
-        let found = find_rows(&mut reader, length, path, |line| self.key(line), refused)?;
+        let found = index_rows(&mut reader, length, path, |line| self.key(line), refused)?;
         (self.offsets, self.length) = (found.offsets, found.length);
-        Ok(found.is_torn)
+        Ok(found.is_truncated)
     }
 
     fn key(&self, line: &[u8]) -> Option<(usize, usize)> {
         let (engine, index) = serde_json::from_slice::<R>(line).ok()?.key();
-        Some((self.place(engine)?, index))
+        Some((self.engine_index(engine)?, index))
     }
 
-    fn place(&self, engine: EngineName) -> Option<usize> {
+    fn engine_index(&self, engine: EngineName) -> Option<usize> {
         self.engines.iter().position(|name| *name == engine)
     }
 
-    /// Whether a row is there.
-    pub(super) fn has(&self, engine: EngineName, index: usize) -> bool {
-        self.place(engine)
-            .is_some_and(|place| self.offsets.contains_key(&(place, index)))
+    /// Whether the file has a row.
+    pub(super) fn contains_row(&self, engine: EngineName, index: usize) -> bool {
+        self.engine_index(engine)
+            .is_some_and(|engine_index| self.offsets.contains_key(&(engine_index, index)))
     }
 
-    /// Adds a row, which is on its way to the disk when this returns.
+    /// Appends a row and writes it without buffering.
     pub(super) fn append(&mut self, row: &R) -> Result<()> {
         let (engine, index) = row.key();
         let unknown = || {
@@ -350,12 +352,12 @@ impl<R: Line> RowsFile<R> {
                 engine.name()
             ))
         };
-        let place = self.place(engine).ok_or_else(unknown)?;
+        let engine_index = self.engine_index(engine).ok_or_else(unknown)?;
         let line = self.line(row)?;
-        self.append_line((place, index), &line)
+        self.append_line((engine_index, index), &line)
     }
 
-    /// Adds the line of a row of another file, by the engine's place and the entry's.
+    /// Appends the line of a row from another file, with its engine index and entry index.
     fn append_line(&mut self, key: (usize, usize), line: &[u8]) -> Result<()> {
         let offset = self.length;
         self.write(line)?;
@@ -364,97 +366,97 @@ impl<R: Line> RowsFile<R> {
     }
 
     fn line(&self, value: &impl Serialize) -> Result<Vec<u8>> {
-        let mut line =
-            serde_json::to_vec(value).map_err(|error| unusable(&self.kept.path, &error))?;
+        let mut line = serde_json::to_vec(value)
+            .map_err(|error| rows_file_error(&self.stored.path, &error))?;
         line.push(b'\n');
         Ok(line)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| {
-            unusable(&self.kept.path, &error).hint("make room, and go on by --resume")
+            rows_file_error(&self.stored.path, &error)
+                .hint("free disk space, then continue with --resume")
         })?;
         self.length += bytes.len() as u64;
         Ok(())
     }
 
-    /// The rows as they are now.
+    /// The current rows.
     pub(super) fn rows(&self) -> Rows<R> {
         Rows {
-            kept: Arc::clone(&self.kept),
+            stored: Arc::clone(&self.stored),
             offsets: self.offsets.values().copied().collect(),
             rows: PhantomData,
         }
     }
 
-    /// The rows of one engine as they are now.
+    /// The current rows of one engine.
     pub(super) fn rows_of(&self, engine: EngineName) -> Rows<R> {
-        let place = self.place(engine);
+        let engine_index = self.engine_index(engine);
         let offsets = self
             .offsets
             .iter()
-            .filter(|((of, _), _)| Some(*of) == place)
+            .filter(|((of, _), _)| Some(*of) == engine_index)
             .map(|(_, offset)| *offset);
         Rows {
-            kept: Arc::clone(&self.kept),
+            stored: Arc::clone(&self.stored),
             offsets: offsets.collect(),
             rows: PhantomData,
         }
     }
 }
 
-/// Refuses what does not begin as a rows file, before a line of it is looked for: it may be all one
+/// Rejects other files by their first bytes, before a line is read: the file may be a single huge
 /// line.
-fn check_begin(path: &Path) -> Result<()> {
+fn check_rows_header(path: &Path) -> Result<()> {
     input::check_text(path, u64::MAX)?;
-    let begin = input::beginning(path, u64::MAX)?;
-    if is_begin(&begin) {
+    let first_bytes = input::read_prefix(path, u64::MAX)?;
+    if has_rows_header(&first_bytes) {
         Ok(())
     } else {
-        Err(not_rows(path))
+        Err(not_a_rows_file(path))
     }
 }
 
-/// Whether these first bytes are a rows file's; an editor may have put a byte-order mark before
-/// them.
-fn is_begin(bytes: &[u8]) -> bool {
+/// Whether these are the first bytes of a rows file, optionally after a byte-order mark.
+fn has_rows_header(bytes: &[u8]) -> bool {
     bytes
         .strip_prefix(input::BYTE_ORDER_MARK)
         .unwrap_or(bytes)
         .starts_with(b"{\"sobench_mask_rows\":")
 }
 
-fn not_rows(path: &Path) -> Error {
+fn not_a_rows_file(path: &Path) -> Error {
     Error::usage(format!(
         "not a rows file of sobench mask: {}",
         path.display()
     ))
-    .hint("name one that --rows wrote")
+    .hint("name a file written by --rows")
 }
 
 impl Header {
-    fn of(about: &MaskRecord) -> Self {
-        let mut about = about.clone();
-        for engine in &mut about.engines {
+    fn new(record: &MaskRecord) -> Self {
+        let mut record = record.clone();
+        for engine in &mut record.engines {
             (engine.peak_rss_bytes, engine.wall_ns, engine.open_ns) = (None, 0, None);
         }
-        about.host.clock_ns = 0;
+        record.host.clock_ns = 0;
         Self {
             sobench_mask_rows: FORMAT,
             sobench: env!("CARGO_PKG_VERSION").to_owned(),
-            about,
+            record,
         }
     }
 
-    /// Refuses the header of another measurement, naming the first thing that differs.
+    /// Rejects the header of another measurement and names the first difference.
     fn compare(&self, found: &Value, path: &Path) -> Result<()> {
-        let expected = serde_json::to_value(self).map_err(|error| unusable(path, &error))?;
+        let expected = serde_json::to_value(self).map_err(|error| rows_file_error(path, &error))?;
         if found.get("sobench_mask_rows").is_none() {
-            return Err(not_rows(path));
+            return Err(not_a_rows_file(path));
         }
-        let refuse = |with: &str| {
+        let refuse = |difference: &str| {
             Err(Error::usage(format!(
-                "rows file is of another measurement, with {with}: {}",
+                "rows file belongs to another measurement, {difference}: {}",
                 path.display()
             ))
             .hint("resume with the same flags and files, or name another file with --rows"))
@@ -462,17 +464,17 @@ impl Header {
         let [here, now] = [found, &expected].map(engine_names);
         if here != now {
             return refuse(&format!(
-                "engines {} and not {}",
+                "engines is {}, expected {}",
                 printable(&here, MAX_SHOWN),
                 printable(&now, MAX_SHOWN)
             ));
         }
-        let Some((place, here, now)) = json::difference(found, &expected) else {
+        let Some((field, here, now)) = json::first_difference(found, &expected) else {
             return Ok(());
         };
-        let place = place.trim_start_matches("about.");
+        let field = field.trim_start_matches("about.");
         let (here, now) = (printable(&here, MAX_SHOWN), printable(&now, MAX_SHOWN));
-        refuse(&format!("{place} {here} and not {now}"))
+        refuse(&format!("{field} is {here}, expected {now}"))
     }
 }
 

@@ -1,10 +1,10 @@
-//! A measurement from plan to rows. Knows the order of things, not how one is done.
+//! Runs a measurement from plan to rows.
 
 use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
 
-use super::clock::{Stopwatch, own_cost_ns, wall_clock};
+use super::clock::{Stopwatch, clock_overhead_ns, wall_clock};
 use super::corpus::{self, Corpora, Selected};
 use super::plan::{MaskPlan, WorkerCommand};
 use super::protocol::{BatchJob, BatchSource, Ready, Setup};
@@ -18,18 +18,17 @@ use sobench_engine::EngineName;
 use sobench_notices::notice::{MaskNotice, Notice};
 use sobench_shutdown::Shutdown;
 
-/// Tokens that an instance has at least to be walked in a batch: shorter ones are mostly
-/// beginnings.
+/// Minimum tokens of an instance in a batch; shorter ones measure mostly starts.
 const MIN_BATCH_TOKENS: u32 = 16;
 
-/// Compile time in ns that an entry of a batch has at most: a batch compiles all of its own again.
+/// Maximum compile time in ns of an entry in a batch, since a batch compiles its entries again.
 const MAX_BATCH_COMPILE_NS: u64 = 2_000_000_000;
 
-/// What a progress bar is told.
+/// Progress events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MaskEvent<'a> {
-    /// Corpora are read and engines were opened once: so many rows are to be made, of which so many
-    /// are there already.
+    /// Corpora are read and all engines were opened once: total rows, and rows resumed from the
+    /// file.
     Started {
         rows: usize,
         resumed: usize,
@@ -42,42 +41,42 @@ pub enum MaskEvent<'a> {
 /// A finished or interrupted measurement.
 #[derive(Clone, Debug)]
 pub struct MaskRun {
-    pub about: MaskRecord,
+    pub record: MaskRecord,
     pub batches: Vec<BatchRow>,
-    pub began: SystemTime,
-    /// Of the whole measurement, reading corpora and batches included.
+    pub started_at: SystemTime,
+    /// Of the whole measurement, including reading corpora and batches.
     pub wall_ns: u64,
-    /// Stopped by the user: rows are missing.
+    /// Stopped by a signal; rows are missing.
     pub interrupted: bool,
-    /// What the user has to know and no row says, a sentence each.
+    /// Notices beyond the rows.
     pub notices: Vec<Notice>,
     rows: Rows<Row>,
 }
 
 impl MaskRun {
-    /// The rows, read from their file one at a time: by engine in the order asked for, then by the
-    /// entry's place in the corpora.
+    /// The rows, read from their file one at a time, ordered by engine in the requested order, then
+    /// by entry.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row>> + '_ {
         self.rows.iter()
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// The file that keeps the rows, if the plan names one.
+    /// The rows file, if the plan names one.
     pub fn rows_path(&self) -> Option<&Path> {
         self.rows.path()
     }
 }
 
-/// Carries out a plan; blocks until it is done or a shutdown is requested. Children are started by
-/// `command`.
+/// Runs a plan; blocks until it is done or a shutdown is requested. `command` starts child
+/// processes.
 ///
 /// # Errors
-/// A plan, corpus or rows file that cannot be used; an engine that cannot be opened; children that
-/// cannot be started. Rows that were made before are in the rows file.
+/// An invalid plan, corpus or rows file; an engine that cannot be opened; a child process that
+/// cannot be started. Rows measured before the error are in the rows file.
 pub fn run(
     plan: &MaskPlan,
     command: &WorkerCommand,
@@ -85,34 +84,36 @@ pub fn run(
     on_event: &dyn Fn(MaskEvent<'_>),
 ) -> Result<MaskRun> {
     plan.check()?;
-    let (began, watch) = (wall_clock(), Stopwatch::start());
+    let (started_at, watch) = (wall_clock(), Stopwatch::start());
     let corpora = corpus::load(plan)?;
     let mut supervisors = Vec::new();
     let mut ready = Vec::new();
     for engine in &plan.engines {
         let supervisor = supervisor(plan, command, shutdown, *engine, Vec::new());
         let Some(opened) = supervisor.probe()? else {
-            return Err(Error::interrupted("stopped before anything was measured"));
+            return Err(Error::interrupted(
+                "interrupted before the first entry was measured",
+            ));
         };
         supervisors.push(supervisor);
         ready.push(opened);
     }
-    let about = about(plan, &corpora, &ready);
-    let (file, notice) = RowsFile::open(plan.rows.as_deref(), plan.resume, &about)?;
+    let record = mask_record(plan, &corpora, &ready);
+    let (file, notice) = RowsFile::open(plan.rows.as_deref(), plan.resume, &record)?;
     let mut notices = corpora.notices.clone();
     notices.extend(notice);
-    // What the reader has to know of figures that are of a part.
+    // Figures of one shard need a notice.
     let of_part = |shard: Shard| MaskNotice::OneShardOfEntries {
         shard: shard.number,
         shards: shard.of,
     };
     notices.extend(plan.shard.map(|shard| of_part(shard).into()));
-    let mut running = Running {
+    let mut runner = MaskRunner {
         plan,
         corpora: &corpora,
         on_event,
         shutdown,
-        about,
+        record,
         file,
         batches: Vec::new(),
         notices,
@@ -120,23 +121,23 @@ pub fn run(
     let rows = corpora.selected.len() * plan.engines.len();
     on_event(MaskEvent::Started {
         rows,
-        resumed: running.file.rows().len(),
+        resumed: runner.file.rows().len(),
     });
     for (place, supervisor) in supervisors.iter().enumerate() {
-        running.engine(place, supervisor)?;
+        runner.run_engine(place, supervisor)?;
     }
-    let Running {
-        about,
+    let MaskRunner {
+        record,
         file,
         batches,
         notices,
         ..
-    } = running;
+    } = runner;
     let interrupted = shutdown.is_requested();
     Ok(MaskRun {
-        about,
+        record,
         batches,
-        began,
+        started_at,
         wall_ns: watch.elapsed_ns(),
         interrupted,
         notices,
@@ -144,7 +145,8 @@ pub fn run(
     })
 }
 
-/// Children of an engine that measure, or that prove errors of the engines in `prove`.
+/// The supervisor of child processes that measure an engine, or that run the proof search for the
+/// engines in `prove`.
 pub(super) fn supervisor<'a>(
     plan: &MaskPlan,
     command: &'a WorkerCommand,
@@ -172,7 +174,7 @@ pub(super) fn supervisor<'a>(
     )
 }
 
-pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> MaskRecord {
+pub(super) fn mask_record(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> MaskRecord {
     let engines = plan
         .engines
         .iter()
@@ -188,7 +190,7 @@ pub(super) fn about(plan: &MaskPlan, corpora: &Corpora, ready: &[Ready]) -> Mask
     let first = ready.first();
     MaskRecord {
         engines: engines.collect(),
-        corpora: corpora.about.clone(),
+        corpora: corpora.record.clone(),
         selected: corpora.selected.len(),
         vocabulary: VocabularyRecord {
             name: first
@@ -226,23 +228,23 @@ fn host() -> MachineRecord {
         arch: std::env::consts::ARCH.to_owned(),
         cpu,
         threads: available_parallelism().map_or(1, usize::from),
-        clock_ns: own_cost_ns(),
+        clock_ns: clock_overhead_ns(),
     }
 }
 
-struct Running<'a> {
+struct MaskRunner<'a> {
     plan: &'a MaskPlan,
     corpora: &'a Corpora,
     on_event: &'a dyn Fn(MaskEvent<'_>),
     shutdown: &'a Shutdown,
-    about: MaskRecord,
+    record: MaskRecord,
     file: RowsFile<Row>,
     batches: Vec<BatchRow>,
     notices: Vec<Notice>,
 }
 
-impl Running<'_> {
-    fn engine(&mut self, place: usize, supervisor: &Supervisor<'_>) -> Result<()> {
+impl MaskRunner<'_> {
+    fn run_engine(&mut self, place: usize, supervisor: &Supervisor<'_>) -> Result<()> {
         if self.shutdown.is_requested() {
             return Ok(());
         }
@@ -251,7 +253,7 @@ impl Running<'_> {
             .corpora
             .selected
             .iter()
-            .filter(|entry| !self.file.has(engine, entry.index))
+            .filter(|entry| !self.file.contains_row(engine, entry.index))
             .collect();
         let watch = Stopwatch::start();
         let mut peak_rss_bytes = None;
@@ -266,7 +268,7 @@ impl Running<'_> {
         if self.plan.is_locked(engine) && started > 1 {
             let engine = engine.name().to_owned();
             self.notices.push(
-                MaskNotice::LockDrawnAgain {
+                MaskNotice::EngineSelectedAgain {
                     engine,
                     processes: started,
                     resumed,
@@ -274,20 +276,20 @@ impl Running<'_> {
                 .into(),
             );
         }
-        let about = &mut self.about.engines[place];
-        about.peak_rss_bytes = peak_rss_bytes;
-        about.wall_ns = watch.elapsed_ns();
-        self.batch(engine, supervisor)
+        let record = &mut self.record.engines[place];
+        record.peak_rss_bytes = peak_rss_bytes;
+        record.wall_ns = watch.elapsed_ns();
+        self.run_batches(engine, supervisor)
     }
 
-    fn batch(&mut self, engine: EngineName, supervisor: &Supervisor<'_>) -> Result<()> {
-        let most = self.plan.batch_sizes.iter().copied().max().unwrap_or(0);
-        // Which entries are in a batch is the whole corpus' matter.
-        if most == 0 || self.plan.shard.is_some() || self.shutdown.is_requested() {
+    fn run_batches(&mut self, engine: EngineName, supervisor: &Supervisor<'_>) -> Result<()> {
+        let largest = self.plan.batch_sizes.iter().copied().max().unwrap_or(0);
+        // Batches select from the whole corpus.
+        if largest == 0 || self.plan.shard.is_some() || self.shutdown.is_requested() {
             return Ok(());
         }
-        let chosen = self.chosen(engine, most)?;
-        if chosen.is_empty() {
+        let select_batch_sources = self.select_batch_sources(engine, largest)?;
+        if select_batch_sources.is_empty() {
             let engine = engine.name().to_owned();
             self.notices.push(
                 MaskNotice::NoBatchInstance {
@@ -299,8 +301,12 @@ impl Running<'_> {
             return Ok(());
         }
         for &sequences in self.plan.batch_sizes.iter().filter(|size| **size > 0) {
-            let sources = chosen.iter().take(sequences).cloned().collect();
-            match supervisor.batch(BatchJob { sequences, sources })? {
+            let sources = select_batch_sources
+                .iter()
+                .take(sequences)
+                .cloned()
+                .collect();
+            match supervisor.run_batch(BatchJob { sequences, sources })? {
                 Batched::Row(row) => self.batches.push(row),
                 Batched::Failed(notice) => self.notices.push(notice.into()),
                 Batched::Interrupted => return Ok(()),
@@ -310,9 +316,9 @@ impl Running<'_> {
     }
 
     /// The first valid instance of each of the first entries that the engine passes, in the first
-    /// spelling that there is.
-    fn chosen(&self, engine: EngineName, most: usize) -> Result<Vec<BatchSource>> {
-        let mut chosen = Vec::new();
+    /// available spelling.
+    fn select_batch_sources(&self, engine: EngineName, largest: usize) -> Result<Vec<BatchSource>> {
+        let mut select_batch_sources = Vec::new();
         for row in self.file.rows_of(engine).iter() {
             let row = row?;
             let is_quick = row
@@ -321,26 +327,26 @@ impl Running<'_> {
             if let Some(instance) = row
                 .instances
                 .iter()
-                .find(|instance| is_quick && is_fit(instance))
+                .find(|instance| is_quick && is_batch_instance(instance))
                 && let Some(selected) = self.corpora.selected(row.index)
             {
                 let entry = serde_json::from_str(&selected.json)
                     .expect("an entry is read as it was written");
-                chosen.push(BatchSource {
+                select_batch_sources.push(BatchSource {
                     entry,
                     instance: instance.index,
                     spelling: instance.spelling,
                 });
             }
-            if chosen.len() == most {
+            if select_batch_sources.len() == largest {
                 break;
             }
         }
-        Ok(chosen)
+        Ok(select_batch_sources)
     }
 }
 
-fn is_fit(instance: &InstanceRow) -> bool {
+fn is_batch_instance(instance: &InstanceRow) -> bool {
     let is_valid = instance.label != Some(false) && instance.judged != Some(false);
     is_valid && instance.outcome == InstanceOutcome::Pass && instance.tokens >= MIN_BATCH_TOKENS
 }

@@ -1,9 +1,9 @@
-//! Writes instances as text, in the ways that JSON allows. Knows no engine and no corpus.
+//! Writes instances as text in a given spelling.
 //!
-//! Only white space and the escapes in strings are rewritten. Numbers keep the digits of their file
-//! in every spelling: `1e5`, `1e+5` and `100000.0` are different texts to an engine, and which one
-//! its author wrote is the question. (MaskBench's script reads and writes them through Python, as
-//! its files were written, so that there is no difference on those.) Repeated members stay, too.
+//! Only white space and escapes in strings change. Numbers keep the digits of their file in every
+//! spelling, since `1e5`, `1e+5` and `100000.0` are different texts to an engine. (MaskBench's
+//! script converts numbers through Python, as its files were written, so there is no difference on
+//! those.) Repeated members are kept.
 
 use std::borrow::Cow;
 
@@ -12,35 +12,33 @@ use serde_json::value::RawValue;
 use super::corpus::Content;
 use super::row::Spelling;
 
-/// The instance's text in a spelling; `None` where there is none: text is written only verbatim,
-/// and JSON never.
+/// The instance's text in a spelling; `None` if there is none: text has only the verbatim spelling,
+/// and JSON has none.
 pub(super) fn spell(content: &Content, spelling: Spelling) -> Option<Cow<'_, str>> {
     match (content, spelling) {
         (Content::Text(text), Spelling::Verbatim) => Some(Cow::Borrowed(text)),
         (Content::Text(_), _) | (Content::Json(_), Spelling::Verbatim) => None,
-        (Content::Json(json), spelling) => Some(respaced(json.get(), spelling).into()),
+        (Content::Json(json), spelling) => Some(rewritten(json.get(), spelling).into()),
     }
 }
 
-/// The instance's text, JSON compactly.
+/// The instance's text; JSON in compact spelling.
 pub(super) fn spell_compact(content: &Content) -> Cow<'_, str> {
     match content {
         Content::Text(text) => Cow::Borrowed(text),
-        Content::Json(json) => respaced(json.get(), Spelling::Compact).into(),
+        Content::Json(json) => rewritten(json.get(), Spelling::Compact).into(),
     }
 }
 
-/// A JSON text on one line, with the digits that it had.
+/// JSON text on one line with unchanged digits.
 pub(super) fn on_one_line(json: &RawValue) -> Box<RawValue> {
-    let compact = respaced(json.get(), Spelling::Compact);
-    RawValue::from_string(compact)
-        .expect("white space and escapes were rewritten, and nothing else")
+    let compact = rewritten(json.get(), Spelling::Compact);
+    RawValue::from_string(compact).expect("only white space and escapes were rewritten")
 }
 
-/// A JSON text with other white space, and its strings escaped as little as can be: quotes,
-/// backslashes and control characters, like `json.dumps(..., ensure_ascii=False)` and `serde_json`
-/// do it.
-fn respaced(json: &str, spelling: Spelling) -> String {
+/// JSON text with different white space and minimal escapes in strings: quotes, backslashes and
+/// control characters, as in `json.dumps(..., ensure_ascii=False)` and `serde_json`.
+fn rewritten(json: &str, spelling: Spelling) -> String {
     let mut writer = Writer {
         out: String::with_capacity(json.len() * 2),
         spelling,
@@ -74,7 +72,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes a token that begins with `byte`, after one that began with `before`.
+    /// Writes a token whose first byte is `byte`; `before` is the first byte of the previous token.
     fn token(&mut self, byte: u8, token: &str, before: Option<u8>) {
         let is_first = matches!(before, Some(b'{' | b'['));
         match byte {
@@ -92,7 +90,7 @@ impl Writer {
                 Ok(text) => self
                     .out
                     .push_str(&serde_json::Value::String(text).to_string()),
-                // Half a surrogate pair has no other way to be written.
+                // A lone surrogate can only be written as an escape.
                 Err(_) => self.out.push_str(token),
             },
             _ => self.out.push_str(token),
@@ -114,8 +112,8 @@ impl Writer {
     }
 }
 
-/// Bytes of the string that `json` begins with, quotes included; all of it where the string does
-/// not end.
+/// Length in bytes of the string at the start of `json`, including quotes; the whole length if the
+/// string is unterminated.
 pub(super) fn string_length(json: &[u8]) -> usize {
     let mut is_escaped = false;
     let end = json.iter().copied().skip(1).position(|byte| {
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_has_its_white_space_and_keeps_the_digits() {
+    fn spellings_change_white_space_and_keep_digits() {
         let text = "{ \"b\" :[1.0,\t1e5,-0 ,123456789012345678901],\"a\":{ },\"\\u00e9\\n\":[\n],\"\\u007f\":[{\"x,:\":\"\\u0001\\\"\\\\\\/\"}]}";
         check(
             text,
@@ -168,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn without_exponents_it_is_what_serde_json_writes() {
+    fn without_exponents_output_equals_serde_json() {
         let text = r#"[{"a":[[],{},[{"b":null}]],"ü\"\\":"\t\u0000\u007f\ud83e\udd80"},true,-1.50,"",[["x"]]]"#;
         let value: serde_json::Value = serde_json::from_str(text).unwrap();
         check(text, Spelling::Compact, &value.to_string());
         check(text, Spelling::Pretty, &format!("{value:#}"));
-        for spelling in Spelling::OF_JSON {
+        for spelling in Spelling::JSON {
             let spelt = spell(&content(text), spelling).unwrap().into_owned();
             assert_eq!(
                 serde_json::from_str::<serde_json::Value>(&spelt).unwrap(),
@@ -183,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn text_is_written_verbatim_and_json_is_not() {
+    fn text_has_only_the_verbatim_spelling() {
         let text = Content::Text(" {} ".to_owned());
         assert_eq!(spell(&text, Spelling::Verbatim).unwrap(), " {} ");
         assert!(
-            Spelling::OF_JSON
+            Spelling::JSON
                 .into_iter()
                 .all(|spelling| spell(&text, spelling).is_none())
         );

@@ -1,5 +1,4 @@
-//! An engine for tests, whose language is a list of texts and which goes wrong where it is told to.
-//! Knows no library.
+//! A fake engine for tests: its language is a list of texts, with configurable faults.
 
 use std::sync::Arc;
 
@@ -7,27 +6,27 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{Engine, EngineError, Grammar, Matcher, TokenId, TokenMask};
 
-/// What goes wrong, some after so many tokens.
+/// Faults, some after a number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quirk {
     None,
     /// Compiling panics.
     Panic,
-    /// Compiling says that it is not implemented.
+    /// Compiling reports an unsupported feature.
     Decline,
-    /// A mask is an error.
+    /// A mask returns an error.
     Fail(usize),
-    /// A mask says that the library panicked.
+    /// A mask reports a panic of the library.
     Crash(usize),
     /// A mask is empty.
     DeadEnd(usize),
-    /// The end is allowed.
+    /// The end is allowed wrongly.
     End(usize),
-    /// A token that the mask allows is not taken.
+    /// A token that the mask allows is refused by commit.
     Refuse(usize),
 }
 
-/// An engine for choices: each is a sequence of canonical tokens.
+/// An engine for choices; each choice is a sequence of canonical tokens.
 pub(super) struct FakeEngine(pub(super) Quirk);
 
 impl Engine for FakeEngine {
@@ -48,12 +47,12 @@ impl Engine for FakeEngine {
             Quirk::Panic => panic!("boom"),
             Quirk::Decline => Err(EngineError::Unsupported {
                 feature: "it".into(),
-                words: "no it here".into(),
+                message: "no it here".into(),
             }),
             quirk => match constraint {
                 Constraint::Choice(texts) => Ok(Arc::new(FakeGrammar::new(texts, quirk))),
                 other => Err(EngineError::Invalid {
-                    words: format!("not a choice: {}", other.kind()),
+                    message: format!("not a choice: {}", other.kind()),
                 }),
             },
         }
@@ -97,7 +96,7 @@ struct FakeMatcher {
 }
 
 impl FakeMatcher {
-    /// What may follow in each text that goes on; `None` is the end.
+    /// The next token of each matching text; `None` is the end.
     fn next(&self) -> impl Iterator<Item = Option<TokenId>> + '_ {
         let rest = |text: &'_ Vec<TokenId>| Some(text.strip_prefix(&*self.taken)?.first().copied());
         self.grammar.texts.iter().filter_map(rest)
@@ -111,12 +110,12 @@ impl Matcher for FakeMatcher {
         match self.grammar.quirk {
             Quirk::Fail(place) if place == here => {
                 return Err(EngineError::TooLarge {
-                    words: "too much".into(),
+                    message: "too much".into(),
                 });
             }
             Quirk::Crash(place) if place == here => {
                 return Err(EngineError::Crashed {
-                    words: "ouch".into(),
+                    message: "ouch".into(),
                 });
             }
             Quirk::DeadEnd(place) if place == here => return Ok(()),
@@ -132,7 +131,7 @@ impl Matcher for FakeMatcher {
             || !self.next().any(|next| next == Some(token))
         {
             return Err(EngineError::Invalid {
-                words: format!("not {token}"),
+                message: format!("not {token}"),
             });
         }
         self.taken.push(token);

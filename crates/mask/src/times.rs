@@ -1,11 +1,10 @@
-//! Durations as they are kept in a row, and how they grow over a text. Knows no clock.
+//! Durations in a row, and their slope over the token position.
 
 use serde::{Deserialize, Serialize};
 
-pub use sobench_statistics::durations::{Durations, LONGEST_NS};
+pub use sobench_statistics::durations::{Durations, MAX_DURATION_NS};
 
-/// Sums from which the straight line of least squares through (position, ns) follows; sums of
-/// several rows add up.
+/// Sums for the least-squares line through (position, ns). Sums of several rows can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slope {
     pub n: f64,
@@ -26,7 +25,7 @@ impl Slope {
         self.sum_product += position * ns;
     }
 
-    /// Adds another's sums.
+    /// Adds other sums.
     pub fn merge(&mut self, other: &Self) {
         self.n += other.n;
         self.sum_position += other.sum_position;
@@ -35,8 +34,7 @@ impl Slope {
         self.sum_product += other.sum_product;
     }
 
-    /// Nanoseconds that a mask takes longer for every token before it; `None` where all stand at
-    /// one position.
+    /// Additional nanoseconds per mask for each preceding token; `None` if all positions are equal.
     pub fn ns_per_position(&self) -> Option<f64> {
         let spread = self.n * self.sum_position_squared - self.sum_position * self.sum_position;
         (spread > 0.0)
@@ -49,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_the_one_through_the_points() {
+    fn slope_of_collinear_points_is_exact() {
         let (mut first, mut second) = (Slope::default(), Slope::default());
         for position in 0..10 {
             first.record(position, 100 + 7 * position as u64);

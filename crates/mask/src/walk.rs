@@ -1,53 +1,51 @@
-//! Walks a matcher along a text, token by token, with a clock in hand, and says what that shows.
-//! Knows no corpus and no process.
+//! Walks a matcher along a text, token by token, and measures masks and commits.
 //!
-//! Between the two instants of a duration there is one call into the engine and nothing else.
-//! Whatever has to be judged of a walk is judged after it.
+//! Each duration covers exactly one call into the engine. Results are judged after the walk.
 
 use super::clock::measure;
 use super::protocol::Samples;
 use super::row::InstanceOutcome;
 use sobench_engine::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 
-/// What a walk came to.
+/// The result of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trace {
     pub(super) samples: Samples,
-    /// How many tokens each mask allows.
+    /// Number of allowed tokens of each mask.
     pub(super) allowed: Vec<usize>,
-    /// Bytes of the text after which the end was allowed, though the text goes on.
+    /// Byte offsets at which the end was allowed before the end of the text.
     pub(super) ends: Vec<usize>,
     pub(super) halt: Halt,
-    /// Bytes of the text that were committed.
+    /// Committed bytes of the text.
     pub(super) byte: usize,
 }
 
-/// Why a walk went no further.
+/// Why a walk ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// The text is over, and the end is allowed.
+    /// The end is allowed at the end of the text.
     Accepted,
-    /// The text is over, and the end is not allowed.
+    /// The end is not allowed at the end of the text.
     EndRefused,
     /// The next token is not allowed.
     TokenRefused(TokenId),
     /// Nothing is allowed.
     DeadEnd,
-    /// The engine said so, in its words; a token that its mask allows and it does not take is among
-    /// these.
-    Failed { words: String },
+    /// The engine returned an error. This includes a token that its mask allows and its commit
+    /// refuses.
+    Failed { message: String },
     /// The library panicked.
-    Crashed { words: String },
+    Crashed { message: String },
 }
 
-/// What the corpus and our evaluator say of an instance.
+/// Label and verdict of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Labels {
     pub(super) label: Option<bool>,
     pub(super) judged: Option<bool>,
 }
 
-/// Walks along `tokens` on a new matcher.
+/// Walks along `tokens` with a new matcher.
 pub(super) fn walk(
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
@@ -118,38 +116,38 @@ fn refused(mask: &TokenMask, halt: Halt) -> Halt {
     }
 }
 
-/// What a second walk came to.
+/// The result of a second walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Again {
+pub(super) struct SecondWalk {
     pub(super) samples: Samples,
-    /// What was not as on the first walk.
-    pub(super) fault: Option<Fault>,
+    /// The difference from the first walk.
+    pub(super) mismatch: Option<WalkMismatch>,
 }
 
-/// How a second walk over the same tokens differs from the first.
+/// A difference between the second and the first walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct WalkMismatch {
     /// [`Halt::Failed`] or [`Halt::Crashed`].
     pub(super) halt: Halt,
-    /// Bytes of the text that were committed before.
+    /// Committed bytes of the text before the difference.
     pub(super) byte: usize,
 }
 
-/// Walks again as far as `trace` went, on a new matcher of the same grammar, which has to allow as
-/// many tokens everywhere.
-pub(super) fn again(
+/// Repeats the walk as far as `trace` went, with a new matcher of the same grammar. Every mask must
+/// allow the same number of tokens.
+pub(super) fn second_walk(
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
     tokens: &[TokenId],
     trace: &Trace,
     mask: &mut TokenMask,
-) -> Again {
+) -> SecondWalk {
     let (masks, commits) = (trace.samples.mask.len(), trace.samples.commit.len());
     let mut samples = Samples {
         mask: Vec::with_capacity(masks),
         commit: Vec::with_capacity(commits),
     };
-    let halt = steps_again(
+    let halt = second_steps(
         grammar,
         &tokens[..commits],
         &trace.allowed,
@@ -161,20 +159,20 @@ pub(super) fn again(
         .iter()
         .map(|token| vocabulary.bytes(*token).len())
         .sum();
-    Again {
+    SecondWalk {
         samples,
-        fault: halt.map(|halt| Fault { halt, byte }),
+        mismatch: halt.map(|halt| WalkMismatch { halt, byte }),
     }
 }
 
-fn steps_again(
+fn second_steps(
     grammar: &dyn Grammar,
     commits: &[TokenId],
     allowed: &[usize],
     mask: &mut TokenMask,
     samples: &mut Samples,
 ) -> std::result::Result<(), Halt> {
-    // Where the first walk had no matcher, there is nothing to repeat.
+    // Without a matcher in the first walk, there is nothing to repeat.
     if allowed.is_empty() {
         return Ok(());
     }
@@ -187,8 +185,8 @@ fn steps_again(
         let warm = mask.count();
         if warm != cold {
             return Err(Halt::Failed {
-                words: format!(
-                    "the first walk's mask allowed {cold} tokens here, the second's {warm}"
+                message: format!(
+                    "the mask allowed {cold} tokens on the first walk and {warm} on the second"
                 ),
             });
         }
@@ -202,19 +200,19 @@ fn steps_again(
 
 impl From<EngineError> for Halt {
     fn from(error: EngineError) -> Self {
-        let words = error.to_string();
+        let message = error.to_string();
         match error {
-            EngineError::Crashed { .. } | EngineError::Busy { .. } => Self::Crashed { words },
+            EngineError::Crashed { .. } | EngineError::Busy { .. } => Self::Crashed { message },
             EngineError::Unsupported { .. }
             | EngineError::Invalid { .. }
-            | EngineError::TooLarge { .. } => Self::Failed { words },
+            | EngineError::TooLarge { .. } => Self::Failed { message },
         }
     }
 }
 
 impl Labels {
-    /// Whether the instance matches its constraint, if both say the same or only one says anything.
-    fn truth(self) -> Option<bool> {
+    /// Whether the instance matches its constraint, if label and verdict agree or only one exists.
+    fn expected_validity(self) -> Option<bool> {
         match (self.label, self.judged) {
             (Some(label), Some(judged)) if label != judged => None,
             (label, judged) => label.or(judged),
@@ -222,29 +220,30 @@ impl Labels {
     }
 
     fn disagree(self) -> bool {
-        self.truth().is_none() && self.label.is_some()
+        self.expected_validity().is_none() && self.label.is_some()
     }
 }
 
-impl Fault {
-    /// The outcome of an instance whose first walk halted like this: a failure of that one is told
-    /// instead.
+impl WalkMismatch {
+    /// The outcome of an instance whose first walk ended with `first`; `None` if the first walk
+    /// failed itself.
     pub(super) fn outcome(self, first: &Halt) -> Option<InstanceOutcome> {
-        let (Halt::Failed { words } | Halt::Crashed { words }) = self.halt else {
+        let (Halt::Failed { message } | Halt::Crashed { message }) = self.halt else {
             return None;
         };
-        let is_told = matches!(first, Halt::Failed { .. });
-        (!is_told).then(|| InstanceOutcome::Failed {
+        let is_first_failure = matches!(first, Halt::Failed { .. });
+        (!is_first_failure).then(|| InstanceOutcome::Failed {
             byte: self.byte,
-            words: format!("on the second walk: {words}"),
+            message: format!("on the second walk: {message}"),
         })
     }
 }
 
-/// What a walk along a text shows. `wrong_end` is a byte after which the end was allowed wrongly.
+/// The outcome of a walk along a text. `wrong_end` is a byte offset at which the end was wrongly
+/// allowed.
 ///
-/// A dead end counts for invalid texts too, since it keeps a model from ever ending, except before
-/// the first byte: there may be nothing that matches.
+/// A dead end is an error for invalid texts too, since a model can never end its answer there. It
+/// is no error before the first byte: the constraint may match nothing.
 pub(super) fn outcome(
     trace: &Trace,
     labels: Labels,
@@ -252,17 +251,17 @@ pub(super) fn outcome(
     vocabulary: &Vocabulary,
 ) -> InstanceOutcome {
     let byte = trace.byte;
-    if let Halt::Failed { words } | Halt::Crashed { words } = &trace.halt {
+    if let Halt::Failed { message } | Halt::Crashed { message } = &trace.halt {
         return InstanceOutcome::Failed {
             byte,
-            words: words.clone(),
+            message: message.clone(),
         };
     }
     let accepted = trace.halt == Halt::Accepted;
     if labels.disagree() {
         return InstanceOutcome::Disputed { accepted };
     }
-    let Some(is_valid) = labels.truth() else {
+    let Some(is_valid) = labels.expected_validity() else {
         return InstanceOutcome::NotJudged { accepted };
     };
     if let Some(byte) = wrong_end {

@@ -1,9 +1,8 @@
-//! The child process: opens one engine, then measures one entry after another and says so as it
-//! goes. Knows no file and no other process than the one at the other end of its pipes.
+//! The child process: opens one engine, then measures entries and reports events.
 //!
-//! A panic is caught, told and ends the child all the same: what a library leaves half done must
-//! not be measured. So does whatever else goes wrong; the parent starts another child for the next
-//! entry.
+//! A panic is caught and reported, and then the child exits, since a library in an inconsistent
+//! state must not be measured. The child also exits after any other error. The parent starts
+//! another child for the next entry.
 
 use std::any::Any;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
@@ -12,63 +11,66 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use super::clock::measure;
-use super::job::{JobError, Measuring};
+use super::entry_measurer::{EntryMeasurer, JobError};
 use super::plan::load_vocabulary;
 use super::protocol::{Event, Job, MAX_LINE_BYTES, Ready, Setup};
-use super::prove::contender::Bench;
+use super::prove::engine_session::ProofEngine;
 use super::record::RESERVED_BYTES;
 use super::row::Stage;
-use super::{batch, memory, proving};
+use super::{batch, memory, proof_jobs};
 use sobench_core::error::{Error, Result};
 use sobench_engine::{self as engine, Engine, EngineName, Vocabulary};
 
-/// Stack of the thread that works: compilers and validators recurse, and a stack overflow cannot be
-/// caught. Only what is used takes memory.
+/// Stack size of the working thread: compilers and validators recurse, and a stack overflow cannot
+/// be caught. Only used pages take memory.
 const STACK_BYTES: usize = 256 << 20;
 
-/// The stack has its place in what is granted beyond the limit, and leaves as much for the
-/// allocator.
+/// The stack is part of the reserved address space, which leaves the same amount for the allocator.
 const _: () = assert!(2 * STACK_BYTES as u64 <= RESERVED_BYTES);
 
-/// Answers the lines of `input` on `output` until there are no more; what `sobench mask-worker`
-/// does.
+/// Serves jobs from `input` on `output` until the end of input: `sobench mask-worker`.
 ///
 /// # Errors
-/// An input that does not keep to the protocol. That the other end has gone is no error.
+/// Input that violates the protocol. A closed output is no error.
 pub fn serve(input: impl Read + Send, output: impl Write + Send) -> Result<()> {
     serve_with(input, output, &|setup| {
         let vocabulary = load_vocabulary(&setup.tokenizer, setup.eos_token.as_deref())?;
-        let engine = engine::open_bare(setup.engine, &vocabulary, &setup.policy)?;
-        let bytes = Arc::new(Vocabulary::of_bytes());
-        let bench = |name: &EngineName| Bench::open(*name, &setup.policy, &vocabulary, &bytes);
-        let benches = setup.prove.iter().map(bench).collect::<Result<_>>()?;
-        Ok(Opened {
+        let engine = engine::open_unguarded(setup.engine, &vocabulary, &setup.policy)?;
+        let bytes = Arc::new(Vocabulary::single_bytes());
+        let proof_engine =
+            |name: &EngineName| ProofEngine::open(*name, &setup.policy, &vocabulary, &bytes);
+        let proof_engines = setup
+            .prove
+            .iter()
+            .map(proof_engine)
+            .collect::<Result<_>>()?;
+        Ok(OpenedEngine {
             engine,
             vocabulary,
             bytes,
-            benches,
-            ready: OnceLock::new(),
+            proof_engines,
+            indexes: OnceLock::new(),
         })
     })
 }
 
-/// An engine and what it masks.
-pub(super) struct Opened {
+/// An open engine with its vocabulary.
+pub(super) struct OpenedEngine {
     pub(super) engine: Arc<dyn Engine>,
     pub(super) vocabulary: Arc<Vocabulary>,
     /// The vocabulary of bytes.
     pub(super) bytes: Arc<Vocabulary>,
-    /// The engines whose errors are proved.
-    pub(super) benches: Vec<Bench>,
-    /// For both vocabularies.
-    pub(super) ready: OnceLock<[proving::Ready; 2]>,
+    /// Engines of the proof search.
+    pub(super) proof_engines: Vec<ProofEngine>,
+    /// For the engine's vocabulary and for the vocabulary of bytes.
+    pub(super) indexes: OnceLock<[proof_jobs::VocabularyIndex; 2]>,
 }
 
-/// [`serve`] with another way to open the engine.
+/// [`serve`] with a custom function that opens the engine.
 pub(super) fn serve_with(
     input: impl Read + Send,
     output: impl Write + Send,
-    open: &(dyn Fn(&Setup) -> Result<Opened> + Sync),
+    open: &(dyn Fn(&Setup) -> Result<OpenedEngine> + Sync),
 ) -> Result<()> {
     thread::scope(|scope| {
         let spawned = thread::Builder::new()
@@ -77,12 +79,13 @@ pub(super) fn serve_with(
             .spawn_scoped(scope, move || {
                 Worker {
                     input: BufReader::new(input),
-                    output: Output(BufWriter::new(Box::new(output))),
+                    output: EventWriter(BufWriter::new(Box::new(output))),
                 }
                 .run(open)
             });
-        let thread = spawned
-            .map_err(|error| Error::environment(format!("no thread to work in: {error}")))?;
+        let thread = spawned.map_err(|error| {
+            Error::environment(format!("cannot start the worker thread: {error}"))
+        })?;
         thread
             .join()
             .unwrap_or_else(|_| Err(Error::internal("the worker panicked")))
@@ -91,23 +94,23 @@ pub(super) fn serve_with(
 
 struct Worker<'a, R> {
     input: R,
-    output: Output<'a>,
+    output: EventWriter<'a>,
 }
 
-/// Where events go. They are sent when the parent may need them: before something that can kill
-/// this process, and at the end.
-pub(super) struct Output<'a>(BufWriter<Box<dyn Write + 'a>>);
+/// Writes events to the parent. The buffer is flushed before each step that can kill this process,
+/// and at the end.
+pub(super) struct EventWriter<'a>(BufWriter<Box<dyn Write + 'a>>);
 
-impl Output<'_> {
-    /// Keeps an event until the next one that is sent.
-    pub(super) fn keep(&mut self, event: &Event) -> std::result::Result<(), JobError> {
-        serde_json::to_writer(&mut self.0, event).map_err(|_| JobError::Gone)?;
-        self.0.write_all(b"\n").map_err(|_| JobError::Gone)
+impl EventWriter<'_> {
+    /// Buffers an event until the next flush.
+    pub(super) fn buffer(&mut self, event: &Event) -> std::result::Result<(), JobError> {
+        serde_json::to_writer(&mut self.0, event).map_err(|_| JobError::ParentGone)?;
+        self.0.write_all(b"\n").map_err(|_| JobError::ParentGone)
     }
 
     pub(super) fn send(&mut self, event: &Event) -> std::result::Result<(), JobError> {
-        self.keep(event)?;
-        self.0.flush().map_err(|_| JobError::Gone)
+        self.buffer(event)?;
+        self.0.flush().map_err(|_| JobError::ParentGone)
     }
 
     pub(super) fn stage(&mut self, stage: Stage) -> std::result::Result<(), JobError> {
@@ -116,11 +119,11 @@ impl Output<'_> {
 }
 
 impl<R: BufRead> Worker<'_, R> {
-    fn run(mut self, open: &dyn Fn(&Setup) -> Result<Opened>) -> Result<()> {
+    fn run(mut self, open: &dyn Fn(&Setup) -> Result<OpenedEngine>) -> Result<()> {
         let Some(line) = self.line()? else {
             return Ok(());
         };
-        let setup: Setup = serde_json::from_str(&line).map_err(|error| broken(&error))?;
+        let setup: Setup = serde_json::from_str(&line).map_err(|error| protocol_error(&error))?;
         memory::die_with_parent();
         if let Some(bytes) = setup.memory_limit_bytes {
             memory::limit(bytes.saturating_add(RESERVED_BYTES)).map_err(|error| {
@@ -131,7 +134,7 @@ impl<R: BufRead> Worker<'_, R> {
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                // The parent has heard it or is gone.
+                // The parent may have exited.
                 let _ = self.output.send(&Event::CannotOpen {
                     what: error.what,
                     hint: error.hint,
@@ -154,32 +157,32 @@ impl<R: BufRead> Worker<'_, R> {
         if self.output.send(&Event::Ready(ready)).is_err() {
             return Ok(());
         }
-        let mut measuring = Measuring::new(opened, setup);
+        let mut measurer = EntryMeasurer::new(opened, setup);
         while let Some(line) = self.line()? {
             let job: Job = match serde_json::from_str(&line) {
                 Ok(job) => job,
                 Err(error) => {
                     let _ = self.output.send(&Event::Unreadable {
-                        words: error.to_string(),
+                        message: error.to_string(),
                     });
-                    return Err(broken(&error));
+                    return Err(protocol_error(&error));
                 }
             };
             let output = &mut self.output;
             let done = catch_unwind(AssertUnwindSafe(|| match &job {
-                Job::Entry(entry) => measuring.entry(entry, output),
-                Job::Batch(batch) => batch::run(&measuring, batch, output),
+                Job::Entry(entry) => measurer.measure_entry(entry, output),
+                Job::Batch(batch) => batch::run(&measurer, batch, output),
                 Job::Prove(_) | Job::Shrink(_) | Job::Check(_) => {
-                    proving::run(&measuring.opened, &job, output)
+                    proof_jobs::run(&measurer.opened, &job, output)
                 }
             }));
-            let words = match done {
+            let message = match done {
                 Ok(Ok(())) => continue,
-                Ok(Err(JobError::Gone)) => return Ok(()),
-                Ok(Err(JobError::Crashed { words })) => words,
-                Err(panic) => panic_words(&*panic),
+                Ok(Err(JobError::ParentGone)) => return Ok(()),
+                Ok(Err(JobError::Crashed { message })) => message,
+                Err(panic) => panic_message(&*panic),
             };
-            let _ = self.output.send(&Event::Crashed { words });
+            let _ = self.output.send(&Event::Crashed { message });
             return Ok(());
         }
         Ok(())
@@ -190,22 +193,22 @@ impl<R: BufRead> Worker<'_, R> {
         let read = (&mut self.input)
             .take(MAX_LINE_BYTES)
             .read_line(&mut line)
-            .map_err(|error| broken(&error))?;
+            .map_err(|error| protocol_error(&error))?;
         Ok((read > 0).then_some(line))
     }
 }
 
-fn broken(error: &dyn std::fmt::Display) -> Error {
-    Error::usage(format!("not the protocol of mask-worker: {error}"))
-        .hint("sobench starts this command itself; use sobench mask")
+fn protocol_error(error: &dyn std::fmt::Display) -> Error {
+    Error::usage(format!("invalid input for mask-worker: {error}"))
+        .hint("use sobench mask, which starts this command itself")
 }
 
-fn panic_words(panic: &(dyn Any + Send)) -> String {
-    let words = panic
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let message = panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)
         .or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("panic: {}", words.as_deref().unwrap_or("without words"))
+    format!("panic: {}", message.as_deref().unwrap_or("no message"))
 }
 
 #[cfg(test)]

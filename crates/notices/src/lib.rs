@@ -1,5 +1,4 @@
-//! What a run found out beside its figures, as data: whether the server enforces constraints, and
-//! notices for the reader.
+//! Typed notices about a run, and whether its server enforces constraints.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

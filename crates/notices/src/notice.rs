@@ -1,8 +1,7 @@
-//! Notices: what the reader of a result has to know besides the figures, as data.
+//! Notices: typed remarks about a run that are shown beside its figures.
 //!
-//! Each area has an enum of its own in a file of its own, which holds the variants with their
-//! sentences. Files of runs keep the enum as an object whose `kind` names the variant;
-//! [`Display`](std::fmt::Display) gives the sentence that people read.
+//! Each area has its own enum and file. Saved results keep a notice as an object whose `kind` is
+//! the variant; [`Display`](std::fmt::Display) gives the sentence for people.
 
 mod bench;
 mod corpus;
@@ -27,15 +26,15 @@ pub use self::mask::MaskNotice;
 pub use self::matrix::MatrixNotice;
 pub use self::preflight::{ConstraintFinding, KindClass, PreflightNotice};
 
-/// Makes [`Notice`] of the list of areas.
+/// Defines [`Notice`] from the list of areas.
 macro_rules! notices {
     ($($area:ident($notice:ident),)+) => {
-        /// One notice. `thiserror` is here for its `Display`.
+        /// One notice. `thiserror` provides its `Display`.
         #[derive(Clone, Debug, PartialEq, Serialize, thiserror::Error)]
         #[serde(untagged)]
         pub enum Notice {
             $(#[error("{0}")] $area($notice),)+
-            /// An object of a kind that this version does not know.
+            /// An object whose `kind` is unknown to this version.
             #[error("unknown notice: {}", Value::Object(.0.clone()))]
             Unknown(Map<String, Value>),
             /// A sentence of another program, or one from which a secret was removed.
@@ -72,8 +71,7 @@ notices! {
 }
 
 impl<'de> Deserialize<'de> for Notice {
-    // By way of a `Value`: with serde_json's `arbitrary_precision`, tagged enums cannot read
-    // numbers from text.
+    // Reads a `Value` first: with `arbitrary_precision`, tagged enums cannot read numbers directly.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         match (Self::known(&value), value) {
@@ -81,35 +79,35 @@ impl<'de> Deserialize<'de> for Notice {
             (None, Value::String(sentence)) => Ok(Self::Other(sentence)),
             (None, Value::Object(members)) => Ok(Self::Unknown(members)),
             (None, _) => Err(serde::de::Error::custom(
-                "a notice is an object with a kind, or a sentence",
+                "expected an object with a kind, or a string",
             )),
         }
     }
 }
 
-/// The sentences of notices.
+/// The notices as sentences.
 pub fn sentences(notices: &[Notice]) -> Vec<String> {
     notices.iter().map(ToString::to_string).collect()
 }
 
-/// Writes notices as their sentences, for files that keep text.
+/// Serializes notices as sentences, for files that keep text.
 ///
 /// # Errors
-/// Those of the serializer.
+/// Errors of the serializer.
 pub fn as_sentences<S: Serializer>(notices: &[Notice], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(notices.iter().map(ToString::to_string))
 }
 
-/// A value of one of several shards.
+/// A value that belongs to one shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{value} (shard {shard})")]
-pub struct OfShard {
-    /// From 1.
+pub struct ShardValue {
+    /// The number of the shard, from 1.
     pub shard: usize,
     pub value: String,
 }
 
-/// Values with commas between them.
+/// The values, separated by commas.
 fn list<T: ToString>(values: &[T]) -> String {
     values
         .iter()

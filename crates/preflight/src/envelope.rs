@@ -1,45 +1,46 @@
-//! Finds answers that were made for the envelope of a schema instead of for the schema. Pure: reads
-//! the request as it was sent, so that it needs no list of dialects.
+//! Detects answers that follow the envelope of a schema instead of the schema. It reads the request
+//! as sent, so it needs no list of dialects.
 //!
-//! In a request a schema lies in objects: `response_format: {type, json_schema: {name, schema,
-//! strict}}`. A server that looks one level too high takes such an object for the schema. It holds
-//! no keyword of JSON Schema that would bind anything, so the model is free to write any JSON, and
-//! tends to write the envelope's own members. The proof asked for here is strict, since plain JSON
-//! mode must not pass for it: every member of the answer is one of the envelope's, and among them
-//! is the one that leads to the schema (with an object in it), or two of them at least. The other
-//! way round, the right document may come inside a member that nobody asked for.
+//! A request has the schema inside other objects: `response_format: {type, json_schema: {name,
+//! schema, strict}}`. A server that reads one level too high uses such an object as the schema. It
+//! has no keyword that constrains anything, so the model may write any JSON, and tends to write the
+//! members of the envelope. To exclude plain JSON mode, the check is strict: every member of the
+//! answer is one of the envelope's, and they include the one that leads to the schema (with an
+//! object in it), or at least two of them. Conversely, the correct document may be inside a member
+//! that was not requested.
 
 use serde_json::{Map, Value};
 
-/// An object of a request in which the schema lies.
+/// An object of a request that contains the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// The member that leads to the schema.
-    leads: String,
-    /// Every member's name.
+    path_member: String,
+    /// The names of all members.
     names: Vec<String>,
 }
 
-/// How deep a request is searched.
+/// Maximum depth of the search.
 const MAX_DEPTH: usize = 8;
 
-/// Most members of an answer that are looked at.
+/// Maximum number of members of an answer to check.
 const MAX_NAMES: usize = 64;
 
-/// The objects of `request` in which `schema` lies, the request itself not among them.
+/// The objects of `request` that contain `schema`, except for the request itself.
 pub fn envelopes(request: &Value, schema: &Value) -> Vec<Envelope> {
     let mut found = Vec::new();
     let Value::Object(fields) = request else {
         return found;
     };
     for value in fields.values() {
-        leads_to(value, schema, MAX_DEPTH, &mut found);
+        find_schema(value, schema, MAX_DEPTH, &mut found);
     }
     found
 }
 
-/// Whether a JSON answer, whole or cut, has the members of an envelope; says which.
-pub fn taken_for_schema(answer: &str, envelopes: &[Envelope]) -> Option<String> {
+/// The envelope members in a JSON answer, complete or truncated; `None` if it does not follow an
+/// envelope.
+pub fn envelope_members_in(answer: &str, envelopes: &[Envelope]) -> Option<String> {
     let names = outer_names(answer);
     let envelope = envelopes
         .iter()
@@ -52,12 +53,11 @@ pub fn taken_for_schema(answer: &str, envelopes: &[Envelope]) -> Option<String> 
     Some(known.join(", "))
 }
 
-/// The member of an answer in which what `is_valid` lies, where the answer itself is something
-/// else.
+/// The member of an answer whose value `is_valid`.
 pub fn wrapped_in(answer: &str, mut is_valid: impl FnMut(&str) -> bool) -> Option<String> {
     let members: Map<String, Value> = serde_json::from_str(answer).ok()?;
     let mut valid = |value: &Value| match value {
-        // Some servers hand over the arguments of a call as a string of JSON.
+        // Some servers return the arguments of a call as a JSON string.
         Value::String(text) => is_valid(text),
         other => is_valid(&other.to_string()),
     };
@@ -71,42 +71,43 @@ pub fn wrapped_in(answer: &str, mut is_valid: impl FnMut(&str) -> bool) -> Optio
 impl Envelope {
     fn fits(&self, answer: &str, names: &[String]) -> bool {
         let all_known = !names.is_empty() && names.iter().all(|name| self.names.contains(name));
-        let leads = names.contains(&self.leads) && opens_object(answer, &self.leads);
-        all_known && (leads || names.len() >= 2)
+        let path_member =
+            names.contains(&self.path_member) && opens_object(answer, &self.path_member);
+        all_known && (path_member || names.len() >= 2)
     }
 }
 
-/// Whether `schema` lies in `value`; notes every object on the way.
-fn leads_to(value: &Value, schema: &Value, depth: usize, found: &mut Vec<Envelope>) -> bool {
+/// Whether `value` contains `schema`; adds every object on the path to `found`.
+fn find_schema(value: &Value, schema: &Value, depth: usize, found: &mut Vec<Envelope>) -> bool {
     if value == schema {
         return true;
     }
     match value {
-        // Some dialects carry the schema as a string of JSON.
+        // Some dialects carry the schema as a JSON string.
         Value::String(text) => {
             serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *schema)
         }
         Value::Object(members) if depth > 0 => {
-            let Some((leads, _)) = members
+            let Some((path_member, _)) = members
                 .iter()
-                .find(|(_, inner)| leads_to(inner, schema, depth - 1, found))
+                .find(|(_, inner)| find_schema(inner, schema, depth - 1, found))
             else {
                 return false;
             };
             found.push(Envelope {
-                leads: leads.clone(),
+                path_member: path_member.clone(),
                 names: members.keys().cloned().collect(),
             });
             true
         }
         Value::Array(items) if depth > 0 => items
             .iter()
-            .any(|item| leads_to(item, schema, depth - 1, found)),
+            .any(|item| find_schema(item, schema, depth - 1, found)),
         _ => false,
     }
 }
 
-/// Names of the outermost object's members, also of an answer that was cut.
+/// Member names of the outermost object, also of a truncated answer.
 fn outer_names(answer: &str) -> Vec<String> {
     let mut names = Vec::new();
     let (mut depth, mut start, mut escaped) = (0_usize, None, false);
@@ -125,7 +126,7 @@ fn outer_names(answer: &str) -> Vec<String> {
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth = depth.saturating_sub(1),
             b':' if depth == 1 && names.len() < MAX_NAMES => {
-                names.extend(last.take().map(str::to_owned))
+                names.extend(last.take().map(str::to_owned));
             }
             _ => {}
         }
@@ -137,7 +138,7 @@ fn outer_names(answer: &str) -> Vec<String> {
     }
 }
 
-/// Whether the first member of this name holds an object.
+/// Whether the first member of this name is an object.
 fn opens_object(answer: &str, name: &str) -> bool {
     let Some((_, rest)) = answer.split_once(&format!("\"{name}\"")) else {
         return false;
@@ -160,14 +161,14 @@ mod tests {
     fn check(request: &Value, answer: &str, expected: Option<&str>) {
         let envelopes = envelopes(request, &schema());
         assert_eq!(
-            taken_for_schema(answer, &envelopes).as_deref(),
+            envelope_members_in(answer, &envelopes).as_deref(),
             expected,
             "{answer}"
         );
     }
 
     #[test]
-    fn answers_made_for_the_envelope_are_found_whole_or_cut() {
+    fn answers_that_follow_the_envelope_are_detected() {
         let request = json!({
             "model": "m",
             "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema(), "strict": true}},
@@ -190,7 +191,7 @@ mod tests {
                 r#"{"name": "a \" b", "strict": false}"#,
                 Some("name, strict"),
             ),
-            // By chance, or by plain JSON mode.
+            // By chance, or with plain JSON mode.
             (r#"{"name": "Alan"}"#, None),
             (r#"{"name": "Alan", "age": 7}"#, None),
             (r#"{"schema": "x"}"#, None),
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_inside_a_member_are_found() {
+    fn documents_inside_a_member_are_detected() {
         let is_valid = |text: &str| text == r#"{"qz":"kv"}"#;
         for (answer, expected) in [
             (r#"{"answer": {"qz": "kv"}}"#, Some("answer")),

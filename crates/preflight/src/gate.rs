@@ -1,25 +1,24 @@
-//! Whether a run may begin: decides by what a preflight found out. Pure.
+//! Decides by the results of a preflight whether a run may start.
 
 use super::{Cell, Preflight};
 use sobench_backend::ConstraintDialect;
 use sobench_core::error::{Error, Result};
 use sobench_core::printable::printable;
-use sobench_notices::enforcement::{Class, Unenforced};
+use sobench_notices::enforcement::{Class, UnenforcedPolicy};
 use sobench_notices::notice::{ConstraintFinding, Notice, PreflightNotice};
 
-/// Characters of an answer, or of a server's words, that one line shows.
+/// Maximum characters of an answer or message that one line shows.
 const SHOWN_CHARS: usize = 200;
 
-/// Looks at every kind in the dialect of the run; what its reader has to know comes back as
-/// notices.
+/// Checks every kind in the dialect of the run and returns notices for the reader.
 ///
 /// # Errors
-/// Environment, exit code 3: a constraint is ignored, or its envelope is taken for it, and the user
-/// did not allow that.
+/// Environment, exit code 3: a constraint is ignored or its envelope is used as the schema, without
+/// `--allow-unenforced`.
 pub fn gate(
     preflight: &Preflight,
     dialect: ConstraintDialect,
-    unenforced: Unenforced,
+    unenforced: UnenforcedPolicy,
 ) -> Result<Vec<Notice>> {
     let mut notices = Vec::new();
     for cell in preflight
@@ -30,9 +29,11 @@ pub fn gate(
     {
         let found = finding(cell);
         match (cell.finding.class, unenforced) {
-            (class, Unenforced::Refuse) if class.is_silent_loss() => return Err(refusal(&found)),
-            (class, Unenforced::Allow) if class.is_silent_loss() => {
-                notices.push(PreflightNotice::NotEnforced(found).into())
+            (class, UnenforcedPolicy::Refuse) if class.is_silent_loss() => {
+                return Err(refusal(&found));
+            }
+            (class, UnenforcedPolicy::Allow) if class.is_silent_loss() => {
+                notices.push(PreflightNotice::NotEnforced(found).into());
             }
             (Class::Enforced | Class::NotCarried, _) => {}
             _ => notices.push(PreflightNotice::NotProved(found).into()),
@@ -47,7 +48,7 @@ fn finding(cell: &Cell) -> ConstraintFinding {
         constraint: cell.label(),
         dialect: cell.dialect,
         class: finding.class,
-        words: printable(&finding.words, SHOWN_CHARS),
+        reason: printable(&finding.reason, SHOWN_CHARS),
         answer: finding
             .answer
             .as_deref()
@@ -56,9 +57,9 @@ fn finding(cell: &Cell) -> ConstraintFinding {
 }
 
 fn refusal(found: &ConstraintFinding) -> Error {
-    Error::environment(format!("the server answers 200 and does not apply the constraint: {found}")).hint(
-        "`sobench preflight` tells which --constraint-dialect works; --allow-unenforced measures all the same and says so in every \
-         output; --skip-preflight does not ask",
+    Error::environment(format!("the server returns 200 but does not apply the constraint: {found}")).hint(
+        "run `sobench preflight` to find a --constraint-dialect that works, use --allow-unenforced to measure anyway (every output \
+                 states it), or --skip-preflight to skip this test",
     )
 }
 
@@ -72,8 +73,8 @@ mod tests {
     #[test]
     fn a_silent_loss_stops_the_run_unless_allowed() {
         for class in Class::ALL {
-            let asked = preflight(vec![cell(Kind::Json, Guided, class)]);
-            let refused = gate(&asked, Guided, Unenforced::Refuse);
+            let tested = preflight(vec![cell(Kind::Json, Guided, class)]);
+            let refused = gate(&tested, Guided, UnenforcedPolicy::Refuse);
             assert_eq!(refused.is_err(), class.is_silent_loss(), "{class:?}");
             if let Err(error) = refused {
                 assert!(
@@ -86,7 +87,7 @@ mod tests {
                         .is_some_and(|hint| hint.contains("--allow-unenforced"))
                 );
             }
-            let notices = gate(&asked, Guided, Unenforced::Allow).unwrap();
+            let notices = gate(&tested, Guided, UnenforcedPolicy::Allow).unwrap();
             assert_eq!(
                 notices.iter().any(|notice| matches!(
                     notice,
@@ -103,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_cannot_speak_to_the_terminal() {
-        let mut loud = cell(Kind::Regex, StructuredOutputs, Class::Ignored);
-        loud.finding.answer = Some("\u{1b}[2J\n".repeat(500));
+    fn control_characters_of_an_answer_are_escaped() {
+        let mut with_escapes = cell(Kind::Regex, StructuredOutputs, Class::Ignored);
+        with_escapes.finding.answer = Some("\u{1b}[2J\n".repeat(500));
         let error = gate(
-            &preflight(vec![loud]),
+            &preflight(vec![with_escapes]),
             StructuredOutputs,
-            Unenforced::Refuse,
+            UnenforcedPolicy::Refuse,
         )
         .unwrap_err();
         assert!(

@@ -1,51 +1,53 @@
-//! Does the constraint bite? Asks a server a few questions whose constrained answer no model gives
-//! by chance, and says for each kind of constraint and each dialect what became of it.
+//! Preflight: tests whether a server enforces constraints. Sends a few requests whose constrained
+//! answer no model gives by chance, and classifies the result for each kind of constraint and each
+//! dialect.
 //!
-//! [`question`] draws, [`ask`] sends, [`classify`] judges; [`gate`] decides whether a run may
-//! begin. Everything but `ask`, `target` and `command` is pure. The questions are small and few
-//! (one a cell; two where the first was cut), use no constraint of any run, and go out one after
-//! the other, so that a server that dies of one is known by it.
+//! [`constraint_probe`] creates the requests, [`runner`] sends them, [`classify`] judges the
+//! answers, and [`gate`] decides whether a run may start. The requests are few and small (one per
+//! cell; two if the first answer was truncated) and use no constraint of a run. They are sent one
+//! after the other, so that the request that crashes a server is known.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-pub mod ask;
 pub mod classify;
+pub mod constraint_probe;
 pub mod envelope;
 pub mod features;
 pub mod gate;
-pub mod question;
+pub mod runner;
 
 use serde::Serialize;
 
+use sobench_backend::identify::Server;
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 pub use sobench_notices::enforcement::{Cause, Class, Finding, Kind, ServerFacts, Spelling};
 use sobench_notices::notice::Notice;
 
-pub use ask::{Extent, Options, run};
 pub use classify::Control;
+pub use runner::{Extent, Options, run};
 
-/// Characters of an answer, or of a server's words, that a finding keeps; what is cut is said.
+/// Maximum characters of an answer or error message that a finding keeps; a note marks the cut.
 pub const MAX_KEPT_CHARS: usize = 2000;
 
-/// Everything that was found out about a server.
+/// The results for one server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preflight {
     pub about: PreflightConditions,
     pub facts: ServerFacts,
-    /// The same prompt without a constraint.
+    /// The result of the same prompt without a constraint.
     pub control: Control,
-    /// In the order asked.
+    /// In the order of the requests.
     pub cells: Vec<Cell>,
-    /// How JSON is spelt; `None` where no dialect enforces a schema, or the question failed.
+    /// The formatting of JSON; `None` if no dialect enforces a schema, or the request failed.
     pub spelling: Option<Spelling>,
-    /// Generating requests sent, the control among them.
+    /// Generating requests sent, including the control.
     pub requests: usize,
-    /// What the reader has to know besides, a sentence each.
+    /// Notices for the reader.
     pub notices: Vec<Notice>,
 }
 
-/// Under which conditions it was asked.
+/// The conditions of a preflight.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PreflightConditions {
     pub backend: ServerKind,
@@ -53,32 +55,32 @@ pub struct PreflightConditions {
     /// The path that requests were sent to.
     #[serde(rename = "endpoint")]
     pub path: String,
-    /// The name that requests asked for.
+    /// The model name in requests.
     pub model: String,
     pub seed: u64,
-    /// The most tokens of a first answer.
+    /// Maximum tokens of a first answer.
     pub output_len: u32,
     pub stream: bool,
-    /// The kinds that were to be asked.
+    /// The kinds to test.
     pub kinds: Vec<Kind>,
-    /// The dialects that were to be asked, the one that `auto` means first.
+    /// The dialects to test, that of `auto` first.
     #[serde(rename = "constraint_dialects")]
     pub dialects: Vec<ConstraintDialect>,
-    /// The notation in which runs send grammars unless told otherwise.
+    /// The default notation of grammars in runs.
     #[serde(rename = "grammar_dialect")]
     pub notation: GrammarDialect,
 }
 
-/// One kind in one dialect.
+/// The result of one kind in one dialect.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
     pub kind: Kind,
-    /// The notation of a grammar; `None` for every other kind.
+    /// The notation of a grammar; `None` for other kinds.
     #[serde(rename = "grammar_dialect")]
     pub notation: Option<GrammarDialect>,
     #[serde(rename = "constraint_dialect")]
     pub dialect: ConstraintDialect,
-    /// Whether it was asked a second time, with more room for the answer.
+    /// Whether it was tested a second time, with a higher token limit.
     pub asked_again: bool,
     #[serde(flatten)]
     pub finding: Finding,
@@ -88,17 +90,17 @@ pub struct Cell {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recommendation {
     pub dialect: ConstraintDialect,
-    /// The notation to send grammars in, where it is not the one that runs send anyway.
+    /// The notation of grammars, if it differs from the default of runs.
     pub notation: Option<GrammarDialect>,
-    /// The asked kinds that it enforces.
+    /// The tested kinds that it enforces.
     pub enforced: Vec<Kind>,
-    /// The asked kinds that it does not.
+    /// The tested kinds that it does not enforce.
     pub missing: Vec<Kind>,
 }
 
 impl Preflight {
-    /// What came of a kind in a dialect: the cell of the notation that works, where there are two;
-    /// `None` where it was not asked.
+    /// The cell of a kind in a dialect. If there are two notations, the one that works. `None` if
+    /// it was not tested.
     pub fn verdict_for(&self, kind: Kind, dialect: ConstraintDialect) -> Option<&Cell> {
         let mut cells = self
             .cells
@@ -111,10 +113,10 @@ impl Preflight {
             .or(first)
     }
 
-    /// The dialect that enforces most of the asked kinds, of equals the one that loses none in
-    /// silence, then the one that `auto` means. `None` where no dialect enforces any.
+    /// The dialect that enforces most of the tested kinds; of equal ones that with the fewest
+    /// silent losses, then that of `auto`. `None` if no dialect enforces any.
     pub fn recommendation(&self) -> Option<Recommendation> {
-        let of_dialect = |dialect: ConstraintDialect| {
+        let recommendation_for = |dialect: ConstraintDialect| {
             let is_enforced = |kind: &Kind| self.class_of(*kind, dialect) == Some(Class::Enforced);
             let (enforced, missing) = self.about.kinds.iter().copied().partition(is_enforced);
             Recommendation {
@@ -124,25 +126,31 @@ impl Preflight {
                 missing,
             }
         };
-        let silent = |it: &Recommendation| {
-            it.missing
+        let silent_losses = |candidate: &Recommendation| {
+            candidate
+                .missing
                 .iter()
-                .filter(|kind| self.loses_silently(**kind, it.dialect))
+                .filter(|kind| self.loses_silently(**kind, candidate.dialect))
                 .count()
         };
-        let offers = self
+        let candidates = self
             .about
             .dialects
             .iter()
-            .map(|dialect| of_dialect(*dialect))
-            .filter(|offer| !offer.enforced.is_empty());
-        // Of equals the first: a sort keeps their order.
-        let mut offers: Vec<Recommendation> = offers.collect();
-        offers.sort_by_key(|offer| (std::cmp::Reverse(offer.enforced.len()), silent(offer)));
-        offers.into_iter().next()
+            .map(|dialect| recommendation_for(*dialect))
+            .filter(|candidate| !candidate.enforced.is_empty());
+        // The sort is stable, so the first of equal ones is used.
+        let mut candidates: Vec<Recommendation> = candidates.collect();
+        candidates.sort_by_key(|candidate| {
+            (
+                std::cmp::Reverse(candidate.enforced.len()),
+                silent_losses(candidate),
+            )
+        });
+        candidates.into_iter().next()
     }
 
-    /// Whether some dialect enforces every asked kind that it carries, and carries one at least.
+    /// Whether some dialect enforces every tested kind that it carries, and carries at least one.
     pub fn passed(&self) -> bool {
         self.about.dialects.iter().any(|dialect| {
             let classes = self
@@ -157,7 +165,49 @@ impl Preflight {
         })
     }
 
-    /// Cells in which the server dropped the constraint and answered as if all were well.
+    /// Tested dialects that only other servers read: the identified product does not have them,
+    /// they are the native dialect of another one, and none of their constraints had an effect.
+    pub fn foreign_dialects(&self) -> Vec<ConstraintDialect> {
+        let Some(product) = self.facts.product else {
+            return Vec::new();
+        };
+        let (own, others): (Vec<ServerKind>, Vec<ServerKind>) = ServerKind::ALL
+            .into_iter()
+            .filter(|kind| kind.product().is_some())
+            .partition(|kind| kind.product() == Some(product));
+        let is_native_of_another = |dialect: &ConstraintDialect| {
+            let is_native = |kind: &ServerKind| {
+                let server = Server::Kind {
+                    kind: *kind,
+                    version: None,
+                };
+                server.constraint_dialect() == *dialect
+            };
+            others.iter().any(is_native)
+        };
+        let has_effect = |dialect: &ConstraintDialect| {
+            self.cells.iter().any(|cell| {
+                cell.dialect == *dialect
+                    && matches!(
+                        cell.finding.class,
+                        Class::Enforced | Class::Partial | Class::WrongWrapper
+                    )
+            })
+        };
+        self.about
+            .dialects
+            .iter()
+            .copied()
+            .filter(|dialect| {
+                !own.is_empty()
+                    && !own.iter().any(|kind| kind.dialects().contains(dialect))
+                    && is_native_of_another(dialect)
+                    && !has_effect(dialect)
+            })
+            .collect()
+    }
+
+    /// Cells in which the server silently dropped the constraint.
     pub fn silent_losses(&self) -> impl Iterator<Item = &Cell> {
         self.cells
             .iter()
@@ -184,14 +234,14 @@ impl Preflight {
 }
 
 impl Cell {
-    /// The kind, with the notation where it is a grammar.
+    /// The kind, with the notation of a grammar.
     pub fn label(&self) -> String {
         label(self.kind, self.notation)
     }
 }
 
 impl Recommendation {
-    /// The flags that a run takes to use it.
+    /// The flags to use it in a run.
     pub fn flags(&self) -> String {
         let notation = self
             .notation
@@ -201,7 +251,7 @@ impl Recommendation {
     }
 }
 
-/// A row's name: the kind, with the notation where it is a grammar.
+/// The label of a row: the kind, with the notation of a grammar.
 pub fn label(kind: Kind, notation: Option<GrammarDialect>) -> String {
     notation.map_or_else(
         || kind.name().to_owned(),

@@ -1,10 +1,10 @@
-//! A preflight made by hand, for tests of what is made of one.
+//! Preflight results for tests.
 
 use super::{Cell, Class, Control, Finding, Kind, Preflight, PreflightConditions, ServerFacts};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 
-/// A preflight of these cells over the usual kinds and the dialects that are in the cells.
+/// A preflight with these cells, their kinds and their dialects.
 pub fn preflight(cells: Vec<Cell>) -> Preflight {
     let mut dialects: Vec<ConstraintDialect> = Vec::new();
     for cell in &cells {
@@ -41,7 +41,7 @@ pub fn preflight(cells: Vec<Cell>) -> Preflight {
     }
 }
 
-/// A cell of this class, with words and an answer where it would have some.
+/// A cell of this class, with a message and an answer if the class has them.
 pub fn cell(kind: Kind, dialect: ConstraintDialect, class: Class) -> Cell {
     let mut finding = Finding::new(
         class,

@@ -1,5 +1,4 @@
-//! What is made of the cells: the verdict of a kind, the dialect that works best, whether all is
-//! well.
+//! Tests of the evaluation of cells: verdict of a kind, recommended dialect, pass or fail.
 
 use super::testing::{cell, preflight};
 use super::*;
@@ -13,7 +12,7 @@ fn grammar(dialect: ConstraintDialect, notation: GrammarDialect, class: Class) -
 }
 
 #[test]
-fn the_notation_that_works_counts() {
+fn the_working_notation_counts() {
     let found = preflight(vec![
         grammar(Guided, GrammarDialect::Ebnf, Class::Rejected),
         grammar(Guided, GrammarDialect::Lark, Class::Enforced),
@@ -42,7 +41,7 @@ fn the_notation_that_works_counts() {
 }
 
 #[test]
-fn the_best_dialect_enforces_most_and_loses_least_in_silence() {
+fn the_best_dialect_enforces_most_with_the_fewest_silent_losses() {
     let both = |first: Class, second: Class, third: Class, fourth: Class| {
         preflight(vec![
             cell(Kind::Json, StructuredOutputs, first),

@@ -1,5 +1,5 @@
-//! What Python does, to the bit: the random streams of CPython and NumPy, and JSON with `NaN` in
-//! it.
+//! Bit-exact ports of Python behaviour: the random number generators of CPython and NumPy, and JSON
+//! with `NaN`.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

@@ -1,6 +1,5 @@
-//! The pseudo-random streams of CPython's `random`, NumPy's legacy `RandomState` and its
-//! `default_rng`, so that a seed means here what it means there. Knows nothing of what is drawn
-//! for.
+//! Ports of CPython's `random`, NumPy's legacy `RandomState` and its `default_rng`: the same seed
+//! gives the same numbers.
 
 mod generator;
 
@@ -10,7 +9,7 @@ use std::collections::HashSet;
 
 /// Words in the state of MT19937.
 const STATE_WORDS: usize = 624;
-/// Offset of the word that each word is mixed with.
+/// Offset between the two state words that are mixed.
 const SHIFT_WORDS: usize = 397;
 
 /// MT19937, the Mersenne Twister of Matsumoto and Nishimura (`mt19937ar.c`, 2002), which both
@@ -55,10 +54,10 @@ impl Twister {
         };
         let mut index = 1;
         for step in 0..STATE_WORDS.max(key.len()) {
-            let place = step % key.len();
+            let position = step % key.len();
             state[index] = mixed(state, index, 1_664_525)
-                .wrapping_add(key[place])
-                .wrapping_add(place as u32);
+                .wrapping_add(key[position])
+                .wrapping_add(position as u32);
             index = wrap(state, index);
         }
         for _ in 1..STATE_WORDS {
@@ -109,12 +108,12 @@ pub struct PythonRandom {
 impl PythonRandom {
     /// `random.seed(seed)`.
     pub fn new(seed: u64) -> Self {
-        Self::from_big(u128::from(seed))
+        Self::from_u128(u128::from(seed))
     }
 
-    /// `random.seed(seed)` for an integer of up to 128 bits: its 32-bit limbs, the least first, are
-    /// the key.
-    pub fn from_big(seed: u128) -> Self {
+    /// `random.seed(seed)` for an integer of up to 128 bits: its 32-bit limbs, least significant
+    /// first, are the key.
+    pub fn from_u128(seed: u128) -> Self {
         let mut limbs: Vec<u32> = (0..4).map(|limb| (seed >> (32 * limb)) as u32).collect();
         while limbs.len() > 1 && limbs.last() == Some(&0) {
             limbs.pop();
@@ -148,7 +147,7 @@ impl PythonRandom {
     /// # Panics
     /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "there is nothing below 0");
+        assert!(bound > 0, "the bound must be above 0");
         let bits = u64::BITS - bound.leading_zeros();
         loop {
             let drawn = self.getrandbits(bits) as u64;
@@ -173,7 +172,7 @@ impl PythonRandom {
     pub fn choices(&mut self, population: usize, count: usize) -> Vec<usize> {
         assert!(
             population > 0 || count == 0,
-            "there is nothing to choose from"
+            "the population must not be empty"
         );
         (0..count)
             .map(|_| (self.random() * population as f64).floor() as usize)
@@ -183,32 +182,31 @@ impl PythonRandom {
     /// `shuffle(items)`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            let place = self.choice(last + 1);
-            items.swap(last, place);
+            let position = self.choice(last + 1);
+            items.swap(last, position);
         }
     }
 
     /// `sample(range(population), count)`, in the order drawn.
     ///
-    /// CPython keeps a pool where the population is small against the sample, and a set of what it
-    /// has drawn otherwise; the two branches draw differently, so the choice between them is part
-    /// of the stream.
+    /// CPython uses a pool if the population is small compared with the sample, and a set of drawn
+    /// indices otherwise. The two branches draw differently, so the choice affects the stream.
     ///
     /// # Panics
     /// If `count` is above `population`.
     pub fn sample(&mut self, population: usize, count: usize) -> Vec<usize> {
         assert!(
             count <= population,
-            "a sample is not larger than its population"
+            "a sample must not be larger than its population"
         );
         if population <= set_size(count) {
             let mut pool: Vec<usize> = (0..population).collect();
             return (0..count)
                 .map(|taken| {
                     let left = population - taken;
-                    let place = self.choice(left);
+                    let position = self.choice(left);
                     let last = pool[left - 1];
-                    std::mem::replace(&mut pool[place], last)
+                    std::mem::replace(&mut pool[position], last)
                 })
                 .collect();
         }
@@ -224,8 +222,8 @@ impl PythonRandom {
     }
 }
 
-/// CPython's estimate of the size of a set of `count` members, against which it weighs a list: 21,
-/// and beyond five members the least power of four that is not below three times their number.
+/// CPython's estimate of the size of a set of `count` members: 21, plus, above five members, the
+/// least power of four that is at least three times their number.
 fn set_size(count: usize) -> usize {
     let mut powers_of_four = (0..).map(|exponent| 4_usize.pow(exponent));
     let table = powers_of_four
@@ -244,7 +242,7 @@ pub struct NumpyRandom {
 }
 
 impl NumpyRandom {
-    /// `numpy.random.seed(seed)`; NumPy takes no seed above 2^32 - 1 either.
+    /// `numpy.random.seed(seed)`; NumPy's maximum is also 2^32 - 1.
     pub fn new(seed: u32) -> Self {
         Self {
             twister: Twister::from_word(seed),
@@ -257,8 +255,7 @@ impl NumpyRandom {
         self.twister.next_f64()
     }
 
-    /// `randint(0, bound, size=count)` of the default type, on which it draws with a mask and again
-    /// until it fits.
+    /// `randint(0, bound, size=count)` of the default type: masked rejection sampling.
     ///
     /// # Panics
     /// If `bound` is 0 or above 2^32 - 1.
@@ -295,7 +292,8 @@ impl NumpyRandom {
         }
     }
 
-    /// `gamma(shape, scale)`. Mean `shape * scale`; `shape` is not negative (0 gives 0, as there).
+    /// `gamma(shape, scale)`, with mean `shape * scale`; `shape` is not negative (0 gives 0, as in
+    /// NumPy).
     pub fn gamma(&mut self, shape: f64, scale: f64) -> f64 {
         scale * self.standard_gamma(shape)
     }
@@ -652,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spare_normal_outlives_other_draws() {
+    fn the_spare_normal_survives_other_draws() {
         let mut random = NumpyRandom::new(5);
         let expected = [
             2.3036471350938017,

@@ -1,36 +1,36 @@
-//! Axes of charts: where they begin and end, and what stands at their ticks. Knows no chart.
+//! Axes of charts: ranges, ticks and tick labels.
 
 /// A logarithmic axis of durations.
 pub struct Axis {
-    /// In ns, with their names; at least two.
+    /// Positions in ns with labels; at least two.
     ticks: Vec<(f64, String)>,
 }
 
-/// More ticks than this run into each other.
+/// Maximum number of ticks, so that labels do not overlap.
 const TICKS_MAX: usize = 8;
 
 const UNITS: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")];
 
 impl Axis {
-    /// A tick a decade.
+    /// From 1 us to 10 s with one tick per decade.
     pub fn microsecond_to_ten_seconds() -> Self {
         Self {
             ticks: (3..=10).map(|power| tick(10_f64.powi(power))).collect(),
         }
     }
 
-    /// From the round number at or below `low_ns` to the one at or above `high_ns`; round are 1, 2
-    /// and 5 times a power of ten, or powers of ten alone where there would be too many.
+    /// From the round number at or below `low_ns` to the one at or above `high_ns`. Round numbers
+    /// are 1, 2 and 5 times a power of ten, or only powers of ten if there would be too many ticks.
     pub fn around(low_ns: u64, high_ns: u64) -> Self {
         let (low, high) = (low_ns.max(1) as f64, high_ns.max(2) as f64);
         let within = |steps: &[f64]| -> Vec<f64> {
             let rounds: Vec<f64> = (0..20)
-                .flat_map(|power| steps.iter().map(move |it| it * 10_f64.powi(power)))
+                .flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)))
                 .collect();
-            let first = rounds.iter().rposition(|it| *it <= low).unwrap_or(0);
+            let first = rounds.iter().rposition(|round| *round <= low).unwrap_or(0);
             let last = rounds
                 .iter()
-                .position(|it| *it >= high)
+                .position(|round| *round >= high)
                 .unwrap_or(rounds.len() - 1)
                 .max(first + 1)
                 .min(rounds.len() - 1);
@@ -51,14 +51,13 @@ impl Axis {
         &self.ticks
     }
 
-    /// What is longer is not on it.
+    /// The end of the axis.
     pub(crate) fn end_ns(&self) -> f64 {
         self.ticks.last().map_or(1.0, |(ns, _)| *ns)
     }
 
-    /// Which part of its length lies before a duration (0 to 1); what is shorter than the axis
-    /// stands at its beginning.
-    pub(crate) fn part_of(&self, ns: f64) -> f64 {
+    /// Position of a duration on the axis (0 to 1); shorter durations than the axis are at 0.
+    pub(crate) fn position(&self, ns: f64) -> f64 {
         let (first, last) = (
             self.ticks.first().map_or(1.0, |(ns, _)| *ns).log10(),
             self.end_ns().log10(),
@@ -75,14 +74,14 @@ fn tick(ns: f64) -> (f64, String) {
     (ns, format!("{} {name}", (ns / unit).round()))
 }
 
-/// A round step (1, 2 or 5 times a power of ten) of a linear axis from 0 to `high`, so that it has
-/// at most `steps` of them.
+/// A round step (1, 2 or 5 times a power of ten) for a linear axis from 0 to `high` with at most
+/// `steps` steps.
 pub fn round_step(high: f64, steps: usize) -> f64 {
     let least = (high / steps.max(1) as f64).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()
-        .map(|it| it * power)
+        .map(|factor| factor * power)
         .find(|step| *step >= least * (1.0 - 1e-9))
         .unwrap_or(10.0 * power)
 }
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_axis_is_around_its_values() {
+    fn axes_cover_their_values() {
         for (low, high, expected) in [
             (590_000_000, 640_000_000, "500 ms, 1 s"),
             (
@@ -119,12 +118,12 @@ mod tests {
                 expected,
                 "{low} {high}"
             );
-            assert!((0.0..=1.0).contains(&axis.part_of(low as f64)));
+            assert!((0.0..=1.0).contains(&axis.position(low as f64)));
         }
     }
 
     #[test]
-    fn steps_are_round_and_not_too_many() {
+    fn steps_are_round_and_limited_in_number() {
         for (high, steps, expected) in [
             (10.0, 5, 2.0),
             (11.0, 5, 5.0),

@@ -1,10 +1,10 @@
-//! Tables as comma-separated values (RFC 4180), by the crate `csv`: a header line, CRLF at line
-//! ends, cells quoted where they need it.
+//! Renders tables as CSV (RFC 4180) with the crate `csv`: a header line, CRLF line ends, quotes
+//! where needed.
 
 use std::convert::Infallible;
 use std::io::Write;
 
-/// What writes lines as they come.
+/// A CSV writer.
 pub fn writer<W: Write>(out: W) -> csv::Writer<W> {
     // A row may be shorter than the header.
     csv::WriterBuilder::new()
@@ -13,7 +13,7 @@ pub fn writer<W: Write>(out: W) -> csv::Writer<W> {
         .from_writer(out)
 }
 
-/// A header line and a line for each row.
+/// Renders a header line and one line for each row.
 pub fn render<H, C>(
     header: impl IntoIterator<Item = H>,
     rows: impl IntoIterator<Item = Vec<C>>,
@@ -24,14 +24,14 @@ where
 {
     match try_render(header, rows.into_iter().map(Ok::<_, Infallible>)) {
         Ok(file) => file,
-        Err(never) => match never {},
+        Err(infallible) => match infallible {},
     }
 }
 
-/// As [`render`], of rows that are read while the file is made.
+/// As [`render`], for rows that may fail.
 ///
 /// # Errors
-/// The first error of a row.
+/// The error of the first failed row.
 pub fn try_render<H, C, E>(
     header: impl IntoIterator<Item = H>,
     rows: impl IntoIterator<Item = Result<Vec<C>, E>>,

@@ -1,9 +1,9 @@
-//! Strangers' text in pages, in XML and in Markdown. Knows no document.
+//! Escapes untrusted text for HTML, XML and Markdown.
 
 use sobench_core::printable::printable;
 
-/// Text that is safe between tags and inside quoted attributes, of HTML and of XML 1.0. What XML
-/// does not allow becomes a replacement.
+/// Escapes text for element content and quoted attributes of HTML and XML 1.0. Characters that XML
+/// forbids become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -14,21 +14,27 @@ pub fn escape(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            it if it.is_control() && !matches!(it, '\n' | '\t') => safe.push('\u{fffd}'),
-            it => safe.push(it),
+            _ if character.is_control() && !matches!(character, '\n' | '\t') => {
+                safe.push('\u{fffd}');
+            }
+            _ => safe.push(character),
         }
     }
     safe
 }
 
-/// A stranger's text in one line of Markdown, as code: there it is neither markup nor a name that
-/// somebody is called by. `max_chars` as in [`printable`].
+/// Untrusted text as inline code in one line of Markdown, so that it is neither markup nor a
+/// mention. `max_chars` as in [`printable`].
 pub(crate) fn markdown_code(text: &str, max_chars: usize) -> String {
-    // A stroke ends a cell even within code, and its escape is read as such in tables alone.
+    // A vertical bar ends a table cell even within code, and its escape works only in tables.
     let line = printable(text, max_chars).replace('|', "\u{2502}");
-    let longest = line.split(|it| it != '`').map(str::len).max().unwrap_or(0);
+    let longest = line
+        .split(|character| character != '`')
+        .map(str::len)
+        .max()
+        .unwrap_or(0);
     let fence = "`".repeat(longest + 1);
-    // A blank keeps a grave accent, or nothing at all, apart from the fence, and is not shown.
+    // A blank separates a backtick, or empty text, from the fence; it is not rendered.
     if line.is_empty() || line.starts_with('`') || line.ends_with('`') {
         format!("{fence} {line} {fence}")
     } else {
@@ -36,7 +42,7 @@ pub(crate) fn markdown_code(text: &str, max_chars: usize) -> String {
     }
 }
 
-/// A sentence of ours that quotes strangers, in one line of Markdown.
+/// Escapes a sentence with quoted text for one line of Markdown.
 pub fn markdown_text(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -45,10 +51,10 @@ pub fn markdown_text(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' => safe.extend(['\\', character]),
-            // Followed by a name or a number these would call somebody, or point at an issue.
+            // Prevents mentions and links to issues.
             '@' | '#' => safe.extend([character, '\u{200b}']),
             '\n' | '\r' => safe.push(' '),
-            it => safe.push(it),
+            _ => safe.push(character),
         }
     }
     safe
@@ -59,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_text_cannot_leave_its_place() {
+    fn markup_and_control_characters_are_escaped() {
         assert_eq!(
             escape("<script>'\"&\u{1b}"),
             "&lt;script&gt;&#39;&quot;&amp;\u{fffd}"
@@ -71,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn code_stays_code_and_a_cell_a_cell() {
+    fn markdown_code_and_cells_are_escaped() {
         for (text, expected) in [
             ("{}", "`{}`"),
             ("a|b\nc", "`a\u{2502}b\\nc`"),

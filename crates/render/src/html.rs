@@ -1,4 +1,4 @@
-//! A document as one HTML page, light and dark, with nothing from elsewhere and no script.
+//! Renders a document as one self-contained HTML page, for light and dark mode, without scripts.
 
 use std::fmt::Write as _;
 
@@ -7,26 +7,28 @@ use super::{
     Align, Block, Charts, Column, Document, Layout, LegendEntry, Level, Span, Table, Text, Tone,
 };
 
-/// Colours by name, light and dark; curves by number, in an order that the colour-blind can tell
-/// apart (Okabe and Ito, 2008).
+/// Colours by name for light and dark mode; curve colours by number, distinguishable by
+/// colour-blind readers (Okabe and Ito, 2008). A shade at the edge of a scrolling box marks hidden
+/// content. It is behind the content, so row bands are translucent.
 const STYLE: &str = "
-:root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--paper:#fff;--line:#d1d9e0;--band:#f6f8fa;
+:root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--paper:#fff;--line:#d1d9e0;--band:#1b1f240a;--shade:#0004;
 --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#8a6d00;--bad:#c8323c}
-@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--paper:#0d1117;--line:#3d444d;--band:#161b22;
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--paper:#0d1117;--line:#3d444d;--band:#e6edf30a;--shade:#fff4;
 --c0:#56b4e9;--c1:#ff9a4d;--c2:#2fc79a;--c3:#e6a3c8;--c4:#f0e442;--bad:#ff7b72}}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:76rem;padding:1.5rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;
+body{margin:0 auto;max-width:92rem;padding:1.5rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif;
 overflow-wrap:break-word}
 h1{font-size:1.5rem;margin:0 0 .25rem}h2{font-size:1.1rem;margin:2rem 0 .25rem}h3{font-size:.95rem;margin:.5rem 0 0;font-weight:600}
-p{margin:.25rem 0;color:var(--soft)}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;margin:.5rem 0}
+p{margin:.25rem 0;color:var(--soft)}p,dl{max-width:64rem}
+.scroll{overflow-x:auto;margin:.5rem 0;background:linear-gradient(90deg,var(--paper) 50%,#0000) 0/1.5rem 100% no-repeat local,
+linear-gradient(-90deg,var(--paper) 50%,#0000) 100%/1.5rem 100% no-repeat local,
+linear-gradient(90deg,var(--shade),#0000) 0/.75rem 98% no-repeat,linear-gradient(-90deg,var(--shade),#0000) 100%/.75rem 98% no-repeat}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}
 th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
-th{border-bottom:2px solid var(--line);vertical-align:bottom}tbody tr:nth-child(even){background:var(--band)}
+th{border-bottom:2px solid var(--line);vertical-align:bottom;white-space:normal;overflow-wrap:normal}tbody tr:nth-child(even){background:var(--band)}
 th.word,td.word{text-align:left}td.word{white-space:normal;overflow-wrap:break-word;min-width:11rem}
-svg.wide{min-width:44rem}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem}
-svg{width:100%;height:auto;display:block}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(32rem,100%),1fr));gap:1rem}
+svg{width:100%;height:auto;display:block;overflow:visible}svg.wide{min-width:60rem;max-width:76rem;overflow:hidden}
 svg text{fill:var(--soft);font:12px system-ui,sans-serif}svg .label{fill:var(--ink);font-size:14px}
 .grid{stroke:var(--line);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:6 4}
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}
@@ -37,18 +39,18 @@ dt{font-weight:600}dd{margin:0 0 .4rem;color:var(--soft)}
 dl.facts{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.5rem 0;font-size:.9rem}
 dl.facts dt{font-weight:400;color:var(--soft)}dl.facts dd{margin:0;color:var(--ink);min-width:0;overflow-wrap:anywhere}
 .lead{font-size:1.05rem;color:var(--ink)}.alarm{color:var(--bad);font-weight:600}
-@media(max-width:40rem){body{padding:1rem}th,td{padding:.2rem .4rem}td.word{min-width:6.5rem}dl.facts{grid-template-columns:1fr}
-dl.facts dd{margin-bottom:.3rem}}
+@media(max-width:40rem){body{padding:1rem}th,td{padding:.2rem .4rem}td.word:where(:first-child){min-width:6.5rem}
+.charts svg text{font-size:16px}svg.wide text{font-size:14px}dl.facts{grid-template-columns:1fr}dl.facts dd{margin-bottom:.3rem}}
 ";
 
-/// What a browser may do with the page: apply the style in it. Should markup of others ever get
-/// through, it can fetch and run nothing.
+/// Content security policy: only the page's own style. If markup were ever injected, it could not
+/// fetch or run anything.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The whole page.
+/// Renders the complete page.
 pub fn render(document: &Document) -> String {
-    let (title, style) = (escape(&document.title.words()), document.style);
+    let (title, style) = (escape(&document.title.plain_text()), document.style);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
@@ -67,7 +69,7 @@ fn add(page: &mut String, block: &Block) {
     match block {
         Block::Heading { level, text } => {
             let tag = if *level == Level::Minor { "h3" } else { "h2" };
-            page.push_str(&format!("<{tag}>{}</{tag}>", spelt(text)));
+            page.push_str(&format!("<{tag}>{}</{tag}>", inline_html(text)));
         }
         Block::Paragraph { tone, text } => {
             let class = match tone {
@@ -75,10 +77,10 @@ fn add(page: &mut String, block: &Block) {
                 Tone::Lead => " class=\"lead\"",
                 Tone::Alarm => " class=\"alarm\"",
             };
-            page.push_str(&format!("<p{class}>{}</p>", spelt(text)));
+            page.push_str(&format!("<p{class}>{}</p>", inline_html(text)));
         }
-        Block::Facts(facts) => add_list_of_words(page, " class=\"facts\"", facts),
-        Block::Definitions(words) => add_list_of_words(page, "", words),
+        Block::Facts(facts) => add_definition_list(page, " class=\"facts\"", facts),
+        Block::Definitions(definitions) => add_definition_list(page, "", definitions),
         Block::Notes(notes) => notes
             .iter()
             .for_each(|note| add_sentence(page, &format!("note: {note}"))),
@@ -86,9 +88,9 @@ fn add(page: &mut String, block: &Block) {
         Block::Item { text, below } => {
             let below: String = below
                 .iter()
-                .map(|line| format!("<li>{}</li>", spelt(line)))
+                .map(|line| format!("<li>{}</li>", inline_html(line)))
                 .collect();
-            page.push_str(&format!("<p>{}</p><ul>{below}</ul>", spelt(text)));
+            page.push_str(&format!("<p>{}</p><ul>{below}</ul>", inline_html(text)));
         }
         Block::Table(table) => add_table(page, table),
         Block::Charts(charts) => add_charts(page, charts),
@@ -107,9 +109,9 @@ fn add_sentence(page: &mut String, sentence: &str) {
     page.push_str(&format!("<p>{}</p>", escape(sentence)));
 }
 
-fn add_list_of_words(page: &mut String, class: &str, words: &[(String, String)]) {
+fn add_definition_list(page: &mut String, class: &str, entries: &[(String, String)]) {
     let _ = write!(page, "<dl{class}>");
-    for (name, meaning) in words {
+    for (name, meaning) in entries {
         let _ = write!(
             page,
             "<dt>{}</dt><dd>{}</dd>",
@@ -120,7 +122,7 @@ fn add_list_of_words(page: &mut String, class: &str, words: &[(String, String)])
     page.push_str("</dl>");
 }
 
-fn spelt(text: &Text) -> String {
+fn inline_html(text: &Text) -> String {
     let span = |span: &Span| match span {
         Span::Plain(text) => escape(text),
         Span::Strong(text) => format!("<strong>{}</strong>", escape(text)),
@@ -129,7 +131,7 @@ fn spelt(text: &Text) -> String {
     text.0.iter().map(span).collect()
 }
 
-/// A table that scrolls where it is too wide; line ends are kept.
+/// Adds a table that scrolls horizontally if needed; line ends are kept.
 fn add_table(page: &mut String, table: &Table) {
     page.push_str("<div class=\"scroll\"><table>");
     if table.has_head() {
@@ -229,33 +231,37 @@ fn add_legend_entry(page: &mut String, entry: &LegendEntry) {
                 escape(label)
             )
         }
-        LegendEntry::Words(words) => write!(page, "<li>{}</li>", escape(words)),
+        LegendEntry::Text(text) => write!(page, "<li>{}</li>", escape(text)),
     };
 }
 
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 pub mod testing {
-    /// Elements without content in this page; all are closed in place.
+    /// Checks that tags and quotes of a page are balanced.
     pub fn check_well_formed(page: &str) {
         let mut open: Vec<String> = Vec::new();
         let mut rest = page
             .strip_prefix("<!DOCTYPE html>\n")
-            .expect("the page says what it is");
+            .expect("the page has a doctype");
         while let Some(start) = rest.find('<') {
             let text = &rest[..start];
             assert!(
-                !text.contains('>') || open.last().is_some_and(|it| it == "style"),
+                !text.contains('>') || open.last().is_some_and(|tag| tag == "style"),
                 "a bare > in {text}"
             );
-            let end = start + rest[start..].find('>').expect("every tag ends");
+            let end = start + rest[start..].find('>').expect("every tag is closed with >");
             let tag = &rest[start + 1..end];
-            assert_eq!(tag.matches('"').count() % 2, 0, "quotes pair up in {tag}");
+            assert_eq!(
+                tag.matches('"').count() % 2,
+                0,
+                "unbalanced quotes in {tag}"
+            );
             if let Some(name) = tag.strip_prefix('/') {
                 assert_eq!(
                     open.pop().as_deref(),
                     Some(name),
-                    "</{name}> closes what is open"
+                    "</{name}> must close the innermost element"
                 );
             } else if !tag.ends_with('/') {
                 open.push(tag.split_whitespace().next().unwrap().to_owned());

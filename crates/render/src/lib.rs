@@ -1,9 +1,9 @@
-//! Documents and their forms: a page is written once, as a [`Document`] of headings, sentences,
-//! tables and charts, and shown as text ([`text`]), Markdown ([`markdown`]) or HTML ([`html`]); a
-//! table also as CSV ([`csv`]).
+//! Documents: a page is built once, as a [`Document`] of headings, paragraphs, tables and charts,
+//! and rendered as text ([`text`]), Markdown ([`markdown`]) or HTML ([`html`]); tables also as CSV
+//! ([`csv`]).
 //!
-//! Back ends escape what they are given: a page may hold any text. Text for one line, cut to a
-//! length, is made by [`sobench_core::printable`] before.
+//! Renderers escape their input, so a page may contain any text. [`sobench_core::printable`] makes
+//! and cuts one-line text.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -18,14 +18,14 @@ pub mod text;
 /// A page, in reading order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
-    /// What the page is about. Text does not show it.
+    /// Title of the page. Text output omits it.
     pub title: Text,
-    /// CSS beyond what all HTML pages have.
+    /// Additional CSS of this page.
     pub style: &'static str,
     pub blocks: Vec<Block>,
 }
 
-/// A piece of a page.
+/// A block of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     Heading {
@@ -36,15 +36,15 @@ pub enum Block {
         tone: Tone,
         text: Text,
     },
-    /// Names and what is known under each.
+    /// Names with values.
     Facts(Vec<(String, String)>),
-    /// What a reader of the figures has to know, a sentence each.
+    /// Notices, one sentence each.
     Notes(Vec<String>),
     /// Explanations below a table, a sentence each.
     Legend(Vec<String>),
-    /// Words and what they mean.
+    /// Terms with definitions.
     Definitions(Vec<(String, String)>),
-    /// A point of a list, and what belongs to it.
+    /// A list item with its sub-items.
     Item {
         text: Text,
         below: Vec<Text>,
@@ -52,11 +52,11 @@ pub enum Block {
     Table(Table),
     /// Charts side by side under one legend; HTML only.
     Charts(Charts),
-    /// Text that is laid out already, in columns of equal width.
+    /// Preformatted text in a monospaced font.
     Preformatted(String),
-    /// Markup for HTML only, made of escaped text.
+    /// HTML markup from escaped text; HTML only.
     Html(String),
-    /// What is folded away under a summary. Text leaves it out.
+    /// Collapsed blocks below a summary. Text output omits them.
     Details {
         summary: String,
         blocks: Vec<Block>,
@@ -65,27 +65,27 @@ pub enum Block {
     Gap,
 }
 
-/// How far down in the order of headings one stands.
+/// Level of a heading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Of the whole page.
+    /// Title of the page.
     Page,
     Section,
-    /// Within a section.
+    /// Subsection.
     Minor,
 }
 
-/// How a paragraph stands out.
+/// Emphasis of a paragraph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Plain,
-    /// The page in a sentence.
+    /// Summary of the page.
     Lead,
-    /// What a reader must not miss.
+    /// A critical message.
     Alarm,
 }
 
-/// A line of text, parts of which may stand out.
+/// A line of text with optional emphasis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text(pub Vec<Span>);
 
@@ -93,11 +93,11 @@ pub struct Text(pub Vec<Span>);
 pub enum Span {
     Plain(String),
     Strong(String),
-    /// Text of others, or something to be typed.
+    /// Quoted text, or text to be typed.
     Code(String),
 }
 
-/// Rows of cells under a head. Every row has as many cells as there are columns.
+/// A table. Each row has one cell for each column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     pub columns: Vec<Column>,
@@ -106,31 +106,31 @@ pub struct Table {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Column {
-    /// Line feeds are kept. A table whose heads are all empty has no head.
+    /// May contain line feeds. If all heads are empty, the table has no header.
     pub head: String,
     pub align: Align,
-    /// Text wraps words beyond this many characters; `None` never does.
+    /// Maximum width in text output, in characters; `None` for no wrapping.
     pub max_chars: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For text.
     #[default]
     Left,
-    /// Figures.
+    /// For numbers.
     Right,
 }
 
-/// What stands in a cell; each line by itself.
+/// A cell of one or more lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     Text(String),
-    /// Lines of others' text.
+    /// Quoted lines.
     Code(Vec<String>),
 }
 
-/// Charts that share a legend.
+/// Charts with a common legend.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Charts {
     pub legend: Vec<LegendEntry>,
@@ -142,36 +142,36 @@ pub struct Charts {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// As many beside each other as there is room for.
+    /// As many charts per row as fit.
     #[default]
     Grid,
-    /// Each as wide as the page, which scrolls where that is too narrow.
+    /// Each chart as wide as the page, with horizontal scrolling if needed.
     Wide,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Shown above; empty where the page's heading says it.
+    /// Shown above the chart; empty if the heading is enough.
     pub title: String,
-    /// Made by [`svg`] or alike, with its text escaped.
+    /// SVG with escaped text, for example from [`svg`].
     pub svg: String,
 }
 
-/// What a colour or a stroke of a chart means.
+/// Legend entry for a colour or stroke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LegendEntry {
-    /// An area, by its class in the style.
+    /// An area, by its CSS class.
     Area {
         class: &'static str,
         label: String,
     },
-    /// A curve, by the number of its colour.
+    /// A curve, by its colour index.
     Curve {
         colour: usize,
         dashed: bool,
         label: String,
     },
-    Words(String),
+    Text(String),
 }
 
 impl Document {
@@ -214,7 +214,7 @@ impl Document {
         });
     }
 
-    /// Names and what is known under each; nothing where there are none.
+    /// Adds names with values, unless there are none.
     pub fn facts<N: Into<String>>(&mut self, facts: impl IntoIterator<Item = (N, String)>) {
         let facts: Vec<_> = facts
             .into_iter()
@@ -225,7 +225,7 @@ impl Document {
         }
     }
 
-    /// Notes; nothing where there are none.
+    /// Adds notices, unless there are none.
     pub fn notes(&mut self, notes: Vec<String>) {
         if !notes.is_empty() {
             self.blocks.push(Block::Notes(notes));
@@ -239,19 +239,19 @@ impl Document {
 
     pub fn definitions<N: Into<String>, M: Into<String>>(
         &mut self,
-        words: impl IntoIterator<Item = (N, M)>,
+        definitions: impl IntoIterator<Item = (N, M)>,
     ) {
-        let words = words
+        let definitions = definitions
             .into_iter()
             .map(|(name, meaning)| (name.into(), meaning.into()));
-        self.blocks.push(Block::Definitions(words.collect()));
+        self.blocks.push(Block::Definitions(definitions.collect()));
     }
 
     pub fn table(&mut self, table: Table) {
         self.blocks.push(Block::Table(table));
     }
 
-    /// A heading with its table below; nothing where there is no table.
+    /// Adds a heading and its table, unless there is no table.
     pub fn titled_table(&mut self, title: impl Into<Text>, table: Option<Table>) {
         if let Some(table) = table {
             self.heading(title);
@@ -267,25 +267,24 @@ impl Document {
         self.blocks.push(block);
     }
 
-    /// All words below the title, a line for each piece of text. Words within drawings and markup
-    /// are left out.
-    pub fn words(&self) -> String {
-        self.blocks.iter().map(Block::words).collect()
+    /// The text of all blocks, one line for each piece. Excludes the title, charts and markup.
+    pub fn plain_text(&self) -> String {
+        self.blocks.iter().map(Block::plain_text).collect()
     }
 }
 
 impl Block {
-    fn words(&self) -> String {
+    fn plain_text(&self) -> String {
         let lines: Vec<String> = match self {
-            Self::Heading { text, .. } | Self::Paragraph { text, .. } => vec![text.words()],
-            Self::Facts(words) | Self::Definitions(words) => words
+            Self::Heading { text, .. } | Self::Paragraph { text, .. } => vec![text.plain_text()],
+            Self::Facts(pairs) | Self::Definitions(pairs) => pairs
                 .iter()
                 .map(|(name, meaning)| format!("{name}: {meaning}"))
                 .collect(),
             Self::Notes(lines) | Self::Legend(lines) => lines.clone(),
             Self::Item { text, below } => std::iter::once(text)
                 .chain(below)
-                .map(Text::words)
+                .map(Text::plain_text)
                 .collect(),
             Self::Table(table) => {
                 let heads = table.columns.iter().map(|column| column.head.clone());
@@ -309,7 +308,7 @@ impl Block {
             }
             Self::Preformatted(text) => vec![text.clone()],
             Self::Details { summary, blocks } => std::iter::once(summary.clone())
-                .chain(blocks.iter().map(Self::words))
+                .chain(blocks.iter().map(Self::plain_text))
                 .collect(),
             Self::Html(_) | Self::Gap => Vec::new(),
         };
@@ -320,24 +319,24 @@ impl Block {
 impl LegendEntry {
     fn label(&self) -> &str {
         match self {
-            Self::Area { label, .. } | Self::Curve { label, .. } | Self::Words(label) => label,
+            Self::Area { label, .. } | Self::Curve { label, .. } | Self::Text(label) => label,
         }
     }
 }
 
 impl Table {
-    /// A table without rows: the first `words` columns hold words, the others figures.
-    pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>, words: usize) -> Self {
-        let align = |place: usize| {
-            if place < words {
+    /// An empty table: the first `text_columns` columns are left-aligned, the others right-aligned.
+    pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>, text_columns: usize) -> Self {
+        let align = |position: usize| {
+            if position < text_columns {
                 Align::Left
             } else {
                 Align::Right
             }
         };
-        let column = |(place, head): (usize, H)| Column {
+        let column = |(position, head): (usize, H)| Column {
             head: head.into(),
-            align: align(place),
+            align: align(position),
             max_chars: None,
         };
         Self {
@@ -346,8 +345,8 @@ impl Table {
         }
     }
 
-    /// Names and values, without a head.
-    pub fn of_names_and_values<N: Into<Cell>, V: Into<Cell>>(
+    /// A table of names and values, without a header.
+    pub fn from_pairs<N: Into<Cell>, V: Into<Cell>>(
         rows: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
         let mut table = Self::new(["", ""], 1);
@@ -356,14 +355,14 @@ impl Table {
         table
     }
 
-    /// Makes a column hold words.
+    /// Left-aligns a column.
     #[must_use]
-    pub fn words(mut self, column: usize) -> Self {
+    pub fn left_aligned(mut self, column: usize) -> Self {
         self.columns[column].align = Align::Left;
         self
     }
 
-    /// Wraps the words of a column in text.
+    /// Wraps a column in text output.
     #[must_use]
     pub fn wrapped(mut self, column: usize, max_chars: usize) -> Self {
         self.columns[column].max_chars = Some(max_chars);
@@ -387,8 +386,8 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table, unless it has no rows.
-    pub fn if_any(self) -> Option<Self> {
+    /// The table; `None` if it has no rows.
+    pub fn non_empty(self) -> Option<Self> {
         (!self.is_empty()).then_some(self)
     }
 
@@ -420,14 +419,14 @@ impl Text {
         self
     }
 
-    /// The words alone.
-    pub fn words(&self) -> String {
-        self.0.iter().map(Span::words).collect()
+    /// The text without emphasis.
+    pub fn plain_text(&self) -> String {
+        self.0.iter().map(Span::plain_text).collect()
     }
 }
 
 impl Span {
-    fn words(&self) -> &str {
+    fn plain_text(&self) -> &str {
         match self {
             Self::Plain(text) | Self::Strong(text) | Self::Code(text) => text,
         }
@@ -460,7 +459,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_a_document_are_those_of_all_its_blocks() {
+    fn plain_text_of_a_document_covers_all_blocks() {
         let mut document = Document::new("not among them");
         document.heading(Text::default().plain("a ").code("b"));
         document.table(Table::new(["head", "n"], 1).with_rows([["cell", "1"]]));
@@ -473,7 +472,7 @@ mod tests {
             ],
         });
         document.push(Block::Charts(Charts {
-            legend: vec![LegendEntry::Words("entry".to_owned())],
+            legend: vec![LegendEntry::Text("entry".to_owned())],
             caption: "caption".to_owned(),
             charts: vec![Chart {
                 title: "chart".to_owned(),
@@ -481,8 +480,8 @@ mod tests {
             }],
             layout: Layout::Grid,
         }));
-        let words = document.words();
-        let lines: Vec<&str> = words.lines().filter(|line| !line.is_empty()).collect();
+        let text = document.plain_text();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
         assert_eq!(
             lines,
             [

@@ -1,16 +1,20 @@
-//! A document in GitHub's Markdown, for a comment on a pull request.
+//! Renders a document as GitHub Markdown, for a comment on a pull request.
 
 use std::fmt::Write as _;
 
 use super::escape::{markdown_code, markdown_text};
 use super::{Align, Block, Cell, Document, Level, Span, Table, Text};
 
-/// The document. `level` is the number of marks before the heading of the page; sections have one
-/// more.
+/// Renders the document. `level` is the heading level of the title; sections have one more.
 pub fn render(document: &Document, level: usize) -> String {
     let mut page = String::new();
     if !document.title.is_empty() {
-        let _ = writeln!(page, "{} {}\n", "#".repeat(level), spelt(&document.title));
+        let _ = writeln!(
+            page,
+            "{} {}\n",
+            "#".repeat(level),
+            inline_markdown(&document.title)
+        );
     }
     add_all(&mut page, &document.blocks, level);
     page.trim_end().to_owned() + "\n"
@@ -27,25 +31,28 @@ fn add(page: &mut String, block: &Block, level: usize) {
         Block::Heading {
             level: Level::Minor,
             text,
-        } => writeln!(page, "**{}**\n", spelt(text)),
-        Block::Heading { level: own, text } => {
-            let marks = level + usize::from(*own == Level::Section);
-            writeln!(page, "{} {}\n", "#".repeat(marks), spelt(text))
+        } => writeln!(page, "**{}**\n", inline_markdown(text)),
+        Block::Heading {
+            level: heading_level,
+            text,
+        } => {
+            let marks = level + usize::from(*heading_level == Level::Section);
+            writeln!(page, "{} {}\n", "#".repeat(marks), inline_markdown(text))
         }
         Block::Paragraph {
             tone: super::Tone::Alarm,
             text,
-        } => writeln!(page, "> {}\n", alarming(text)),
-        Block::Paragraph { text, .. } => writeln!(page, "{}\n", spelt(text)),
+        } => writeln!(page, "> {}\n", inline_alarm(text)),
+        Block::Paragraph { text, .. } => writeln!(page, "{}\n", inline_markdown(text)),
         Block::Facts(facts) => list(
             page,
             facts
                 .iter()
                 .map(|(name, fact)| format!("{}: {}", name, markdown_text(fact))),
         ),
-        Block::Definitions(words) => list(
+        Block::Definitions(definitions) => list(
             page,
-            words.iter().map(|(name, meaning)| {
+            definitions.iter().map(|(name, meaning)| {
                 format!("**{}**: {}", markdown_text(name), markdown_text(meaning))
             }),
         ),
@@ -60,9 +67,9 @@ fn add(page: &mut String, block: &Block, level: usize) {
         Block::Item { text, below } => {
             let below: String = below
                 .iter()
-                .map(|line| format!("  - {}\n", spelt(line)))
+                .map(|line| format!("  - {}\n", inline_markdown(line)))
                 .collect();
-            writeln!(page, "- {}\n{below}", spelt(text))
+            writeln!(page, "- {}\n{below}", inline_markdown(text))
         }
         Block::Table(table) => {
             add_table(page, table);
@@ -93,17 +100,17 @@ fn list(page: &mut String, points: impl Iterator<Item = String>) -> std::fmt::Re
     writeln!(page)
 }
 
-/// Where nothing in it stands out, all of it does.
-fn alarming(text: &Text) -> String {
-    let stands_out = text.0.iter().any(|span| matches!(span, Span::Strong(_)));
-    if stands_out {
-        spelt(text)
+/// A critical message: bold, unless a part of it is bold.
+fn inline_alarm(text: &Text) -> String {
+    let has_emphasis = text.0.iter().any(|span| matches!(span, Span::Strong(_)));
+    if has_emphasis {
+        inline_markdown(text)
     } else {
-        format!("**{}**", spelt(text))
+        format!("**{}**", inline_markdown(text))
     }
 }
 
-fn spelt(text: &Text) -> String {
+fn inline_markdown(text: &Text) -> String {
     let span = |span: &Span| match span {
         Span::Plain(text) => markdown_text(text),
         Span::Strong(text) => format!("**{}**", markdown_text(text)),
@@ -153,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_others_cannot_break_out() {
+    fn untrusted_text_is_escaped() {
         let mut document = Document::new(Text::default().plain("on ").code("a|b`"));
         document.alarm("<b> @you");
         document.table(Table::new(["h", "i"], 1).with_rows([["x|y", ""]]));

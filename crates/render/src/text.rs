@@ -1,4 +1,4 @@
-//! A document on a terminal. Tables are drawn by `tabled`, sentences wrapped by `textwrap`.
+//! Renders a document as text for a terminal. `tabled` draws tables, `textwrap` wraps sentences.
 
 use tabled::builder::Builder;
 use tabled::settings::formatting::AlignmentStrategy;
@@ -8,10 +8,10 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use super::{Align, Block, Document, Table};
 
-/// The columns that sentences are wrapped at.
+/// Line width of sentences.
 pub const WIDTH: usize = 100;
 
-/// The document, with a final line feed.
+/// Renders the document, with a final line feed.
 pub fn render(document: &Document) -> String {
     let mut page = Page {
         text: String::new(),
@@ -21,8 +21,8 @@ pub fn render(document: &Document) -> String {
     page.text
 }
 
-/// Words in lines of at most `width` characters; lines after the first begin with `indent`. Words
-/// that are longer are broken.
+/// Wraps a sentence at `width` characters; later lines start with `indent`. Longer words are
+/// broken.
 pub fn wrap(sentence: &str, width: usize, indent: &str) -> String {
     let options = Options::new(width)
         .subsequent_indent(indent)
@@ -47,13 +47,13 @@ impl Page {
             Block::Gap => self.gap_is_due = true,
             Block::Heading { text, .. } => {
                 self.gap_is_due = true;
-                self.line(&text.words());
+                self.line(&text.plain_text());
             }
-            Block::Paragraph { text, .. } => self.sentence(&text.words()),
+            Block::Paragraph { text, .. } => self.sentence(&text.plain_text()),
             Block::Facts(facts) => facts
                 .iter()
                 .for_each(|(name, fact)| self.sentence(&format!("{name}: {fact}"))),
-            Block::Definitions(words) => words
+            Block::Definitions(definitions) => definitions
                 .iter()
                 .for_each(|(name, meaning)| self.sentence(&format!("{name}: {meaning}"))),
             Block::Notes(notes) => notes
@@ -61,12 +61,12 @@ impl Page {
                 .for_each(|note| self.sentence(&format!("note: {note}"))),
             Block::Legend(lines) => lines.iter().for_each(|line| self.sentence(line)),
             Block::Item { text, below } => {
-                self.line(&format!("  {}", text.words()));
+                self.line(&format!("  {}", text.plain_text()));
                 below
                     .iter()
-                    .for_each(|line| self.line(&format!("    {}", line.words())));
+                    .for_each(|line| self.line(&format!("    {}", line.plain_text())));
             }
-            Block::Table(table) => self.lines(&drawn(table)),
+            Block::Table(table) => self.lines(&draw_table(table)),
             Block::Preformatted(text) => text.lines().for_each(|line| self.raw_line(line)),
             Block::Charts(_) | Block::Html(_) | Block::Details { .. } => {}
         }
@@ -94,8 +94,8 @@ impl Page {
     }
 }
 
-/// The table with rules between its columns and below its head.
-fn drawn(table: &Table) -> String {
+/// Draws a table with lines between columns and below the header.
+fn draw_table(table: &Table) -> String {
     let mut builder = Builder::default();
     if table.has_head() {
         builder.push_record(table.columns.iter().map(|column| column.head.as_str()));
@@ -116,10 +116,10 @@ fn drawn(table: &Table) -> String {
     } else {
         drawn.with(Style::psql().remove_horizontals());
     }
-    for (place, column) in table.columns.iter().enumerate() {
+    for (position, column) in table.columns.iter().enumerate() {
         if column.align == Align::Right {
             drawn.with(
-                Modify::new(Columns::one(place))
+                Modify::new(Columns::one(position))
                     .with(Alignment::right())
                     .with(AlignmentStrategy::PerLine),
             );
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_stand_in_groups() {
+    fn gaps_separate_groups_of_blocks() {
         let mut document = Document::new("not shown");
         document.heading("Figures");
         document.table(
@@ -156,17 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_names_and_values_has_no_head() {
+    fn tables_of_names_and_values_have_no_header() {
         let mut document = Document::default();
-        document.table(Table::of_names_and_values([
-            ("CPU (s)", "1.5"),
-            ("memory", "22.25"),
-        ]));
+        document.table(Table::from_pairs([("CPU (s)", "1.5"), ("memory", "22.25")]));
         assert_eq!(render(&document), " CPU (s) |   1.5\n memory  | 22.25\n");
     }
 
     #[test]
-    fn words_longer_than_a_line_are_broken_and_flags_are_not() {
+    fn long_words_are_broken_and_flags_are_not() {
         assert_eq!(wrap("a abcdefgh", 5, ""), "a\nabcde\nfgh");
         assert_eq!(
             wrap("use --max-concurrency 4", 20, "  "),

@@ -1,4 +1,4 @@
-//! A run by kind of constraint and by tag: the same figures over each part.
+//! Breakdown of a run by kind of constraint and by tag.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,32 @@ use sobench_results::metrics::latency::Latency;
 use sobench_results::metrics::quality::Quality;
 use sobench_statistics::Rate;
 
-/// The most parts that a table shows; the largest come first.
+/// Rows of a table at most, the largest groups first.
 const PARTS_MAX: usize = 60;
 
-/// The most characters of a tag.
+/// Characters of a tag at most.
 const NAME_MAX_CHARS: usize = 80;
 
-/// By kind of constraint: a table of parts, and how many are not in it.
+/// Table by kind of constraint, and the number of kinds left out.
 pub(super) fn by_kind(view: &View<'_>) -> (Table, usize) {
     parts(view, "kind", |sample| {
-        vec![sample.constraint().map_or("none", |it| it.kind())]
+        vec![
+            sample
+                .constraint()
+                .map_or("none", |constraint| constraint.kind()),
+        ]
     })
 }
 
-/// By tag; a request with several is in several parts. Empty where nothing has a tag.
+/// Table by tag. A request with several tags is in several rows. Empty without tags.
 pub(super) fn by_tag(view: &View<'_>) -> (Table, usize) {
     parts(view, "tag", |sample| {
-        sample.question().tags.iter().map(String::as_str).collect()
+        sample
+            .request_input()
+            .tags
+            .iter()
+            .map(String::as_str)
+            .collect()
     })
 }
 
@@ -51,7 +60,7 @@ fn parts<'s>(
     let of_latency = ["TTFT", "E2EL"].map(|latency| {
         let percentiles = percentiles
             .iter()
-            .map(|it| format!("{latency} p{} (ms)", it.word()));
+            .map(|percentile| format!("{latency} p{} (ms)", percentile.label()));
         std::iter::once(format!("{latency} median (ms)"))
             .chain(percentiles)
             .collect::<Vec<_>>()
@@ -78,21 +87,24 @@ fn parts<'s>(
 }
 
 fn row(view: &View<'_>, name: &str, samples: &[Sample<'_>]) -> Vec<String> {
-    let quality = Quality::of(samples);
+    let quality = Quality::new(samples);
     let answers: Vec<&Sample<'_>> = samples.iter().collect();
-    let latency = Latency::of(&answers, &view.report.metrics.options);
-    let percent = |rate: Option<Rate>| figure(rate.map(|it| it.percent));
+    let latency = Latency::new(&answers, &view.report.metrics.options);
+    let percent = |rate: Option<Rate>| figure(rate.map(|rate| rate.percent));
     let interval = |rate: Option<Rate>| {
-        rate.map_or_else(String::new, |it| {
-            format!("{:.2} to {:.2}", it.low_percent, it.high_percent)
+        rate.map_or_else(String::new, |rate| {
+            format!("{:.2} to {:.2}", rate.low_percent, rate.high_percent)
         })
     };
     let hits = |rate: Option<Rate>| {
-        rate.map_or_else(|| "none".to_owned(), |it| format!("{}/{}", it.hits, it.of))
+        rate.map_or_else(
+            || "none".to_owned(),
+            |rate| format!("{}/{}", rate.hits, rate.of),
+        )
     };
     let no_answer = samples
         .iter()
-        .filter(|it| !it.outcome().is_answer())
+        .filter(|sample| !sample.outcome().is_answer())
         .count();
     let mut cells = vec![
         printable(name, NAME_MAX_CHARS),
@@ -117,11 +129,11 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_render::Cell;
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
     #[test]
-    fn parts_have_their_own_figures_and_the_largest_come_first() {
+    fn groups_have_their_own_figures_largest_first() {
         let invalid = Verdict::Invalid {
             reason: Reason::Choice,
         };
@@ -129,21 +141,21 @@ mod tests {
             why: NotScored::NoConstraint,
         };
         let run = [
-            Made {
+            TestRequest {
                 arm: Arm::Free,
                 verdict: free,
-                ..made()
+                ..test_request()
             },
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid.clone(),
                 chunks: vec![30, 40],
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Control,
                 verdict: invalid,
-                ..made()
+                ..test_request()
             },
         ];
         with_view(&run, record(), |view| {

@@ -1,26 +1,26 @@
-//! Under which conditions the numbers of a run hold, and what its reader has to know besides. Knows
-//! no layout.
+//! Conditions of a run, and the notices that its reader needs.
 
 use super::{Report, enforcement};
+use sobench_core::dates::iso_8601;
 use sobench_core::printable::printable;
+use sobench_notices::enforcement::State;
 use sobench_notices::notice::{FigureNotice, Notice};
 use sobench_results::metrics::quality::Quality;
-use sobench_results::metrics::said::Said;
+use sobench_results::metrics::run_issues::RunIssues;
 use sobench_results::metrics::{Answers, Metrics};
 use sobench_results::record::{EngineChoice, RunRecord};
 
-/// The most characters of a name or a sentence that came from outside.
+/// Characters at most of a name or a sentence of other programs.
 pub(crate) const NAME_MAX_CHARS: usize = 200;
 const NOTICE_MAX_CHARS: usize = 600;
 const FIGURE_NOTICE_MAX_CHARS: usize = 10_000;
 
-/// How much of a hash tells two datasets apart at a glance; the file has the whole.
+/// Characters of a hash that are shown; the result file has all of it.
 const HASH_SHOWN_CHARS: usize = 12;
 
-/// The line of requests that no figure counts.
-const BEFORE: &str = "before the run, in no figure";
+const BEFORE_THE_RUN: &str = "before the run (not measured)";
 
-/// A line for each part of the experiment that is known: its name, and what is known of it.
+/// A line for each known part of the experiment: its name and its value.
 pub(crate) fn lines(report: &Report) -> Vec<(&'static str, String)> {
     let mut lines: Vec<(&'static str, String)> = Vec::new();
     for (name, part) in parts(report)
@@ -28,33 +28,91 @@ pub(crate) fn lines(report: &Report) -> Vec<(&'static str, String)> {
         .filter_map(|(name, part)| Some((name, part?)))
     {
         match lines.last_mut().filter(|(line, _)| *line == name) {
-            Some((_, words)) => words.push_str(&format!(", {part}")),
+            Some((_, line)) => line.push_str(&format!(", {part}")),
             None => lines.push((name, part)),
         }
     }
     lines
 }
 
-/// The caller's notices, and what the figures themselves call for.
-pub(crate) fn notes(report: &Report) -> Vec<Notice> {
-    let held = enforcement::remarks(&report.record.enforcement, &report.metrics.quality);
+/// The server, its model and its engine in one line.
+pub(crate) fn server_line(report: &Report) -> String {
+    let (settings, server) = (&report.record.settings, &report.record.server);
+    let text = |value: &str| printable(value, NAME_MAX_CHARS);
+    let is_sent = report.metrics.arms.constrained.is_some();
+    let engine = named("engine", engine_name(report)).filter(|_| is_sent);
+    let parts = if server.embedded {
+        let synthetic = "synthetic model (not GPU figures)".to_owned();
+        vec![Some("embedded".to_owned()), engine, Some(synthetic)]
+    } else {
+        vec![
+            Some(format!(
+                "{} at {}",
+                settings.backend,
+                text(&server.base_url)
+            )),
+            named("version", server.version.as_deref().map(text)),
+            named("model", Some(text(&server.model_id))),
+            engine,
+        ]
+    };
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// What was enforced, how it was sent, and the verdict of the preflight.
+pub(crate) fn constraint_line(report: &Report) -> String {
+    let dataset = &report.record.dataset;
+    if dataset.constraint_kinds.is_empty() {
+        return "none".to_owned();
+    }
+    let [kinds, sent, converted, ..] = constraint(report);
+    let is_sent = report.metrics.arms.constrained.is_some();
+    let preflight = match report.record.enforcement.state {
+        State::NotChecked => "no preflight",
+        State::Enforced => "preflight: enforced",
+        State::NotEnforced => "preflight: NOT ENFORCED",
+        State::Unproven => "preflight: enforcement not proven",
+    };
+    let parts = [
+        kinds,
+        sent,
+        converted,
+        is_sent.then(|| preflight.to_owned()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The start of the run in ISO 8601.
+fn date(record: &RunRecord) -> String {
+    let date = record.date();
+    iso_8601(&date).map_or(date, |iso| format!("{iso}Z"))
+}
+
+/// The notices of the run, and those that follow from its figures.
+pub(crate) fn notices(report: &Report) -> Vec<Notice> {
+    let enforcement = enforcement::notices(&report.record.enforcement, &report.metrics.quality);
     report
         .notices
         .iter()
         .cloned()
-        .chain(held.into_iter().chain(remarks(report)).map(Notice::from))
+        .chain(
+            enforcement
+                .into_iter()
+                .chain(figure_notices(report))
+                .map(Notice::from),
+        )
         .collect()
 }
 
-/// The sentence of a note, fit to be shown.
-pub(crate) fn note_text(note: &Notice) -> String {
-    // In those of figures, each text from outside has a limit of its own.
-    let max_chars = if matches!(note, Notice::Figure(_)) {
+/// The text of a notice, escaped and cut.
+pub(crate) fn notice_text(notice: &Notice) -> String {
+    // Notices of figures limit each foreign text themselves.
+    let max_chars = if matches!(notice, Notice::Figure(_)) {
         FIGURE_NOTICE_MAX_CHARS
     } else {
         NOTICE_MAX_CHARS
     };
-    printable(&note.to_string(), max_chars)
+    printable(&notice.to_string(), max_chars)
 }
 
 /// The parts of each line, in order.
@@ -77,13 +135,13 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
     let counted = [
         ("server", sources.server),
         ("tokenizer", sources.tokenizer),
-        ("nobody", sources.unknown),
+        ("unknown", sources.unknown),
     ]
-    .map(|(who, count)| format!("{who} {count}"))
+    .map(|(source, count)| format!("{source} {count}"))
     .join(", ");
     let mut parts = vec![
         ("sobench", text(&record.sobench_version)),
-        ("sobench", named("at", Some(record.date()))),
+        ("sobench", named("at", Some(date(record)))),
         (
             "sobench",
             named("label", settings.report.label.as_deref().and_then(text)),
@@ -127,17 +185,20 @@ fn parts(report: &Report) -> Vec<(&'static str, Option<String>)> {
             "answers",
             generated.then(|| format!("output tokens counted by: {counted}")),
         ),
-        (BEFORE, before("trial request", record.trial_requests)),
         (
-            BEFORE,
-            before("preflight question", record.enforcement.requests),
+            BEFORE_THE_RUN,
+            before("trial request", record.trial_requests),
         ),
-        (BEFORE, before("warm-up", record.warmup_requests)),
+        (
+            BEFORE_THE_RUN,
+            before("preflight request", record.enforcement.requests),
+        ),
+        (BEFORE_THE_RUN, before("warm-up", record.warmup_requests)),
     ]);
     parts
 }
 
-/// The constraints of the run, and how they were carried.
+/// The constraints of the run, and how they were sent.
 fn constraint(report: &Report) -> [Option<String>; 6] {
     let RunRecord {
         settings,
@@ -184,7 +245,7 @@ fn constraint(report: &Report) -> [Option<String>; 6] {
     ]
 }
 
-/// A value behind its name.
+/// A value with its name before it.
 fn named(name: &str, value: Option<String>) -> Option<String> {
     value.map(|value| format!("{name} {value}"))
 }
@@ -193,7 +254,18 @@ fn before(name: &str, count: usize) -> Option<String> {
     (count > 0).then(|| format!("{count} {name}{}", if count == 1 { "" } else { "s" }))
 }
 
+/// The engine with its settings.
 fn engine(report: &Report) -> Option<String> {
+    let settings = report.engine.iter().flat_map(|engine| &engine.settings);
+    let text = |text: &str| printable(text, NAME_MAX_CHARS);
+    let settings: String = settings
+        .map(|(setting, value)| format!(", {} {}", text(setting), text(value)))
+        .collect();
+    engine_name(report).map(|name| name + &settings)
+}
+
+/// The engine with its version.
+fn engine_name(report: &Report) -> Option<String> {
     let record = &report.record;
     let name = |text: &str| printable(text, NAME_MAX_CHARS);
     let chosen = match &record.server.engine_choice {
@@ -208,16 +280,7 @@ fn engine(report: &Report) -> Option<String> {
             .version
             .as_deref()
             .map(|version| format!(" ({})", name(version)));
-        let settings = engine
-            .settings
-            .iter()
-            .map(|(choice, value)| format!(", {} {}", name(choice), name(value)));
-        format!(
-            "{}{}{}",
-            name(&engine.name),
-            version.unwrap_or_default(),
-            settings.collect::<String>()
-        )
+        format!("{}{}", name(&engine.name), version.unwrap_or_default())
     });
     ours.or_else(|| record.enforcement.engine()).or(chosen)
 }
@@ -239,8 +302,8 @@ fn engine_work(report: &Report) -> Option<String> {
     ))
 }
 
-/// Holes in the data, so that no `n/a` and no small denominator goes unexplained.
-fn remarks(report: &Report) -> Vec<FigureNotice> {
+/// Notices that explain every `n/a` and every small denominator.
+fn figure_notices(report: &Report) -> Vec<FigureNotice> {
     let metrics = &report.metrics;
     let streamed = match (metrics.options.answers, metrics.options.streamed) {
         (Answers::Computed, _) => Some(FigureNotice::ComputedAnswers),
@@ -263,8 +326,8 @@ fn remarks(report: &Report) -> Vec<FigureNotice> {
             valid: slo.valid,
         });
     counted(metrics)
-        .chain(throttled(&metrics.said))
-        .chain(unsent(&metrics.said))
+        .chain(throttled(&metrics.issues))
+        .chain(unsent(&metrics.issues))
         .chain(streamed)
         .chain(is_short.then_some(FigureNotice::PeakBelowMean))
         .chain(goodput)
@@ -272,7 +335,7 @@ fn remarks(report: &Report) -> Vec<FigureNotice> {
         .collect()
 }
 
-/// Requests and answers that are missing from a figure.
+/// Notices on requests and answers that are missing from a figure.
 fn counted(metrics: &Metrics) -> impl Iterator<Item = FigureNotice> {
     let (sources, latency) = (
         &metrics.overall.tokens.output_sources,
@@ -301,7 +364,7 @@ fn counted(metrics: &Metrics) -> impl Iterator<Item = FigureNotice> {
         (latency.never_sent, |requests| {
             FigureNotice::UnsentRequests { requests }
         }),
-        (metrics.said.senseless_usage, |answers| {
+        (metrics.issues.implausible_usage, |answers| {
             FigureNotice::ImplausibleUsage { answers }
         }),
     ];
@@ -311,27 +374,27 @@ fn counted(metrics: &Metrics) -> impl Iterator<Item = FigureNotice> {
         .map(|(count, notice)| notice(count))
 }
 
-/// What became of the load where the server asked for less.
-fn throttled(said: &Said) -> Option<FigureNotice> {
-    let (longest_pause_s, pauses_named) = (said.longest_pause_s, said.pauses_named);
-    (said.throttled > 0).then_some(FigureNotice::Throttled {
-        requests: said.throttled,
+/// Notice on throttling by the server.
+fn throttled(server_notices: &RunIssues) -> Option<FigureNotice> {
+    let (longest_pause_s, pauses_named) =
+        (server_notices.longest_pause_s, server_notices.pauses_named);
+    (server_notices.throttled > 0).then_some(FigureNotice::Throttled {
+        requests: server_notices.throttled,
         longest_pause_s,
         pauses_named,
     })
 }
 
-/// What this machine had no connection for.
-fn unsent(said: &Said) -> Option<FigureNotice> {
-    let lacking = said.lacking.as_deref()?;
+/// Notice on requests that this machine had no connection for.
+fn unsent(server_notices: &RunIssues) -> Option<FigureNotice> {
+    let lacking = server_notices.local_error.as_deref()?;
     Some(FigureNotice::NoConnection {
-        requests: said.not_sent,
+        requests: server_notices.no_connection,
         why: printable(lacking, NOTICE_MAX_CHARS),
     })
 }
 
-/// A constraint whose answers are no better than those without it: the first thing to look at on a
-/// new server.
+/// Notice where constrained answers are no more often valid than control answers.
 fn no_effect(quality: &Quality) -> Option<FigureNotice> {
     let (correct, control) = (quality.correct_rate?, quality.control_rate?);
     (correct.low_percent <= control.percent).then_some(FigureNotice::NoEffect {

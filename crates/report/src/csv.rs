@@ -1,38 +1,36 @@
-//! A line for every request, for spreadsheets and data frames: RFC 4180, a header line, UTF-8. A
-//! cell without data is empty. The texts of answers are not in it: they are in the run log, and in
-//! the JSON of `--save-detailed`. Knows no statistics beyond one request.
+//! One CSV line per request (RFC 4180, with a header, UTF-8). A cell without data is empty. Texts
+//! of answers are in the run log and in the JSON of `--save-detailed`.
 
 use std::io::Write;
 
 use super::view::View;
-use crate::format::lost;
+use crate::format::cannot_write;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
-use sobench_core::observation::failure_words;
+use sobench_core::observation::failure_message;
 use sobench_core::verdict::Verdict;
 use sobench_render as render;
-use sobench_results::metrics::excerpt::cut;
+use sobench_results::metrics::examples::cut;
 use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
-use sobench_results::metrics::ledger::Moments;
 use sobench_results::metrics::registry::{Kind, Metric};
+use sobench_results::metrics::request_table::RequestTimes;
 use sobench_results::metrics::{MetricsOptions, Sample, TokenSource, Tokens};
 
-/// What the columns of one request are made from.
+/// The data of one line.
 struct Line<'s, 'a> {
     sample: &'s Sample<'a>,
-    timing: Moments,
+    timing: RequestTimes,
     latency: RequestLatency,
     tokens: Tokens,
-    /// Between chunks, in milliseconds.
+    /// Gaps between chunks, in milliseconds.
     gaps: Vec<f64>,
-    /// The verdict's name, that of its reason, and the words on it.
+    /// The name of the verdict, the name of its reason, and the message.
     verdict: (&'static str, &'static str, String),
 }
 
 type Cell = fn(&Line<'_, '_>) -> String;
 
-/// The first columns; docs/reports.md says what each holds. Those of other metrics follow
-/// ([`metrics`]).
+/// The fixed columns (documented in docs/reports.md); the other metrics follow ([`metrics`]).
 const COLUMNS: [(&str, Cell); 27] = [
     ("index", |line| line.sample.case_index().to_string()),
     ("case", |line| line.sample.id()),
@@ -40,10 +38,10 @@ const COLUMNS: [(&str, Cell); 27] = [
     ("kind", |line| {
         line.sample
             .constraint()
-            .map(|it| it.kind().to_owned())
+            .map(|constraint| constraint.kind().to_owned())
             .unwrap_or_default()
     }),
-    ("tags", |line| line.sample.question().tags.join(";")),
+    ("tags", |line| line.sample.request_input().tags.join(";")),
     ("outcome", |line| line.sample.outcome().name().to_owned()),
     ("verdict", |line| line.verdict.0.to_owned()),
     ("reason", |line| line.verdict.1.to_owned()),
@@ -84,21 +82,21 @@ const COLUMNS: [(&str, Cell); 27] = [
     }),
 ];
 
-/// The names of the columns, in their order.
+/// Column names, in order.
 pub fn column_names() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().map(|(name, _)| *name)
 }
 
-/// The most bytes of the words on a failure.
+/// Bytes at most of a failure message.
 const DETAIL_MAX_BYTES: usize = 400;
 
 /// Writes every request, in plan order.
 ///
 /// # Errors
-/// What is written to gives out.
+/// The output cannot be written.
 pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
     let mut file = render::csv::writer(out);
-    let gave_out = |error: csv::Error| lost(&error.into());
+    let gave_out = |error: csv::Error| cannot_write(&error.into());
     let metrics = metrics();
     let names = metrics.iter().map(|(_, name)| name.clone());
     file.write_record(column_names().map(str::to_owned).chain(names))
@@ -117,11 +115,11 @@ pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<()> {
         )
         .map_err(gave_out)?;
     }
-    file.flush().map_err(|error| lost(&error))
+    file.flush().map_err(|error| cannot_write(&error))
 }
 
-/// Metrics of single requests that no other column has, with the names of their columns. Of a
-/// pooled one it is the mean of its values.
+/// Metrics of single requests that no fixed column has, with their column names. A pooled metric is
+/// the mean of its values.
 fn metrics() -> Vec<(&'static Metric, String)> {
     let name = |metric: &Metric| match metric.kind {
         Kind::Rate { .. } | Kind::Distribution { .. } => Some(metric.name.to_owned()),
@@ -136,7 +134,7 @@ fn metrics() -> Vec<(&'static Metric, String)> {
         .collect()
 }
 
-/// What a request is in a metric: whether it is a hit, or its value; empty where it does not count.
+/// Whether the request is a hit of a rate, or its value; empty where it does not count.
 fn value(metric: &Metric, sample: &Sample<'_>, options: &MetricsOptions) -> String {
     let hit = metric.hit(sample).map(|hit| hit.to_string());
     hit.unwrap_or_else(|| number(metric.value(sample, options)))
@@ -146,7 +144,7 @@ impl<'s, 'a> Line<'s, 'a> {
     fn new(sample: &'s Sample<'a>, options: &MetricsOptions) -> Self {
         Self {
             sample,
-            timing: sample.moments(),
+            timing: sample.request_times(),
             latency: sample.latency(options),
             tokens: sample.tokens(),
             gaps: if sample.streamed(options) {
@@ -163,12 +161,12 @@ impl<'s, 'a> Line<'s, 'a> {
     }
 }
 
-/// The verdict's name, that of its reason, and the words on it.
+/// The name of the verdict, the name of its reason, and the message.
 fn verdict(sample: &Sample<'_>) -> (&'static str, &'static str, String) {
-    let failure = failure_words(sample.outcome());
-    let or_failure = |words: String| {
+    let failure = failure_message(sample.outcome());
+    let or_failure = |message: String| {
         if failure.is_empty() {
-            words
+            message
         } else {
             failure.clone()
         }
@@ -197,13 +195,13 @@ fn source(source: TokenSource) -> &'static str {
     }
 }
 
-/// The shortest spelling that reads back as the same number.
+/// The shortest decimal that parses to the same number.
 fn number(value: Option<impl ToString>) -> String {
-    value.map(|it| it.to_string()).unwrap_or_default()
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 fn seconds(at_ns: Option<u64>) -> String {
-    number(at_ns.map(|it| it as f64 / 1e9))
+    number(at_ns.map(|ns| ns as f64 / 1e9))
 }
 
 #[cfg(test)]
@@ -212,17 +210,17 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason};
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
-    fn rendered(run: &[Made<'_>]) -> String {
+    fn rendered(run: &[TestRequest<'_>]) -> String {
         let mut out = Vec::new();
         with_view(run, record(), |view| write(&view, &mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn a_request_is_a_line() {
+    fn each_request_is_a_line() {
         let schema = Reason::Schema {
             keyword: "maximum".into(),
             instance_path: "/a".into(),
@@ -230,19 +228,19 @@ mod tests {
             message: "7, \"too\" large".into(),
         };
         let run = [
-            Made {
+            TestRequest {
                 due: 5,
                 sent: Some(10),
                 chunks: vec![20, 30, 60],
                 end: Some(61),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 verdict: Verdict::Invalid { reason: schema },
                 finish_reason: None,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Control,
                 outcome: Outcome::Rejected {
                     status: 400,
@@ -254,16 +252,16 @@ mod tests {
                 },
                 chunks: vec![],
                 output: None,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Free,
                 streamed: false,
                 chunks: vec![30, 30],
                 verdict: Verdict::NotScored {
                     why: NotScored::NoConstraint,
                 },
-                ..made()
+                ..test_request()
             },
         ];
         let file = rendered(&run);

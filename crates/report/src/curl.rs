@@ -1,5 +1,5 @@
-//! A line for a shell that sends one request of a run again: the body as the run's adapter writes
-//! it, without secrets. Knows no socket.
+//! A shell line that sends one request of a run again with curl: the body as the run's adapter
+//! writes it, without secrets.
 
 use std::fmt::Write as _;
 
@@ -7,23 +7,23 @@ use sobench_backend::{self as backend, ConstraintDialect, RequestOptions, Server
 use sobench_core::case::Case;
 use sobench_results::record::RunRecord;
 
-/// The longest body that goes into a line: Linux takes 128 KiB in one argument of a command.
+/// Bytes of the longest body in a line: Linux takes 128 KiB in one argument of a command.
 const BODY_MAX_BYTES: usize = 100_000;
 
-/// How the requests of a run were sent.
+/// Fields needed to send requests of a run again.
 #[derive(Clone, Debug)]
 pub struct Resend {
     kind: ServerKind,
     options: RequestOptions,
     url: String,
-    /// Names of the headers that the user added; their values are secrets.
+    /// Names of the user's headers; their values are secrets.
     header_names: Vec<String>,
-    /// Whether the server was started for the run, and is gone with it.
+    /// Whether the server was started for the run and has ended.
     pub server_is_gone: bool,
 }
 
 impl Resend {
-    /// Reads it from a record; `server_is_gone` says whether the server ended with the run.
+    /// Reads it from a record. `server_is_gone` is whether the server ended with the run.
     pub fn new(record: &RunRecord, server_is_gone: bool) -> Self {
         let RunRecord {
             settings, server, ..
@@ -35,7 +35,7 @@ impl Resend {
                 stream: settings.request.stream,
                 sampling: settings.request.sampling.clone(),
                 ignore_eos: settings.request.ignore_eos,
-                // Kinds that take no constraints have no dialect, and ask for none.
+                // Kinds of servers without constraints have no dialect.
                 dialect: server
                     .constraint_dialect
                     .unwrap_or(ConstraintDialect::StructuredOutputs),
@@ -48,20 +48,22 @@ impl Resend {
         }
     }
 
-    /// The line.
+    /// The shell line.
     ///
     /// # Errors
-    /// Why there is none, in words.
+    /// The reason why there is no line.
     pub fn line(&self, case: &Case) -> Result<String, String> {
         let adapter = backend::adapter(self.kind);
         let body = adapter
             .encode(case, &self.options)
-            .map_err(|unsendable| format!("nothing was sent: {}", unsendable.what))?;
+            .map_err(|unsendable| format!("the request was not sent: {}", unsendable.what))?;
         let Some(body) = std::str::from_utf8(&body)
             .ok()
             .filter(|_| adapter.content_type() == "application/json")
         else {
-            return Err("the body is a form with a file, which no line can hold".to_owned());
+            return Err(
+                "the body is a form with a file, which does not fit into a shell line".to_owned(),
+            );
         };
         if body.len() > BODY_MAX_BYTES {
             return Err(format!(
@@ -73,7 +75,7 @@ impl Resend {
             "curl -sS -N {} -H 'Content-Type: application/json'",
             quoted(&self.url)
         );
-        // A header of the user's takes the place of the key, as in the run.
+        // A header of the user replaces the API key, as in the run.
         let has_own = self
             .header_names
             .iter()
@@ -89,7 +91,7 @@ impl Resend {
     }
 }
 
-/// The same URL as the driver's: a base URL that ends in `/v1` is not given a second one.
+/// The URL that the client uses: a base URL that ends in `/v1` gets no second one.
 fn url(base_url: &str, path: &str) -> String {
     let (root, path) = (base_url.trim_end_matches('/'), path.trim_start_matches('/'));
     let path = if root.ends_with("/v1") {
@@ -100,14 +102,14 @@ fn url(base_url: &str, path: &str) -> String {
     format!("{root}/{path}")
 }
 
-/// One word for `sh`, whatever is in it (POSIX.1-2017, "Shell Command Language", 2.2.2): within
-/// single quotes nothing but the quote itself has a meaning.
+/// One argument for `sh` (POSIX.1-2017, "Shell Command Language", 2.2.2): in single quotes, only
+/// the quote itself is special.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The same JSON text, with characters that a terminal obeys, or that cannot be seen, written as
-/// escapes: they can stand within strings only.
+/// The same JSON text with control characters and invisible characters escaped. They occur in
+/// strings only.
 fn without_controls(body: &str) -> String {
     let mut safe = String::with_capacity(body.len());
     for character in body.chars() {
@@ -148,19 +150,19 @@ mod tests {
         )
     }
 
-    /// Reads the last word of a line as `sh` does.
+    /// Reads the last argument of a line as `sh` does.
     fn body(line: &str) -> Value {
         let word = line.split_once("--data-binary ").unwrap().1;
         let text = word
             .strip_prefix('\'')
-            .and_then(|it| it.strip_suffix('\''))
+            .and_then(|word| word.strip_suffix('\''))
             .unwrap()
             .replace(r"'\''", "'");
         serde_json::from_str(&text).unwrap()
     }
 
     #[test]
-    fn the_line_holds_the_body_and_no_secret() {
+    fn the_shell_line_has_the_body_and_no_secret() {
         let prompt = "it's `$(x)` \"q\" \\ \n\u{7f}\u{202e}é";
         let resend = Resend::new(&record(&["X-Team"]), false);
         let line = resend.line(&case(prompt)).unwrap();
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_line_it_is_said_why() {
+    fn requests_without_a_shell_line_have_a_reason() {
         let resend = Resend::new(&record(&[]), true);
         assert!(
             resend
@@ -209,7 +211,7 @@ mod tests {
             Resend::new(&odd, true)
                 .line(&unsendable)
                 .unwrap_err()
-                .starts_with("nothing was sent: ")
+                .starts_with("the request was not sent: ")
         );
     }
 }

@@ -1,13 +1,12 @@
-//! What is said of a run about whether its constraints held: before it, by a preflight, and in it.
-//! Pure.
+//! Notices on whether constraints were enforced during a run.
 
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_notices::enforcement::{Enforcement, State};
 use sobench_notices::notice::{BreachCount, FigureNotice};
 use sobench_results::metrics::quality::Quality;
 
-/// What is to be said of constraints that did not hold.
-pub(crate) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<FigureNotice> {
+/// The notices of constraints that did not hold.
+pub(crate) fn notices(enforcement: &Enforcement, quality: &Quality) -> Vec<FigureNotice> {
     let broken = quality
         .compliance
         .filter(|rate| rate.hits < rate.of)
@@ -18,9 +17,9 @@ pub(crate) fn remarks(enforcement: &Enforcement, quality: &Quality) -> Vec<Figur
                 .filter(|group| group.name != "truncated")
                 .map(|group| {
                     let first = group
-                        .excerpts
+                        .examples
                         .first()
-                        .map(|it| printable(&it.case_id, NAME_CHARS))
+                        .map(|excerpt| printable(&excerpt.case_id, NAME_CHARS))
                         .unwrap_or_default();
                     BreachCount {
                         reason: group.name.to_owned(),
@@ -60,46 +59,48 @@ mod tests {
     use super::*;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{Reason, Verdict};
-    use sobench_results::metrics::testing::{Made, made, with_samples};
+    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
 
     #[test]
-    fn what_did_not_hold_in_the_run_is_named() {
-        let said = |run: &[Made<'_>], state| {
+    fn broken_constraints_are_reported() {
+        let texts = |run: &[TestRequest<'_>], state| {
             let enforcement = Enforcement {
                 state,
                 ..Enforcement::default()
             };
-            let remarks = with_samples(run, |samples| remarks(&enforcement, &Quality::of(samples)));
-            remarks.iter().map(ToString::to_string).collect::<Vec<_>>()
+            let notices =
+                with_samples(run, |samples| notices(&enforcement, &Quality::new(samples)));
+            notices.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
-        let wrong = || Made {
+        let wrong = || TestRequest {
             verdict: Verdict::Invalid {
                 reason: Reason::Choice,
             },
-            ..made()
+            ..test_request()
         };
-        assert!(said(&[made(), made()], State::Enforced).is_empty());
-        let run = [made(), wrong()];
+        assert!(texts(&[test_request(), test_request()], State::Enforced).is_empty());
+        let run = [test_request(), wrong()];
         assert_eq!(
-            said(&run, State::Enforced),
+            texts(&run, State::Enforced),
             [
-                "1 of 2 constrained answers that ended by themselves break their constraint, although the server was seen to enforce such \
-              constraints: 1 choice (first in case-1)"
+                "1 of 2 constrained answers that ended normally violate their constraint, although preflight showed that the server enforces \
+              such constraints: 1 choice (first in case-1)"
             ]
         );
-        let late = |made: Made<'static>, sent| Made {
+        let late = |made: TestRequest<'static>, sent| TestRequest {
             sent: Some(sent),
             ..made
         };
-        let run: Vec<Made<'_>> = (0..6)
-            .map(|at| late(if at < 3 { made() } else { wrong() }, at))
+        let run: Vec<TestRequest<'_>> = (0..6)
+            .map(|at| late(if at < 3 { test_request() } else { wrong() }, at))
             .collect();
-        let words = said(&run, State::NotAsked);
+        let found = texts(&run, State::NotChecked);
         assert_eq!(
             (
-                words.len(),
-                words[1]
-                    .starts_with("constraints stopped holding with request case-3: all of the 3")
+                found.len(),
+                found[1].starts_with(
+                    "constraints were no longer enforced from request case-3 on: all 3"
+                )
             ),
             (2, true)
         );
@@ -107,17 +108,17 @@ mod tests {
         let verdict = Verdict::Invalid {
             reason: Reason::Truncated,
         };
-        let run = [Made {
+        let run = [TestRequest {
             outcome: Outcome::Truncated,
             finish_reason: Some("length"),
             text: &text,
             verdict,
-            ..made()
+            ..test_request()
         }];
-        let words = said(&run, State::NotAsked);
+        let found = texts(&run, State::NotChecked);
         assert!(
-            words.len() == 1 && words[0].starts_with("white space without end: 1 of 1"),
-            "{words:?}"
+            found.len() == 1 && found[0].starts_with("endless white space: 1 of 1"),
+            "{found:?}"
         );
     }
 }

@@ -1,19 +1,18 @@
-//! The failing cases of a run as JSON Lines, whole: for a ticket, for a test of a decoder, or to be
-//! asked again. Contract: `schemas/contracts/failures.schema.json`. Knows no statistics.
+//! The failing cases of a run as JSON Lines. Contract: `schemas/contracts/failures.schema.json`.
 
 use std::io::Write;
 
 use serde_json::json;
 
 use super::format::put;
-use super::view::{Standing, View, failing_as};
+use super::view::{TestStatus, View, failing_as};
 use sobench_core::error::Result;
 use sobench_results::metrics::Sample;
 
-/// Writes a line for every failing case, in plan order, and tells how many there are.
+/// Writes a line for every failing case, in plan order. Returns their number.
 ///
 /// # Errors
-/// An answer cannot be read, or what is written to gives out.
+/// An answer cannot be read, or the output cannot be written.
 pub fn write(view: &View<'_>, out: &mut dyn Write) -> Result<usize> {
     let mut count = 0;
     for (place, sample) in view.samples.iter().enumerate() {
@@ -32,9 +31,9 @@ fn line(view: &View<'_>, sample: &Sample<'_>, failing_as: &'static str, answer: 
         "case": case.id,
         "arm": case.arm,
         "tags": case.tags,
-        // What it is counted under: the reason, or the outcome.
+        // The reason, or the outcome.
         "failing_as": failing_as,
-        "words": Standing::of(sample).words(),
+        "words": TestStatus::new(sample).message(),
         "constraint": case.constraint,
         "prompt": case.prompt,
         "output_len": case.output_len,
@@ -42,7 +41,7 @@ fn line(view: &View<'_>, sample: &Sample<'_>, failing_as: &'static str, answer: 
         "verdict": sample.verdict(),
         "finish_reason": sample.finish_reason(),
         "answer": answer,
-        // A line for a shell that sends it again, without secrets; `null` where there is none.
+        // Shell line that sends the request again, without secrets; `null` where there is none.
         "curl": view.resend.and_then(|resend| resend.line(&case).ok()),
     });
     format!("{failure}\n")
@@ -57,13 +56,13 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
     const CONTRACT: &str = include_str!("../../../schemas/contracts/failures.schema.json");
 
     #[test]
-    fn what_fails_is_a_line_that_keeps_the_contract() {
+    fn each_failing_case_is_a_line_that_keeps_the_contract() {
         let invalid = Verdict::Invalid {
             reason: Reason::NotJson {
                 message: "odd".into(),
@@ -76,24 +75,24 @@ mod tests {
             advice: None,
         };
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid.clone(),
                 text: "{\n\u{2028}",
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Control,
                 verdict: invalid,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 outcome: refused,
                 verdict: Verdict::NotScored {
                     why: NotScored::Refused,
                 },
                 finish_reason: None,
-                ..made()
+                ..test_request()
             },
         ];
         let mut out = Vec::new();
@@ -118,12 +117,15 @@ mod tests {
         for line in &lines {
             let errors: Vec<String> = validator
                 .iter_errors(line)
-                .map(|it| format!("{}: {it}", it.instance_path()))
+                .map(|error| format!("{}: {error}", error.instance_path()))
                 .collect();
             assert!(errors.is_empty(), "{errors:?}");
         }
         let mut short = lines[0].clone();
         short.as_object_mut().unwrap().remove("answer");
-        assert!(!validator.is_valid(&short), "the contract bites");
+        assert!(
+            !validator.is_valid(&short),
+            "the contract rejects a missing member"
+        );
     }
 }

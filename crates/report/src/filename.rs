@@ -1,17 +1,18 @@
-//! The saved file's name when the user gives none. Knows no directory.
+//! The default name of the result file.
 
-use super::saved::ResultFormat;
+use super::result_layout::ResultFormat;
 use sobench_core::schedule::Pace;
 use sobench_results::record::RunRecord;
 
-/// The most bytes of a name's parts, so that the whole stays within what file systems take (255).
+/// Bytes at most of a part of the name, so that the whole stays within the limit of file systems
+/// (255).
 const PART_MAX_BYTES: usize = 60;
 
-/// The name of the result file of a run of so many requests. sobench's own is the script's with
-/// `stamp`, if that is not empty, at its end, and `.json`; the others are their tools' to the
-/// letter, as far as letters go: whatever is not a letter, a digit, `.`, `_` or `-` becomes `-`.
+/// The name of the result file of a run of `requests` requests. sobench's own layout uses the
+/// script's name with `stamp` at its end, and `.json`; the other layouts use their tools' names.
+/// Characters other than letters, digits, `.`, `_` and `-` become `-`.
 ///
-/// A ramp stands in the place of the rate, as in `vllm bench serve`.
+/// A ramp replaces the rate, as in `vllm bench serve`.
 pub fn filename(record: &RunRecord, requests: usize, layout: ResultFormat, stamp: &str) -> String {
     match layout {
         ResultFormat::Sobench => joined(
@@ -21,7 +22,7 @@ pub fn filename(record: &RunRecord, requests: usize, layout: ResultFormat, stamp
             "_",
             "json",
         ),
-        // The script writes JSON all the same, and has no stamp.
+        // The script writes JSON to `.txt`, and has no stamp.
         ResultFormat::VllmStructured => {
             joined(script_parts(record, requests).into_iter(), "_", "txt")
         }
@@ -88,8 +89,7 @@ fn joined(parts: impl Iterator<Item = Option<String>>, between: &str, ending: &s
     format!("{name}.{ending}")
 }
 
-/// Python prints a float's ratio as `1.0`; the script sets an integer zero where nothing is
-/// constrained.
+/// Python prints a float as `1.0`; the script sets an integer zero where nothing is constrained.
 fn python_ratio(ratio: f64) -> String {
     if ratio == 0.0 {
         "0".to_owned()
@@ -98,7 +98,7 @@ fn python_ratio(ratio: f64) -> String {
     }
 }
 
-/// The part after the last separator, which is empty for no path that names something.
+/// The part after the last separator.
 fn last_path_part(path: &str) -> &str {
     path.trim_end_matches(['/', '\\'])
         .rsplit(['/', '\\'])
@@ -106,12 +106,13 @@ fn last_path_part(path: &str) -> &str {
         .unwrap_or(path)
 }
 
-/// A part that no file system and no shell takes for anything but a part of a name.
+/// A part of a name with safe characters only.
 fn safe(part: &str) -> String {
-    let allowed = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-');
+    let allowed =
+        |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
     let spelt: String = part
         .chars()
-        .map(|it| if allowed(it) { it } else { '-' })
+        .map(|character| if allowed(character) { character } else { '-' })
         .take(PART_MAX_BYTES)
         .collect();
     spelt.trim_start_matches('.').to_owned()
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn is_the_scripts_name_but_for_its_end() {
+    fn the_default_name_is_the_scripts_with_a_stamp() {
         assert_eq!(
             named(&qwen(), ""),
             "1.0so_vllm_infqps_Qwen2.5-7B-Instruct_json_1000_out128.json"
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn is_each_tools_in_its_layout() {
+    fn each_layout_has_the_name_of_its_tool() {
         use ResultFormat::{VllmServe, VllmStructured};
         let stamp = "20260102-030405";
         let mut capped = qwen();
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn is_one_file_in_the_directory_whatever_the_names_are() {
+    fn special_characters_never_leave_the_directory() {
         let model = |id: &str| {
             let mut record = record();
             record.server.model_id = id.into();

@@ -1,28 +1,31 @@
-//! The forms that a report can take. Knows no file: a form is written to whatever takes bytes.
+//! Writes a report in an output format.
 
 use std::io::{self, Write};
 
 use super::junit::{self, JunitPer};
-use super::saved::{self, Place, ResultFormat};
+use super::result_layout::{self, Framing, ResultFormat};
+use super::text::Detail;
 use super::view::View;
-use super::{csv, html, markdown, plot, text};
+use super::{csv, html, markdown, plot, summary, text};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 
-/// What the forms leave open.
+/// Options of the formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormOptions {
-    /// Whether the JSON holds every request; the samples have to have their texts.
+    /// Whether the JSON holds every request; the samples must have their texts.
     pub detailed: bool,
     pub junit_per: JunitPer,
-    /// Whether the text has drawings at its end.
+    /// How much the text shows; the other formats show everything.
+    pub detail: Detail,
+    /// Whether charts follow the text.
     pub plot: bool,
 }
 
-/// Writes a run in this form.
+/// Writes a run in this format.
 ///
 /// # Errors
-/// An answer cannot be read from the log, or what is written to gives out.
+/// An answer cannot be read from the log, or the output cannot be written.
 pub fn write(
     view: &View<'_>,
     format: OutputFormat,
@@ -31,48 +34,54 @@ pub fn write(
 ) -> Result<()> {
     match format {
         OutputFormat::Text => {
-            put(out, &text::render(view.report))?;
+            let text = match options.detail {
+                Detail::Summary => summary::render(view)?,
+                Detail::Full => text::render(view.report),
+            };
+            put(out, &text)?;
             if options.plot {
                 put(out, &plot::render(view))
             } else {
                 Ok(())
             }
         }
-        OutputFormat::Json => saved::write(
+        OutputFormat::Json => result_layout::write(
             view,
             ResultFormat::Sobench,
             options.detailed,
-            Place::Whole,
+            Framing::WholeFile,
             out,
         ),
-        OutputFormat::VllmServe => saved::write(
+        OutputFormat::VllmServe => result_layout::write(
             view,
             ResultFormat::VllmServe,
             options.detailed,
-            Place::Whole,
+            Framing::WholeFile,
             out,
         ),
-        OutputFormat::VllmStructured => saved::write(
+        OutputFormat::VllmStructured => result_layout::write(
             view,
             ResultFormat::VllmStructured,
             options.detailed,
-            Place::Whole,
+            Framing::WholeFile,
             out,
         ),
         OutputFormat::Csv => csv::write(view, out),
         OutputFormat::Markdown => put(out, &markdown::render(view.report)),
         OutputFormat::Html => put(out, &html::render(view)?),
         OutputFormat::Junit => junit::write(view, options.junit_per, out),
+        OutputFormat::Jsonl => Err(format.unsupported("a report")),
     }
 }
 
-/// Writes a piece of a form.
+/// Writes a piece of text.
 pub(super) fn put(out: &mut dyn Write, text: &str) -> Result<()> {
-    out.write_all(text.as_bytes()).map_err(|error| lost(&error))
+    out.write_all(text.as_bytes())
+        .map_err(|error| cannot_write(&error))
 }
 
-/// The error of a form that could not be written.
-pub(super) fn lost(error: &io::Error) -> Error {
-    Error::environment(format!("the report cannot be written: {error}"))
-        .hint("make room, or name another file")
+/// The error of a report that cannot be written.
+pub(super) fn cannot_write(error: &io::Error) -> Error {
+    Error::environment(format!("cannot write the report: {error}"))
+        .hint("free disk space, or name another file")
 }

@@ -1,8 +1,8 @@
-//! From a run log to the report: what a run prints at its end, and what `sobench report` makes of
-//! the file later, by the same code. Knows no server and no clock.
+//! Makes the report of a run log, at the end of a run and for `sobench report`.
 
 use std::collections::{HashMap, HashSet};
 
+use crate::arm_difference::ArmDifferences;
 use crate::curl::Resend;
 use crate::view::View;
 use crate::{LoadFigures, RampFigures, Report, RpsChange, shards};
@@ -11,25 +11,25 @@ use sobench_core::error::Result;
 use sobench_core::schedule::{Ramp, RateStep, due_times};
 use sobench_core::shard::Shard;
 use sobench_notices::notice::{FigureNotice, LogNotice, Notice, OutageSpan};
-use sobench_results::metrics::client::ClientPart;
-use sobench_results::metrics::cold::FirstUses;
+use sobench_results::metrics::client_overhead::ClientOverhead;
 use sobench_results::metrics::cold_load::ColdLoad;
-use sobench_results::metrics::offered::Offered;
+use sobench_results::metrics::dataset_parts::dataset_parts;
+use sobench_results::metrics::first_uses::FirstUses;
+use sobench_results::metrics::offered_load::OfferedLoad;
 use sobench_results::metrics::outage::{Outage, outages};
-use sobench_results::metrics::parts::parts;
-use sobench_results::metrics::steady::SteadyState;
+use sobench_results::metrics::steady_state::SteadyState;
 use sobench_results::metrics::{Metrics, Sample, summarise};
 use sobench_results::record::{Engine, RunRecord};
 use sobench_results::runlog::RunLog;
 
-/// Times without an answer that are named; of more, those with the most requests.
+/// Outages that are listed; of more, those with the most requests.
 const MAX_OUTAGES: usize = 3;
 
-/// Shows a run to `what`, with answers that are read from the log where they are not in memory.
+/// Calls `show` with a run. Answers are read from the log where they are not in memory.
 pub fn with_view<T>(
     log: &RunLog,
     report: &Report,
-    what: impl FnOnce(&View<'_>) -> Result<T>,
+    show: impl FnOnce(&View<'_>) -> Result<T>,
 ) -> Result<T> {
     let samples = log.requests.samples();
     let answer = |place: usize| {
@@ -42,11 +42,13 @@ pub fn with_view<T>(
         .as_ref()
         .map_or(record.server.embedded, |footer| footer.cost.includes_server);
     let resend = Resend::new(record, is_gone);
-    let shown = what(&View {
+    let shown = show(&View {
         report,
         samples: &samples,
         answer: &answer,
         resend: Some(&resend),
+        run_log: log.source().path(),
+        requirements: None,
     })?;
     log.check()?;
     Ok(shown)
@@ -55,7 +57,7 @@ pub fn with_view<T>(
 /// Makes the report.
 ///
 /// # Errors
-/// An answer that is shown as an example cannot be read again.
+/// An answer that is shown as an example cannot be read.
 pub fn report(log: &RunLog) -> Result<Report> {
     let (record, footer) = (&log.record, log.footer.as_ref());
     let options = &record.settings.metrics;
@@ -65,13 +67,13 @@ pub fn report(log: &RunLog) -> Result<Report> {
     fill_excerpts(&mut metrics, log)?;
     let shards = shards::reports(record, &samples);
     let client = match (&shards[..], footer) {
-        ([], footer) => footer.map(|footer| ClientPart::of(&samples, options, footer.cost, 0)),
+        ([], footer) => footer.map(|footer| ClientOverhead::new(&samples, options, footer.cost, 0)),
         (shards, _) => shards::worst_client(shards),
     };
     let report = Report {
         record: record.clone(),
         requests: log.requests.len(),
-        // What the engine had done before the run is no figure of it.
+        // Work of the engine before the run is not part of the run.
         engine: match footer {
             Some(footer) => footer.engine.clone(),
             None => record.server.engine.clone().map(|engine| Engine {
@@ -84,8 +86,9 @@ pub fn report(log: &RunLog) -> Result<Report> {
         metrics,
         load: Some(load(record, &samples, duration_ns)),
         client,
+        differences: ArmDifferences::new(&samples, options, record.settings.dataset.seed),
         shards,
-        parts: parts(&samples, duration_ns, options),
+        parts: dataset_parts(&samples, duration_ns, options),
         probe: footer.and_then(|footer| footer.probe.clone()),
         spec_decode: footer.and_then(|footer| footer.spec_decode.clone()),
     };
@@ -107,13 +110,13 @@ fn notices(log: &RunLog, metrics: &Metrics, samples: &[Sample<'_>]) -> Vec<Notic
                 .unwrap_or_default(),
         )
         .chain(log.notices.clone())
-        .chain(rounded(metrics))
-        .chain(away(samples))
+        .chain(rounding_notice(metrics))
+        .chain(outage_notice(samples))
         .collect()
 }
 
-/// What the reader has to know of figures that are not exact.
-fn rounded(metrics: &Metrics) -> Option<Notice> {
+/// Notice on rounded percentiles.
+fn rounding_notice(metrics: &Metrics) -> Option<Notice> {
     let itl = &metrics.overall.latency.itl_ms;
     itl.within_percent.map(|within_percent| {
         FigureNotice::RoundedItl {
@@ -124,17 +127,17 @@ fn rounded(metrics: &Metrics) -> Option<Notice> {
     })
 }
 
-/// When nobody was there to answer.
-fn away(samples: &[Sample<'_>]) -> Option<Notice> {
+/// Notice on server outages.
+fn outage_notice(samples: &[Sample<'_>]) -> Option<Notice> {
     let mut found = outages(samples);
     let (all, s) = (found.len(), |ns: u64| ns as f64 / 1e9);
-    found.sort_by_key(|it| std::cmp::Reverse(it.requests));
+    found.sort_by_key(|outage| std::cmp::Reverse(outage.requests));
     found.truncate(MAX_OUTAGES);
-    found.sort_by_key(|it| it.from_ns);
-    let span = |it: &Outage| OutageSpan {
-        from_s: s(it.from_ns),
-        to_s: it.to_ns.map(s),
-        requests: it.requests,
+    found.sort_by_key(|outage| outage.from_ns);
+    let span = |outage: &Outage| OutageSpan {
+        from_s: s(outage.from_ns),
+        to_s: outage.to_ns.map(s),
+        requests: outage.requests,
     };
     let spans: Vec<OutageSpan> = found.iter().map(span).collect();
     (all > 0).then(|| {
@@ -168,7 +171,7 @@ fn partial_notice(log: &RunLog) -> Option<Notice> {
 fn load(record: &RunRecord, samples: &[Sample<'_>], duration_ns: u64) -> LoadFigures {
     let (settings, seed) = (&record.settings, record.settings.dataset.seed);
     let (load, options) = (&settings.load, &settings.metrics);
-    // What another shard sent before is in none of these figures.
+    // Constraints that other shards sent before are unknown, so these figures are left out.
     let is_whole = record.part() == Shard::WHOLE;
     let known: HashSet<String> = record.known_constraints.iter().cloned().collect();
     LoadFigures {
@@ -176,18 +179,18 @@ fn load(record: &RunRecord, samples: &[Sample<'_>], duration_ns: u64) -> LoadFig
             .pace
             .ramp()
             .map(|ramp| ramp_figures(ramp, record, samples)),
-        offered: Offered::of(samples),
+        offered: OfferedLoad::new(samples),
         first_uses: if is_whole {
-            FirstUses::of(samples, options, &known, seed)
+            FirstUses::new(samples, options, &known, seed)
         } else {
             None
         },
         cold_load: load
             .cold_schema_every
             .filter(|_| is_whole)
-            .map(|every| ColdLoad::of(samples, options, every, seed)),
+            .map(|every| ColdLoad::new(samples, options, every, seed)),
         steady_state: record.own_cap().and_then(|target| {
-            SteadyState::of(
+            SteadyState::new(
                 samples,
                 duration_ns,
                 options,
@@ -207,8 +210,8 @@ fn ramp_figures(ramp: Ramp, record: &RunRecord, samples: &[Sample<'_>]) -> RampF
         load.burstiness,
         record.settings.dataset.seed,
     );
-    let came = samples.last().map_or(0, |sample| sample.case_index() + 1);
-    let steps = ramp.steps(planned, &due[..came.min(planned)]);
+    let reached = samples.last().map_or(0, |sample| sample.case_index() + 1);
+    let steps = ramp.steps(planned, &due[..reached.min(planned)]);
     let change = |step: RateStep| RpsChange {
         rps: step.rps,
         timestamp: timestamp(record.started() + step.at),
@@ -222,10 +225,10 @@ fn ramp_figures(ramp: Ramp, record: &RunRecord, samples: &[Sample<'_>]) -> RampF
     }
 }
 
-/// Puts the answers into the examples: the few that are shown are all that is read again.
+/// Puts answers into the examples. Only the examples' answers are read.
 fn fill_excerpts(metrics: &mut Metrics, log: &RunLog) -> Result<()> {
     let shown: HashSet<String> = metrics
-        .excerpts_mut()
+        .examples_mut()
         .map(|excerpt| excerpt.case_id.clone())
         .collect();
     if shown.is_empty() {
@@ -235,11 +238,11 @@ fn fill_excerpts(metrics: &mut Metrics, log: &RunLog) -> Result<()> {
         .requests
         .iter()
         .enumerate()
-        .map(|(place, it)| (it.id(), place));
+        .map(|(place, request)| (request.id(), place));
     let places: HashMap<String, usize> = requests.filter(|(id, _)| shown.contains(id)).collect();
-    for excerpt in metrics.excerpts_mut() {
+    for excerpt in metrics.examples_mut() {
         if let Some(&place) = places.get(excerpt.case_id.as_str()) {
-            excerpt.show(&log.answer(place)?.answer.text());
+            excerpt.set_text(&log.answer(place)?.answer.text());
         }
     }
     Ok(())

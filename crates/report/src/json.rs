@@ -1,5 +1,4 @@
-//! The saved file: vLLM's keys and units first, in vLLM's order, then one object of our own. Knows
-//! no console.
+//! The result file: vLLM's keys and units first, in vLLM's order, then the object `sobench`.
 //!
 //! The keys up to the latencies are those of `vllm bench serve --save-result`, with the two of its
 //! structured-output script among them. One of them holds another count than vLLM's:
@@ -17,14 +16,13 @@ use super::view::View;
 use super::{FORMAT_VERSION, Report};
 use sobench_core::json_numbers::number_or_inf;
 use sobench_notices::notice::sentences;
-use sobench_results::metrics::probe::Probed;
+use sobench_results::metrics::probe::ProbeResults;
 use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::metrics::{LatencyMetric, Metrics};
 use sobench_results::record::{RunRecord, Settings};
 use sobench_statistics::Summary;
 
-/// What only some loads have. These, and the columns, are the file's own even where it has none of
-/// them.
+/// Members of some loads only. These, and the columns, are reserved in every file.
 const OF_SOME_LOADS: [&str; 17] = [
     "request_rates",
     "rps_change_events",
@@ -45,8 +43,8 @@ const OF_SOME_LOADS: [&str; 17] = [
     "spec_decode_per_position_acceptance_rates",
 ];
 
-/// The whole file; with every request in it if it is to be `detailed`, for which the samples have
-/// to have their texts.
+/// The whole file; with every request in it if `detailed`, for which the samples must have their
+/// texts.
 pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
     SavedResult {
         view,
@@ -79,7 +77,7 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
             .for_each(|load| load.add_columns(&mut file));
     }
     let throughput = &metrics.overall.throughput;
-    // Tokens, as the key says. vLLM's chunks are `max_output_chunks_per_s` of our own part.
+    // Tokens, as the key says. vLLM's count of chunks is `max_output_chunks_per_s` in our own part.
     put(
         &mut file,
         "max_output_tokens_per_s",
@@ -115,8 +113,8 @@ pub(super) fn members(report: &Report, detailed: bool) -> Map<String, Value> {
 
 fn add_settings(file: &mut Map<String, Value>, report: &Report) {
     add_identity(file, report);
-    // As in vLLM, the user's pairs stand here, and a measured key of the same name takes their
-    // place. All of them are in our part.
+    // As in vLLM, the user's pairs are here, and a measured key of the same name replaces them. Our
+    // own part has all of them.
     let taken: Vec<String> = file.keys().cloned().collect();
     let columns = Column::ALL.map(|(_, key)| key);
     for (key, value) in &report.record.settings.report.metadata {
@@ -128,7 +126,7 @@ fn add_settings(file: &mut Map<String, Value>, report: &Report) {
     add_load(file, &report.record);
 }
 
-/// What ran, with which server and model.
+/// Server, model and dataset.
 pub(super) fn add_identity(file: &mut Map<String, Value>, report: &Report) {
     let record = &report.record;
     put(file, "date", record.date());
@@ -141,7 +139,7 @@ pub(super) fn add_identity(file: &mut Map<String, Value>, report: &Report) {
     put(file, "num_prompts", report.requests);
 }
 
-/// The rate and the cap, and the settings of a ramp.
+/// The rate, the cap, and the settings of a ramp.
 pub(super) fn add_load(file: &mut Map<String, Value>, record: &RunRecord) {
     add_rate(file, record);
     add_ramp_settings(file, record);
@@ -170,8 +168,8 @@ pub(super) fn add_totals(file: &mut Map<String, Value>, metrics: &Metrics, faile
     );
 }
 
-/// vLLM's keys of the small requests beside a run.
-pub(super) fn add_probe(file: &mut Map<String, Value>, probed: &Probed) {
+/// vLLM's keys of the probe requests.
+pub(super) fn add_probe(file: &mut Map<String, Value>, probed: &ProbeResults) {
     add_prefixed(
         file,
         "probe",
@@ -179,7 +177,7 @@ pub(super) fn add_probe(file: &mut Map<String, Value>, probed: &Probed) {
     );
 }
 
-/// vLLM's keys of what speculative decoding did.
+/// vLLM's keys of speculative decoding.
 pub(super) fn add_spec_decode(file: &mut Map<String, Value>, spec_decode: &SpecDecode) {
     add_prefixed(file, "spec_decode", members_of(spec_decode));
 }
@@ -192,7 +190,7 @@ fn add_prefixed(
     file.extend(members.map(|(key, value)| (format!("{prefix}_{key}"), value)));
 }
 
-/// Mean, median, deviation and percentiles under one name.
+/// Mean, median, standard deviation and percentiles of one latency.
 pub(super) fn add_latency(file: &mut Map<String, Value>, key: &str, summary: &Summary) {
     put(file, &format!("mean_{key}_ms"), summary.mean);
     put(file, &format!("median_{key}_ms"), summary.median);
@@ -200,14 +198,14 @@ pub(super) fn add_latency(file: &mut Map<String, Value>, key: &str, summary: &Su
     for percentile in &summary.percentiles {
         put(
             file,
-            &format!("p{}_{key}_ms", percentile.word()),
+            &format!("p{}_{key}_ms", percentile.label()),
             percentile.value,
         );
     }
 }
 
-/// What vLLM has no key for: the conditions of the run, every outcome, every rate with its
-/// interval, every arm.
+/// The object `sobench`: the conditions of the run, every outcome, every rate with its interval,
+/// every arm.
 fn own_part(report: &Report) -> Value {
     let metrics = &report.metrics;
     let mut own = Map::new();
@@ -243,7 +241,7 @@ fn own_part(report: &Report) -> Value {
     Value::Object(own)
 }
 
-/// The conditions of the run, under the keys that readers of the file know.
+/// The conditions of the run, under their keys in the file.
 fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     let record = &report.record;
     let RunRecord {
@@ -289,8 +287,7 @@ fn add_conditions(own: &mut Map<String, Value>, report: &Report) {
     put(own, "notices", sentences(&report.notices));
 }
 
-/// What every request carried beside prompt, length and constraint. What was not given was not
-/// sent, and is `null`.
+/// The settings of every request beside prompt, length and constraint; `null` was not sent.
 fn request(settings: &Settings) -> Map<String, Value> {
     let (request, load) = (&settings.request, &settings.load);
     let mut own = Map::new();
@@ -333,7 +330,7 @@ pub(super) fn members_of(value: &impl Serialize) -> impl Iterator<Item = (String
     members.into_iter()
 }
 
-/// A value of ours as JSON. A number that JSON does not have becomes `null`.
+/// A value as JSON. A number that JSON does not have becomes `null`.
 pub(super) fn to_value(value: impl Serialize) -> Value {
     serde_json::to_value(value)
         .expect("reports hold only strings, numbers and structs of them, with string keys")
@@ -342,11 +339,11 @@ pub(super) fn to_value(value: impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_results::metrics::testing::{Made, made, with_samples};
+    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_results::metrics::{MetricsOptions, summarise};
     use sobench_results::record::testing::record;
 
-    fn rendered(run: &[Made<'_>], record: RunRecord, detailed: bool) -> Value {
+    fn rendered(run: &[TestRequest<'_>], record: RunRecord, detailed: bool) -> Value {
         let options = MetricsOptions {
             percentiles: vec![50.0, 99.9],
             ..MetricsOptions::default()
@@ -360,6 +357,8 @@ mod tests {
                     samples,
                     answer: &answer,
                     resend: None,
+                    run_log: None,
+                    requirements: None,
                 },
                 detailed,
             ))
@@ -379,7 +378,7 @@ mod tests {
     fn keys_come_in_vllms_order() {
         let mut tagged = record();
         tagged.settings.report.metadata = vec![("gpu".into(), "none".into())];
-        let value = rendered(&[made()], tagged, false);
+        let value = rendered(&[test_request()], tagged, false);
         let expected = "date endpoint_type backend label model_id tokenizer_id num_prompts gpu request_rate burstiness max_concurrency \
             correct_rate(%) vllm_correct_rate(%) duration completed failed total_input_tokens total_output_tokens request_throughput \
             request_goodput output_throughput total_token_throughput max_output_tokens_per_s max_concurrent_requests mean_ttft_ms \
@@ -392,10 +391,10 @@ mod tests {
     }
 
     #[test]
-    fn details_stand_where_vllm_has_them_and_only_on_request() {
-        let value = rendered(&[made()], record(), true);
+    fn request_columns_are_in_vllms_place_and_only_with_save_detailed() {
+        let value = rendered(&[test_request()], record(), true);
         let keys = keys(&value);
-        let from = keys.iter().position(|it| *it == "input_lens").unwrap();
+        let from = keys.iter().position(|key| *key == "input_lens").unwrap();
         assert_eq!(keys[from - 1], "total_token_throughput");
         assert_eq!(
             keys[from + 1..from + 11].join(" "),
@@ -406,7 +405,10 @@ mod tests {
                 .join(" ")
         );
         assert_eq!(value["outputs"][0]["generated"], "{}");
-        assert_eq!(rendered(&[made()], record(), false).get("outputs"), None);
+        assert_eq!(
+            rendered(&[test_request()], record(), false).get("outputs"),
+            None
+        );
     }
 
     #[test]
@@ -424,7 +426,7 @@ mod tests {
             .to_vec();
         let mut tagged = record();
         tagged.settings.report.metadata = metadata;
-        let value = rendered(&[made()], tagged, false);
+        let value = rendered(&[test_request()], tagged, false);
         assert_eq!(
             (&value["backend"], &value["rack"]),
             (&Value::from("vllm"), &Value::from("7"))
@@ -436,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_infinite_rate_is_a_word_and_nothing_is_null() {
+    fn an_infinite_rate_is_inf_and_unknown_is_null() {
         let value = rendered(&[], record(), true);
         assert_eq!(value["request_rate"], "inf");
         for key in [
@@ -453,20 +455,20 @@ mod tests {
     }
 
     #[test]
-    fn no_not_a_number_reaches_the_file() {
+    fn nan_is_never_written() {
         let mut odd = record();
         odd.settings.load.burstiness = f64::NAN;
         odd.settings.dataset.constrained_ratio = f64::NEG_INFINITY;
-        let text = rendered(&[made()], odd, true).to_string();
+        let text = rendered(&[test_request()], odd, true).to_string();
         assert!(!text.contains("NaN") && !text.to_lowercase().contains("infinity"));
     }
 
     #[test]
     fn peaks_count_what_their_keys_say() {
         let value = rendered(
-            &[Made {
+            &[TestRequest {
                 output: Some(12),
-                ..made()
+                ..test_request()
             }],
             record(),
             false,

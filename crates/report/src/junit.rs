@@ -1,25 +1,24 @@
-//! A run as a suite of tests for CI: JUnit's XML, written by the crate `quick-junit`. The suite's
-//! properties are the metrics of the run, those of a test the metrics of its request, as pytest
-//! writes them.
+//! A run as a test suite for CI, in JUnit's XML. The properties of the suite are the metrics of the
+//! run, those of a test the metrics of its request, as pytest writes them.
 //!
-//! An answer that breaks its constraint is a failure, a request that was refused or failed is an
-//! error, and what says nothing of the constraint (the control arm among it) is skipped.
+//! An invalid constrained answer is a failure, a refused or failed request is an error, and other
+//! requests (the control arm among them) are skipped.
 
 use std::io::Write;
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::csv::arm_name;
-use super::view::{Standing, View};
+use super::view::{TestStatus, View};
 use crate::format;
 use sobench_core::dates::iso_8601;
 use sobench_core::error::Result;
 use sobench_core::printable::printable;
-use sobench_results::metrics::excerpt::cut;
+use sobench_results::metrics::examples::cut;
 use sobench_results::metrics::registry::{Figure, Metric};
 use sobench_results::metrics::{MetricsOptions, Sample};
 
-/// What one test is.
+/// The unit of one test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JunitPer {
     #[default]
@@ -27,17 +26,17 @@ pub enum JunitPer {
     Dataset,
 }
 
-/// The most characters of a message, which stands in an attribute.
+/// Characters at most of a message, which is an attribute.
 const MESSAGE_MAX_CHARS: usize = 400;
 
-/// The most bytes of an answer, or of a server's words, that a test shows.
+/// Bytes at most of an answer, or of a server's message.
 const EXCERPT_MAX_BYTES: usize = 2000;
 
-/// The date of a run that has none: the schema asks for one.
+/// The date of a run without one: the schema requires a date.
 const NO_DATE: &str = "1970-01-01T00:00:00";
 
 impl JunitPer {
-    /// Every way, in the order in which they are listed to people.
+    /// Every value, in the order in which they are listed to people.
     pub const ALL: [Self; 2] = [Self::Case, Self::Dataset];
 
     /// The name in flags.
@@ -52,7 +51,7 @@ impl JunitPer {
 /// Writes the suite.
 ///
 /// # Errors
-/// An answer cannot be read, or what is written to gives out.
+/// An answer cannot be read, or the output cannot be written.
 pub fn write(view: &View<'_>, per: JunitPer, out: &mut dyn Write) -> Result<()> {
     let mut suite = empty_suite(view);
     match per {
@@ -75,8 +74,8 @@ pub fn write(view: &View<'_>, per: JunitPer, out: &mut dyn Write) -> Result<()> 
     )
 }
 
-/// The suite without its tests. Its times are attributes of our own, since the crate writes
-/// milliseconds and a zone.
+/// The suite without its tests. Times are written here, since the crate writes milliseconds and a
+/// zone.
 fn empty_suite(view: &View<'_>) -> TestSuite {
     let record = &view.report.record;
     let mut suite = TestSuite::new(attribute(&format!(
@@ -111,12 +110,14 @@ fn empty_suite(view: &View<'_>) -> TestSuite {
             .into_iter()
             .filter_map(|(name, value)| Some(property(name, &value?))),
     );
-    suite.add_properties(Figure::all_of(&view.report.metrics.values).into_iter().map(
-        |(figure, value)| match figure.is_rate() {
-            true => property(&format!("{figure}_percent"), &format!("{value:.4}")),
-            false => property(&figure.to_string(), &value.to_string()),
-        },
-    ));
+    suite.add_properties(
+        Figure::all_known(&view.report.metrics.values)
+            .into_iter()
+            .map(|(figure, value)| match figure.is_rate() {
+                true => property(&format!("{figure}_percent"), &format!("{value:.4}")),
+                false => property(&figure.to_string(), &value.to_string()),
+            }),
+    );
     suite.set_system_out("").set_system_err("");
     suite
 }
@@ -125,7 +126,7 @@ fn property(name: &str, value: &str) -> Property {
     Property::new(name, attribute(value))
 }
 
-/// What a request is in each metric in which it counts.
+/// The value of a request in each metric in which it counts.
 fn metrics_of(sample: &Sample<'_>, options: &MetricsOptions) -> Vec<Property> {
     let value = |metric: &Metric| {
         let hit = metric.hit(sample).map(|hit| hit.to_string());
@@ -141,9 +142,9 @@ fn dataset(view: &View<'_>) -> &'static str {
     view.report.record.settings.dataset.name().name()
 }
 
-/// One request.
+/// One request as a test.
 fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> {
-    let timing = sample.moments();
+    let timing = sample.request_times();
     let kind = sample
         .constraint()
         .map_or("none", |constraint| constraint.kind());
@@ -152,10 +153,10 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> 
         .sent_ns
         .zip(timing.end_ns)
         .map_or(0, |(sent, end)| end.saturating_sub(sent));
-    let status = match Standing::of(sample) {
-        Standing::Passed => TestCaseStatus::success(),
-        Standing::Skipped(why) => skipped(&why),
-        Standing::Invalid(reason) => {
+    let status = match TestStatus::new(sample) {
+        TestStatus::Passed => TestCaseStatus::success(),
+        TestStatus::Skipped(why) => skipped(&why),
+        TestStatus::Invalid(reason) => {
             let answer = format!("answer: {}", (view.answer)(place)?);
             unsuccessful(
                 NonSuccessKind::Failure,
@@ -164,11 +165,11 @@ fn test(view: &View<'_>, place: usize, sample: &Sample<'_>) -> Result<TestCase> 
                 &answer,
             )
         }
-        Standing::NoAnswer(words) => unsuccessful(
+        TestStatus::NoAnswer(message) => unsuccessful(
             NonSuccessKind::Error,
             sample.outcome().name(),
-            &words,
-            &words,
+            &message,
+            &message,
         ),
     };
     let mut test = test_case(&class, &sample.id(), taken_ns, status);
@@ -192,21 +193,21 @@ fn whole(view: &View<'_>) -> TestCase {
     let lines: String = groups
         .map(|group| format!("{}: {}\n", group.name, group.count))
         .collect();
-    let count = |counts: fn(&Standing<'_>) -> bool| {
+    let count = |counts: fn(&TestStatus<'_>) -> bool| {
         view.samples
             .iter()
-            .filter(|sample| counts(&Standing::of(sample)))
+            .filter(|sample| counts(&TestStatus::new(sample)))
             .count()
     };
-    let invalid = count(|standing| matches!(standing, Standing::Invalid(_)));
-    let unanswered = count(|standing| matches!(standing, Standing::NoAnswer(_)));
+    let invalid = count(|status| matches!(status, TestStatus::Invalid(_)));
+    let unanswered = count(|status| matches!(status, TestStatus::NoAnswer(_)));
     let status = if invalid > 0 {
-        let message = format!("{invalid} answers are not valid; {rate}");
+        let message = format!("{invalid} answers are invalid; {rate}");
         unsuccessful(NonSuccessKind::Failure, "invalid", &message, &lines)
     } else if unanswered > 0 {
-        let message = format!("{unanswered} requests got no answer; {rate}");
+        let message = format!("{unanswered} requests have no answer; {rate}");
         unsuccessful(NonSuccessKind::Error, "no_answer", &message, &lines)
-    } else if count(|standing| *standing == Standing::Passed) == 0 {
+    } else if count(|status| *status == TestStatus::Passed) == 0 {
         skipped("nothing was judged")
     } else {
         TestCaseStatus::success()
@@ -246,12 +247,13 @@ fn seconds(ns: u64) -> String {
     format!("{:.6}", ns as f64 / 1e9)
 }
 
-/// Text of others in an attribute, which has one line.
+/// Foreign text in an attribute, which has one line.
 fn attribute(text: &str) -> String {
     allowed(&printable(text, MESSAGE_MAX_CHARS))
 }
 
-/// Replaces what XML 1.0 forbids or discourages. The crate would remove it, and tabs with it.
+/// Replaces characters that XML 1.0 forbids or discourages. The crate would remove them, and tabs
+/// too.
 fn allowed(text: &str) -> String {
     let replace = |character: char| match character {
         '\n' => '\n',
@@ -270,10 +272,10 @@ mod tests {
     use sobench_core::case::Arm;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
-    fn rendered(run: &[Made<'_>], per: JunitPer) -> String {
+    fn rendered(run: &[TestRequest<'_>], per: JunitPer) -> String {
         let mut named = record();
         named.server.model_id = "<m>".into();
         let mut out = Vec::new();
@@ -281,7 +283,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    fn eventful() -> Vec<Made<'static>> {
+    fn eventful() -> Vec<TestRequest<'static>> {
         let invalid = Verdict::Invalid {
             reason: Reason::ExtraText { byte: 2 },
         };
@@ -291,23 +293,23 @@ mod tests {
             advice: None,
         };
         vec![
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid.clone(),
                 text: "{}</failure>\u{1b}\nx",
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 outcome: refused,
                 verdict: Verdict::NotScored {
                     why: NotScored::Refused,
                 },
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Control,
                 verdict: invalid,
-                ..made()
+                ..test_request()
             },
         ]
     }
@@ -353,7 +355,7 @@ mod tests {
     fn a_dataset_may_be_one_test() {
         for (run, counts, found) in [
             (
-                vec![made()],
+                vec![test_request()],
                 "tests=\"1\" skipped=\"0\" errors=\"0\" failures=\"0\"",
                 "classname=\"sobench\" time=\"2.000000\"/>",
             ),
@@ -365,7 +367,7 @@ mod tests {
             (
                 eventful()[2..].to_vec(),
                 "tests=\"1\" skipped=\"0\" errors=\"1\" failures=\"0\"",
-                "1 requests got no answer",
+                "1 requests have no answer",
             ),
             (
                 eventful()[3..].to_vec(),
@@ -385,14 +387,14 @@ mod tests {
     }
 
     #[test]
-    fn long_answers_are_cut_aloud() {
+    fn cut_answers_are_marked() {
         let long = "x".repeat(5000);
-        let run = [Made {
+        let run = [TestRequest {
             verdict: Verdict::Invalid {
                 reason: Reason::Choice,
             },
             text: &long,
-            ..made()
+            ..test_request()
         }];
         let file = rendered(&run, JunitPer::Case);
         assert!(

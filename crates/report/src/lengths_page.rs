@@ -1,5 +1,4 @@
-//! How long prompts and answers are, as a page of its own: `vllm bench serve --plot-dataset-stats`
-//! without a plotting library. Knows no file.
+//! Page of the lengths of prompts and answers, as `vllm bench serve --plot-dataset-stats` makes it.
 
 use std::fmt::Write as _;
 
@@ -29,19 +28,28 @@ pub fn render(view: &View<'_>) -> String {
     let of = |tokens: fn(&Sample<'_>) -> Option<u64>| -> Vec<u64> {
         view.samples.iter().filter_map(tokens).collect()
     };
-    let output: fn(&Sample<'_>) -> Option<u64> =
-        |it| it.tokens().output.filter(|_| it.outcome().is_answer());
-    let both: fn(&Sample<'_>) -> Option<u64> = |it| {
-        let output = it.tokens().output.filter(|_| it.outcome().is_answer())?;
-        Some(it.tokens().input?.saturating_add(output))
+    let output: fn(&Sample<'_>) -> Option<u64> = |sample| {
+        sample
+            .tokens()
+            .output
+            .filter(|_| sample.outcome().is_answer())
+    };
+    let both: fn(&Sample<'_>) -> Option<u64> = |sample| {
+        let output = sample
+            .tokens()
+            .output
+            .filter(|_| sample.outcome().is_answer())?;
+        Some(sample.tokens().input?.saturating_add(output))
     };
     let columns = [
-        ("tokens of the prompt", of(|it| it.tokens().input)),
-        ("tokens of the answer", of(output)),
-        ("both together", of(both)),
+        ("prompt tokens", of(|sample| sample.tokens().input)),
+        ("answer tokens", of(output)),
+        ("prompt and answer tokens", of(both)),
     ];
     let all = view.samples.len();
-    page.paragraph(format!("{all} requests; those whose tokens nobody counted, and answers that did not come, are left out"));
+    page.paragraph(format!(
+        "{all} requests; requests with unknown token counts and without an answer are left out"
+    ));
     let heads = ["", "n", "min", "mean", "median", "p90", "p99", "max"];
     page.table(
         Table::new(heads, 1).with_rows(columns.iter().map(|(name, values)| row(name, values))),
@@ -59,8 +67,18 @@ pub fn render(view: &View<'_>) -> String {
 }
 
 fn row(name: &str, values: &[u64]) -> Vec<String> {
-    let summary = Summary::of(values.iter().map(|it| *it as f64).collect(), &PERCENTILES);
-    let percentile = |place: usize| figure(summary.percentiles.get(place).and_then(|it| it.value));
+    let summary = Summary::new(
+        values.iter().map(|value| *value as f64).collect(),
+        &PERCENTILES,
+    );
+    let percentile = |place: usize| {
+        figure(
+            summary
+                .percentiles
+                .get(place)
+                .and_then(|percentile| percentile.value),
+        )
+    };
     vec![
         name.to_owned(),
         summary.n.to_string(),
@@ -102,8 +120,7 @@ fn histogram(title: &str, values: &[u64]) -> String {
     page
 }
 
-/// How many values are in each of bars of equal width; of as many bars as there are whole numbers,
-/// if those are fewer.
+/// Counts of values in bars of equal width, at most one bar per whole number.
 fn counts(values: &[u64], least: u64, most: u64) -> Vec<usize> {
     let span = most - least;
     let bars = usize::try_from(span).map_or(BARS, |span| span.saturating_add(1).min(BARS));
@@ -121,7 +138,7 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
     use sobench_render::html::testing::check_well_formed;
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
     #[test]
@@ -134,20 +151,20 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_counted_is_left_out() {
-        let failed = Made {
+    fn unknown_token_counts_are_left_out() {
+        let failed = TestRequest {
             outcome: Outcome::TimedOut {
                 limit_ms: 1,
                 limit: Default::default(),
                 stage: None,
             },
-            ..made()
+            ..test_request()
         };
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 output: None,
-                ..made()
+                ..test_request()
             },
             failed,
         ];
@@ -156,11 +173,13 @@ mod tests {
             check_well_formed(&page);
             let cells = page.replace("</td>", "").replace("<td>", "|");
             assert!(
-                cells.contains("tokens of the prompt|3|7.00")
-                    && cells.contains("tokens of the answer|1|3.00"),
+                cells.contains("prompt tokens|3|7.00") && cells.contains("answer tokens|1|3.00"),
                 "{cells}"
             );
-            assert!(cells.contains("both together|1|10.00"), "{cells}");
+            assert!(
+                cells.contains("prompt and answer tokens|1|10.00"),
+                "{cells}"
+            );
         });
         with_view(&[], record(), |view| check_well_formed(&render(&view)));
     }

@@ -1,90 +1,94 @@
-//! A report as a value, and its renderings. Pure: it asks neither clock nor environment, and
-//! printing never computes.
+//! The report of a run, and its output formats.
 //!
-//! [`from_log`] makes it from a run log; [`sobench_results::metrics`] has the numbers.
-//! [`text::render`] is what a person reads, [`json::document`] what is saved, under the name that
-//! [`filename`] gives it.
+//! [`from_log`] makes a report from a run log, from the figures of [`sobench_results::metrics`].
+//! [`summary::render`] and [`text::render`] print it, [`json::document`] is saved under the name
+//! that [`filename`] gives.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod arm_difference;
 mod breakdown;
-mod by_arm;
-mod certainty;
-pub mod client;
-mod cold;
+pub mod client_overhead;
 pub mod conditions;
+mod confidence;
 pub mod csv;
 pub mod curl;
 pub mod enforcement;
+pub mod error_span;
 pub mod failures;
 mod filename;
+mod first_use_tables;
 pub mod format;
 pub mod from_log;
 pub mod html;
 pub mod json;
 pub mod junit;
+mod latency_table;
 pub mod lengths_page;
 mod load;
 pub mod markdown;
-pub mod place;
 pub mod plot;
 pub mod pytorch;
 pub mod requests_page;
-pub mod saved;
+pub mod result_layout;
 mod saved_result;
 pub mod shards;
+pub mod summary;
 pub mod tables;
 pub mod text;
 pub mod timeline;
 pub mod view;
 pub mod vllm;
 
-pub use self::client::sentence as client_sentence;
+use self::arm_difference::ArmDifferences;
+pub use self::client_overhead::sentence as client_sentence;
 pub use self::filename::filename;
 pub use self::load::{LoadFigures, RampFigures, RpsChange};
 pub use self::saved_result::SavedResult;
 use self::shards::ShardReport;
 use sobench_notices::notice::Notice;
-use sobench_results::metrics::client::ClientPart;
-use sobench_results::metrics::parts::Part;
-use sobench_results::metrics::probe::Probed;
+use sobench_results::metrics::client_overhead::ClientOverhead;
+use sobench_results::metrics::dataset_parts::DatasetPart;
+use sobench_results::metrics::probe::ProbeResults;
 use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::metrics::{LatencyMetric, Metrics, QueueMetric};
 use sobench_results::record::{Engine, RunRecord};
 
-/// The version of the saved file's own part (`sobench`), raised whenever a key changes its meaning
-/// or goes away.
+/// Version of the `sobench` object in the result file, raised when a key changes its meaning or is
+/// removed.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Everything that is known of a run.
+/// The record, figures and notices of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     pub record: RunRecord,
-    /// Requests that the run came to.
+    /// Requests that the run reached.
     pub requests: usize,
-    /// The decoding engine with what it did in the run, where it is sobench's own.
+    /// sobench's own decoding engine, with its work in the run.
     pub engine: Option<Engine>,
-    /// Whether the run was stopped before its end.
+    /// Whether the run stopped early.
     pub partial: bool,
-    /// What a reader of the figures has to know.
+    /// Notices for the reader.
     pub notices: Vec<Notice>,
     pub metrics: Metrics,
     /// Figures of the load; `None` where only totals are known.
     pub load: Option<LoadFigures>,
-    /// The client's own part in the figures, and whether it limited the run.
-    pub client: Option<ClientPart>,
-    /// The shards that carried the load, where several did.
+    /// Client overhead, and whether it limited the run.
+    pub client: Option<ClientOverhead>,
+    /// Constrained latencies minus control latencies; `None` without both arms.
+    pub differences: Option<ArmDifferences>,
+    /// The shards of a merged run.
     pub shards: Vec<ShardReport>,
-    /// The datasets of a mix, each by itself.
-    pub parts: Vec<Part>,
-    /// The small requests beside the run, where they were asked for.
-    pub probe: Option<Probed>,
-    /// What speculative decoding did, where the server reports it.
+    /// The datasets of a mix, one by one.
+    pub parts: Vec<DatasetPart>,
+    /// Results of the probe requests (`--probe-request-rate`).
+    pub probe: Option<ProbeResults>,
+    /// Speculative decoding, where the server reports it.
     pub spec_decode: Option<SpecDecode>,
 }
 
 impl Report {
-    /// A report of a record and its figures, without those that need more than totals.
+    /// A report without figures that need more than totals.
     pub fn new(record: RunRecord, metrics: Metrics) -> Self {
         Self {
             requests: metrics.outcomes.total(),
@@ -95,6 +99,7 @@ impl Report {
             metrics,
             load: None,
             client: None,
+            differences: None,
             shards: Vec::new(),
             parts: Vec::new(),
             probe: None,
@@ -102,12 +107,12 @@ impl Report {
         }
     }
 
-    /// The latencies that the console shows.
+    /// The printed latencies.
     pub fn percentile_metrics(&self) -> &[LatencyMetric] {
         &self.record.settings.report.percentile_metrics
     }
 
-    /// The wait before sending as latencies of its own, where it was asked for.
+    /// Latencies that include the wait before sending, where requested.
     pub fn queue_metrics(&self) -> &[QueueMetric] {
         &self.record.settings.report.queue_metrics
     }

@@ -1,54 +1,53 @@
-//! What is said about the load itself: what was asked for, what was offered, and how. Knows no
-//! formula and no clock.
+//! Offered load, ramp, steady state: JSON members and tables.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::cold;
+use super::first_use_tables;
 use super::json::{Rps, members_of, put};
 use super::tables::percentile_cell;
 use super::text::figure;
 use sobench_core::schedule::{Pace, Rate};
 use sobench_render::{Document, Table};
-use sobench_results::metrics::cold::FirstUses;
 use sobench_results::metrics::cold_load::ColdLoad;
-use sobench_results::metrics::offered::Offered;
-use sobench_results::metrics::steady::SteadyState;
+use sobench_results::metrics::first_uses::FirstUses;
+use sobench_results::metrics::offered_load::OfferedLoad;
+use sobench_results::metrics::steady_state::SteadyState;
 use sobench_results::record::RunRecord;
 
 /// Figures of the load of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadFigures {
-    /// What became of the ramp, where there was one.
+    /// The ramp, where there was one.
     pub ramp: Option<RampFigures>,
-    pub offered: Offered,
-    /// The part of the run in which the cap was reached; `None` where it never was, and without a
-    /// cap.
+    pub offered: OfferedLoad,
+    /// The part of the run at the concurrency cap; `None` without a cap, or where it was never
+    /// reached.
     pub steady_state: Option<SteadyState>,
-    /// First uses of constraints against later ones; `None` where no constraint was sent.
+    /// First and later uses of constraints; `None` without constraints.
     pub first_uses: Option<FirstUses>,
-    /// What new schemas did to the others, where they were asked for.
+    /// Effect of new schemas on other requests (`--cold-schema-every`).
     pub cold_load: Option<ColdLoad>,
 }
 
-/// How the rate of a ramp rose.
+/// The rates of a ramp.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RampFigures {
-    /// When the ramp came to each whole number of requests per second.
+    /// When the ramp reached each whole number of requests per second.
     pub events: Vec<RpsChange>,
     /// Requests per second at each request, in plan order.
     pub rates: Vec<f64>,
 }
 
-/// vLLM's event: a rate in whole requests per second, and the wall clock (ISO 8601, UTC) when it
-/// was come to.
+/// vLLM's event: a rate in whole requests per second, and the time (ISO 8601, UTC) when it was
+/// reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RpsChange {
     pub rps: u32,
     pub timestamp: String,
 }
 
-/// vLLM's settings of a ramp, which stand among the other settings.
+/// vLLM's settings of a ramp, among the other settings.
 pub(crate) fn add_ramp_settings(file: &mut Map<String, Value>, record: &RunRecord) {
     if let Some(ramp) = record.settings.load.pace.ramp() {
         put(file, "ramp_up_strategy", ramp.strategy);
@@ -58,11 +57,11 @@ pub(crate) fn add_ramp_settings(file: &mut Map<String, Value>, record: &RunRecor
 }
 
 impl LoadFigures {
-    /// The load of the saved result: what was asked for, and what came of it.
+    /// The requested and the offered load in the result file.
     pub(super) fn to_json(&self, record: &RunRecord) -> Value {
         let load = &record.settings.load;
         let mut own = Map::new();
-        // A ramp has rates of its own.
+        // A ramp has its own rates.
         put(
             &mut own,
             "asked_rps",
@@ -85,8 +84,7 @@ impl LoadFigures {
         Value::Object(own)
     }
 
-    /// vLLM's record of a ramp, and the steady state of its `vllm-bench`, which stand before the
-    /// latencies.
+    /// vLLM's record of a ramp, and the steady state of its `vllm-bench`, before the latencies.
     pub(super) fn add_events(&self, file: &mut Map<String, Value>, cap: Option<usize>) {
         self.add_rate_changes(file);
         if cap.is_some() {
@@ -98,36 +96,36 @@ impl LoadFigures {
         }
     }
 
-    /// vLLM's record of a ramp alone.
+    /// vLLM's record of a ramp.
     pub(super) fn add_rate_changes(&self, file: &mut Map<String, Value>) {
         if let Some(ramp) = &self.ramp {
             put(file, "rps_change_events", &ramp.events);
         }
     }
 
-    /// The rate at each request, for files that hold every request.
+    /// The rate at each request, for files with every request.
     pub(super) fn add_columns(&self, file: &mut Map<String, Value>) {
         if let Some(ramp) = &self.ramp {
             put(file, "request_rates", &ramp.rates);
         }
     }
 
-    /// Adds the tables on the console.
+    /// Adds the tables of the text report.
     pub(super) fn add_tables(&self, page: &mut Document, record: &RunRecord) {
         self.add_offered(page, record);
         self.add_steady(page, record.own_cap());
         if let Some(uses) = &self.first_uses {
-            cold::add_first_uses(page, uses, self.cold_load.is_some());
+            first_use_tables::add_first_uses(page, uses, self.cold_load.is_some());
         }
         if let Some(load) = &self.cold_load {
-            cold::add_load(page, load);
+            first_use_tables::add_load(page, load);
         }
     }
 
     fn add_offered(&self, page: &mut Document, record: &RunRecord) {
         let offered = &self.offered;
         let load = &record.settings.load;
-        let asked = match load.pace {
+        let requested = match load.pace {
             Pace::Ramp(ramp) => format!(
                 "{} to {} ({})",
                 ramp.start_rps,
@@ -139,37 +137,40 @@ impl LoadFigures {
         };
         let row = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
         let rows = [
-            row("asked", Some(asked)),
+            row("requested", Some(requested)),
             row(
-                "scheduled, up to the last one sent",
+                "scheduled, up to the last request sent",
                 offered.scheduled_rps.map(|rate| figure(Some(rate))),
             ),
             row("sent", offered.achieved_rps.map(|rate| figure(Some(rate)))),
             row(
-                "sent, off the schedule by",
+                "deviation from the schedule",
                 offered
                     .deviation_percent
                     .map(|percent| format!("{percent:+.2} %")),
             ),
         ];
-        // What this run does not tell takes no line.
-        page.heading("The load");
+        // Rows without a known value are left out.
+        page.heading("Offered load");
         page.table(
             Table::new(["requests per second", ""], 1).with_rows(rows.into_iter().flatten()),
         );
         let limits = load.error_limits.phrases("enough requests");
         if !limits.is_empty() {
-            page.paragraph(format!("the run was to give up {}", limits.join(", or ")));
+            page.paragraph(format!(
+                "error limits: the run stops {}",
+                limits.join(", or ")
+            ));
         }
     }
 
-    /// Figures of the window; a sentence where there is none in a closed loop.
+    /// Adds the steady state, or a sentence where a run with a cap has none.
     fn add_steady(&self, page: &mut Document, cap: Option<usize>) {
         let Some(cap) = cap else { return };
-        page.heading("The steady state, beside the whole run");
+        page.heading("Steady state");
         let Some(steady) = &self.steady_state else {
             return page.paragraph(format!(
-                "the run never had its {cap} requests under way: it has no steady state"
+                "no steady state: the run never reached {cap} concurrent requests"
             ));
         };
         let window = &steady.window;
@@ -179,11 +180,11 @@ impl LoadFigures {
                 format!("{:.2} to {:.2}", window.start_s, window.end_s),
             ],
             [
-                "requests under way at least".to_owned(),
+                "concurrent requests, at least".to_owned(),
                 format!("{} of {cap}", window.threshold_abs),
             ],
             [
-                "requests sent / ended in it".to_owned(),
+                "requests sent / ended in the window".to_owned(),
                 format!(
                     "{} / {} of {}",
                     window.requests_started_in_window,
@@ -204,10 +205,10 @@ impl LoadFigures {
             rows.push([format!("{name} mean (ms)"), figure(summary.mean)]);
             rows.push([format!("{name} median (ms)"), figure(summary.median)]);
             let percentiles = summary.percentiles.iter().enumerate();
-            rows.extend(percentiles.map(|(place, it)| {
+            rows.extend(percentiles.map(|(index, percentile)| {
                 [
-                    format!("{name} p{} (ms)", it.word()),
-                    percentile_cell(summary, place),
+                    format!("{name} p{} (ms)", percentile.label()),
+                    percentile_cell(summary, index),
                 ]
             }));
         }

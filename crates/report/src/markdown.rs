@@ -1,23 +1,22 @@
-//! A run in few lines, for the comment on a pull request: what ran, how right, how fast, what went
-//! wrong, and whether the client can be trusted.
+//! The report as a short Markdown comment for a pull request.
 
-use super::conditions::{lines, note_text, notes};
+use super::conditions::{lines, notice_text, notices};
 use super::tables::{all_metrics, is_judged, rates};
 use super::text::figure;
-use super::{Report, by_arm, client_sentence};
+use super::{Report, client_sentence, latency_table};
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Block, Cell, Document, Table, Text};
-use sobench_results::metrics::excerpt::{Excerpt, Group};
+use sobench_results::metrics::examples::{Example, Group};
 use sobench_statistics::Rate;
 
-/// The most characters of a name, and of an example of an answer.
+/// Characters at most of a name, and of an example of an answer.
 const NAME_MAX_CHARS: usize = 80;
 const EXAMPLE_MAX_CHARS: usize = 120;
 
-/// The most notes that are shown: a comment is to be read, and GitHub takes 65,536 characters.
+/// Notices at most: GitHub takes 65,536 characters in a comment.
 const NOTES_MAX: usize = 12;
 
-/// The whole comment.
+/// The comment.
 pub fn render(report: &Report) -> String {
     render::markdown::render(&document(report), 3)
 }
@@ -42,19 +41,19 @@ fn document(report: &Report) -> Document {
         rates.rows.retain(|row| row[1] != Cell::from("n/a"));
         page.table(rates);
     }
-    if let Some(latencies) = by_arm::latencies(report) {
+    if let Some(latencies) = latency_table::latencies(report) {
         page.table(latencies);
     }
     let (quality, metrics) = (&report.metrics.quality, &report.metrics);
     add_groups(
         &mut page,
-        "Why constrained answers are not valid",
+        "Invalid constrained answers by reason",
         &quality.reasons,
         quality.constrained,
     );
     add_groups(
         &mut page,
-        "Requests without an answer, in all arms",
+        "Failed requests by outcome, all arms",
         &metrics.failures,
         metrics.overall.requests,
     );
@@ -75,21 +74,21 @@ fn document(report: &Report) -> Document {
         .map(|(name, known)| (name.to_owned(), known))
         .collect();
     page.push(Block::Details {
-        summary: "What ran".to_owned(),
+        summary: "Conditions".to_owned(),
         blocks: vec![Block::Facts(facts)],
     });
     page
 }
 
 fn add_summary(page: &mut Document, report: &Report) {
-    if let Some(stamp) = report.record.enforcement.stamp() {
+    if let Some(stamp) = report.record.enforcement.warning() {
         page.alarm(stamp);
     }
     if report.partial {
         page.alarm(
             Text::default()
                 .strong("Partial:")
-                .plain(" the run did not come to its end"),
+                .plain(" the run stopped early"),
         );
     }
     let overall = &report.metrics.overall;
@@ -116,11 +115,11 @@ fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) 
     }
     page.minor_heading(title);
     page.table(
-        Table::new(["", "count", "share %", "the first one"], 1)
-            .words(3)
+        Table::new(["", "count", "share %", "first example"], 1)
+            .left_aligned(3)
             .with_rows(groups.iter().map(|group| {
-                let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
-                let examples = group.excerpts.first().map_or_else(Vec::new, example);
+                let share = figure(Rate::new(group.count, whole).map(|rate| rate.percent));
+                let examples = group.examples.first().map_or_else(Vec::new, example);
                 [
                     group.name.into(),
                     group.count.to_string().into(),
@@ -131,10 +130,10 @@ fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) 
     );
 }
 
-fn example(excerpt: &Excerpt) -> Vec<String> {
+fn example(excerpt: &Example) -> Vec<String> {
     let parts = [
         (excerpt.case_id.as_str(), true),
-        (&excerpt.words, true),
+        (&excerpt.message, true),
         (&excerpt.text, excerpt.text_bytes > 0),
     ];
     let shown = parts
@@ -146,12 +145,12 @@ fn example(excerpt: &Excerpt) -> Vec<String> {
 }
 
 fn add_notes(page: &mut Document, report: &Report) {
-    let mut notes: Vec<String> = notes(report).iter().map(note_text).collect();
+    let mut notes: Vec<String> = notices(report).iter().map(notice_text).collect();
     let more = notes.len().saturating_sub(NOTES_MAX);
     notes.truncate(NOTES_MAX);
     if more > 0 {
         notes.push(format!(
-            "and {more} more notes, in the other forms of this report"
+            "and {more} more notes, in the other formats of this report"
         ));
     }
     page.notes(notes);
@@ -165,15 +164,15 @@ mod tests {
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
-    use sobench_results::metrics::client::ClientPart;
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::client_overhead::ClientOverhead;
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::RunRecord;
     use sobench_results::record::testing::record;
 
-    fn rendered(run: &[Made<'_>], record: RunRecord, partial: bool) -> String {
+    fn rendered(run: &[TestRequest<'_>], record: RunRecord, partial: bool) -> String {
         with_view(run, record, |view| {
             render(&Report {
-                client: Some(ClientPart::default()),
+                client: Some(ClientOverhead::default()),
                 partial,
                 ..view.report.clone()
             })
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_says_what_ran_how_well_and_why_not() {
+    fn a_comment_has_conditions_figures_and_reasons() {
         let mut odd = record();
         odd.server.model_id = "m|`x`".into();
         odd.notices = vec![Notice::Other("the server said @everyone <b>".into())];
@@ -194,23 +193,23 @@ mod tests {
             advice: None,
         };
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid.clone(),
                 text: "{} | `<script>`\n@me",
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 outcome: refused,
                 verdict: Verdict::NotScored {
                     why: NotScored::Refused,
                 },
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Control,
                 verdict: invalid,
-                ..made()
+                ..test_request()
             },
         ];
         insta::assert_snapshot!(rendered(&run, odd, true));
@@ -222,7 +221,7 @@ mod tests {
             .map(|number| Notice::Other(format!("note {number}")))
             .collect();
         let page = rendered(
-            &[made()],
+            &[test_request()],
             RunRecord {
                 notices,
                 ..record()
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_not_a_table() {
+    fn a_run_without_requests_has_no_table() {
         let page = rendered(&[], record(), false);
         assert!(
             page.starts_with("### sobench: `m` on `json`") && !page.contains("latency (ms)"),

@@ -1,5 +1,5 @@
-//! Latencies and the run over its time, drawn in characters for a terminal of 80 columns. No colour
-//! and nothing that a terminal obeys, so that a file may hold it as well. Knows no terminal.
+//! Charts in characters for a terminal of 80 columns, without colours and escape sequences:
+//! latencies, and the run over time.
 
 use std::fmt::Write as _;
 
@@ -14,14 +14,14 @@ use sobench_statistics::percentile;
 /// The widest line.
 const WIDTH: usize = 80;
 
-/// Bars of a histogram, but for the one of the tail.
+/// Bars of a histogram, without the one of the tail.
 const BARS: usize = 12;
 
-/// Columns of a bar, and of the line over time.
+/// Columns of a bar, and of a line over time.
 const BAR_WIDTH: usize = 44;
 const TIME_WIDTH: usize = 72;
 
-/// What lies beyond this percentile is one bar: a few stragglers must not squeeze the rest into
+/// Values beyond this percentile are one bar, so that a few outliers do not squeeze the rest into
 /// one.
 const TAIL_FROM: f64 = 99.0;
 
@@ -32,21 +32,26 @@ const HIGHER: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// A latency of one request.
 type Value = fn(&RequestLatency) -> Option<f64>;
 
-/// A histogram of TTFT (where there is one) and of E2EL over all answers, and what happened when.
+/// Histograms of TTFT (where there is one) and E2EL over all answers, and the run over time.
 pub fn render(view: &View<'_>) -> String {
     let mut page = String::new();
     let generated = view.report.metrics.options.answers == Answers::Generated;
     let of: [(LatencyMetric, Value); 2] = [
-        (LatencyMetric::Ttft, |it| it.ttft_ms),
-        (LatencyMetric::E2el, |it| it.e2el_ms),
+        (LatencyMetric::Ttft, |latency| latency.ttft_ms),
+        (LatencyMetric::E2el, |latency| latency.e2el_ms),
     ];
     for (metric, of) in of
         .into_iter()
         .filter(|(metric, _)| generated || *metric == LatencyMetric::E2el)
     {
-        let answers = view.samples.iter().filter(|it| it.outcome().is_answer());
+        let answers = view
+            .samples
+            .iter()
+            .filter(|sample| sample.outcome().is_answer());
         let options = &view.report.metrics.options;
-        let mut values: Vec<f64> = answers.filter_map(|it| of(&it.latency(options))).collect();
+        let mut values: Vec<f64> = answers
+            .filter_map(|sample| of(&sample.latency(options)))
+            .collect();
         values.sort_by(f64::total_cmp);
         add_histogram(&mut page, metric, &values);
     }
@@ -64,15 +69,15 @@ fn add_histogram(page: &mut String, metric: LatencyMetric, sorted: &[f64]) {
     let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
     let mut from = 0;
     for place in 0..=BARS {
-        let (begin, end) = (
+        let (start, end) = (
             start + place as f64 * step,
             start + (place + 1) as f64 * step,
         );
-        if begin > tail_from || from == sorted.len() {
+        if start > tail_from || from == sorted.len() {
             break;
         }
         let to = sorted.partition_point(|value| *value < end);
-        bars.push((format!("{begin:.decimals$} to {end:.decimals$}"), to - from));
+        bars.push((format!("{start:.decimals$} to {end:.decimals$}"), to - from));
         from = to;
     }
     if from < sorted.len() {
@@ -106,7 +111,7 @@ fn add_histogram(page: &mut String, metric: LatencyMetric, sorted: &[f64]) {
     }
 }
 
-/// A bar in eighths of a cell; what is there is never invisible.
+/// A bar in eighths of a cell. A value above zero is always visible.
 fn bar(count: usize, most: usize, room: usize) -> String {
     let eighths = (count as f64 / most as f64 * (room * 8) as f64).round() as usize;
     let eighths = if count > 0 { eighths.max(1) } else { 0 };
@@ -116,7 +121,7 @@ fn bar(count: usize, most: usize, room: usize) -> String {
 }
 
 fn add_time(page: &mut String, report: &Report, view: &View<'_>) {
-    let Some(timeline) = Timeline::of(view.samples, report.metrics.duration_ns, TIME_WIDTH) else {
+    let Some(timeline) = Timeline::new(view.samples, report.metrics.duration_ns, TIME_WIDTH) else {
         return;
     };
     let output: Vec<f64> = timeline.output_per_s().collect();
@@ -130,11 +135,11 @@ fn add_time(page: &mut String, report: &Report, view: &View<'_>) {
     let in_flight: Vec<f64> = timeline
         .steps
         .iter()
-        .map(|it| it.in_flight as f64)
+        .map(|step| step.in_flight as f64)
         .collect();
     let _ = writeln!(
         page,
-        " requests under way, at most {}\n {}",
+        " concurrent requests, at most {}\n {}",
         timeline.most_in_flight(),
         levels(&in_flight)
     );
@@ -147,11 +152,11 @@ fn add_time(page: &mut String, report: &Report, view: &View<'_>) {
         );
     }
     let marks: [(&str, Count); 2] = [
-        ("answers that are not valid", |it| it.invalid),
-        ("refused or failed", |it| it.no_answer),
+        ("invalid answers", |step| step.invalid),
+        ("refused or failed", |step| step.no_answer),
     ];
     for (name, of) in marks {
-        let counts: Vec<f64> = timeline.steps.iter().map(|it| of(it) as f64).collect();
+        let counts: Vec<f64> = timeline.steps.iter().map(|step| of(step) as f64).collect();
         let total: f64 = counts.iter().sum();
         if total > 0.0 {
             let _ = writeln!(page, " {name}, {total}\n {}", levels(&counts));
@@ -159,7 +164,7 @@ fn add_time(page: &mut String, report: &Report, view: &View<'_>) {
     }
 }
 
-/// A line of levels; nothing is a blank, and anything more than that is seen.
+/// A line of levels. Zero is a blank; a value above zero is always visible.
 fn levels(values: &[f64]) -> String {
     let highest = values.iter().copied().fold(0.0, f64::max);
     let level = |value: &f64| {
@@ -183,10 +188,10 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
-    fn rendered(run: &[Made<'_>]) -> String {
+    fn rendered(run: &[TestRequest<'_>]) -> String {
         with_view(run, record(), |view| render(&view))
     }
 
@@ -198,20 +203,20 @@ mod tests {
         let failed = Verdict::NotScored {
             why: NotScored::Failed,
         };
-        let mut run: Vec<Made<'_>> = (0..200_u64)
-            .map(|it| {
-                let (sent, took) = (it * 5, 100 + (it * it) % 97);
-                Made {
+        let mut run: Vec<TestRequest<'_>> = (0..200_u64)
+            .map(|number| {
+                let (sent, took) = (number * 5, 100 + (number * number) % 97);
+                TestRequest {
                     sent: Some(sent),
                     chunks: vec![sent + took, sent + took + 300],
                     end: Some(sent + took + 301),
-                    ..made()
+                    ..test_request()
                 }
             })
             .collect();
         run[199].chunks = vec![1900, 1990];
         run[20].verdict = invalid;
-        run[150] = Made {
+        run[150] = TestRequest {
             outcome: Outcome::TimedOut {
                 limit_ms: 1,
                 limit: Default::default(),
@@ -230,17 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn odd_runs_are_drawn_or_left_out() {
+    fn charts_of_unusual_runs_do_not_panic() {
         assert_eq!(rendered(&[]), "");
-        let same = rendered(&[made(), made()]);
+        let same = rendered(&[test_request(), test_request()]);
         assert!(
             same.contains(" 2\n") && same.contains("2 answers"),
             "{same}"
         );
-        let far = Made {
+        let far = TestRequest {
             sent: Some(0),
             chunks: vec![1, u64::MAX / 2_000_000],
-            ..made()
+            ..test_request()
         };
         let page = rendered(&[far]);
         assert!(

@@ -1,6 +1,6 @@
-//! The result as records of the PyTorch benchmark database, as vLLM's own tools write it where
-//! `SAVE_TO_PYTORCH_BENCHMARK_FORMAT` is set (`convert_to_pytorch_benchmark_format` in
-//! `vllm/benchmarks/lib/utils.py`). Knows no environment.
+//! The result as records of the PyTorch benchmark database, as vLLM's tools write them with
+//! `SAVE_TO_PYTORCH_BENCHMARK_FORMAT` (`convert_to_pytorch_benchmark_format` in
+//! `vllm/benchmarks/lib/utils.py`).
 
 use serde_json::{Map, Value, json};
 
@@ -26,8 +26,8 @@ const METRICS: [&str; 12] = [
 /// vLLM copies it from the metadata to the arguments.
 const TENSOR_PARALLEL_SIZE: &str = "tensor_parallel_size";
 
-/// A record for each figure; what is not known has none. `filename` is the result file's as the
-/// user named it: a name with `eager` in it tells that nothing was compiled, as in vLLM.
+/// A record for each known figure. `filename` is the name of the result file that the user gave: as
+/// in vLLM, `eager` in it means that nothing was compiled.
 pub fn render(report: &Report, filename: Option<&str>) -> Value {
     let result = json::members(report, false);
     let is_extra = |key: &str| !METRICS.contains(&key) && key != "sobench";
@@ -60,7 +60,7 @@ pub fn render(report: &Report, filename: Option<&str>) -> Value {
 }
 
 /// vLLM puts its whole command line here; ours are the conditions of the run, under vLLM's names
-/// where it has them. No secret is among them.
+/// where it has them, and without secrets.
 fn arguments(report: &Report) -> Map<String, Value> {
     let record = &report.record;
     let RunRecord {
@@ -106,10 +106,10 @@ fn arguments(report: &Report) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::view::testing::with_view;
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
-    fn rendered(run: &[Made<'_>], filename: Option<&str>) -> Vec<Value> {
+    fn rendered(run: &[TestRequest<'_>], filename: Option<&str>) -> Vec<Value> {
         let mut tagged = record();
         tagged.settings.report.metadata = vec![
             (TENSOR_PARALLEL_SIZE.into(), "8".into()),
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn each_figure_has_a_record() {
-        let records = rendered(&[made(), made()], None);
+        let records = rendered(&[test_request(), test_request()], None);
         let names: Vec<&str> = records
             .iter()
-            .map(|it| it["metric"]["name"].as_str().unwrap())
+            .map(|record| record["metric"]["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, METRICS);
         let first = &records[0];
@@ -150,14 +150,14 @@ mod tests {
             (&json!(2), &json!("h"))
         );
         assert!(
-            !extra.contains_key("sobench") && !METRICS.iter().any(|it| extra.contains_key(*it))
+            !extra.contains_key("sobench") && !METRICS.iter().any(|name| extra.contains_key(*name))
         );
     }
 
     #[test]
-    fn what_is_not_known_has_no_record() {
+    fn unknown_figures_have_no_record() {
         assert!(rendered(&[], None).is_empty());
-        let records = rendered(&[made()], Some("run-eager.json"));
+        let records = rendered(&[test_request()], Some("run-eager.json"));
         assert_eq!(records[0]["benchmark"]["extra_info"]["use_compile"], false);
     }
 }

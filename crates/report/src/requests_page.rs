@@ -1,25 +1,23 @@
-//! What each request did when, a line each, as a page of its own: `vllm bench serve
-//! --plot-timeline` without a script. Knows no file.
+//! Page with a timeline of every request, as `vllm bench serve --plot-timeline` makes it.
 
 use std::fmt::Write as _;
 
 use super::view::View;
-use sobench_core::observation::failure_words;
+use sobench_core::observation::failure_message;
 use sobench_render::escape::escape;
 use sobench_render::{self as render, Block, Chart, Charts, Document, Layout, LegendEntry, svg};
 use sobench_results::metrics::Sample;
 
-/// The most requests that the page shows; the others are counted on it.
+/// Requests on the page at most; the others are counted.
 const MAX_ROWS: usize = 1000;
 
-/// Segments narrower than this are drawn together with the one before, in the colour of the
-/// slowest.
+/// Segments narrower than this merge with the one before, in the colour of the slowest.
 const LEAST_WIDTH: f64 = 1.5;
 
-/// The most characters of a failure that a line says.
+/// Characters at most of a failure in a tooltip.
 const FAILURE_MAX_CHARS: usize = 200;
 
-/// The picture, and a line of it.
+/// The picture, and one of its lines.
 const WIDTH: f64 = 1080.0;
 const LINE: f64 = 8.0;
 const BAR: f64 = 6.0;
@@ -34,17 +32,17 @@ i.t{background:var(--c0)}i.g0{background:var(--c2)}i.g1{background:var(--c4)}i.g
 i.w{background:var(--line)}
 ";
 
-/// Where gaps between chunks change their colour, in milliseconds.
+/// Limits of the gaps between chunks at which their colour changes, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
     pub low_ms: f64,
     pub high_ms: f64,
 }
 
-/// What a stretch of a line is, slower ones later.
+/// Part of a line; slower gaps are later variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
-    /// Due, and not sent yet.
+    /// Due, not sent yet.
     Waiting,
     /// Up to the first chunk.
     First,
@@ -55,7 +53,7 @@ enum Part {
     Failed,
 }
 
-/// The classes of the parts in the style, in the order of [`Part`].
+/// CSS classes, in the order of [`Part`].
 const CLASSES: [&str; 6] = ["w", "t", "g0", "g1", "g2", "f"];
 
 /// The page.
@@ -63,14 +61,14 @@ pub fn render(view: &View<'_>, thresholds: Thresholds) -> String {
     let mut sent: Vec<&Sample<'_>> = view
         .samples
         .iter()
-        .filter(|it| it.moments().sent_ns.is_some())
+        .filter(|sample| sample.request_times().sent_ns.is_some())
         .collect();
-    sent.sort_by_key(|it| it.moments().sent_ns);
+    sent.sort_by_key(|sample| sample.request_times().sent_ns);
     let shown = &sent[..sent.len().min(MAX_ROWS)];
-    let mut page = Document::new("What each request did when");
+    let mut page = Document::new("Timeline of requests");
     page.style = STYLE;
     page.paragraph(format!(
-        "{} of {} requests, in the order in which they were sent",
+        "{} of {} requests, in the order of sending",
         shown.len(),
         view.samples.len()
     ));
@@ -102,9 +100,12 @@ pub fn render(view: &View<'_>, thresholds: Thresholds) -> String {
 }
 
 fn picture(view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) -> String {
-    let ends = shown
-        .iter()
-        .filter_map(|it| it.moments().end_ns.or(it.moments().last_content_ns));
+    let ends = shown.iter().filter_map(|sample| {
+        sample
+            .request_times()
+            .end_ns
+            .or(sample.request_times().last_content_ns)
+    });
     let last_ns = ends.max().unwrap_or(0).max(1);
     let scale = WIDTH / last_ns as f64;
     let height = shown.len() as f64 * LINE;
@@ -131,7 +132,7 @@ fn picture(view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) -> St
     }
     for (row, sample) in shown.iter().enumerate() {
         let top = row as f64 * LINE;
-        let _ = write!(page, "<g><title>{}</title>", escape(&words(sample, view)));
+        let _ = write!(page, "<g><title>{}</title>", escape(&tooltip(sample, view)));
         for (part, from_ns, to_ns) in stretches(sample, view, thresholds, scale) {
             let (left, wide) = (
                 from_ns as f64 * scale,
@@ -149,15 +150,15 @@ fn picture(view: &View<'_>, shown: &[&Sample<'_>], thresholds: Thresholds) -> St
     page
 }
 
-/// The stretches of a line from left to right; neighbours of one colour are one, and so are those
-/// too narrow to be seen.
+/// The segments of a line from left to right. Neighbours of one colour merge, and so do segments
+/// that are too narrow.
 fn stretches(
     sample: &Sample<'_>,
     view: &View<'_>,
     thresholds: Thresholds,
     scale: f64,
 ) -> Vec<(Part, u64, u64)> {
-    let timing = sample.moments();
+    let timing = sample.request_times();
     let Some(sent_ns) = timing.sent_ns else {
         return Vec::new();
     };
@@ -209,11 +210,11 @@ fn stretches(
     drawn
 }
 
-/// What a reader sees who points at a line.
-fn words(sample: &Sample<'_>, view: &View<'_>) -> String {
+/// The tooltip of a line.
+fn tooltip(sample: &Sample<'_>, view: &View<'_>) -> String {
     let outcome = sample.outcome();
     if !outcome.is_answer() {
-        let why: String = failure_words(outcome)
+        let why: String = failure_message(outcome)
             .chars()
             .take(FAILURE_MAX_CHARS)
             .collect();
@@ -243,7 +244,7 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
     use sobench_render::html::testing::check_well_formed;
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
     const THRESHOLDS: Thresholds = Thresholds {
@@ -253,13 +254,13 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_line_is_made_of_waits_and_gaps_by_their_length() {
-        let run = [Made {
+    fn a_line_shows_the_wait_and_gaps_by_length() {
+        let run = [TestRequest {
             due: 0,
             sent: Some(5),
             chunks: vec![100, 110, 120, 150, 210],
             end: Some(211),
-            ..made()
+            ..test_request()
         }];
         with_view(&run, record(), |view| {
             let seen = stretches(&view.samples[0], &view, THRESHOLDS, 1.0);
@@ -285,26 +286,26 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_whole_whatever_happened() {
-        let failed = Made {
+    fn the_page_is_well_formed_for_every_outcome() {
+        let failed = TestRequest {
             outcome: Outcome::StreamError {
                 message: "<cut> & gone".into(),
             },
             chunks: vec![],
-            ..made()
+            ..test_request()
         };
-        let never = Made {
+        let never = TestRequest {
             outcome: Outcome::Cancelled,
             sent: None,
             chunks: vec![],
             end: None,
-            ..made()
+            ..test_request()
         };
-        let whole = Made {
+        let whole = TestRequest {
             streamed: false,
-            ..made()
+            ..test_request()
         };
-        with_view(&[made(), failed, never, whole], record(), |view| {
+        with_view(&[test_request(), failed, never, whole], record(), |view| {
             let page = render(&view, THRESHOLDS);
             check_well_formed(&page);
             assert!(
@@ -314,11 +315,11 @@ mod tests {
             assert_eq!(page.matches("<g>").count(), 3);
         });
         with_view(&[], record(), |view| {
-            check_well_formed(&render(&view, THRESHOLDS))
+            check_well_formed(&render(&view, THRESHOLDS));
         });
-        let many = vec![made(); MAX_ROWS + 5];
+        let many = vec![test_request(); MAX_ROWS + 5];
         with_view(&many, record(), |view| {
-            assert!(render(&view, THRESHOLDS).contains("1000 of 1005 requests"))
+            assert!(render(&view, THRESHOLDS).contains("1000 of 1005 requests"));
         });
     }
 }

@@ -1,5 +1,4 @@
-//! A saved result in any layout, to be written by a serialiser: what it holds of every request is
-//! not copied.
+//! A result file in any layout, as a value that a serialiser writes without copying the requests.
 
 use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
@@ -8,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::json;
 use super::view::View;
 use sobench_core::error::Result;
-use sobench_core::observation::failure_words;
+use sobench_core::observation::failure_message;
 use sobench_results::metrics::latency::{RequestLatency, chunk_gaps_ms};
 use sobench_results::metrics::quality::is_correct;
 use sobench_results::metrics::{LatencyMetric, MetricsOptions, Sample};
@@ -16,8 +15,7 @@ use sobench_results::metrics::{LatencyMetric, MetricsOptions, Sample};
 pub(super) const MS_PER_S: f64 = 1000.0;
 const NS_PER_S: f64 = 1e9;
 
-/// What a file holds of every request, in plan order, under vLLM's keys and in vLLM's units
-/// (seconds).
+/// The columns of the requests, in plan order, under vLLM's keys and in vLLM's units (seconds).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     InputLens,
@@ -29,7 +27,7 @@ pub(super) enum Column {
     QueueTimes,
     GeneratedTexts,
     Errors,
-    /// One record each.
+    /// One record per request.
     Outputs,
 }
 
@@ -57,13 +55,13 @@ impl Column {
     }
 }
 
-/// Whose rules the columns follow.
+/// The rules for missing values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// `null` where there is nothing, and records with everything that is known of a request. The
+    /// `null` where there is no value; records have everything that is known of a request. The
     /// samples have their texts in memory.
     Sobench,
-    /// 0 where a request has no answer, and the script's records.
+    /// 0 where a request has no answer; the script's records.
     Vllm,
 }
 
@@ -71,7 +69,7 @@ pub(super) enum Layout {
 pub struct SavedResult<'a> {
     pub(super) view: View<'a>,
     pub(super) layout: Layout,
-    /// Every member in its place; `null` where it is a column.
+    /// Every member in its place; `null` for a column.
     pub(super) members: Map<String, Value>,
 }
 
@@ -88,12 +86,12 @@ impl<'a> SavedResult<'a> {
         );
     }
 
-    /// The latencies that were asked for, in the tools' order.
+    /// The requested latencies, in the order of vLLM's tools.
     pub(super) fn latencies(&mut self) {
         let report = self.view.report;
         for metric in LatencyMetric::ALL
             .into_iter()
-            .filter(|it| report.percentile_metrics().contains(it))
+            .filter(|metric| report.percentile_metrics().contains(metric))
         {
             json::add_latency(
                 &mut self.members,
@@ -127,7 +125,7 @@ impl Serialize for SavedResult<'_> {
     }
 }
 
-/// A column with what it is made from.
+/// A column with its data.
 struct Cells<'a> {
     column: Column,
     document: &'a SavedResult<'a>,
@@ -137,36 +135,43 @@ impl Serialize for Cells<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let samples = self.document.view.samples;
         match self.column {
-            Column::InputLens => serializer.collect_seq(samples.iter().map(|it| it.tokens().input)),
+            Column::InputLens => {
+                serializer.collect_seq(samples.iter().map(|sample| sample.tokens().input))
+            }
             Column::OutputLens => {
-                let is_answer = |it: &Sample<'_>| {
-                    self.document.layout == Layout::Sobench || it.outcome().is_answer()
+                let is_answer = |sample: &Sample<'_>| {
+                    self.document.layout == Layout::Sobench || sample.outcome().is_answer()
                 };
-                serializer.collect_seq(samples.iter().map(|it| {
-                    if is_answer(it) {
-                        it.tokens().output
+                serializer.collect_seq(samples.iter().map(|sample| {
+                    if is_answer(sample) {
+                        sample.tokens().output
                     } else {
                         Some(0)
                     }
                 }))
             }
-            Column::Ttfts => self.seconds(serializer, |it| it.ttft_ms),
-            Column::Itls => serializer.collect_seq(samples.iter().map(|it| self.gaps(it))),
-            Column::Latencies => self.seconds(serializer, |it| it.e2el_ms),
+            Column::Ttfts => self.seconds(serializer, |latency| latency.ttft_ms),
+            Column::Itls => serializer.collect_seq(samples.iter().map(|sample| self.gaps(sample))),
+            Column::Latencies => self.seconds(serializer, |latency| latency.e2el_ms),
             Column::StartTimes => {
-                let sent = |it: &Sample<'_>| {
+                let sent = |sample: &Sample<'_>| {
                     self.or_zero(
-                        it,
-                        it.moments().sent_ns.map(|at_ns| at_ns as f64 / NS_PER_S),
+                        sample,
+                        sample
+                            .request_times()
+                            .sent_ns
+                            .map(|at_ns| at_ns as f64 / NS_PER_S),
                     )
                 };
                 serializer.collect_seq(samples.iter().map(sent))
             }
-            Column::QueueTimes => self.seconds(serializer, |it| it.schedule_lag_ms),
+            Column::QueueTimes => self.seconds(serializer, |latency| latency.schedule_lag_ms),
             Column::GeneratedTexts => self.each(serializer, |_, generated| generated.into()),
-            Column::Errors => {
-                serializer.collect_seq(samples.iter().map(|it| failure_words(it.outcome())))
-            }
+            Column::Errors => serializer.collect_seq(
+                samples
+                    .iter()
+                    .map(|sample| failure_message(sample.outcome())),
+            ),
             Column::Outputs => self.each(serializer, |sample, generated| {
                 self.output(sample, &generated)
             }),
@@ -198,13 +203,13 @@ impl Cells<'_> {
         }
     }
 
-    /// What is known; in vLLM's layouts 0 where a request without an answer left nothing to know.
+    /// The value; in vLLM's layouts 0 where a request without an answer has none.
     fn or_zero(&self, sample: &Sample<'_>, known: Option<f64>) -> Option<f64> {
         let is_zero = self.document.layout == Layout::Vllm && !sample.outcome().is_answer();
         known.or_else(|| is_zero.then_some(0.0))
     }
 
-    /// What `cell` makes of each request and its answer.
+    /// The value of `cell` for each request and its answer.
     fn each<S: Serializer>(
         &self,
         serializer: S,
@@ -227,10 +232,13 @@ impl Cells<'_> {
         }
     }
 
-    /// One request and its answer, with today's verdict. A refused or failed request is not
-    /// correct; `null` is what cannot be judged.
+    /// One request with its answer and its verdict. A refused or failed request is not correct;
+    /// `null` is not judged.
     fn output(&self, sample: &Sample<'_>, generated: &str) -> Value {
-        let (expected, correctness) = (&sample.question().completion, is_correct(sample.verdict()));
+        let (expected, correctness) = (
+            &sample.request_input().completion,
+            is_correct(sample.verdict()),
+        );
         if self.document.layout == Layout::Vllm {
             return json!({"generated": generated, "expected": expected, "correctness": correctness});
         }
@@ -239,21 +247,21 @@ impl Cells<'_> {
             "generated": generated,
             "expected": expected,
             "correctness": correctness,
-            // What vLLM's script would put under `correctness`.
+            // vLLM's own `correctness`.
             "vllm_correctness": sample.vllm_correct(),
             "case": sample.id(),
             "arm": sample.arm(),
             "outcome": sample.outcome(),
             "verdict": sample.verdict(),
             "finish_reason": sample.finish_reason(),
-            // The reasoning before the answer, if the server kept it apart.
-            "reasoning": Some(sample.reasoning()).filter(|it| !it.is_empty()),
+            // The reasoning before the answer, where the server returns it separately.
+            "reasoning": Some(sample.reasoning()).filter(|reasoning| !reasoning.is_empty()),
             "ttft_reasoning_ms": latency.ttft_reasoning_ms,
             "ttft_answer_ms": latency.ttft_answer_ms,
             "tokens": sample.tokens(),
-            "tags": sample.question().tags,
+            "tags": sample.request_input().tags,
         });
-        // TTFT is taken apart only of a streamed answer with reasoning.
+        // Only streamed answers with reasoning have two TTFTs.
         if let Value::Object(members) = &mut output {
             members.retain(|key, value| !(key.starts_with("ttft_") && value.is_null()));
         }
@@ -267,18 +275,18 @@ mod tests {
     use crate::view::testing::with_view;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Verdict};
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
-    fn detailed(run: &[Made<'_>]) -> Value {
+    fn detailed(run: &[TestRequest<'_>]) -> Value {
         with_view(run, record(), |view| {
             json::to_value(json::document(view, true))
         })
     }
 
     #[test]
-    fn columns_are_in_seconds_and_say_nothing_for_nothing() {
-        let refused = Made {
+    fn columns_are_in_seconds_and_null_when_unknown() {
+        let refused = TestRequest {
             outcome: Outcome::Rejected {
                 status: 400,
                 body: "no".into(),
@@ -290,14 +298,14 @@ mod tests {
             chunks: vec![],
             text: "",
             output: None,
-            ..made()
+            ..test_request()
         };
         let details = detailed(&[
-            Made {
+            TestRequest {
                 due: 500,
                 sent: Some(1500),
                 chunks: vec![1750, 2000],
-                ..made()
+                ..test_request()
             },
             refused,
         ]);
@@ -311,18 +319,18 @@ mod tests {
         assert_eq!(
             outputs
                 .iter()
-                .map(|it| &it["correctness"])
+                .map(|record| &record["correctness"])
                 .collect::<Vec<_>>(),
             [&json!(true), &json!(false)]
         );
     }
 
     #[test]
-    fn an_answer_that_came_whole_has_only_its_end() {
-        let details = detailed(&[Made {
+    fn an_unstreamed_answer_has_only_its_end() {
+        let details = detailed(&[TestRequest {
             streamed: false,
             chunks: vec![500, 500],
-            ..made()
+            ..test_request()
         }]);
         assert_eq!(
             (&details["ttfts"], &details["itls"]),
@@ -332,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_neither_right_nor_wrong() {
+    fn unjudged_answers_have_null_correctness() {
         assert_eq!(
             is_correct(&Verdict::NotScored {
                 why: NotScored::Limit {

@@ -1,14 +1,13 @@
-//! The shards of a load that several clients carried: what each did, how its clock agreed, whether
-//! it stood in the way. Knows no formula.
+//! The shards of a merged run: their requests, clocks and client overhead.
 
 use serde::Serialize;
 
 use super::text::figure;
 use sobench_core::shard::{ClockOffset, Shard, Start};
-use sobench_notices::notice::{LogNotice, Notice, OfShard};
+use sobench_notices::notice::{LogNotice, Notice, ShardValue};
 use sobench_render::Table;
 use sobench_results::metrics::Sample;
-use sobench_results::metrics::client::{ClientPart, ClientVerdict};
+use sobench_results::metrics::client_overhead::{ClientOverhead, ClientVerdict};
 use sobench_results::record::{Host, MergedShard, RunRecord};
 
 /// One shard of a merged run.
@@ -16,22 +15,21 @@ use sobench_results::record::{Host, MergedShard, RunRecord};
 pub struct ShardReport {
     /// From 1.
     pub number: usize,
-    /// Requests of it that are in the figures.
+    /// Requests of the shard that are in the figures.
     pub requests: usize,
     pub base_url: String,
     pub host: Host,
-    /// When it began, in seconds from the begin of the run.
+    /// Start of the shard, in seconds from the start of the run.
     pub begin_s: f64,
     pub start: Start,
-    /// What its clock was off shard 1's before the run and after it; `None` where nobody measured
-    /// it.
+    /// Clock offset to shard 1 before and after the run; `None` where it was not measured.
     pub clock_before: Option<ClockOffset>,
     pub clock_after: Option<ClockOffset>,
-    /// The most that its instants may be off those of shard 1, drift during the run included.
+    /// Upper bound of the error of its timestamps against shard 1, drift during the run included.
     pub uncertainty_ns: Option<u64>,
     pub end: ShardEnding,
-    /// `None` where it was killed.
-    pub client: Option<ClientPart>,
+    /// `None` where the shard was killed.
+    pub client: Option<ClientOverhead>,
 }
 
 /// How a shard ended.
@@ -40,62 +38,62 @@ pub struct ShardReport {
 pub enum ShardEnding {
     /// As planned.
     Whole,
-    /// By the user.
+    /// Interrupted by the user.
     Interrupted,
-    /// It gave up on the server.
+    /// Stopped by an error limit.
     GaveUp,
-    /// Nobody saw it.
+    /// The log has no end.
     Killed,
 }
 
 impl ShardEnding {
-    fn words(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Whole => "whole",
             Self::Interrupted => "interrupted",
-            Self::GaveUp => "gave up",
+            Self::GaveUp => "stopped by an error limit",
             Self::Killed => "killed",
         }
     }
 }
 
-/// A row a shard; `None` where there are none.
+/// A row per shard; `None` without shards.
 pub(crate) fn table(shards: &[ShardReport]) -> Option<Table> {
     let heads = [
         "shard",
         "requests",
         "ended",
-        "began (ms)",
-        "clock off shard 1's (ms)",
-        "within (ms)",
-        "own delay p99 (ms)",
+        "start (ms)",
+        "clock offset (ms)",
+        "clock error (ms)",
+        "send delay p99 (ms)",
         "CPU (%)",
         "memory (MiB)",
         "client",
     ];
-    let mut table = Table::new(heads, 1).words(9);
+    let mut table = Table::new(heads, 1).left_aligned(9);
     for shard in shards {
         let client = shard.client.as_ref();
-        let delay = client.and_then(|it| it.own_delay_ms.at(99.0));
+        let delay = client.and_then(|client| client.send_delay_ms.at(99.0));
         table.row([
             shard.number.to_string(),
             shard.requests.to_string(),
-            shard.end.words().to_owned(),
+            shard.end.label().to_owned(),
             format!("{:.3}", shard.begin_s * 1e3),
             milliseconds(shard.clock_before.map(|clock| clock.offset_ns as f64)),
             milliseconds(shard.uncertainty_ns.map(|ns| ns as f64)),
             figure(delay),
-            figure(client.and_then(|it| it.cpu_percent)),
-            figure(client.and_then(|it| it.cost.peak_memory_mib)),
-            match client.map(|it| it.verdict) {
-                Some(ClientVerdict::NotTheBottleneck) => "not the bottleneck",
-                Some(ClientVerdict::DoNotTrust) => "do not trust",
-                None => "not known",
+            figure(client.and_then(|client| client.cpu_percent)),
+            figure(client.and_then(|client| client.cost.peak_memory_mib)),
+            match client.map(|client| client.verdict) {
+                Some(ClientVerdict::NotTheBottleneck) => "trusted",
+                Some(ClientVerdict::DoNotTrust) => "not trusted",
+                None => "unknown",
             }
             .to_owned(),
         ]);
     }
-    table.if_any()
+    table.non_empty()
 }
 
 fn milliseconds(ns: Option<f64>) -> String {
@@ -105,7 +103,7 @@ fn milliseconds(ns: Option<f64>) -> String {
     )
 }
 
-/// What the reader has to know of figures that are of a part.
+/// Notice on figures of one shard only.
 pub(crate) fn part_notice(record: &RunRecord) -> Option<Notice> {
     let shard = record.shard.as_ref()?;
     let (requests, all_requests) = (record.own_requests(), record.dataset.requests);
@@ -120,7 +118,7 @@ pub(crate) fn part_notice(record: &RunRecord) -> Option<Notice> {
     )
 }
 
-/// What the reader has to know of a log that was merged.
+/// Notices on a merged log.
 pub(crate) fn merged_notices(record: &RunRecord) -> Vec<Notice> {
     let shards = &record.merged[..];
     let Some((first, others)) = shards.split_first() else {
@@ -132,7 +130,7 @@ pub(crate) fn merged_notices(record: &RunRecord) -> Vec<Notice> {
         .map(|shard| killed(shard, record));
     let is_elsewhere = others.iter().any(|shard| shard.base_url != first.base_url);
     let addresses = is_elsewhere.then(|| {
-        let address = |shard: &MergedShard| OfShard {
+        let address = |shard: &MergedShard| ShardValue {
             shard: shard.number,
             value: shard.base_url.clone(),
         };
@@ -161,7 +159,7 @@ fn killed(shard: &MergedShard, record: &RunRecord) -> LogNotice {
     }
 }
 
-/// Shards that did not begin together.
+/// Notice on shards that started at different times.
 fn apart(shards: &[MergedShard]) -> Option<LogNotice> {
     let last = shards
         .iter()
@@ -176,7 +174,7 @@ fn apart(shards: &[MergedShard]) -> Option<LogNotice> {
 fn clocks(shards: &[MergedShard]) -> LogNotice {
     let known: Option<Vec<(u64, usize)>> = shards
         .iter()
-        .map(|it| Some((it.uncertainty_ns()?, it.number)))
+        .map(|shard| Some((shard.uncertainty_ns()?, shard.number)))
         .collect();
     match known.and_then(|known| known.into_iter().max_by_key(|(ns, _)| *ns)) {
         Some((ns, shard)) => LogNotice::ShardClocks {
@@ -187,7 +185,7 @@ fn clocks(shards: &[MergedShard]) -> LogNotice {
     }
 }
 
-/// Each shard of a merged log with its client's part in the figures.
+/// Each shard of a merged log with its client overhead.
 pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardReport> {
     let of = record.merged.len();
     let report = |shard: &MergedShard| {
@@ -197,7 +195,7 @@ pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardRe
         };
         let own: Vec<Sample<'_>> = samples
             .iter()
-            .filter(|it| part.takes(it.case_index()))
+            .filter(|sample| part.takes(sample.case_index()))
             .copied()
             .collect();
         ShardReport {
@@ -217,15 +215,15 @@ pub(crate) fn reports(record: &RunRecord, samples: &[Sample<'_>]) -> Vec<ShardRe
                 Some(_) => ShardEnding::Whole,
             },
             client: shard.end.as_ref().map(|end| {
-                ClientPart::of(&own, &record.settings.metrics, end.cost, shard.begin_ns)
+                ClientOverhead::new(&own, &record.settings.metrics, end.cost, shard.begin_ns)
             }),
         }
     };
     record.merged.iter().map(report).collect()
 }
 
-/// The worst of the clients: one that stood in the way makes the figures of all what they are.
-pub(crate) fn worst_client(shards: &[ShardReport]) -> Option<ClientPart> {
+/// The worst client overhead of all shards.
+pub(crate) fn worst_client(shards: &[ShardReport]) -> Option<ClientOverhead> {
     let clients = shards.iter().filter_map(|shard| shard.client.as_ref());
     let worst = clients.reduce(|worst, other| {
         if other.severity() > worst.severity() {

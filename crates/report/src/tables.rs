@@ -1,50 +1,45 @@
-//! The tables of a run on the console, in reading order.
+//! The tables of the full text report, in reading order.
 
 use super::text::figure;
-use super::{Report, certainty};
+use super::{Report, confidence};
 use sobench_core::case::Arm;
 use sobench_core::printable::printable;
 use sobench_core::verdict::NotScored;
 use sobench_render::{Document, Table};
-use sobench_results::metrics::excerpt::{Excerpt, Group};
+use sobench_results::metrics::examples::{Example, Group};
 use sobench_results::metrics::quality::Quality;
 use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Metrics, registry};
 use sobench_statistics::{Percentile, Rate, Summary};
 
-/// The width of a column of names of groups.
+/// Width of a column of group names.
 const NAME_WIDTH: usize = 16;
 
-/// The width of a column of examples.
+/// Width of a column of examples.
 const EXAMPLE_WIDTH: usize = 44;
 
-/// The most characters of an answer, and of the words about it, in an example on the console.
+/// Characters at most of an answer, and of a message, in an example.
 const EXAMPLE_MAX_CHARS: usize = 160;
 
-/// What the columns of the rates are.
+/// Column heads of the rates.
 pub const RATE_COLUMNS: [&str; 5] = ["rate", "%", "95 % interval", "count", "of what"];
 
-/// What stands above what a client took: of one, and of the worst of several.
-const CLIENT: &str = "What the client took, and whether it stood in the way";
-const WORST_CLIENT: &str =
-    "What the worst of the shards' clients took, and whether it stood in the way";
+const CLIENT_OVERHEAD: &str = "Client overhead";
+const WORST_CLIENT_OVERHEAD: &str = "Client overhead of the worst shard";
 
-/// Adds every table that has something to say, with its title.
+/// Adds every table that has rows, with its title.
 pub(crate) fn add_all(page: &mut Document, report: &Report) {
     let quality = &report.metrics.quality;
+    page.titled_table("Answer quality", is_judged(report).then(|| rates(quality)));
     page.titled_table(
-        "Quality of the answers",
-        is_judged(report).then(|| rates(quality)),
-    );
-    page.titled_table(
-        "Why constrained answers are not valid (share of the constrained requests)",
+        "Invalid constrained answers by reason (share of constrained requests)",
         reasons(quality),
     );
     page.titled_table(
-        "Constrained requests that could not be judged (share of the constrained requests)",
+        "Constrained requests without a verdict (share of constrained requests)",
         unjudged(quality),
     );
     page.titled_table(
-        "Requests without an answer, in all arms (share of all requests)",
+        "Failed requests by outcome, all arms (share of all requests)",
         groups(
             &report.metrics.failures,
             "outcome",
@@ -52,31 +47,28 @@ pub(crate) fn add_all(page: &mut Document, report: &Report) {
         ),
     );
     page.titled_table(
-        "Where the vLLM script's formula says something else (share of those it scores)",
+        "Disagreements with the vLLM script's formula (share of scored requests)",
         disagreements(quality),
     );
     add_reasoning(page, report);
     page.titled_table("By arm", arms(report));
-    page.titled_table("By dataset of the mix", parts(report));
-    page.titled_table(certainty::TITLE, certainty::table(report));
-    add_client(page, report);
+    page.titled_table("By dataset", parts(report));
+    page.titled_table(confidence::TITLE, confidence::table(report));
+    add_schedule(page, report);
     page.titled_table(
         "Other metrics",
-        metrics_table(&report.metrics, registry::Page::Console).if_any(),
+        metrics_table(&report.metrics, registry::Page::Console).non_empty(),
     );
-    super::client::add(
+    super::client_overhead::add(
         page,
         report,
         if report.shards.is_empty() {
-            CLIENT
+            CLIENT_OVERHEAD
         } else {
-            WORST_CLIENT
+            WORST_CLIENT_OVERHEAD
         },
     );
-    page.titled_table(
-        "The shards, each with its client",
-        super::shards::table(&report.shards),
-    );
+    page.titled_table("Shards", super::shards::table(&report.shards));
     if let Some(load) = &report.load {
         load.add_tables(page, &report.record);
     }
@@ -91,14 +83,14 @@ pub(crate) fn is_judged(report: &Report) -> bool {
 /// The table of the rates.
 pub(crate) fn rates(quality: &Quality) -> Table {
     Table::new(RATE_COLUMNS, 1)
-        .words(4)
+        .left_aligned(4)
         .with_rows(rate_rows(quality))
 }
 
 /// Every rate with its interval, under [`RATE_COLUMNS`].
 pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
     let constrained = quality.constrained;
-    let share = |hits: usize| Rate::of(hits, constrained);
+    let share = |hits: usize| Rate::new(hits, constrained);
     let judged = if quality.judged == constrained {
         "valid, of constrained"
     } else {
@@ -113,7 +105,7 @@ pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
         quality.compliance,
         "valid, of answers that ended",
     );
-    push("coverage", quality.coverage, "accepted, applied or not");
+    push("coverage", quality.coverage, "accepted by the server");
     push(
         "control rate",
         quality.control_rate,
@@ -123,13 +115,13 @@ pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
         push(
             "right calls",
             quality.right_calls,
-            "the reference's, of constrained",
+            "as the reference, of constrained",
         );
     }
     push(
         "truncated",
         share(quality.truncated),
-        "constrained, cut at the limit",
+        "constrained, cut at the token limit",
     );
     push(
         "refused",
@@ -143,19 +135,23 @@ pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
             "constrained, by status 429",
         );
     }
-    push("failed", share(quality.failed), "constrained, on the way");
+    push(
+        "failed",
+        share(quality.failed),
+        "constrained, no complete answer",
+    );
     if quality.cancelled > 0 {
         push(
             "cancelled",
             share(quality.cancelled),
-            "constrained, by stopping",
+            "constrained, the run stopped",
         );
     }
     if quality.not_sent > 0 {
         push(
             "not sent",
             share(quality.not_sent),
-            "constrained, no connection from here",
+            "constrained, no local connection",
         );
     }
     push(
@@ -174,10 +170,10 @@ pub(crate) fn rate_rows(quality: &Quality) -> Vec<[String; 5]> {
 
 pub fn rate_cells(name: &str, rate: Option<Rate>, of_what: &str) -> [String; 5] {
     let (percent, interval, count) = match rate {
-        Some(it) => (
-            format!("{:.2}", it.percent),
-            format!("{:.2} to {:.2}", it.low_percent, it.high_percent),
-            format!("{}/{}", it.hits, it.of),
+        Some(rate) => (
+            format!("{:.2}", rate.percent),
+            format!("{:.2} to {:.2}", rate.low_percent, rate.high_percent),
+            format!("{}/{}", rate.hits, rate.of),
         ),
         None => ("n/a".to_owned(), String::new(), "none".to_owned()),
     };
@@ -194,8 +190,8 @@ pub fn reasons(quality: &Quality) -> Option<Table> {
     groups(&quality.reasons, "reason", quality.constrained)
 }
 
-/// Why there is no verdict, where the correct rate leaves the request out. The refused, the failed,
-/// the cancelled and the unsent are in the table of requests without an answer.
+/// Requests without a verdict that the correct rate leaves out. Refused, failed, cancelled and
+/// unsent requests are in the table of failed requests.
 pub fn unjudged(quality: &Quality) -> Option<Table> {
     let elsewhere = [
         NotScored::Refused,
@@ -203,11 +199,11 @@ pub fn unjudged(quality: &Quality) -> Option<Table> {
         NotScored::Cancelled,
         NotScored::NotSent,
     ]
-    .map(|it| it.name());
+    .map(|reason| reason.name());
     let unjudged: Vec<Group> = quality
         .not_scored
         .iter()
-        .filter(|it| !elsewhere.contains(&it.name))
+        .filter(|group| !elsewhere.contains(&group.name))
         .cloned()
         .collect();
     groups(&unjudged, "why", quality.constrained)
@@ -215,16 +211,16 @@ pub fn unjudged(quality: &Quality) -> Option<Table> {
 
 pub fn disagreements(quality: &Quality) -> Option<Table> {
     let only_script = Group {
-        name: "only the script says correct",
+        name: "valid for the script only",
         ..quality.vllm.only_script.clone()
     };
     let only_ours = Group {
-        name: "only sobench says valid",
+        name: "valid for sobench only",
         ..quality.vllm.only_ours.clone()
     };
     let differing: Vec<Group> = [only_script, only_ours]
         .into_iter()
-        .filter(|it| it.count > 0)
+        .filter(|group| group.count > 0)
         .collect();
     groups(
         &differing,
@@ -233,11 +229,11 @@ pub fn disagreements(quality: &Quality) -> Option<Table> {
     )
 }
 
-/// A table of groups with one example each; `None` where there are no groups.
+/// A table of groups with one example each; `None` without groups.
 pub fn groups(groups: &[Group], name: &str, whole: usize) -> Option<Table> {
     let row = |group: &Group| {
-        let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
-        let example = group.excerpts.first().map(example).unwrap_or_default();
+        let share = figure(Rate::new(group.count, whole).map(|rate| rate.percent));
+        let example = group.examples.first().map(example).unwrap_or_default();
         [
             group.name.to_owned(),
             group.count.to_string(),
@@ -245,18 +241,18 @@ pub fn groups(groups: &[Group], name: &str, whole: usize) -> Option<Table> {
             example,
         ]
     };
-    Table::new([name, "count", "share %", "the first one"], 1)
-        .words(3)
+    Table::new([name, "count", "share %", "first example"], 1)
+        .left_aligned(3)
         .wrapped(0, NAME_WIDTH)
         .wrapped(3, EXAMPLE_WIDTH)
         .with_rows(groups.iter().map(row))
-        .if_any()
+        .non_empty()
 }
 
-/// Where it is from, what was said, and what is wrong with it, a line each.
-fn example(excerpt: &Excerpt) -> String {
+/// The case, the answer, and the error, one line each.
+fn example(excerpt: &Example) -> String {
     let case = printable(&excerpt.case_id, EXAMPLE_MAX_CHARS);
-    let words = printable(&excerpt.words, EXAMPLE_MAX_CHARS);
+    let message = printable(&excerpt.message, EXAMPLE_MAX_CHARS);
     let arm = match excerpt.arm {
         Arm::Constrained => "",
         Arm::Control => " (control arm)",
@@ -267,7 +263,7 @@ fn example(excerpt: &Excerpt) -> String {
         excerpt
             .finish_reason
             .as_deref()
-            .map(|it| format!("finish reason {}", printable(it, EXAMPLE_MAX_CHARS))),
+            .map(|reason| format!("finish reason {}", printable(reason, EXAMPLE_MAX_CHARS))),
     );
     first.extend((excerpt.text_bytes > 0).then(|| format!("{} bytes", excerpt.text_bytes)));
     let mut lines = vec![first.join(", ")];
@@ -284,14 +280,14 @@ fn example(excerpt: &Excerpt) -> String {
             text + cut
         });
     }
-    if !words.is_empty() {
-        lines.push(format!("-> {words}"));
+    if !message.is_empty() {
+        lines.push(format!("-> {message}"));
     }
     lines.join("\n")
 }
 
-/// The arms side by side, unless the constrained one is the only one, or no arm can be: the other
-/// tables have its figures.
+/// The arms side by side; `None` where the constrained arm is the only one, or answers are
+/// computed.
 fn arms(report: &Report) -> Option<Table> {
     let arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
     let is_alone = arms.iter().all(|(name, _)| *name == "constrained")
@@ -302,10 +298,10 @@ fn arms(report: &Report) -> Option<Table> {
     Some(columns(report, "arm", &arms, &[]))
 }
 
-/// One of the rates of a quality.
+/// A rate of a quality.
 type RateOf = fn(&Quality) -> Option<Rate>;
 
-/// The datasets of a mix beside each other; nothing of a run that has one.
+/// The datasets of a mix side by side; `None` without a mix.
 fn parts(report: &Report) -> Option<Table> {
     if report.parts.is_empty() {
         return None;
@@ -313,12 +309,12 @@ fn parts(report: &Report) -> Option<Table> {
     let percent = |rate: Option<Rate>| {
         rate.map_or_else(
             || "n/a".to_owned(),
-            |it| format!("{:.2} ({}/{})", it.percent, it.hits, it.of),
+            |rate| format!("{:.2} ({}/{})", rate.percent, rate.hits, rate.of),
         )
     };
     let quality: [(&str, RateOf); 2] = [
-        ("correct %", |it| it.correct_rate),
-        ("compliance %", |it| it.compliance),
+        ("correct %", |quality| quality.correct_rate),
+        ("compliance %", |quality| quality.compliance),
     ];
     let rows = quality.map(|(name, rate)| {
         std::iter::once(name.to_owned())
@@ -333,7 +329,7 @@ fn parts(report: &Report) -> Option<Table> {
     Some(columns(report, "dataset", &datasets, &rows))
 }
 
-/// Groups of requests beside each other, a column each; `more` rows come last.
+/// Groups of requests side by side, one column each, with the rows of `more` at the end.
 fn columns(
     report: &Report,
     head: &str,
@@ -349,9 +345,7 @@ fn columns(
     };
     push("requests".to_owned(), &|arm| arm.requests.to_string());
     push("answers".to_owned(), &|arm| arm.completed.to_string());
-    push("answers cut at the token limit".to_owned(), &|arm| {
-        arm.truncated.to_string()
-    });
+    push("truncated".to_owned(), &|arm| arm.truncated.to_string());
     push("refused or failed".to_owned(), &|arm| {
         arm.failed.to_string()
     });
@@ -376,31 +370,31 @@ fn columns(
             .iter()
             .enumerate()
         {
-            push(format!("{name} p{} (ms)", percentile.word()), &|arm| {
+            push(format!("{name} p{} (ms)", percentile.label()), &|arm| {
                 percentile_cell(arm.latency.summary(metric), place)
             });
         }
     }
-    push("output tok/s of the whole run".to_owned(), &|arm| {
+    push("output tok/s".to_owned(), &|arm| {
         figure(arm.throughput.output_throughput)
     });
     more.iter().for_each(|row| table.row(row));
     table
 }
 
-/// When reasoning began and when answers did; nothing where no answer has reasoning.
+/// Adds TTFT of reasoning and of answers; nothing without reasoning.
 fn add_reasoning(page: &mut Document, report: &Report) {
     let Some(reasoning) = &report.metrics.overall.latency.reasoning else {
         return;
     };
-    page.heading("Reasoning before the answers");
+    page.heading("Reasoning");
     page.table(summaries(&[
         ("TTFT of the reasoning (ms)", &reasoning.ttft_reasoning_ms),
         ("TTFT of the answer (ms)", &reasoning.ttft_answer_ms),
     ]));
     let (answers, alone) = (reasoning.answers, reasoning.without_answer);
     page.paragraph(format!(
-        "answers with reasoning: {answers}, without anything behind it: {alone}"
+        "answers with reasoning: {answers}, with reasoning only: {alone}"
     ));
 }
 
@@ -411,17 +405,17 @@ pub(crate) fn all_metrics(metrics: &Metrics) -> Table {
 
 fn metrics_table(metrics: &Metrics, page: registry::Page) -> Table {
     Table::new(registry::ROW_COLUMNS, 1)
-        .words(2)
+        .left_aligned(2)
         .with_rows(registry::rows(metrics, page))
 }
 
-/// A line for each summary.
+/// One row per summary.
 fn summaries(rows: &[(&str, &Summary)]) -> Table {
     let percentiles = rows
         .iter()
         .take(1)
         .flat_map(|(_, summary)| &summary.percentiles)
-        .map(|it| format!("p{}", it.word()));
+        .map(|percentile| format!("p{}", percentile.label()));
     let heads = ["", "n", "mean", "median"]
         .map(str::to_owned)
         .into_iter()
@@ -439,7 +433,7 @@ fn summaries(rows: &[(&str, &Summary)]) -> Table {
     }))
 }
 
-/// A percentile in a narrow cell, marked where the sample is too small for it.
+/// A percentile in a narrow cell, marked where the sample is too small.
 pub(crate) fn percentile_cell(summary: &Summary, place: usize) -> String {
     match summary.percentiles.get(place) {
         Some(
@@ -456,8 +450,8 @@ pub(crate) fn percentile_cell(summary: &Summary, place: usize) -> String {
     }
 }
 
-/// What happened between the schedule and the wire, and the figures that count from the schedule.
-fn add_client(page: &mut Document, report: &Report) {
+/// Adds schedule lag, and latencies from the due time.
+fn add_schedule(page: &mut Document, report: &Report) {
     let overall = &report.metrics.overall;
     let latency = &overall.latency;
     let mut rows = vec![("schedule lag: due to sent (ms)", &latency.schedule_lag_ms)];
@@ -471,13 +465,12 @@ fn add_client(page: &mut Document, report: &Report) {
     if latency.itl_counted_ms.n > 0 {
         rows.push(("ITL of counted tokens (ms)", &latency.itl_counted_ms));
     }
-    page.heading("The client's own part");
+    page.heading("Schedule lag and latency from the due time");
     page.table(summaries(&rows));
     let in_flight = overall
         .throughput
         .max_in_flight
-        .map_or_else(|| "n/a".to_owned(), |it| it.to_string());
-    page.paragraph(format!(
-        "most requests under way at one instant: {in_flight}"
-    ));
+        .map_or_else(|| "n/a".to_owned(), |count| count.to_string());
+    let label = registry::totals::MAX_IN_FLIGHT.label;
+    page.paragraph(format!("{label}: {in_flight}"));
 }

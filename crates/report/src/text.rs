@@ -1,7 +1,7 @@
-//! What a run prints on the console: vLLM's block, then quality, then the conditions.
+//! The full text report: vLLM's block, every table, the conditions and the notices.
 //!
-//! The block has the width, the rows and the number formats of `vllm bench serve`, so that eyes and
-//! scripts find what they know. What is not known is `n/a`, never 0.
+//! The block has the width, the rows and the number formats of `vllm bench serve`, so that scripts
+//! can parse it. An unknown value is `n/a`, never 0.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,37 @@ use sobench_statistics::{Percentile, Summary};
 /// The width of vLLM's block, and of every heading.
 const BLOCK_WIDTH: usize = 50;
 
-/// The whole console output, with a final line feed.
+/// How much of a report the text shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// One screen ([`super::summary`]).
+    #[default]
+    Summary,
+    /// Every table.
+    Full,
+}
+
+impl Detail {
+    /// Every value, in the order in which they are listed to people.
+    pub const ALL: [Self; 2] = [Self::Summary, Self::Full];
+
+    /// The name in flags.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Summary => "summary",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The full report, with a final line feed.
 pub fn render(report: &Report) -> String {
     render::text::render(&document(report))
 }
 
 fn document(report: &Report) -> Document {
     let mut page = Document::default();
-    if let Some(stamp) = report.record.enforcement.stamp() {
+    if let Some(stamp) = report.record.enforcement.warning() {
         page.alarm(stamp);
         page.gap();
     }
@@ -30,9 +53,9 @@ fn document(report: &Report) -> Document {
     page.facts(conditions::lines(report));
     page.gap();
     page.notes(
-        conditions::notes(report)
+        conditions::notices(report)
             .iter()
-            .map(conditions::note_text)
+            .map(conditions::notice_text)
             .collect(),
     );
     page
@@ -43,7 +66,7 @@ pub(crate) fn figure(value: Option<f64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"))
 }
 
-/// A percentile with its warning where the sample is too small to carry it.
+/// A percentile, with a remark where the sample is too small.
 fn percentile_figure(percentile: &Percentile, n: usize) -> String {
     let value = figure(percentile.value);
     if percentile.enough || percentile.value.is_none() {
@@ -53,7 +76,8 @@ fn percentile_figure(percentile: &Percentile, n: usize) -> String {
     }
 }
 
-fn vllm_block(report: &Report) -> String {
+/// The block that `vllm bench serve` prints, line for line.
+pub(crate) fn vllm_block(report: &Report) -> String {
     let mut block = String::new();
     let page = &mut block;
     let (metrics, record) = (&report.metrics, &report.record);
@@ -95,7 +119,7 @@ fn vllm_block(report: &Report) -> String {
             "Request goodput (req/s):",
             &figure(throughput.request_goodput),
         );
-        // Where nothing was judged, none of them is known to be valid.
+        // Without verdicts the number of valid requests is unknown.
         if throughput.valid_goodput.is_some() || throughput.request_goodput.is_none() {
             row(
                 page,
@@ -119,7 +143,7 @@ fn vllm_block(report: &Report) -> String {
     row(
         page,
         "Peak concurrent requests:",
-        &figure(throughput.max_concurrent_requests.map(|it| it as f64)),
+        &figure(throughput.max_concurrent_requests.map(|count| count as f64)),
     );
     row(
         page,
@@ -162,7 +186,7 @@ fn vllm_block(report: &Report) -> String {
     }
     for metric in LatencyMetric::ALL
         .into_iter()
-        .filter(|it| report.percentile_metrics().contains(it))
+        .filter(|metric| report.percentile_metrics().contains(metric))
     {
         add_latency(
             page,
@@ -172,7 +196,7 @@ fn vllm_block(report: &Report) -> String {
     }
     for metric in QueueMetric::ALL
         .into_iter()
-        .filter(|it| report.queue_metrics().contains(it))
+        .filter(|metric| report.queue_metrics().contains(metric))
     {
         add_latency(
             page,
@@ -195,13 +219,13 @@ fn add_latency(page: &mut String, (name, title): (&str, &str), summary: &Summary
     for percentile in &summary.percentiles {
         row(
             page,
-            &format!("P{} {name} (ms):", percentile.word()),
+            &format!("P{} {name} (ms):", percentile.label()),
             &percentile_figure(percentile, summary.n),
         );
     }
 }
 
-/// Python's `{s:{c}^{n}}`: of an odd rest, the larger half stands on the right. Rust's `^` does the
+/// Python's `{s:{c}^{n}}`: of an odd rest, the larger half is on the right. Rust's `^` does the
 /// same, but takes no fill from a variable.
 fn heading(page: &mut String, title: &str, fill: char) {
     let rest = BLOCK_WIDTH.saturating_sub(title.chars().count());
@@ -227,12 +251,12 @@ mod tests {
     use sobench_core::schedule::{Pace, Rate};
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
-    use sobench_results::metrics::testing::{Made, made, with_samples};
+    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_results::metrics::{MetricsOptions, Slo, summarise};
     use sobench_results::record::testing::record;
     use sobench_results::record::{Engine, EngineChoice, RunRecord};
 
-    fn shown(run: &[Made<'_>], record: RunRecord, options: &MetricsOptions) -> String {
+    fn shown(run: &[TestRequest<'_>], record: RunRecord, options: &MetricsOptions) -> String {
         with_samples(run, |samples| {
             render(&Report::new(
                 record,
@@ -241,7 +265,7 @@ mod tests {
         })
     }
 
-    /// The record of a run with everything that a page can show of one.
+    /// A record in which every condition is set.
     fn full_record() -> RunRecord {
         let mut record = record();
         record.sobench_version = "0.0.0".into();
@@ -259,8 +283,8 @@ mod tests {
         record
     }
 
-    /// A run with one of each thing that a page can show.
-    fn eventful_run() -> Vec<Made<'static>> {
+    /// A run with one request of each outcome.
+    fn eventful_run() -> Vec<TestRequest<'static>> {
         let schema = Reason::Schema {
             keyword: "required".into(),
             instance_path: String::new(),
@@ -268,32 +292,32 @@ mod tests {
             message: "\"email\" is a required property".into(),
         };
         let invalid = |reason| Verdict::Invalid { reason };
-        let truncated = Made {
+        let truncated = TestRequest {
             outcome: Outcome::Truncated,
             finish_reason: Some("length"),
-            ..made()
+            ..test_request()
         };
         vec![
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid(Reason::Choice),
                 text: "Posi\u{1b}[31mtive\n",
                 chunks: vec![10],
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 verdict: invalid(schema.clone()),
                 text: r#"{"name": "Ada"}"#,
                 chunks: vec![12, 40],
                 output: Some(9),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 verdict: invalid(Reason::Truncated),
                 vllm_correct: Some(false),
                 ..truncated
             },
-            Made {
+            TestRequest {
                 outcome: Outcome::Rejected {
                     status: 400,
                     body: r#"{"error":"no such grammar"}"#.into(),
@@ -306,23 +330,23 @@ mod tests {
                 text: "",
                 finish_reason: None,
                 vllm_correct: Some(false),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 verdict: Verdict::NotScored {
                     why: NotScored::Limit {
                         what: "nesting over 128".into(),
                     },
                 },
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Control,
                 verdict: invalid(schema),
                 text: "{}",
                 due: 5,
                 sent: Some(9),
-                ..made()
+                ..test_request()
             },
         ]
     }
@@ -345,17 +369,17 @@ mod tests {
     }
 
     #[test]
-    fn chunks_and_streams_are_remarked_on_where_they_are_not_as_expected() {
+    fn unexpected_chunks_and_streams_have_a_notice() {
         let (several, whole) = (
-            "note: answers of several tokens in one chunk",
-            "note: answers that came whole although",
+            "note: answers with several tokens in a single chunk",
+            "note: answers that were not streamed although",
         );
-        let one_chunk = |tokens| Made {
+        let one_chunk = |tokens| TestRequest {
             chunks: vec![10],
             output: Some(tokens),
-            ..made()
+            ..test_request()
         };
-        let unstreamed = Made {
+        let unstreamed = TestRequest {
             streamed: false,
             ..one_chunk(9)
         };
@@ -376,26 +400,26 @@ mod tests {
                 "{page}"
             );
             assert_eq!(
-                page.contains("note: answers were not streamed"),
+                page.contains("note: answers were not streamed:"),
                 !asked,
                 "{page}"
             );
         }
         let page = shown(
-            &[made(), unstreamed.clone(), unstreamed],
+            &[test_request(), unstreamed.clone(), unstreamed],
             record(),
             &MetricsOptions::default(),
         );
-        let unwrapped = page.replace('\n', " ");
+        let unwrapped = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            unwrapped.contains("a stream was asked for, which have no TTFT, TPOT or ITL: 2"),
+            unwrapped.contains("a stream was requested, which have no TTFT, TPOT or ITL: 2"),
             "{page}"
         );
     }
 
     #[test]
-    fn the_block_is_vllms() {
-        let page = shown(&[made()], record(), &MetricsOptions::default());
+    fn the_block_has_the_layout_of_vllm_bench_serve() {
+        let page = shown(&[test_request()], record(), &MetricsOptions::default());
         let block: Vec<&str> = page.lines().take_while(|line| !line.is_empty()).collect();
         assert_eq!(
             block[0],
@@ -420,10 +444,10 @@ mod tests {
     }
 
     #[test]
-    fn the_asked_latencies_are_shown_in_vllms_order() {
+    fn requested_latencies_are_in_the_order_of_vllm() {
         let mut asked = record();
         asked.settings.report.percentile_metrics = vec![LatencyMetric::E2el, LatencyMetric::Ttft];
-        let report = with_samples(&[made()], |samples| {
+        let report = with_samples(&[test_request()], |samples| {
             Report::new(asked, summarise(samples, 1, &MetricsOptions::default()))
         });
         let page = render(&report);
@@ -444,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_from_outside_reaches_the_terminal_raw() {
+    fn foreign_text_is_escaped() {
         let bad = "\u{1b}[2J\u{202e}".to_owned();
         let mut loud = full_record();
         loud.server.model_id.clone_from(&bad);
@@ -459,17 +483,19 @@ mod tests {
         loud.settings.report.label = Some(bad.clone());
         loud.dataset.constraint_kinds = vec![bad.clone()];
         loud.notices = vec![Notice::Other(bad.clone())];
-        let run = [Made {
+        let run = [TestRequest {
             text: &bad,
             finish_reason: Some(&bad),
             verdict: Verdict::Invalid {
                 reason: Reason::Empty,
             },
-            ..made()
+            ..test_request()
         }];
         let page = shown(&run, loud, &MetricsOptions::default());
         assert!(
-            !page.chars().any(|it| it.is_control() && it != '\n'),
+            !page
+                .chars()
+                .any(|character| character.is_control() && character != '\n'),
             "{page:?}"
         );
         assert!(!page.contains('\u{202e}'));
@@ -477,15 +503,15 @@ mod tests {
     }
 
     #[test]
-    fn pages_keep_to_a_sane_width() {
+    fn lines_are_at_most_120_columns() {
         let long = "x".repeat(3000);
         let run = [
-            Made {
+            TestRequest {
                 text: &long,
                 verdict: Verdict::Invalid {
                     reason: Reason::Choice,
                 },
-                ..made()
+                ..test_request()
             },
             eventful_run().remove(6),
         ];

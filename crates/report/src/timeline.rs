@@ -1,10 +1,9 @@
-//! A run over its time, in steps of equal length: requests under way, output, and what went wrong.
-//! Knows no drawing.
+//! A run over time, in steps of equal length: concurrent requests, output and failures.
 
-use super::view::Standing;
+use super::view::TestStatus;
 use sobench_results::metrics::Sample;
 
-/// What happened in each step of a run.
+/// The steps of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
     pub step_s: f64,
@@ -15,30 +14,30 @@ pub struct Timeline {
 /// One step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Step {
-    /// Most requests under way at one instant of it.
+    /// Most concurrent requests in the step.
     pub in_flight: u64,
-    /// Output that came in it, in the timeline's unit.
+    /// Output received in the step, in the timeline's unit.
     pub output: f64,
-    /// Constrained answers that ended in it and are not valid.
+    /// Invalid constrained answers that ended in the step.
     pub invalid: u64,
-    /// Requests that ended in it, refused or failed.
+    /// Requests that ended in the step refused or failed.
     pub no_answer: u64,
 }
 
-/// One of a step's counts.
+/// A count of a step.
 pub type Count = fn(&Step) -> u64;
 
-/// What output is counted in.
+/// The unit of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputUnit {
-    /// Tokens, those of an answer spread evenly over its chunks.
+    /// Tokens; those of an answer are spread evenly over its chunks.
     Tokens,
-    /// Content chunks, where the tokens of some answer are not known.
+    /// Content chunks, where the token count of an answer is unknown.
     Chunks,
 }
 
 impl OutputUnit {
-    /// What it is called per second.
+    /// The unit per second.
     pub fn per_second(self) -> &'static str {
         match self {
             Self::Tokens => "output tokens/s",
@@ -48,28 +47,29 @@ impl OutputUnit {
 }
 
 impl Timeline {
-    /// Cuts a run of `duration_ns` into so many steps; `None` where it took no time or nothing was
-    /// sent.
-    pub fn of(samples: &[Sample<'_>], duration_ns: u64, steps: usize) -> Option<Self> {
-        let is_sent = samples.iter().any(|it| it.moments().sent_ns.is_some());
+    /// Cuts a run of `duration_ns` into `steps` steps; `None` where the run has no duration or
+    /// nothing was sent.
+    pub fn new(samples: &[Sample<'_>], duration_ns: u64, steps: usize) -> Option<Self> {
+        let is_sent = samples
+            .iter()
+            .any(|sample| sample.request_times().sent_ns.is_some());
         if duration_ns == 0 || steps == 0 || !is_sent {
             return None;
         }
         let mut made = vec![Step::default(); steps];
-        // In 128 bits: nanoseconds of hours times steps. What came after the end is in the last
-        // step.
+        // In 128 bits: nanoseconds of hours times steps. Events after the end are in the last step.
         let place = |at_ns: u64| {
             ((u128::from(at_ns) * steps as u128 / u128::from(duration_ns)) as usize).min(steps - 1)
         };
-        let answers = || samples.iter().filter(|it| it.outcome().is_answer());
-        let is_counted = answers().all(|it| it.tokens().output.is_some());
+        let answers = || samples.iter().filter(|sample| sample.outcome().is_answer());
+        let is_counted = answers().all(|sample| sample.tokens().output.is_some());
         for sample in samples {
-            let timing = sample.moments();
+            let timing = sample.request_times();
             let tokens = sample
                 .tokens()
                 .output
                 .filter(|_| is_counted)
-                .map(|it| it as f64 / timing.chunks.max(1) as f64);
+                .map(|tokens| tokens as f64 / timing.chunks.max(1) as f64);
             let weight = if is_counted {
                 tokens.unwrap_or(0.0)
             } else {
@@ -82,10 +82,10 @@ impl Timeline {
                     .for_each(|at_ns| made[place(*at_ns)].output += weight);
             }
             let ended_ns = timing.end_ns.or(timing.sent_ns).unwrap_or(timing.due_ns);
-            match Standing::of(sample) {
-                Standing::Invalid(_) => made[place(ended_ns)].invalid += 1,
-                Standing::NoAnswer(_) => made[place(ended_ns)].no_answer += 1,
-                Standing::Passed | Standing::Skipped(_) => {}
+            match TestStatus::new(sample) {
+                TestStatus::Invalid(_) => made[place(ended_ns)].invalid += 1,
+                TestStatus::NoAnswer(_) => made[place(ended_ns)].no_answer += 1,
+                TestStatus::Passed | TestStatus::Skipped(_) => {}
             }
         }
         add_in_flight(&mut made, samples, duration_ns, place);
@@ -101,30 +101,34 @@ impl Timeline {
         })
     }
 
-    /// Most requests under way.
+    /// Most concurrent requests.
     pub fn most_in_flight(&self) -> u64 {
-        self.steps.iter().map(|it| it.in_flight).max().unwrap_or(0)
+        self.steps
+            .iter()
+            .map(|step| step.in_flight)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Output per second in each step.
     pub fn output_per_s(&self) -> impl Iterator<Item = f64> + '_ {
-        self.steps.iter().map(|it| it.output / self.step_s)
+        self.steps.iter().map(|step| step.output / self.step_s)
     }
 
-    /// The whole time, in seconds.
+    /// The duration, in seconds.
     pub fn duration_s(&self) -> f64 {
         self.step_s * self.steps.len() as f64
     }
 }
 
-/// The highest level of each step; one that nothing happens in keeps the level of the one before.
+/// The highest level of each step. A step without events keeps the level of the one before.
 fn add_in_flight(
     made: &mut [Step],
     samples: &[Sample<'_>],
     duration_ns: u64,
     place: impl Fn(u64) -> usize,
 ) {
-    let timings = samples.iter().map(|it| it.moments());
+    let timings = samples.iter().map(|sample| sample.request_times());
     let mut changes: Vec<(u64, i64)> = timings
         .filter_map(|timing| {
             let sent_ns = timing.sent_ns?;
@@ -137,7 +141,7 @@ fn add_in_flight(
         })
         .flatten()
         .collect();
-    // At the same instant one that ends goes first: it is not beside one that begins.
+    // At the same instant an end comes before a start: the two requests are not concurrent.
     changes.sort_unstable();
     let (mut level, mut next) = (0_i64, 0);
     for (step, made) in made.iter_mut().enumerate() {
@@ -156,18 +160,18 @@ mod tests {
     use super::*;
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason, Verdict};
-    use sobench_results::metrics::testing::{Made, made, with_samples};
+    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
 
     const MS: u64 = 1_000_000;
 
-    fn timeline(run: &[Made<'_>], duration_ms: u64, steps: usize) -> Option<Timeline> {
+    fn timeline(run: &[TestRequest<'_>], duration_ms: u64, steps: usize) -> Option<Timeline> {
         with_samples(run, |samples| {
-            Timeline::of(samples, duration_ms * MS, steps)
+            Timeline::new(samples, duration_ms * MS, steps)
         })
     }
 
     #[test]
-    fn each_step_has_what_happened_in_it() {
+    fn each_step_counts_its_events() {
         let invalid = Verdict::Invalid {
             reason: Reason::Choice,
         };
@@ -175,22 +179,22 @@ mod tests {
             why: NotScored::Failed,
         };
         let run = [
-            Made {
+            TestRequest {
                 sent: Some(0),
                 chunks: vec![5, 15, 16],
                 end: Some(30),
                 output: Some(6),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 sent: Some(12),
                 chunks: vec![39],
                 end: Some(39),
                 output: Some(1),
                 verdict: invalid,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 sent: Some(20),
                 chunks: vec![],
                 end: Some(40),
@@ -200,14 +204,14 @@ mod tests {
                     stage: None,
                 },
                 verdict: failed,
-                ..made()
+                ..test_request()
             },
         ];
         let timeline = timeline(&run, 40, 4).unwrap();
         let seen: Vec<_> = timeline
             .steps
             .iter()
-            .map(|it| (it.in_flight, it.output, it.invalid, it.no_answer))
+            .map(|step| (step.in_flight, step.output, step.invalid, step.no_answer))
             .collect();
         assert_eq!(
             seen,
@@ -226,23 +230,23 @@ mod tests {
     }
 
     #[test]
-    fn unknown_tokens_are_counted_in_chunks_and_odd_runs_are_none() {
+    fn unknown_tokens_are_counted_in_chunks_and_empty_runs_are_none() {
         let run = [
-            Made {
+            TestRequest {
                 output: None,
-                ..made()
+                ..test_request()
             },
-            made(),
+            test_request(),
         ];
         let chunks = timeline(&run, 40, 2).unwrap();
         assert_eq!(
             (chunks.unit, chunks.steps[0].output, chunks.steps[1].output),
             (OutputUnit::Chunks, 2.0, 4.0)
         );
-        let far = [Made {
+        let far = [TestRequest {
             chunks: vec![u64::MAX / MS - 1],
             end: None,
-            ..made()
+            ..test_request()
         }];
         assert!(
             (timeline(&far, 40, 3).unwrap().steps[2].output - 3.0).abs() < 1e-9,

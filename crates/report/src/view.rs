@@ -1,58 +1,71 @@
-//! A run as the forms of its report see it: the numbers, every request, and answers where they are
-//! asked for. Knows no file.
+//! A run as the output formats read it: the report, every request, and answers on demand.
+
+use std::path::Path;
 
 use super::Report;
 use super::curl::Resend;
 use sobench_core::case::Arm;
 use sobench_core::error::Result;
-use sobench_core::observation::{Outcome, failure_words};
+use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_results::metrics::Sample;
 
-/// A run and everything in it.
+/// A run with its report.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub report: &'a Report,
-    /// Every request, in plan order. Texts of answers need not be in them.
+    /// Every request, in plan order. Answers need not have their texts.
     pub samples: &'a [Sample<'a>],
-    /// The answer to the request at a place of `samples`, whole. It may have to be read from a
-    /// file, which can fail.
+    /// Reads the whole answer of the request at an index of `samples`.
     pub answer: &'a dyn Fn(usize) -> Result<String>,
-    /// How requests are sent again; `None` where the log does not tell.
+    /// How to send requests again; `None` where the log does not have it.
     pub resend: Option<&'a Resend>,
+    /// The file of the run log; `None` where none was kept.
+    pub run_log: Option<&'a Path>,
+    /// The outcome of `--require`; `None` without it.
+    pub requirements: Option<&'a Requirements>,
 }
 
-/// What became of a request, seen as a test that the server passes or not.
+/// The limits that a run has to keep (`--require`), and whether it keeps them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing<'a> {
+pub struct Requirements {
+    /// How many limits there are.
+    pub rules: usize,
+    /// A line for each limit that is not kept.
+    pub notes: Vec<String>,
+    /// Whether enough of them are kept.
+    pub are_met: bool,
+}
+
+/// A request as a test of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TestStatus<'a> {
     Passed,
-    /// It was sent with its constraint, and the answer is not valid.
+    /// Sent with its constraint, and invalid.
     Invalid(&'a Reason),
-    /// Refused, or failed on the way, in whichever arm: the words are the server's or the
-    /// network's.
+    /// Refused or failed, in any arm, with the message of the server or of the network.
     NoAnswer(String),
-    /// It says nothing of the constraint, for this reason.
+    /// Not a test of the constraint, for this reason.
     Skipped(String),
 }
 
-impl<'a> Standing<'a> {
-    /// What became of this request.
-    pub fn of(sample: &Sample<'a>) -> Self {
+impl<'a> TestStatus<'a> {
+    pub fn new(sample: &Sample<'a>) -> Self {
         let outcome = sample.outcome();
         if *outcome == Outcome::Cancelled {
             return Self::Skipped("the run ended first".to_owned());
         }
         if !outcome.is_answer() {
-            return Self::NoAnswer(failure_words(outcome));
+            return Self::NoAnswer(failure_message(outcome));
         }
         match (sample.arm(), sample.verdict()) {
             (Arm::Constrained, Verdict::Valid) => Self::Passed,
             (Arm::Constrained, Verdict::Invalid { reason }) => Self::Invalid(reason),
             (Arm::Control, Verdict::Valid) => {
-                Self::Skipped("control arm: valid, though the constraint was not sent".to_owned())
+                Self::Skipped("control arm: valid, the constraint was not sent".to_owned())
             }
             (Arm::Control, Verdict::Invalid { .. }) => {
-                Self::Skipped("control arm: not valid, and the constraint was not sent".to_owned())
+                Self::Skipped("control arm: invalid, the constraint was not sent".to_owned())
             }
             (Arm::Free, Verdict::Valid | Verdict::Invalid { .. }) => {
                 Self::Skipped("there is no constraint".to_owned())
@@ -61,23 +74,22 @@ impl<'a> Standing<'a> {
         }
     }
 
-    /// Why it did not pass.
-    pub(super) fn words(&self) -> String {
+    /// Why the test did not pass.
+    pub(super) fn message(&self) -> String {
         match self {
             Self::Invalid(reason) => reason.to_string(),
-            Self::NoAnswer(words) | Self::Skipped(words) => words.clone(),
+            Self::NoAnswer(message) | Self::Skipped(message) => message.clone(),
             Self::Passed => String::new(),
         }
     }
 }
 
-/// The name that failing requests are counted under: the reason, or the outcome of a request
-/// without an answer.
+/// The name of a failure: its reason, or the outcome of a request without an answer.
 pub fn failing_as(sample: &Sample<'_>) -> Option<&'static str> {
-    match Standing::of(sample) {
-        Standing::Invalid(reason) => Some(reason.name()),
-        Standing::NoAnswer(_) => Some(sample.outcome().name()),
-        Standing::Passed | Standing::Skipped(_) => None,
+    match TestStatus::new(sample) {
+        TestStatus::Invalid(reason) => Some(reason.name()),
+        TestStatus::NoAnswer(_) => Some(sample.outcome().name()),
+        TestStatus::Passed | TestStatus::Skipped(_) => None,
     }
 }
 
@@ -85,13 +97,13 @@ pub fn failing_as(sample: &Sample<'_>) -> Option<&'static str> {
 #[allow(clippy::unwrap_used)]
 pub mod testing {
     use super::*;
-    use sobench_results::metrics::testing::{Made, with_samples};
+    use sobench_results::metrics::testing::{TestRequest, with_samples};
     use sobench_results::metrics::{MetricsOptions, summarise};
     use sobench_results::record::RunRecord;
 
-    /// Shows a made-up run of two seconds to `check`.
+    /// Calls `check` with a run of two seconds.
     pub fn with_view<T>(
-        run: &[Made<'_>],
+        run: &[TestRequest<'_>],
         record: RunRecord,
         check: impl FnOnce(View<'_>) -> T,
     ) -> T {
@@ -107,6 +119,8 @@ pub mod testing {
                 samples,
                 answer: &answer,
                 resend: None,
+                run_log: None,
+                requirements: None,
             })
         })
     }
@@ -116,10 +130,10 @@ pub mod testing {
 mod tests {
     use super::*;
     use sobench_core::verdict::NotScored;
-    use sobench_results::metrics::testing::{Made, made, with_samples};
+    use sobench_results::metrics::testing::{TestRequest, test_request, with_samples};
 
     #[test]
-    fn a_request_passes_fails_or_says_nothing() {
+    fn a_request_passes_fails_or_is_skipped() {
         let invalid = Verdict::Invalid {
             reason: Reason::Choice,
         };
@@ -135,60 +149,60 @@ mod tests {
         };
         let not_scored = |why| Verdict::NotScored { why };
         for (request, expected) in [
-            (made(), Standing::Passed),
+            (test_request(), TestStatus::Passed),
             (
-                Made {
+                TestRequest {
                     verdict: invalid.clone(),
-                    ..made()
+                    ..test_request()
                 },
-                Standing::Invalid(&Reason::Choice),
+                TestStatus::Invalid(&Reason::Choice),
             ),
             (
-                Made {
+                TestRequest {
                     verdict: unjudged,
-                    ..made()
+                    ..test_request()
                 },
-                Standing::Skipped("too deep".into()),
+                TestStatus::Skipped("too deep".into()),
             ),
             (
-                Made {
+                TestRequest {
                     arm: Arm::Control,
                     verdict: invalid,
-                    ..made()
+                    ..test_request()
                 },
-                Standing::Skipped("control arm: not valid, and the constraint was not sent".into()),
+                TestStatus::Skipped("control arm: invalid, the constraint was not sent".into()),
             ),
             (
-                Made {
+                TestRequest {
                     arm: Arm::Control,
                     outcome: refused,
                     verdict: not_scored(NotScored::Refused),
-                    ..made()
+                    ..test_request()
                 },
-                Standing::NoAnswer("HTTP 400: no".into()),
+                TestStatus::NoAnswer("HTTP 400: no".into()),
             ),
             (
-                Made {
+                TestRequest {
                     outcome: Outcome::Cancelled,
                     verdict: not_scored(NotScored::Cancelled),
-                    ..made()
+                    ..test_request()
                 },
-                Standing::Skipped("the run ended first".into()),
+                TestStatus::Skipped("the run ended first".into()),
             ),
             (
-                Made {
+                TestRequest {
                     arm: Arm::Free,
                     verdict: not_scored(NotScored::NoConstraint),
-                    ..made()
+                    ..test_request()
                 },
-                Standing::Skipped("the case has no constraint".into()),
+                TestStatus::Skipped("the case has no constraint".into()),
             ),
         ] {
             with_samples(&[request], |samples| {
-                assert_eq!(Standing::of(&samples[0]), expected);
+                assert_eq!(TestStatus::new(&samples[0]), expected);
                 assert_eq!(
                     failing_as(&samples[0]).is_some(),
-                    matches!(expected, Standing::Invalid(_) | Standing::NoAnswer(_))
+                    matches!(expected, TestStatus::Invalid(_) | TestStatus::NoAnswer(_))
                 );
             });
         }

@@ -1,6 +1,6 @@
 //! Prints the table of `fixtures/baselines/gate-power.csv`: how often the default gate fails on
-//! simulated runs, equal ones and such that were made worse. Takes some minutes: `cargo run
-//! --release -p sobench-results --example gate_power > fixtures/baselines/gate-power.csv`.
+//! simulated runs, equal ones and degraded ones. Takes some minutes: `cargo run --release -p
+//! sobench-results --example gate_power > fixtures/baselines/gate-power.csv`.
 
 #![allow(clippy::disallowed_methods)]
 

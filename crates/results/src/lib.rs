@@ -1,5 +1,5 @@
-//! What is known of runs: the run record, the run log, the samples made of it, the metrics, and
-//! comparisons. Pure: all of it can be done again from the file, without a server.
+//! Results of runs: the run record, the run log, samples, metrics and comparisons. Everything can
+//! be computed again from the run log, without a server.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

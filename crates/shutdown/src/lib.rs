@@ -13,53 +13,52 @@ use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 
 #[cfg(unix)]
-pub use self::signals::{is_hang_up_ignored, outlive_file_limits};
+pub use self::signals::{handle_file_size_signal, is_hang_up_ignored};
 use sobench_core::error::{Error, Result};
 
-/// Stack of a thread that works for a command: that of a main thread, since schemas and grammars
-/// nest.
+/// Stack size of worker threads, the same as a main thread's, because schemas and grammars nest.
 const STACK_BYTES: usize = 8 << 20;
 
-/// How far a shutdown has come.
+/// Stage of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Running,
-    /// Nothing new is started; requests in flight may end within the drain timeout.
+    /// Nothing new is started; requests in flight may finish within the drain timeout.
     Draining,
-    /// Requests in flight are cut off.
+    /// Requests in flight are aborted.
     Aborting,
 }
 
-/// A token that asks work to end, in two stages. Clones are the same token.
+/// A token that stops work in two stages. Clones are the same token.
 #[derive(Clone)]
 pub struct Shutdown {
     node: Arc<Node>,
     requests: watch::Receiver<u32>,
-    /// Requests that count for earlier work; see [`Shutdown::from_now`].
+    /// Number of requests before [`Shutdown::from_now`], which do not count.
     earlier: u32,
 }
 
-/// What the clones of a token share.
+/// State shared by the clones of a token.
 struct Node {
-    /// How many requests there were.
+    /// Number of requests.
     requests: watch::Sender<u32>,
-    /// Tokens that follow this one, each with the requests that it does not count.
+    /// Child tokens, each with the number of earlier requests that it does not count.
     children: Mutex<Vec<(Weak<Self>, u32)>>,
     listening: Mutex<Listening>,
 }
 
-/// Gets the stage after a signal.
+/// Called with the stage after a signal.
 type Report = Box<dyn Fn(Stage) + Send>;
 
 #[derive(Default)]
 struct Listening {
-    /// Whether the thread that waits for signals is there.
+    /// Whether the signal thread has been started.
     has_thread: bool,
-    /// With the requests that its stage does not count.
+    /// The callback, with the number of earlier requests that its stage does not count.
     report: Option<(u32, Report)>,
 }
 
-/// Reports signals until it is dropped; from then on they are requests without a report.
+/// Reports signals until dropped; later signals are requests without a report.
 #[must_use]
 pub struct Listener(Arc<Node>);
 
@@ -76,7 +75,7 @@ impl fmt::Debug for Shutdown {
 }
 
 impl Shutdown {
-    /// A token without requests.
+    /// A token in stage [`Stage::Running`].
     pub fn new() -> Self {
         let (sender, requests) = watch::channel(0);
         let node = Node {
@@ -91,9 +90,9 @@ impl Shutdown {
         }
     }
 
-    /// A token that follows this one, also if that was requested already, and can be requested
-    /// without it. If the child drains by its own request, the first request of this token does not
-    /// abort it.
+    /// A child token: it gets all requests of this token, including earlier ones, and can be
+    /// requested separately. If the child is already draining by its own request, the first request
+    /// of this token does not abort it.
     pub fn child(&self) -> Self {
         let child = Self::new();
         lock(&self.node.children).push((Arc::downgrade(&child.node), self.earlier));
@@ -101,7 +100,7 @@ impl Shutdown {
         child
     }
 
-    /// The same token for work that starts now: requests until now do not count.
+    /// The same token for work that starts now: earlier requests do not count.
     pub fn from_now(&self) -> Self {
         let mut requests = self.requests.clone();
         let earlier = *requests.borrow_and_update();
@@ -121,7 +120,7 @@ impl Shutdown {
         self.stage()
     }
 
-    /// Drains, unless there was a request before; returns whether there was none.
+    /// Drains unless already requested; returns whether this was the first request.
     pub fn drain(&self) -> bool {
         let is_first = self.node.requests.send_if_modified(|requests| {
             let is_first = *requests <= self.earlier;
@@ -138,8 +137,8 @@ impl Shutdown {
         stage(*self.requests.borrow(), self.earlier)
     }
 
-    /// Whether there was a request. Costs one atomic read until there is one, so that it can be
-    /// asked for every piece of a response.
+    /// Whether shutdown was requested. Costs one atomic read until the first request, so that it
+    /// can be checked for every chunk of a response.
     pub fn is_requested(&self) -> bool {
         self.requests.has_changed().unwrap_or(true) && self.stage() != Stage::Running
     }
@@ -154,8 +153,8 @@ impl Shutdown {
         self.reached(2).await;
     }
 
-    /// Waits until requests in flight have to be cut off: `drain_timeout` after the first request,
-    /// or at the second.
+    /// Waits until requests in flight must be aborted: `drain_timeout` after the first request, or
+    /// at the second.
     pub async fn cut_off(&self, drain_timeout: Duration) {
         self.drain_requested().await;
         tokio::select! {
@@ -174,8 +173,8 @@ impl Shutdown {
             .expect("this side holds the sender");
     }
 
-    /// Handles shutdown signals from now on: each is a request, and `report` gets the stage that it
-    /// leads to. Until the first call, signals do what the system does with them.
+    /// Handles shutdown signals from now on: each is a request, and `report` is called with the
+    /// resulting stage. Before the first call, signals have the system's default effect.
     ///
     /// # Errors
     /// No thread can be started.
@@ -200,8 +199,8 @@ impl Shutdown {
     /// Runs a command without partial results: it is abandoned at the first shutdown signal.
     ///
     /// # Errors
-    /// Those of the work; interrupted; no thread can be started.
-    pub fn or_abandon<T: Send + 'static>(
+    /// Errors of the work; interrupted; no thread can be started.
+    pub fn run_or_abandon<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -209,17 +208,14 @@ impl Shutdown {
         let runtime = Builder::new_current_thread()
             .build()
             .map_err(|error| signals::no_thread(&error))?;
-        let done = runtime.block_on(unless_left("the command", work, self.drain_requested()))?;
-        done.unwrap_or_else(|| {
-            Err(Error::interrupted(
-                "interrupted before there was anything to report",
-            ))
-        })
+        let done =
+            runtime.block_on(run_abandonable("the command", work, self.drain_requested()))?;
+        done.unwrap_or_else(|| Err(Error::interrupted("interrupted before there were results")))
     }
 }
 
 impl Node {
-    /// Brings the children to this token's stage at least.
+    /// Raises the children to at least this token's stage.
     fn pass_on(&self) {
         let requests = *self.requests.borrow();
         lock(&self.children).retain(|(child, earlier)| {
@@ -261,19 +257,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs work that cannot be stopped on a thread of its own and waits for it, but no longer than
-/// until `leave`: then the work is left behind, to end with the program, and there is `None`.
-/// Errors call the work by `name`.
+/// Runs work that cannot be stopped on its own thread and waits for it. If `leave` completes first,
+/// returns `None`, and the thread runs on until the program ends. `name` is used in errors.
 ///
 /// # Errors
-/// No thread can be started for it, or it panicked.
-pub async fn unless_left<T: Send + 'static>(
+/// No thread can be started, or the work panicked.
+pub async fn run_abandonable<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
     leave: impl Future<Output = ()>,
 ) -> Result<Option<T>> {
     let (sender, done) = oneshot::channel();
-    // Fails only when the work was left behind.
+    // Fails only if the work was abandoned.
     let work = move || drop(sender.send(work()));
     let spawned = thread::Builder::new()
         .name("work".to_owned())

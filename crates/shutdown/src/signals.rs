@@ -1,4 +1,4 @@
-//! The system's signals: those that ask a program to end, and the one for files that may not grow.
+//! Shutdown signals, and SIGXFSZ for files that exceed the size limit.
 
 use std::thread;
 
@@ -15,10 +15,11 @@ type Signals = [Option<Signal>; 3];
 #[cfg(not(unix))]
 type Signals = ();
 
-/// Listens from now on, on the current runtime. From then on none of the signals ends the program.
+/// Registers the signal handlers on the current runtime. From then on, none of the signals ends the
+/// program.
 #[cfg(unix)]
 fn listen() -> Signals {
-    // Programs that run under `nohup` outlive their terminal.
+    // Programs under `nohup` must survive their terminal.
     let hang_up = if is_hang_up_ignored() {
         None
     } else {
@@ -34,7 +35,7 @@ fn listen() -> Signals {
 #[cfg(not(unix))]
 fn listen() -> Signals {}
 
-/// Waits for the next one; for ever if none can be received.
+/// Waits for the next signal; forever if none can be received.
 #[cfg(unix)]
 async fn next([interrupt, terminate, hang_up]: &mut Signals) {
     tokio::select! {
@@ -51,8 +52,7 @@ async fn next(_signals: &mut Signals) {
     }
 }
 
-/// Calls `received` at each shutdown signal from now on, on a thread of its own, as long as the
-/// program runs.
+/// Calls `received` for each shutdown signal, on a separate thread, until the program ends.
 ///
 /// # Errors
 /// No thread can be started.
@@ -81,8 +81,8 @@ pub(super) fn on_each(received: impl Fn() + Send + 'static) -> Result<()> {
 }
 
 pub(super) fn no_thread(error: &std::io::Error) -> Error {
-    Error::environment(format!("no thread beside which signals are heard: {error}"))
-        .hint("raise the limit of processes (ulimit -u)")
+    Error::environment(format!("cannot start a thread for signals: {error}"))
+        .hint("raise the process limit (ulimit -u)")
 }
 
 #[cfg(unix)]
@@ -96,14 +96,14 @@ async fn received(signal: &mut Option<Signal>) {
     }
 }
 
-/// Whether the program was started with SIGHUP ignored, as far as the system says (Linux).
+/// Whether the program was started with SIGHUP ignored (Linux only).
 #[cfg(unix)]
 pub fn is_hang_up_ignored() -> bool {
     std::fs::read_to_string("/proc/self/status")
         .is_ok_and(|status| ignores(&status, SignalKind::hangup().as_raw_value()))
 }
 
-/// Reads `SigIgn` (proc(5)): a mask in hexadecimal, of which bit `n - 1` is signal `n`.
+/// Parses `SigIgn` (proc(5)): a hexadecimal mask in which bit `n - 1` is signal `n`.
 #[cfg(unix)]
 fn ignores(status: &str, signal: i32) -> bool {
     let mask = status
@@ -116,22 +116,22 @@ fn ignores(status: &str, signal: i32) -> bool {
     u32::try_from(signal - 1).is_ok_and(|bit| mask.checked_shr(bit).unwrap_or(0) & 1 == 1)
 }
 
-/// Makes a file that may not grow any more (`ulimit -f`) an error of the write, as a full disk is.
+/// Makes a write beyond the file size limit (`ulimit -f`) return an error, like a full disk.
 /// Without a handler, SIGXFSZ ends the program.
 #[cfg(unix)]
-pub fn outlive_file_limits() {
+pub fn handle_file_size_signal() {
     let runtime = Builder::new_current_thread().enable_io().build();
     if let Ok(runtime) = runtime {
         let _guard = runtime.enter();
-        // The handler stays when the receiver is dropped. Where it cannot be installed, the
-        // system's default stays.
+        // The handler stays when the receiver is dropped. If it cannot be installed, the default
+        // remains.
         let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
     }
 }
 
-/// Elsewhere there is no such signal.
+/// Other systems have no such signal.
 #[cfg(not(unix))]
-pub fn outlive_file_limits() {}
+pub fn handle_file_size_signal() {}
 
 #[cfg(all(test, unix))]
 mod tests {

@@ -1,4 +1,4 @@
-//! Stages, children and abandoned work. No test waits for a time.
+//! Tests of stages, child tokens and abandoned work, without real delays.
 
 use std::future::{pending, ready};
 use std::sync::mpsc::channel;
@@ -18,7 +18,7 @@ async fn the_first_request_drains_and_the_second_aborts() {
     shutdown.cut_off(Duration::ZERO).await;
     tokio::select! {
         biased;
-        () = shutdown.abort_requested() => panic!("one request aborts nothing"),
+        () = shutdown.abort_requested() => panic!("the first request must not abort"),
         () = ready(()) => {}
     }
     assert_eq!(shutdown.request(), Stage::Aborting);
@@ -64,7 +64,7 @@ fn drain_counts_once() {
     assert_eq!(
         shutdown.request(),
         Stage::Aborting,
-        "a signal to a run that drains already aborts it"
+        "a signal to a draining run aborts it"
     );
     assert!(!shutdown.drain());
     assert_eq!(shutdown.stage(), Stage::Aborting);
@@ -81,7 +81,7 @@ fn a_child_follows_and_stops_alone() {
     assert_eq!(
         stages(),
         [Stage::Draining; 3],
-        "the first request does not abort what drains already"
+        "the first request does not abort a draining child"
     );
     assert!(other.is_requested() && !other.drain());
     assert_eq!(shutdown.child().stage(), Stage::Draining);
@@ -129,10 +129,10 @@ async fn later_work_counts_from_its_start() {
 }
 
 #[test]
-fn signals_report_the_stage_of_the_work_that_listens() {
+fn signals_report_the_stage_of_the_listening_work() {
     let (sender, reported) = channel();
     let report = |token: &Shutdown| {
-        // In place of a thread that waits for real signals.
+        // Replaces the thread that waits for real signals.
         lock(&token.node.listening).has_thread = true;
         let sender = sender.clone();
         token
@@ -151,7 +151,7 @@ fn signals_report_the_stage_of_the_work_that_listens() {
     );
     let later = shutdown.from_now();
     let _listener = report(&later);
-    // The thread has the token that listened first.
+    // The signal thread holds the token that listened first.
     shutdown.signalled();
     shutdown.signalled();
     assert_eq!(
@@ -162,12 +162,12 @@ fn signals_report_the_stage_of_the_work_that_listens() {
 }
 
 #[tokio::test]
-async fn work_is_waited_for_until_it_is_left() {
-    assert_eq!(unless_left("a run", || 7, pending()).await, Ok(Some(7)));
+async fn work_is_awaited_or_abandoned() {
+    assert_eq!(run_abandonable("a run", || 7, pending()).await, Ok(Some(7)));
     let (_sender, receiver) = channel::<()>();
     let endless = move || receiver.recv().is_ok();
-    assert_eq!(unless_left("a run", endless, ready(())).await, Ok(None));
-    let panicked = unless_left(
+    assert_eq!(run_abandonable("a run", endless, ready(())).await, Ok(None));
+    let panicked = run_abandonable(
         "a run",
         || std::panic::resume_unwind(Box::new("as a library would")),
         pending(),
@@ -186,13 +186,13 @@ fn a_command_without_partial_results_is_abandoned_at_the_first_request() {
         lock(&shutdown.node.listening).has_thread = true;
         shutdown
     };
-    assert_eq!(listening().or_abandon(|| Ok(7)), Ok(7));
-    let failed = listening().or_abandon(|| Err::<(), _>(Error::usage("no such file")));
+    assert_eq!(listening().run_or_abandon(|| Ok(7)), Ok(7));
+    let failed = listening().run_or_abandon(|| Err::<(), _>(Error::usage("no such file")));
     assert_eq!(failed.unwrap_err().what, "no such file");
     let shutdown = listening();
     let (_sender, receiver) = channel::<()>();
     let token = shutdown.clone();
-    let interrupted = shutdown.or_abandon(move || {
+    let interrupted = shutdown.run_or_abandon(move || {
         token.signalled();
         let _ = receiver.recv();
         Ok(())

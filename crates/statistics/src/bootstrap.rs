@@ -1,21 +1,21 @@
-//! The bootstrap: a sample is drawn again from itself many times, and the middle of what comes out
-//! is an interval.
+//! Bootstrap confidence intervals.
 //!
-//! [`RandomSource::resample`] makes the resamples. What is drawn is the caller's: single values or
-//! pairs ([`RandomSource::below`]), clusters such as runs ([`runs`]), or neighbours in time
-//! ([`blocks`]). The interval is Efron's percentile interval ([`middle`], [`Replicates`]).
+//! [`RandomSource::resample`] makes the resamples. The caller draws single values or pairs
+//! ([`RandomSource::below`]), clusters such as runs ([`draw_runs`]), or neighbours in time
+//! ([`draw_blocks`]). Intervals are Efron's percentile intervals ([`trimmed_range`],
+//! [`Replicates`]).
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use sobench_pycompat::random::NumpyRandom;
 
-/// Where a bootstrap's random numbers come from.
+/// Source of random numbers for the bootstrap.
 pub trait RandomSource: Sized {
-    /// A whole number below `bound`, which is above 0.
+    /// A random integer below `bound`, which is above 0.
     fn below(&mut self, bound: usize) -> usize;
 
-    /// Calls `draw` for each resample, and returns what it came to, in order. The same seed draws
-    /// the same. `draw` may keep memory from one resample to the next in its second argument.
+    /// Calls `draw` for each resample and returns the results in order. The same seed gives the
+    /// same draws. The second argument of `draw` is a buffer to reuse between resamples.
     fn resample<B: Default, T: Send>(
         seed: u64,
         resamples: usize,
@@ -23,7 +23,7 @@ pub trait RandomSource: Sized {
     ) -> Vec<T>;
 }
 
-/// One stream for all resamples, one after the other; of the seed the lower 32 bits count.
+/// One stream for all resamples in sequence; only the lower 32 bits of the seed are used.
 impl RandomSource for NumpyRandom {
     fn below(&mut self, bound: usize) -> usize {
         // `random` is below 1; rounding of the product could still reach the bound.
@@ -43,9 +43,9 @@ impl RandomSource for NumpyRandom {
     }
 }
 
-/// A stream for each resample, on all threads.
+/// One stream for each resample, in parallel.
 impl RandomSource for SplitMix {
-    /// Of the bias of Lemire's multiplication (2019) nothing is left to see: below 2^-40 for a
+    /// Lemire's multiplication (2019); its bias is negligible: below 2^-40 for a bound of a
     /// million.
     fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
@@ -65,8 +65,8 @@ impl RandomSource for SplitMix {
 }
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): a
-/// few operations a draw, and any seed starts a stream of its own, so that resamples can be drawn
-/// in any order and on any thread.
+/// few operations per draw, and each seed starts an independent stream, so that resamples can be
+/// drawn in any order on any thread.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
@@ -94,12 +94,12 @@ impl SplitMix {
     }
 }
 
-/// How often each of `count` runs is drawn.
+/// Draws runs with replacement; `out` gets the number of times each of `count` runs is drawn.
 ///
-/// Of several, one fewer is drawn than there are: drawing all would find the spread between runs
-/// too small by 1/runs (Rao and Wu, "Resampling inference with complex survey data", 1988). A
-/// single run stands for itself, and its like is not known.
-pub fn runs(random: &mut impl RandomSource, count: usize, out: &mut Vec<u32>) {
+/// Draws `count - 1` runs: drawing `count` would underestimate the variance between runs by 1/runs
+/// (Rao and Wu, "Resampling inference with complex survey data", 1988). A single run is drawn once;
+/// its variance is unknown.
+pub fn draw_runs(random: &mut impl RandomSource, count: usize, out: &mut Vec<u32>) {
     out.clear();
     out.resize(count, 0);
     match count {
@@ -108,23 +108,23 @@ pub fn runs(random: &mut impl RandomSource, count: usize, out: &mut Vec<u32>) {
     }
 }
 
-/// Draws `count` of as many things in a row, in blocks of neighbours, and adds how often each was
-/// drawn to `out`: a circular block bootstrap (Politis and Romano, 1992). Requests that are near in
-/// time share a batch and a queue, so that drawing each by itself would find too little spread. The
-/// block's length is of the order that Hall, Horowitz and Jing (1995) find best for a variance.
-pub fn blocks(random: &mut impl RandomSource, count: usize, out: &mut [u32]) {
+/// Draws `count` of `count` items in blocks of neighbours, and adds the number of times each is
+/// drawn to `out`: a circular block bootstrap (Politis and Romano, 1992). Requests that are close
+/// in time share a batch and a queue, so that independent draws would underestimate the variance.
+/// The block length has the order that Hall, Horowitz and Jing (1995) find optimal for a variance.
+pub fn draw_blocks(random: &mut impl RandomSource, count: usize, out: &mut [u32]) {
     let length = (count as f64).cbrt().ceil() as usize;
     let mut left = count;
     while left > 0 {
-        let begin = random.below(count);
+        let start = random.below(count);
         for step in 0..length.min(left) {
-            out[(begin + step) % count] += 1;
+            out[(start + step) % count] += 1;
         }
         left -= length.min(left);
     }
 }
 
-/// What resamples of two samples came to: differences, and ratios less 1, each sorted.
+/// Results of resampling two samples: differences, and ratios minus 1, both sorted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replicates {
     differences: Vec<f64>,
@@ -132,7 +132,7 @@ pub struct Replicates {
 }
 
 impl Replicates {
-    /// From the two values of each resample; `None` where a resample has none of one.
+    /// From the two values of each resample; `None` for a resample without one of them.
     pub fn new(replicates: impl Iterator<Item = Option<(f64, f64)>>) -> Self {
         let mut sorted = Self::default();
         for (a, b) in replicates.flatten() {
@@ -146,37 +146,36 @@ impl Replicates {
         sorted
     }
 
-    /// The middle `level` of the differences: Efron's percentile interval. `None` where there are
-    /// too few to cut anything off.
+    /// Efron's percentile interval of the differences. `None` if there are too few resamples to
+    /// trim.
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
-        middle_of_level(&self.differences, level)
+        interval_of_level(&self.differences, level)
     }
 
-    /// The same of the ratios less 1.
+    /// The same for ratios minus 1.
     pub fn relative(&self, level: f64) -> Option<(f64, f64)> {
-        middle_of_level(&self.ratios, level)
+        interval_of_level(&self.ratios, level)
     }
 }
 
-/// Resamples that an interval of this level takes, so that at least ten lie beyond each of its
-/// ends.
+/// Number of resamples for an interval of this level, so that at least ten lie beyond each end.
 pub fn resamples_for(level: f64) -> usize {
-    // The tiny term is for levels such as 0.99, which have no exact number.
+    // The small term compensates for rounding of levels such as 0.99.
     (20.0 / (1.0 - level) - 1e-6).ceil() as usize
 }
 
-/// The ends of what is left of sorted values where `beyond` of them are left out at each end;
-/// `None` where nothing is left.
-pub fn middle(sorted: &[f64], beyond: usize) -> Option<(f64, f64)> {
+/// The range of sorted values after removing `beyond` values at each end; `None` if nothing is
+/// left.
+pub fn trimmed_range(sorted: &[f64], beyond: usize) -> Option<(f64, f64)> {
     let last = sorted.len().checked_sub(beyond + 1)?;
     (beyond <= last).then(|| (sorted[beyond], sorted[last]))
 }
 
-fn middle_of_level(sorted: &[f64], level: f64) -> Option<(f64, f64)> {
-    // Rounded towards the outside; the tiny term is for products such as 1000 * 0.01 that come out
-    // just below the whole number.
+fn interval_of_level(sorted: &[f64], level: f64) -> Option<(f64, f64)> {
+    // Rounded outwards; the small term compensates for products such as 1000 * 0.01 just below an
+    // integer.
     let beyond = (sorted.len() as f64 * (1.0 - level) / 2.0 + 1e-9).floor() as usize;
-    middle(sorted, beyond.checked_sub(1)?)
+    trimmed_range(sorted, beyond.checked_sub(1)?)
 }
 
 #[cfg(test)]
@@ -198,33 +197,37 @@ mod tests {
     }
 
     #[test]
-    fn one_run_fewer_is_drawn_than_there_are() {
+    fn one_run_fewer_than_available_is_drawn() {
         let mut drawn = Vec::new();
         for (count, expected) in [(1, 1), (2, 1), (5, 4)] {
-            runs(&mut SplitMix::new(0, 0), count, &mut drawn);
+            draw_runs(&mut SplitMix::new(0, 0), count, &mut drawn);
             assert_eq!((drawn.len(), drawn.iter().sum::<u32>()), (count, expected));
         }
     }
 
     #[test]
-    fn blocks_are_neighbours_and_come_to_all() {
+    fn blocks_are_contiguous_and_draw_the_full_count() {
         for count in [1, 2, 30, 1000] {
             let mut drawn = vec![0; count];
-            blocks(&mut SplitMix::new(3, 1), count, &mut drawn);
+            draw_blocks(&mut SplitMix::new(3, 1), count, &mut drawn);
             assert_eq!(drawn.iter().sum::<u32>() as usize, count);
         }
         let mut drawn = vec![0; 1_000_000];
-        blocks(&mut SplitMix::new(3, 2), drawn.len(), &mut drawn);
+        draw_blocks(&mut SplitMix::new(3, 2), drawn.len(), &mut drawn);
         let starts = drawn.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert!(starts <= 2 * 10_000, "blocks of a hundred: {starts}");
     }
 
     #[test]
-    fn an_interval_leaves_out_the_ends() {
-        let drawn = Replicates::new((0..1000).rev().map(|place| Some((1.0, f64::from(place)))));
+    fn intervals_trim_both_ends() {
+        let drawn = Replicates::new(
+            (0..1000)
+                .rev()
+                .map(|position| Some((1.0, f64::from(position)))),
+        );
         assert_eq!(drawn.interval(0.98), Some((8.0, 989.0)));
         assert_eq!(drawn.relative(0.98), Some((8.0, 989.0)));
-        assert_eq!(drawn.interval(0.999), None, "no resample lies beyond it");
+        assert_eq!(drawn.interval(0.999), None, "too few resamples to trim");
         assert_eq!(
             Replicates::new([None, Some((0.0, 1.0))].into_iter()).relative(0.1),
             None

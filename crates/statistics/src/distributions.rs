@@ -1,33 +1,33 @@
-//! Quantiles of the normal distribution, of Student's and of the binomial one.
+//! Quantiles of the normal, Student's t and binomial distributions.
 //!
-//! `statrs` computes the binomial's chances by a continued fraction that it cuts off after 140
-//! terms. Of millions of trials that is too early for counts near the mean (chances of 0.3 to 0.7),
-//! and no question here is about those.
+//! `statrs` computes binomial probabilities by a continued fraction that it truncates after 140
+//! terms. For millions of trials this is inaccurate for counts near the mean (probabilities of 0.3
+//! to 0.7), which are not needed here.
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
-/// The point of the normal distribution that leaves half of `1 - level` beyond it; `level` is above
-/// 0 and below 1.
-pub fn z_of(level: f64) -> f64 {
+/// The z-score of a two-sided interval: half of `1 - level` lies above it. `level` is above 0 and
+/// below 1.
+pub fn z_score(level: f64) -> f64 {
     -Normal::standard().inverse_cdf((1.0 - level) / 2.0)
 }
 
-/// The 97.5 % point of Student's distribution with so many degrees of freedom, at least 1.
-pub fn student_95(degrees: usize) -> f64 {
+/// The 97.5 % quantile of Student's t distribution with `degrees` degrees of freedom, at least 1.
+pub fn student_t_975(degrees: usize) -> f64 {
     StudentsT::new(0.0, 1.0, degrees as f64)
         .map_or(f64::INFINITY, |student| student.inverse_cdf(0.975))
 }
 
-/// The chance of at most `hits` hits in `n` trials that hit with `chance`.
+/// Probability of at most `hits` successes in `n` trials with success probability `chance`.
 pub fn binomial_at_most(hits: usize, n: usize, chance: f64) -> f64 {
     Binomial::new(chance, n as u64).map_or(f64::NAN, |binomial| binomial.cdf(hits as u64))
 }
 
-/// The smallest count that, with all below it, is more likely than `share` in `n` trials that hit
-/// with `chance`.
+/// The smallest count whose cumulative probability in `n` trials with success probability `chance`
+/// is above `share`.
 ///
-/// The search starts at the quantile of the normal distribution, which is few counts away, so that
-/// it asks for no chance near the mean.
+/// Starts at the normal approximation, a few counts away, so that no probability near the mean is
+/// computed.
 pub fn binomial_quantile(share: f64, n: usize, chance: f64) -> usize {
     let (mean, deviation) = (
         n as f64 * chance,
@@ -51,7 +51,7 @@ mod tests {
 
     /// Expected: SciPy's `norm.ppf`.
     #[test]
-    fn points_of_the_normal_distribution() {
+    fn normal_quantiles_match_scipy() {
         for (level, expected) in [
             (0.95, 1.959_963_985),
             (0.99, 2.575_829_304),
@@ -60,17 +60,17 @@ mod tests {
             (0.5, 0.674_489_75),
         ] {
             assert!(
-                (z_of(level) - expected).abs() < 1e-9,
+                (z_score(level) - expected).abs() < 1e-9,
                 "{level}: {}",
-                z_of(level)
+                z_score(level)
             );
         }
-        assert!((z_of(0.95) - Z_95).abs() < 1e-14);
+        assert!((z_score(0.95) - Z_95).abs() < 1e-14);
     }
 
     /// Expected: R's `qt(0.975, df)`.
     #[test]
-    fn points_of_students_distribution() {
+    fn student_quantiles_match_r() {
         for (degrees, point) in [
             (1, 12.706_205),
             (2, 4.302_653),
@@ -80,9 +80,9 @@ mod tests {
             (1000, 1.962_339),
         ] {
             assert!(
-                (student_95(degrees) - point).abs() < 1e-6,
+                (student_t_975(degrees) - point).abs() < 1e-6,
                 "{degrees}: {}",
-                student_95(degrees)
+                student_t_975(degrees)
             );
         }
     }

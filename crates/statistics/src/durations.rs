@@ -1,22 +1,21 @@
-//! Durations as counts by value, in memory that does not grow with their number. Knows no clock and
-//! no request.
+//! Histogram of durations with bounded memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest duration that is told apart from longer ones: an hour.
-pub const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Durations above this limit, one hour, share a bucket.
+pub const MAX_DURATION_NS: u64 = 3_600_000_000_000;
 
-/// Bits that a value keeps from its first one on: quantiles are right within 0.1 %, as those of an
-/// HdrHistogram of three digits, whose buckets these are (Tene, hdrhistogram.org).
+/// Significant bits of a bucket: quantiles are accurate to 0.1 %, as with the same buckets in an
+/// HdrHistogram of three digits (Tene, hdrhistogram.org).
 const KEPT_BITS: u32 = 11;
 
-/// How often which duration was seen, in ns. In files: the exact sum, and `[ns, count]` by value.
+/// Histogram of durations in ns. Serialised as the exact sum and `[ns, count]` pairs, sorted by
+/// value.
 ///
-/// Only values that were seen take room: a row has some dozens of them in each of its parts, and
-/// there are many rows.
+/// Sparse, because a row has a few dozen values in each of its parts, and there are many rows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Counts", into = "Counts")]
 pub struct Durations {
@@ -25,7 +24,7 @@ pub struct Durations {
     sum_ns: u64,
 }
 
-/// What a file holds of [`Durations`].
+/// Serialised form of [`Durations`].
 #[derive(Serialize, Deserialize)]
 struct Counts {
     sum_ns: u64,
@@ -33,8 +32,8 @@ struct Counts {
 }
 
 impl Durations {
-    /// How far values may be off, in percent.
-    pub const WITHIN_PERCENT: f64 = 0.1;
+    /// Relative error of values, in percent.
+    pub const RELATIVE_ERROR_PERCENT: f64 = 0.1;
 
     /// Adds one duration.
     pub fn record(&mut self, ns: u64) {
@@ -48,28 +47,28 @@ impl Durations {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// How many.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their exact sum.
+    /// Exact sum of the durations.
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// The mean, if there are any.
+    /// The mean; `None` if empty.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.sum_ns as f64 / self.count() as f64)
     }
 
-    /// The smallest value that at least `quantile` (0 to 1) of the durations do not exceed, if
-    /// there are any.
+    /// The smallest value that at least `quantile` (0 to 1) of the durations do not exceed; `None`
+    /// if empty.
     pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        self.at_rank(rank_of(quantile, self.count))
+        self.at_rank(quantile_rank(quantile, self.count))
     }
 
-    /// The value of a rank (1 is the shortest), if there are so many.
+    /// The value at a rank (1 is the shortest); `None` beyond the count.
     pub fn at_rank(&self, rank: u64) -> Option<u64> {
         let mut seen = 0;
         let found = self.iter().find(|(_, count)| {
@@ -79,20 +78,20 @@ impl Durations {
         found.map(|(ns, _)| ns)
     }
 
-    /// The longest, if there are any.
+    /// The longest duration; `None` if empty.
     pub fn max_ns(&self) -> Option<u64> {
         self.counts.last_key_value().map(|(ns, _)| *ns)
     }
 
-    /// How many took longer than `ns`.
-    pub fn above(&self, ns: u64) -> u64 {
+    /// Number of durations longer than `ns`.
+    pub fn count_above(&self, ns: u64) -> u64 {
         self.counts
             .range((Bound::Excluded(bucket(ns)), Bound::Unbounded))
             .map(|(_, count)| count)
             .sum()
     }
 
-    /// Values with their counts, in order.
+    /// Values with their counts, sorted.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().map(|(ns, count)| (*ns, *count))
     }
@@ -105,15 +104,14 @@ impl Durations {
 
 /// The rank (from 1) of the smallest of `n` values that at least `share` (0 to 1) of them do not
 /// exceed.
-pub fn rank_of(share: f64, n: u64) -> u64 {
-    // A hair is taken off before rounding up: 0.999 of 1000 is the 999th, whatever the product's
-    // last bit says.
+pub fn quantile_rank(share: f64, n: u64) -> u64 {
+    // Corrects rounding: rank 999 for 0.999 of 1000.
     (share * n as f64 - 1e-7).ceil().max(1.0) as u64
 }
 
-/// The longest duration that is not told apart from `ns`.
+/// The upper end of the bucket of `ns`.
 fn bucket(ns: u64) -> u64 {
-    let ns = ns.clamp(1, LONGEST_NS);
+    let ns = ns.clamp(1, MAX_DURATION_NS);
     let lost_bits = (u64::BITS - ns.leading_zeros()).saturating_sub(KEPT_BITS);
     ns | ((1 << lost_bits) - 1)
 }
@@ -146,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn serialised_durations_read_back() {
         let mut durations = Durations::default();
         for ns in [0, 1, 999, 1_234_567, 1_234_567, u64::MAX / 2] {
             durations.record(ns);
@@ -155,17 +153,21 @@ mod tests {
         let read: Durations = serde_json::from_str(&text).unwrap();
         assert_eq!(read, durations);
         assert_eq!((read.count(), read.sum_ns()), (6, durations.sum_ns()));
-        assert_eq!(read.above(1_000_000), 3, "longer than an hour still counts");
+        assert_eq!(
+            read.count_above(1_000_000),
+            3,
+            "longer than an hour still counts"
+        );
         let median = read.quantile_ns(0.5).unwrap();
         assert!(median.abs_diff(999) <= 1, "{median}");
         let mut twice = read;
         twice.merge(&durations);
-        assert_eq!((twice.count(), twice.above(1_000_000)), (12, 6));
+        assert_eq!((twice.count(), twice.count_above(1_000_000)), (12, 6));
         assert_eq!(Durations::default().quantile_ns(0.5), None);
     }
 
     #[test]
-    fn values_are_told_apart_within_a_thousandth() {
+    fn buckets_are_accurate_to_a_thousandth() {
         for (ns, expected) in [
             (0, 1),
             (1, 1),
@@ -176,18 +178,18 @@ mod tests {
         ] {
             assert_eq!(bucket(ns), expected, "{ns}");
         }
-        assert_eq!(bucket(u64::MAX), bucket(LONGEST_NS));
-        for ns in (1..LONGEST_NS).step_by(7_919_777_777) {
-            let told = bucket(ns);
+        assert_eq!(bucket(u64::MAX), bucket(MAX_DURATION_NS));
+        for ns in (1..MAX_DURATION_NS).step_by(7_919_777_777) {
+            let value = bucket(ns);
             assert!(
-                told >= ns && (told - ns) as f64 <= ns as f64 / 1e3 && bucket(told) == told,
-                "{ns} is told as {told}"
+                value >= ns && (value - ns) as f64 <= ns as f64 / 1e3 && bucket(value) == value,
+                "{ns} is in bucket {value}"
             );
         }
     }
 
     #[test]
-    fn ranks_are_those_of_the_sorted_values() {
+    fn quantiles_match_sorted_values() {
         let mut durations = Durations::default();
         (1..=1000).rev().for_each(|ns| durations.record(ns));
         for (quantile, expected) in [
@@ -207,9 +209,9 @@ mod tests {
         }
         assert_eq!(
             (
-                durations.above(1),
-                durations.above(999),
-                durations.above(1000)
+                durations.count_above(1),
+                durations.count_above(999),
+                durations.count_above(1000)
             ),
             (999, 1, 0)
         );

@@ -1,5 +1,5 @@
-//! Statistics of plain numbers, on the crate `statrs`: quantiles of distributions, intervals of
-//! rates and percentiles, summaries of samples, and the bootstrap.
+//! Statistics based on the crate `statrs`: quantiles of distributions, confidence intervals,
+//! summaries of samples, the bootstrap, and histograms of durations.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 

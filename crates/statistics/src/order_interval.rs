@@ -1,21 +1,20 @@
-//! Intervals of percentiles: between which order statistics of a sample a percentile of its source
-//! lies.
+//! Confidence intervals of percentiles from order statistics.
 
 use super::distributions::binomial_quantile;
 
-/// How much of the time the two bounds may miss, each half of it: intervals of 95 %.
+/// Error probability of both bounds together: intervals of 95 %.
 const MISS: f64 = 0.05;
 
-/// The order statistics (1 to `n`, from the smallest) between which the `p`-th percentile of the
-/// source lies, with 95 % confidence; `None` where even the sample's own end is not far enough out.
+/// The ranks (1 to `n`, from the smallest) of the order statistics that bound the `p`-th percentile
+/// with 95 % confidence; `None` for a bound beyond the sample.
 ///
-/// Without any assumption on the shape: of `n` independent values the number that lie below the
-/// percentile is binomial with chance p / 100, and the percentile is above the l-th smallest value
-/// unless fewer than l lie below it. The bounds are those of Conover, "Practical Nonparametric
-/// Statistics", section 3.2: each is left out with a chance of at most 2.5 %.
+/// Distribution-free: among `n` independent values, the number below the percentile is binomial
+/// with probability p / 100, and the percentile is above the l-th smallest value unless fewer than
+/// l values lie below it. Bounds as in Conover, "Practical Nonparametric Statistics", section 3.2:
+/// each misses with a probability of at most 2.5 %.
 ///
-/// Requests under load are not quite independent: they share a queue. So the interval is the least
-/// that one has to allow for.
+/// Requests under load share a queue and are not independent, so the true interval is at least this
+/// wide.
 pub fn order_interval(n: usize, p: f64) -> (Option<usize>, Option<usize>) {
     if n == 0 || p <= 0.0 || p >= 100.0 || p.is_nan() {
         return (None, None);
@@ -34,7 +33,7 @@ mod tests {
 
     /// Expected: exact sums of fractions, and SciPy's `binom.ppf`.
     #[test]
-    fn bounds_are_the_binomial_ones() {
+    fn bounds_match_exact_binomial_sums() {
         for (n, p, expected) in [
             (0, 50.0, (None, None)),
             (5, 50.0, (None, None)),
@@ -56,18 +55,18 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_around_the_percentile_and_mirror_each_other() {
+    fn bounds_enclose_the_percentile_and_are_symmetric() {
         for n in 1..200 {
             for p in [1.0, 10.0, 25.0, 50.0, 90.0, 99.0, 99.9] {
                 let (low, high) = order_interval(n, p);
-                let place = n as f64 * p / 100.0;
+                let position = n as f64 * p / 100.0;
                 assert!(
-                    low.is_none_or(|low| low as f64 <= place + 1.0)
-                        && high.is_none_or(|high| high as f64 >= place),
+                    low.is_none_or(|low| low as f64 <= position + 1.0)
+                        && high.is_none_or(|high| high as f64 >= position),
                     "p{p} of {n}"
                 );
                 let (mirrored_low, mirrored_high) = order_interval(n, 100.0 - p);
-                let mirror = |place: Option<usize>| place.map(|place| n + 1 - place);
+                let mirror = |position: Option<usize>| position.map(|position| n + 1 - position);
                 if p < 50.0 && (p * 10.0).fract() == 0.0 {
                     assert_eq!(
                         (mirror(mirrored_high), mirror(mirrored_low)),

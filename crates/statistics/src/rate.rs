@@ -1,10 +1,10 @@
-//! Shares of counts, with Wilson's score interval.
+//! Rates with Wilson's score interval.
 
 use serde::{Deserialize, Serialize};
 
 use super::Z_95;
 
-/// A share of a count in percent, with its 95 % Wilson score interval.
+/// A rate in percent with its 95 % Wilson score interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     pub percent: f64,
@@ -14,7 +14,7 @@ pub struct Rate {
     pub of: usize,
 }
 
-/// Wilson's score interval of a share (1927), as shares of 1.
+/// Wilson's score interval of a proportion (1927), as fractions of 1.
 ///
 /// Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion" (2001), recommend it:
 /// it stays within 0 to 1 and does not collapse at the ends, where a good server's rate lies.
@@ -26,7 +26,7 @@ pub struct Wilson {
 }
 
 impl Wilson {
-    /// The interval of `hits` out of `of`, which is above 0, with the normal quantile `z`.
+    /// The interval of `hits` in `of` trials with the normal quantile `z`; `of` is above 0.
     pub fn new(hits: usize, of: usize, z: f64) -> Self {
         let (n, share, z2) = (of as f64, hits as f64 / of as f64, z * z);
         let scale = 1.0 + z2 / n;
@@ -39,7 +39,7 @@ impl Wilson {
         }
     }
 
-    /// The lower bound. At a share of 0 it is exact in theory; rounding must not turn 0 into 1e-17.
+    /// The lower bound. At a share of 0 it is exactly 0, without rounding error.
     pub fn low(&self) -> f64 {
         if self.share == 0.0 {
             0.0
@@ -48,7 +48,7 @@ impl Wilson {
         }
     }
 
-    /// The upper bound, for which the same holds at a share of 1.
+    /// The upper bound. At a share of 1 it is exactly 1.
     pub fn high(&self) -> f64 {
         if self.share == 1.0 {
             1.0
@@ -57,21 +57,21 @@ impl Wilson {
         }
     }
 
-    /// How far the interval reaches below the share.
+    /// Distance from the share to the lower bound.
     pub fn down(&self) -> f64 {
         (self.share - self.center + self.half).max(0.0)
     }
 
-    /// How far the interval reaches above the share.
+    /// Distance from the share to the upper bound.
     pub fn up(&self) -> f64 {
         (self.center + self.half - self.share).max(0.0)
     }
 }
 
 impl Rate {
-    /// `hits` out of `of`; `None` where `of` is 0.
-    pub fn of(hits: usize, of: usize) -> Option<Self> {
-        debug_assert!(hits <= of, "a share is at most the whole");
+    /// The rate of `hits` in `of` trials; `None` if `of` is 0.
+    pub fn new(hits: usize, of: usize) -> Option<Self> {
+        debug_assert!(hits <= of, "hits are at most the number of trials");
         if of == 0 {
             return None;
         }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn wilson_intervals_match_hand_computed_ones() {
-        assert_eq!(Rate::of(0, 0), None);
+        assert_eq!(Rate::new(0, 0), None);
         for (hits, of, low, high) in [
             (0, 10, 0.0, 27.753_279_986_288_92),
             (10, 10, 72.246_720_013_711_07, 100.0),
@@ -110,12 +110,12 @@ mod tests {
             (1, 1, 20.654_931_437_723_747, 100.0),
             (81, 263, 25.528_851_987_827_423, 36.620_957_698_28),
         ] {
-            let rate = Rate::of(hits, of).unwrap();
+            let rate = Rate::new(hits, of).unwrap();
             near(rate.percent, 100.0 * hits as f64 / of as f64);
             near(rate.low_percent, low);
             near(rate.high_percent, high);
         }
-        assert_eq!(Rate::of(3, 3).unwrap().high_percent, 100.0);
-        assert_eq!(Rate::of(0, 3).unwrap().low_percent, 0.0);
+        assert_eq!(Rate::new(3, 3).unwrap().high_percent, 100.0);
+        assert_eq!(Rate::new(0, 3).unwrap().low_percent, 0.0);
     }
 }

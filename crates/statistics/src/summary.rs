@@ -1,38 +1,35 @@
-//! Summaries of samples: mean, median, standard deviation, percentiles, and whether the sample is
-//! large enough for them.
+//! Summaries of samples: mean, median, standard deviation and percentiles, and the sample size that
+//! a percentile needs.
 
 use serde::{Deserialize, Serialize};
 
 use super::order_interval::order_interval;
 
-/// How unlikely it has to be that fewer than two values lie beyond a percentile before we call the
-/// percentile carried.
+/// Maximum probability that fewer than two values lie beyond a percentile that counts as reliable.
 const TAIL_MISS_MAX: f64 = 0.01;
 
-/// A sample in a few numbers, in the unit of the sample. Every figure is `None` where there is no
-/// data, never zero.
+/// Summary of a sample, in the unit of the sample. Without data, figures are `None`, not zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many values there are.
+    /// Sample size.
     pub n: usize,
     pub mean: Option<f64>,
     pub median: Option<f64>,
     /// Population standard deviation (`ddof=0`, numpy's default and so vLLM's).
     pub std: Option<f64>,
-    /// How far the mean may be off by chance: the standard error, from two values on; see
-    /// [`Summary::of`] and `metrics::pooled`.
+    /// Standard error of the mean, for at least two values; see [`Summary::new`] and
+    /// `metrics::pooled`.
     pub standard_error: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// In the order in which they were asked for.
+    /// In the requested order.
     pub percentiles: Vec<Percentile>,
-    /// By how much median and percentiles may be off, in percent of themselves, where there were
-    /// too many values to keep.
+    /// Relative error of median and percentiles in percent, if there were too many values to keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_percent: Option<f64>,
 }
 
-/// One percentile, and whether the sample is large enough to speak of it.
+/// A percentile, and whether the sample is large enough for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// 0 to 100.
@@ -42,19 +39,19 @@ pub struct Percentile {
     pub enough: bool,
     /// See [`samples_needed`].
     pub needs: u64,
-    /// The bounds of its 95 % interval ([`order_interval`]); `None` where the sample does not reach
-    /// that far, or its values are not independent.
+    /// Bounds of the 95 % confidence interval ([`order_interval`]); `None` if the sample is too
+    /// small or its values are not independent.
     pub low: Option<f64>,
     pub high: Option<f64>,
 }
 
 impl Summary {
-    /// Sums up independent `values`; percentiles outside 0 to 100 are not computed, since there is
-    /// no such thing.
+    /// Summarises independent `values`; percentiles outside 0 to 100 are skipped.
     ///
-    /// The standard error is the sample's standard deviation (`ddof=1`) over the root of its size.
-    pub fn of(values: Vec<f64>, percentiles: &[f64]) -> Self {
-        let summary = Self::without_error(values, percentiles, true);
+    /// The standard error is the sample standard deviation (`ddof=1`) divided by the square root of
+    /// the sample size.
+    pub fn new(values: Vec<f64>, percentiles: &[f64]) -> Self {
+        let summary = Self::without_standard_error(values, percentiles, true);
         let n = summary.n as f64;
         let error = |std: f64| std / (n - 1.0).sqrt();
         Self {
@@ -63,7 +60,7 @@ impl Summary {
         }
     }
 
-    /// The percentile `p`, if it was asked for and there is data.
+    /// The percentile `p`; `None` if it was not requested or there is no data.
     pub fn at(&self, p: f64) -> Option<f64> {
         self.percentiles
             .iter()
@@ -71,7 +68,11 @@ impl Summary {
             .value
     }
 
-    pub fn without_error(mut values: Vec<f64>, percentiles: &[f64], independent: bool) -> Self {
+    pub fn without_standard_error(
+        mut values: Vec<f64>,
+        percentiles: &[f64],
+        independent: bool,
+    ) -> Self {
         values.sort_by(f64::total_cmp);
         let sorted = values;
         let mean = mean(&sorted);
@@ -85,7 +86,7 @@ impl Summary {
             max: sorted.last().copied(),
             percentiles: percentiles
                 .iter()
-                .filter_map(|&p| Percentile::of(&sorted, p, independent))
+                .filter_map(|&p| Percentile::new(&sorted, p, independent))
                 .collect(),
             within_percent: None,
         }
@@ -93,7 +94,7 @@ impl Summary {
 }
 
 impl Percentile {
-    fn of(sorted: &[f64], p: f64, independent: bool) -> Option<Self> {
+    fn new(sorted: &[f64], p: f64, independent: bool) -> Option<Self> {
         let value = percentile(sorted, p);
         let (low, high) = if independent {
             order_interval(sorted.len(), p)
@@ -101,19 +102,20 @@ impl Percentile {
             (None, None)
         };
         let ranked = |rank: Option<usize>| rank.and_then(|rank| sorted.get(rank - 1).copied());
-        // Far out in a small sample the interpolated value may lie just past its bound: the
-        // interval is wide enough for both.
+        // In a small sample, the interpolated extreme percentile may lie just outside the bound;
+        // the interval is widened to include it.
         let low = ranked(low).zip(value).map(|(low, value)| low.min(value));
         let high = ranked(high).zip(value).map(|(high, value)| high.max(value));
         Some(Self {
             low,
             high,
-            ..Self::dependent(p, value, sorted.len())?
+            ..Self::without_interval(p, value, sorted.len())?
         })
     }
 
-    /// The percentile of `n` values that are not independent; `None` outside 0 to 100.
-    pub fn dependent(p: f64, value: Option<f64>, n: usize) -> Option<Self> {
+    /// A percentile of `n` values that are not independent, without an interval; `None` outside 0
+    /// to 100.
+    pub fn without_interval(p: f64, value: Option<f64>, n: usize) -> Option<Self> {
         let needs = samples_needed(p)?;
         Some(Self {
             p,
@@ -125,26 +127,26 @@ impl Percentile {
         })
     }
 
-    /// The percentile as vLLM spells it in keys and rows: `99`, `99.9`.
-    pub fn word(&self) -> String {
-        // Display prints the shortest text that reads back as the same number, without `.0` for
-        // whole ones: Python's `str(int(p)) if int(p) == p else str(p)` for every percentile
+    /// The label in vLLM's keys and rows: `99`, `99.9`.
+    pub fn label(&self) -> String {
+        // `Display` prints the shortest text that reads back as the same number, without `.0` for
+        // integers: equal to Python's `str(int(p)) if int(p) == p else str(p)` for percentiles
         // between 0 and 100.
         format!("{}", self.p)
     }
 }
 
-/// The smallest sample that carries the `p`-th percentile: the one in which, with 99 % confidence,
-/// at least two values lie beyond it. That is the rule of MLPerf Inference's early stopping
-/// (LoadGen), whose figures it gives: 64 values for p90, 662 for p99.
+/// The minimum sample size for the `p`-th percentile: the size at which, with 99 % confidence, at
+/// least two values lie beyond it. This is the rule of MLPerf Inference's early stopping (LoadGen),
+/// with the same figures: 64 values for p90, 662 for p99.
 ///
-/// Each of `n` independent values lies beyond the percentile with the chance t = 1 - p / 100. That
-/// none does has the chance (1 - t)^n, that one does n t (1 - t)^(n - 1); and with fewer than two
-/// there, the percentile would be read off one freak value. So the sample has to be so large that
-/// (1 - t)^(n - 1) (1 - t + n t) is at most 1 %.
+/// Each of `n` independent values lies beyond the percentile with probability t = 1 - p / 100. None
+/// does with probability (1 - t)^n, exactly one with n t (1 - t)^(n - 1); with fewer than two, the
+/// percentile would depend on a single outlier. So (1 - t)^(n - 1) (1 - t + n t) must be at most 1
+/// %.
 ///
-/// For percentiles below the median the lower tail counts. `p` of 0 or 100 is the sample's own end,
-/// which one value carries. `None` outside 0 to 100.
+/// Below the median the lower tail counts. Percentiles 0 and 100 need one value. `None` outside 0
+/// to 100.
 pub fn samples_needed(p: f64) -> Option<u64> {
     if !(0.0..=100.0).contains(&p) {
         return None;
@@ -153,7 +155,7 @@ pub fn samples_needed(p: f64) -> Option<u64> {
     if tail == 0.0 {
         return Some(1);
     }
-    // The chance of at most one value in the tail, out of n: binomial, falling in n.
+    // Probability of at most one value in the tail of a sample of n; decreases with n.
     let miss = |n: u64| {
         let rest = 1.0 - tail;
         ((n - 1) as f64 * rest.ln()).exp() * (rest + n as f64 * tail)
@@ -166,20 +168,20 @@ pub fn samples_needed(p: f64) -> Option<u64> {
     while low + 1 < high {
         let middle = low + (high - low) / 2;
         if miss(middle) > TAIL_MISS_MAX {
-            low = middle
+            low = middle;
         } else {
-            high = middle
+            high = middle;
         }
     }
     Some(high)
 }
 
-/// The arithmetic mean; `None` of nothing.
+/// The arithmetic mean; `None` if empty.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The root of the mean squared distance from the mean (`ddof=0`).
+/// Population standard deviation (`ddof=0`).
 fn deviation(values: &[f64], mean: f64) -> f64 {
     (values
         .iter()
@@ -199,15 +201,15 @@ fn median(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// The `p`-th percentile by linear interpolation between order statistics: numpy's default method,
-/// and Hyndman and Fan's type 7.
+/// The `p`-th percentile by linear interpolation between order statistics: NumPy's default method,
+/// type 7 of Hyndman and Fan.
 pub fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
-    let place = last as f64 * p / 100.0;
-    let below = (place.floor() as usize).min(last);
+    let position = last as f64 * p / 100.0;
+    let below = (position.floor() as usize).min(last);
     let above = (below + 1).min(last);
-    let (low, high, fraction) = (sorted[below], sorted[above], place - below as f64);
-    // Like numpy, count from the nearer neighbour, so that the result never passes it.
+    let (low, high, fraction) = (sorted[below], sorted[above], position - below as f64);
+    // Interpolates from the nearer neighbour, as NumPy does, so that the result never exceeds it.
     Some(if fraction < 0.5 {
         low + (high - low) * fraction
     } else {
@@ -230,8 +232,8 @@ mod tests {
     /// Expected figures are numpy 2.4's `mean`, `median`, `std` and `percentile`.
     fn check(values: Vec<f64>, [mean, median, std]: [f64; 3], percentiles: &[(f64, f64)]) {
         let n = values.len();
-        let asked: Vec<f64> = percentiles.iter().map(|(p, _)| *p).collect();
-        let summary = Summary::of(values, &asked);
+        let requested: Vec<f64> = percentiles.iter().map(|(p, _)| *p).collect();
+        let summary = Summary::new(values, &requested);
         assert_eq!(summary.n, n);
         near(summary.mean.unwrap(), mean);
         near(summary.median.unwrap(), median);
@@ -296,16 +298,16 @@ mod tests {
         let rows: Vec<Row> =
             serde_json::from_str(include_str!("../../../fixtures/numpy/percentiles.json")).unwrap();
         for row in rows {
-            let asked: Vec<f64> = row.percentiles.iter().map(|(p, _)| *p).collect();
-            let summary = Summary::of(row.values.clone(), &asked);
+            let requested: Vec<f64> = row.percentiles.iter().map(|(p, _)| *p).collect();
+            let summary = Summary::new(row.values.clone(), &requested);
             let sorted = summary.percentiles.is_sorted_by(|a, b| a.value <= b.value);
             assert!(sorted, "percentiles never fall: {summary:?}");
             assert_eq!(
                 summary.standard_error.is_some(),
                 row.standard_error.is_some()
             );
-            for (ours, numpys) in summary.standard_error.iter().zip(row.standard_error) {
-                near(*ours, numpys);
+            for (found, expected) in summary.standard_error.iter().zip(row.standard_error) {
+                near(*found, expected);
             }
             for found in &summary.percentiles {
                 let (value, low, high) = (found.value.unwrap(), found.low, found.high);
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn no_data_is_not_zero() {
-        let summary = Summary::of(vec![], &[99.0]);
+        let summary = Summary::new(vec![], &[99.0]);
         assert_eq!(
             (summary.n, summary.mean, summary.median, summary.std),
             (0, None, None, None)
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_says_whether_the_sample_carries_it() {
+    fn percentiles_need_a_minimum_sample_size() {
         for (p, needs) in [
             (50.0, 11),
             (25.0, 24),
@@ -361,19 +363,19 @@ mod tests {
             assert_eq!(samples_needed(p), None, "p{p}");
         }
         assert!(samples_needed(99.999_999_999).is_some());
-        let at = |n: usize| Summary::of(vec![1.0; n], &[99.0]).percentiles[0].enough;
+        let at = |n: usize| Summary::new(vec![1.0; n], &[99.0]).percentiles[0].enough;
         assert!(!at(661));
         assert!(at(662));
         assert!(
-            Summary::of(vec![1.0], &[f64::NAN, 101.0])
+            Summary::new(vec![1.0], &[f64::NAN, 101.0])
                 .percentiles
                 .is_empty()
         );
     }
 
     #[test]
-    fn percentiles_are_spelt_as_in_vllm() {
-        for (p, word) in [
+    fn percentile_labels_match_vllm() {
+        for (p, label) in [
             (99.0, "99"),
             (99.9, "99.9"),
             (50.0, "50"),
@@ -388,7 +390,7 @@ mod tests {
                 low: None,
                 high: None,
             };
-            assert_eq!(percentile.word(), word);
+            assert_eq!(percentile.label(), label);
         }
     }
 }

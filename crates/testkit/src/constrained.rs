@@ -1,5 +1,5 @@
-//! A server that reads a request's constraint in vLLM's dialects, and does with it what a test
-//! says. Knows no preflight.
+//! A test server that reads a request's constraint in vLLM's dialects and replies as the test
+//! specifies.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -8,46 +8,46 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
-use crate::scripted::{STREAM_HEAD, Scripted, Then, chunk, models, whole};
+use crate::scripted::{STREAM_HEAD, ScriptedServer, Then, chunk, models, whole};
 
-/// What a server does with a request.
+/// Reply of the server to a request.
 #[derive(Clone)]
 pub enum Reply {
-    /// An answer that no constraint asked for.
+    /// Prose that violates every constraint.
     Prose,
-    /// This answer, ended by itself.
-    Say(String),
-    /// This answer, cut at the token limit, with reasoning before it.
-    Cut(String),
+    /// This answer, complete.
+    Text(String),
+    /// This answer, cut at the token limit, after reasoning.
+    Truncated(String),
     /// A status and a body.
     Status(&'static str, &'static str),
-    /// This answer in two pieces, after a chunk with a role and no content, as chat endpoints send
+    /// This answer in two chunks, after a chunk with a role and no content, as chat endpoints send
     /// it.
     RoleFirst(String),
-    /// This answer, with the account of seven tokens in the chunk that ends it.
+    /// This answer, with a usage of seven tokens in the final chunk.
     WithUsage(String),
     /// This answer in chunks of one byte, so that characters are split.
     ByteByByte(String),
-    /// A 200 stream with this event alone.
+    /// A 200 stream with only this event.
     Event(String),
-    /// The beginning of what the constraint allows, and then the end of the stream.
+    /// A prefix of a conforming answer, then the end of the stream.
     CutOff,
 }
 
-/// A server that lists one model and answers each generating request as `script` says.
-pub fn answering(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Scripted {
-    of_version(None, script)
+/// A server that lists one model and replies to each generation request as `script` specifies.
+pub fn answering(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> ScriptedServer {
+    constrained_server_with_version(None, script)
 }
 
-/// The same, which tells its version as vLLM does.
-pub fn of_version(
+/// The same, with a `/version` endpoint as in vLLM.
+pub fn constrained_server_with_version(
     version: Option<&'static str>,
     script: impl Fn(&Value) -> Reply + Send + Sync + 'static,
-) -> Scripted {
-    Scripted::new(move |request, stream| {
+) -> ScriptedServer {
+    ScriptedServer::new(move |request, stream| {
         if request.line.starts_with("GET ") {
             let page = match version {
-                _ if request.asks_for_models() => models(),
+                _ if request.is_model_list() => models(),
                 Some(version) if request.line.starts_with("GET /version ") => whole(
                     "200 OK",
                     "application/json",
@@ -55,15 +55,15 @@ pub fn of_version(
                 ),
                 _ => whole("404 Not Found", "text/plain", "no such page"),
             };
-            return written(stream, page.as_bytes());
+            return respond(stream, page.as_bytes());
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap();
-        written(stream, &bytes(&body, script(&body)))
+        respond(stream, &bytes(&body, script(&body)))
     })
 }
 
-fn written(stream: &mut TcpStream, bytes: &[u8]) -> Then {
-    // A client that has gone away is not the server's matter.
+fn respond(stream: &mut TcpStream, bytes: &[u8]) -> Then {
+    // The client may have disconnected.
     if stream.write_all(bytes).is_ok() {
         Then::Keep
     } else {
@@ -86,8 +86,8 @@ fn bytes(body: &Value, reply: Reply) -> Vec<u8> {
             choice("The waves are high", Value::Null).to_string(),
             choice(" today.", json!("stop")).to_string(),
         ],
-        Reply::Say(text) => vec![choice(&text, json!("stop")).to_string()],
-        Reply::Cut(text) => vec![
+        Reply::Text(text) => vec![choice(&text, json!("stop")).to_string()],
+        Reply::Truncated(text) => vec![
             thought.to_string(),
             choice(&text, json!("length")).to_string(),
         ],
@@ -112,7 +112,7 @@ fn bytes(body: &Value, reply: Reply) -> Vec<u8> {
         }
         Reply::Event(event) => vec![event],
         Reply::CutOff => {
-            let text = allowed(body).expect("only constrained requests are cut off");
+            let text = allowed(body).expect("only constrained requests get an incomplete stream");
             return stream(
                 &[choice(&text[..text.len() - 2], Value::Null).to_string()],
                 false,
@@ -133,19 +133,19 @@ fn stream(events: &[String], done: bool) -> Vec<u8> {
     [STREAM_HEAD.as_bytes(), &chunk(text.as_bytes()), &chunk(b"")].concat()
 }
 
-/// What a server was asked to generate.
-pub fn posts(server: &Scripted) -> Vec<Value> {
-    let asked = server
+/// Bodies of the generation requests that a server received.
+pub fn posts(server: &ScriptedServer) -> Vec<Value> {
+    let requests = server
         .requests()
         .into_iter()
-        .filter(|asked| asked.line.starts_with("POST "));
-    asked
-        .map(|asked| serde_json::from_slice(&asked.body).unwrap())
+        .filter(|request| request.line.starts_with("POST "));
+    requests
+        .map(|request| serde_json::from_slice(&request.body).unwrap())
         .collect()
 }
 
-/// The constraint of a request as JSON text, if it has one.
-pub fn text_of_constraint(body: &Value) -> Option<String> {
+/// The constraint of a request as JSON text; `None` if there is none.
+pub fn constraint_text(body: &Value) -> Option<String> {
     let fields = body.as_object()?;
     let is_constraint = |name: &str| {
         name.starts_with("guided_") || matches!(name, "structured_outputs" | "response_format")
@@ -156,12 +156,12 @@ pub fn text_of_constraint(body: &Value) -> Option<String> {
         .map(|(_, value)| value.to_string())
 }
 
-/// A text that the constraint of a request allows; `None` where it has none.
+/// An answer that conforms to the constraint of a request; `None` if there is none.
 pub fn allowed(body: &Value) -> Option<String> {
     let outputs = &body["structured_outputs"];
     let found = |guided: &str, name: &str| {
         Some(&body[guided])
-            .filter(|it| !it.is_null())
+            .filter(|value| !value.is_null())
             .or(outputs.get(name))
             .cloned()
     };
@@ -184,19 +184,19 @@ pub fn allowed(body: &Value) -> Option<String> {
     if let Some(grammar) = found("guided_grammar", "grammar") {
         return grammar.as_str()?.split('"').nth(1).map(str::to_owned);
     }
-    text_of_constraint(body).map(|_| r#"{"waves": "high"}"#.to_owned())
+    constraint_text(body).map(|_| r#"{"waves": "high"}"#.to_owned())
 }
 
-/// The required members of a flat schema, with the values that it asks for.
+/// The required members of a flat schema, with conforming values.
 fn document(schema: &Value) -> Option<String> {
     let member = |name: &Value| {
         let name = name.as_str()?;
         let member = &schema["properties"][name];
-        let asked = member
+        let fixed = member
             .get("const")
             .or_else(|| member["enum"].get(0))
             .cloned();
-        let value = asked.unwrap_or_else(|| {
+        let value = fixed.unwrap_or_else(|| {
             json!(if name == "email" {
                 "alan@enigma.com"
             } else {
@@ -210,9 +210,9 @@ fn document(schema: &Value) -> Option<String> {
     Some(Value::Object(members?).to_string())
 }
 
-/// What SGLang's chat endpoint makes of a request: it reads `response_format`, `regex` and `ebnf`,
-/// and drops all else.
-pub fn as_sglang(body: &Value) -> Reply {
+/// The reply of SGLang's chat endpoint: it reads `response_format`, `regex` and `ebnf`, and ignores
+/// other constraint fields.
+pub fn sglang_reply(body: &Value) -> Reply {
     let member = |name: &str| body[name].clone();
     let response_format = if body["response_format"]["type"] == "regex_schema" {
         Value::Null
@@ -223,45 +223,44 @@ pub fn as_sglang(body: &Value) -> Reply {
     let mut read = read.as_object().cloned().unwrap();
     read.retain(|_, value| !value.is_null());
     let read = Value::Object(read);
-    allowed(&read).map_or(Reply::Prose, Reply::Say)
+    allowed(&read).map_or(Reply::Prose, Reply::Text)
 }
 
-/// A server that answers rightly until a request's constraint holds `poison`.
-pub struct Mortal {
+/// A server that conforms to constraints until one contains `trigger`, and then stops.
+pub struct CrashingServer {
     base_url: String,
 }
 
-impl Mortal {
+impl CrashingServer {
     pub fn base_url(&self) -> String {
         self.base_url.clone()
     }
 }
 
-/// See [`Mortal`]. When it dies, nobody listens at its port any more, and the last request gets no
-/// answer.
-pub fn dying_of(poison: &'static str) -> Mortal {
-    let own: Arc<Mutex<Option<Scripted>>> = Arc::default();
-    let mine = Arc::clone(&own);
-    let grave: Mutex<Option<TcpSocket>> = Mutex::default();
-    let server = Scripted::new(move |request, stream| {
-        // Connections that are still open outlive the listener, but not the server.
-        if grave.lock().unwrap().is_some() {
+/// See [`CrashingServer`]. After the crash, its port refuses connections, and the last request gets
+/// no response.
+pub fn crashing_server(trigger: &'static str) -> CrashingServer {
+    let server_slot: Arc<Mutex<Option<ScriptedServer>>> = Arc::default();
+    let shared_slot = Arc::clone(&server_slot);
+    let held_port: Mutex<Option<TcpSocket>> = Mutex::default();
+    let server = ScriptedServer::new(move |request, stream| {
+        // Open connections outlive the listener, but must not outlive the server.
+        if held_port.lock().unwrap().is_some() {
             return Then::Close;
         }
         if request.line.starts_with("GET ") {
-            return written(
+            return respond(
                 stream,
                 whole("404 Not Found", "text/plain", "no such page").as_bytes(),
             );
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap();
-        if text_of_constraint(&body).is_some_and(|constraint| constraint.contains(poison)) {
+        if constraint_text(&body).is_some_and(|constraint| constraint.contains(trigger)) {
             let address = stream.local_addr().unwrap();
-            drop(mine.lock().unwrap().take());
-            // The listener ends in a thread of its own; the port is free when it has. It is held
-            // from then on, by a socket that does not listen, so that no other test's server comes
-            // to live there.
-            *grave.lock().unwrap() = std::iter::repeat_with(|| {
+            drop(shared_slot.lock().unwrap().take());
+            // The listener ends in its own thread and then frees the port. From then on a socket
+            // that does not listen holds the port, so that no other test can bind it.
+            *held_port.lock().unwrap() = std::iter::repeat_with(|| {
                 std::thread::yield_now();
                 let socket = TcpSocket::new_v4().ok()?;
                 socket.set_reuseaddr(true).ok()?;
@@ -270,10 +269,10 @@ pub fn dying_of(poison: &'static str) -> Mortal {
             .find_map(|bound| bound);
             return Then::Close;
         }
-        let reply = allowed(&body).map_or(Reply::Prose, Reply::Say);
-        written(stream, &bytes(&body, reply))
+        let reply = allowed(&body).map_or(Reply::Prose, Reply::Text);
+        respond(stream, &bytes(&body, reply))
     });
     let base_url = server.base_url.clone();
-    *own.lock().unwrap() = Some(server);
-    Mortal { base_url }
+    *server_slot.lock().unwrap() = Some(server);
+    CrashingServer { base_url }
 }

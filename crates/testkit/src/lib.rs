@@ -1,11 +1,11 @@
-//! Shared by the integration tests of several crates: paths of the repository, scripted servers,
+//! Helpers shared by the integration tests of several crates: repository paths, scripted servers,
 //! random numbers.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "tests make servers, and wait for them"
+    reason = "tests start servers and wait for them"
 )]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed precondition fails the test")]
 
 pub mod constrained;
 pub mod random;
@@ -13,8 +13,8 @@ pub mod scripted;
 
 use std::path::{Path, PathBuf};
 
-/// A path below the repository's root.
-pub fn in_package(path: &str) -> PathBuf {
+/// A path below the repository root.
+pub fn repository_path(path: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)

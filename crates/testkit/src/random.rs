@@ -1,6 +1,6 @@
-//! Random numbers that are the same in every run.
+//! Repeatable random numbers.
 
-/// George Marsaglia's xorshift. The seed is not 0.
+/// George Marsaglia's xorshift. The seed must not be 0.
 pub struct Random(pub u64);
 
 impl Random {

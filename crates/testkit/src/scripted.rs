@@ -1,5 +1,4 @@
-//! A server that does exactly what a test says, on a free loopback port, in threads of its own.
-//! Knows HTTP/1.1 well enough to break it.
+//! An HTTP/1.1 test server on a free loopback port whose exact bytes a test controls.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,40 +10,40 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::net::TcpSocket;
 
-/// One request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Method, path and version.
     pub line: String,
-    /// Names in lower case.
+    /// Names are in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// How many requests came before, on all connections.
+    /// Index of the request over all connections.
     pub number: usize,
 }
 
 impl Request {
-    /// Whether this is the question for the models, which comes before anything is generated.
-    pub fn asks_for_models(&self) -> bool {
+    /// Whether this requests the model list, which precedes generation requests.
+    pub fn is_model_list(&self) -> bool {
         self.line.starts_with("GET /v1/models ")
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
-            .find(|(given, _)| given == name)
+            .find(|(header, _)| header == name)
             .map(|(_, value)| value.as_str())
     }
 }
 
-/// What to do with the connection after an answer.
+/// What happens to the connection after a response.
 pub enum Then {
     Keep,
     Close,
 }
 
-/// Listens until dropped.
-pub struct Scripted {
+/// A server that listens until dropped.
+pub struct ScriptedServer {
     pub base_url: String,
     address: SocketAddr,
     stopped: Arc<AtomicBool>,
@@ -52,8 +51,8 @@ pub struct Scripted {
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
-impl Scripted {
-    /// Calls `answer` for every request; it writes whatever it wants to the connection.
+impl ScriptedServer {
+    /// Calls `answer` for each request; it may write any bytes to the connection.
     pub fn new(answer: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -77,14 +76,16 @@ impl Scripted {
                 }
                 connections.fetch_add(1, Ordering::SeqCst);
                 let (answer, requests) = (Arc::clone(&answer), Arc::clone(&requests));
-                std::thread::spawn(move || converse(stream.unwrap(), &requests, answer.as_ref()));
+                std::thread::spawn(move || {
+                    serve_connection(stream.unwrap(), &requests, answer.as_ref());
+                });
             }
         });
         server
     }
 
-    /// A server that answers everything with the same bytes and closes.
-    pub fn saying(bytes: impl Into<Vec<u8>>) -> Self {
+    /// A server that replies to each request with the same bytes and closes the connection.
+    pub fn with_response(bytes: impl Into<Vec<u8>>) -> Self {
         let bytes = bytes.into();
         Self::new(move |_, stream| {
             stream.write_all(&bytes).unwrap();
@@ -92,34 +93,34 @@ impl Scripted {
         })
     }
 
-    /// A server that answers each request with a whole answer (see [`whole`]). It keeps the
-    /// connection: one that closes without saying so may meet the next request on its way, which is
-    /// a fault of its own.
+    /// A server that replies to each request with a complete response (see [`whole`]) and keeps the
+    /// connection open. Closing it without notice could hit the next request, which is a separate
+    /// fault.
     pub fn answering(answer: impl Fn(&Request) -> String + Send + Sync + 'static) -> Self {
         Self::new(
             move |request, stream| match stream.write_all(answer(request).as_bytes()) {
                 Ok(()) => Then::Keep,
-                // A client that has gone away is not the server's matter.
+                // The client may have disconnected.
                 Err(_) => Then::Close,
             },
         )
     }
 
-    /// What has been asked so far.
+    /// Requests received so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::SeqCst);
-        // Wakes the listener, which then sees that it is to stop.
+        // Wakes the listener, which then stops.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-fn converse(
+fn serve_connection(
     mut stream: TcpStream,
     requests: &Mutex<Vec<Request>>,
     answer: &dyn Fn(&Request, &mut TcpStream) -> Then,
@@ -166,7 +167,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     Some(request)
 }
 
-/// A whole answer with a length.
+/// A complete response with a content length.
 pub fn whole(status: &str, content_type: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{body}",
@@ -183,42 +184,43 @@ pub fn models() -> String {
     )
 }
 
-/// A free port of this machine. No other test is given it until the test binary ends; a server can
-/// be started at it.
+/// A free port of this machine. It is reserved until the test binary ends; a server can be started
+/// on it.
 pub fn free_port() -> SocketAddr {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = socket.local_addr().unwrap();
-    // A socket that is bound and does not listen keeps the port, and refuses connections.
+    // A bound socket that does not listen reserves the port and refuses connections.
     std::mem::forget(socket);
     address
 }
 
-/// An address that refuses connections.
-pub fn nobody() -> String {
+/// A URL that refuses connections.
+pub fn refusing_url() -> String {
     format!("http://{}", free_port())
 }
 
-/// The head of an event stream in chunks.
+/// Response head of a chunked event stream.
 pub const STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// One chunk of the transfer coding; the last one is empty.
+/// One chunk of the chunked transfer coding; an empty one ends the body.
 pub fn chunk(bytes: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// A server with TLS whose certificate nobody trusts (`fixtures/tls`); it answers one request a
-/// connection with the same bytes, until the test ends. Returns its address.
+/// A TLS server with an untrusted certificate (`fixtures/tls`); it replies to one request per
+/// connection with the same bytes, until the test ends. Returns its URL.
 pub fn with_tls(bytes: impl Into<Vec<u8>>) -> String {
     let bytes = bytes.into();
     with_tls_answering(move |_| bytes.clone())
 }
 
-/// The same with an answer to each request's head. It is an HTTP proxy as well: after `CONNECT` it
-/// is the server behind the tunnel.
+/// The same with a response to each request head. Also an HTTP proxy: after `CONNECT` it acts as
+/// the server behind the tunnel.
 pub fn with_tls_answering(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> String {
-    let read = |name: &str| std::fs::read(crate::in_package("fixtures/tls").join(name)).unwrap();
+    let read =
+        |name: &str| std::fs::read(crate::repository_path("fixtures/tls").join(name)).unwrap();
     let certificate = vec![CertificateDer::from(read("certificate.der"))];
     let key = PrivatePkcs8KeyDer::from(read("key.der"));
     let builder =
@@ -234,15 +236,17 @@ pub fn with_tls_answering(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'stat
     std::thread::spawn(move || {
         for tcp in listener.incoming() {
             let (config, answer, tcp) = (Arc::clone(&config), Arc::clone(&answer), tcp.unwrap());
-            std::thread::spawn(move || converse_by_tls(&config, Box::new(tcp), answer.as_ref()));
+            std::thread::spawn(move || {
+                serve_tls_connection(&config, Box::new(tcp), answer.as_ref());
+            });
         }
     });
     base_url
 }
 
-/// What TLS goes over: TCP, or TLS with a proxy.
+/// The transport below TLS: TCP, or TLS to a proxy.
 trait Wire: Read + Write {
-    /// Ends the own side.
+    /// Closes the sending side.
     fn end(&mut self) -> std::io::Result<()>;
 }
 
@@ -260,7 +264,7 @@ impl Wire for StreamOwned<ServerConnection, Box<dyn Wire>> {
     }
 }
 
-fn converse_by_tls(
+fn serve_tls_connection(
     config: &Arc<ServerConfig>,
     wire: Box<dyn Wire>,
     answer: &dyn Fn(&str) -> Vec<u8>,
@@ -268,7 +272,7 @@ fn converse_by_tls(
     let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(config)).unwrap(), wire);
     let mut seen = Vec::new();
     let mut byte = [0; 1];
-    // A client that does not trust the certificate goes away before it has said anything.
+    // A client that does not trust the certificate disconnects before it sends a request.
     while !seen.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
         seen.push(byte[0]);
     }
@@ -277,35 +281,34 @@ fn converse_by_tls(
             .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
             .is_ok()
         {
-            converse_by_tls(config, Box::new(stream), answer);
+            serve_tls_connection(config, Box::new(stream), answer);
         }
     } else if stream
         .write_all(&answer(&String::from_utf8_lossy(&seen)))
         .is_ok()
         && stream.end().is_ok()
     {
-        // What is left unread would make the kernel send a reset, and with it throw away what was
-        // written.
+        // Unread data would make the kernel send a reset, which discards the response.
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     }
 }
 
-/// An address that takes no connection and refuses none: the packets that ask for one are dropped,
-/// as its queue is full. It is so until the sockets are dropped.
+/// A URL that neither accepts nor refuses connections: the queue is full, so SYN packets are
+/// dropped. Valid until the sockets are dropped.
 #[cfg(target_os = "linux")]
-pub fn dropping() -> (String, Vec<TcpStream>, TcpListener) {
+pub fn unresponsive_url() -> (String, Vec<TcpStream>, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let mut waiting = Vec::new();
-    // Fills the queue: the first that is not taken at once finds it full.
+    // Fills the queue: the first connection that is not accepted immediately found it full.
     while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
         waiting.push(stream);
     }
     (format!("http://{address}"), waiting, listener)
 }
 
-/// Blocks until the client goes away.
-pub fn until_closed(stream: &mut TcpStream) {
+/// Blocks until the client disconnects.
+pub fn wait_until_closed(stream: &mut TcpStream) {
     let _ = stream.read(&mut [0; 1]);
 }

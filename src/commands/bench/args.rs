@@ -1,10 +1,10 @@
-//! The flags of a benchmark run, named as `vllm bench serve` and its structured-output script name
-//! them: the groups, in the order of `--help`. Each group is in the file that checks it.
+//! The groups of flags of a benchmark run in the order of `--help`. Flags have the names of `vllm
+//! bench serve` and of vLLM's structured-output script. Each group is in the file that checks it.
 
 use clap::Args;
 
 use crate::commands::bench::matrix_args::MatrixArgs;
-use crate::commands::bench::options::compat_flags::ForeignArgs;
+use crate::commands::bench::options::compat_flags::CompatArgs;
 use crate::commands::bench::options::constraint::ConstraintArgs;
 use crate::commands::bench::options::output::OutputArgs;
 use crate::commands::bench::options::request::SamplingArgs;
@@ -14,7 +14,7 @@ use crate::commands::bench::options::traffic::TrafficArgs;
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
 use sobench_data::dataset::DatasetArgs;
 
-/// Everything that a benchmark run can be told.
+/// All flags of a benchmark run.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
     #[command(flatten, next_help_heading = "Server")]
@@ -27,22 +27,25 @@ pub struct BenchArgs {
     pub traffic: TrafficArgs,
     #[command(
         flatten,
-        next_help_heading = "Sampling (sent only when given, but for the repetition penalty of 1 that backend vllm always sends)"
+        next_help_heading = "Sampling (sent only if given; backend vllm always sends a repetition penalty)"
     )]
     pub sampling: SamplingArgs,
     #[command(flatten, next_help_heading = "Output")]
     pub output: OutputArgs,
     #[command(flatten, next_help_heading = "Comparison")]
     pub matrix: MatrixArgs,
-    #[command(flatten, next_help_heading = "One load from several clients")]
+    #[command(
+        flatten,
+        next_help_heading = "Sharding (one load from several clients)"
+    )]
     pub shards: ShardArgs,
     #[command(
         flatten,
-        next_help_heading = "Embedded engine (used when no server is named)"
+        next_help_heading = "Embedded server (used if no server is named)"
     )]
     pub embedded: EmbeddedArgs,
-    #[command(flatten, next_help_heading = "Decoding engines of the embedded engine")]
+    #[command(flatten, next_help_heading = "Decoding engines of the embedded server")]
     pub engine: EngineArgs,
-    #[command(flatten, next_help_heading = "Flags of other benchmarks")]
-    pub foreign: ForeignArgs,
+    #[command(flatten, next_help_heading = "Compatibility with other benchmarks")]
+    pub compat: CompatArgs,
 }

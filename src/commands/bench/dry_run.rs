@@ -1,5 +1,5 @@
-//! What a run would send (`--dry-run`), as far as that is known without its server: what the server
-//! says of itself may change the dialect that `auto` stands for.
+//! Prints the requests that a run would send (`--dry-run`), as far as they are known without the
+//! server, which may change the dialect of `auto`.
 
 use std::fmt::Write as _;
 
@@ -15,10 +15,10 @@ use sobench_data::dataset::{self, DatasetPlan};
 use sobench_data::tokenizer::Tokenizer;
 use sobench_embedded::SYNTHETIC_MODEL;
 
-/// The model where none was named.
+/// The model where none is named.
 const UNKNOWN_MODEL: &str = "<the first model that /v1/models lists>";
 
-/// The requests of a run that is not made.
+/// The requests of a dry run.
 pub(crate) struct DryRun<'a> {
     plan: &'a RunPlan,
     cases: Vec<Case>,
@@ -82,7 +82,7 @@ impl<'a> DryRun<'a> {
         })
     }
 
-    /// How many requests there would be.
+    /// The number of requests.
     pub(crate) fn requests(&self) -> usize {
         self.cases.len()
     }
@@ -92,10 +92,10 @@ impl<'a> DryRun<'a> {
         self.cases.iter().find(|case| case.arm == arm)
     }
 
-    /// A request as it would be sent, secrets left out.
+    /// A request as it would be sent, without secrets.
     ///
     /// # Errors
-    /// The case cannot be put into a request.
+    /// The case cannot be encoded as a request.
     pub(crate) fn request(&self, case: &Case) -> Result<String> {
         let mut page = String::new();
         let adapter = backend::adapter(self.plan.settings.backend);
@@ -131,7 +131,7 @@ impl<'a> DryRun<'a> {
         Ok(page)
     }
 
-    /// Where it would go. A base URL that ends in `/v1` is not given a second one.
+    /// The URL of the request. A base URL that ends in `/v1` gets no second one.
     fn url(&self) -> String {
         let (base, path) = match self.plan.endpoint() {
             None => (

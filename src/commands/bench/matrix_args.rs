@@ -1,34 +1,34 @@
-//! The flags that hold backends, servers, datasets and loads side by side. Clap types only.
+//! The flags of comparisons of engines, servers, datasets and loads.
 
 use clap::{Args, ValueEnum};
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
 
-/// Several runs instead of one.
+/// The flags of a comparison.
 #[derive(Args, Clone, Debug)]
 pub struct MatrixArgs {
-    /// A server to compare, under a name of yours; give it once for each
+    /// Name and URL of a server to compare. Give the flag once for each server
     #[arg(long, value_name = "NAME=URL")]
     pub target: Vec<String>,
-    /// Start this server for each of --guided-decoding-backend in turn, and stop it after its runs;
-    /// {port} and {backend} are filled in
+    /// Start a server with this command for each engine of --guided-decoding-backend in turn, and
+    /// stop it after its runs. {port} and {backend} in the command are replaced
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["target", "base_url", "host", "port"])]
     pub launch: Option<String>,
-    /// Run everything so many times, in balanced order
+    /// Number of repeats of all runs, in balanced order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
-    /// How contenders take turns
-    #[arg(long, visible_alias = "arm-order", value_name = "ORDER", value_enum, default_value_t = WantedOrder::Auto)]
-    pub matrix_order: WantedOrder,
-    /// Compare without the control arm (the same cases on the same schedule, constraints not sent)
+    /// Order of the runs of the compared servers or engines
+    #[arg(long, visible_alias = "arm-order", value_name = "ORDER", value_enum, default_value_t = MatrixOrder::Auto)]
+    pub matrix_order: MatrixOrder,
+    /// Skip the control arm, which sends the same cases on the same schedule without constraints
     #[arg(long)]
     pub no_control_arm: bool,
-    /// Run at each of these request rates; with --goodput, the highest that meets the objectives
-    /// with valid answers is named
+    /// Request rates of a sweep. With --goodput, the report names the highest rate that meets the
+    /// objectives with valid answers
     #[arg(long, value_name = "RPS,RPS", value_delimiter = ',', allow_negative_numbers = true,
           conflicts_with_all = ["request_rate", "ramp_up_strategy", "sweep_max_concurrency"])]
     pub sweep_request_rate: Vec<f64>,
-    /// Run at each of these caps on requests in flight
+    /// Concurrency caps of a sweep
     #[arg(
         long,
         value_name = "N,N",
@@ -37,8 +37,8 @@ pub struct MatrixArgs {
         conflicts_with = "max_concurrency"
     )]
     pub sweep_max_concurrency: Vec<usize>,
-    /// Share of the constrained requests, in percent, that have to be valid within the objectives
-    /// for a load to count as carried
+    /// Percentage of constrained requests that must be valid within the objectives of --goodput for
+    /// a load of a sweep to pass
     #[arg(
         long,
         value_name = "PERCENT",
@@ -46,25 +46,25 @@ pub struct MatrixArgs {
         allow_negative_numbers = true
     )]
     pub goodput_share: f64,
-    /// Also write the comparison to files; .json, .md, .html and .txt say in which form
+    /// Write the comparison to files. The format follows the extension: .json, .md, .html or .txt
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub save_comparison: Vec<OutputPath>,
-    /// Read flags from a TOML file, every flag a key; what is typed wins
+    /// Read flags from a TOML file, one key for each flag. Flags on the command line take
+    /// precedence
     #[arg(long, value_name = "PATH")]
     pub config: Option<InputPath>,
-    /// Print the plan, and one full request of each arm; send nothing
+    /// Print the plan and one complete request of each arm, and send nothing
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// How those that are compared take turns.
+/// The requested order of the runs of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WantedOrder {
-    /// At once where each has a server of its own, or an embedded one and cores enough; else whole
-    /// runs
+pub enum MatrixOrder {
+    /// Interleaved if each has its own server, or an embedded one and enough cores; else blocks
     Auto,
-    /// At once, request by request; refused where that is not possible
+    /// Concurrent runs, request by request; an error if impossible
     Interleaved,
-    /// Whole runs, one after the other, in balanced order
+    /// Complete runs, one after the other, in balanced order
     Blocks,
 }

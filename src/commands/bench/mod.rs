@@ -1,4 +1,4 @@
-//! `sobench bench`: one run from flags to report.
+//! `sobench bench`: one run, from flags to report.
 
 pub mod args;
 pub(crate) mod dry_run;

@@ -1,5 +1,5 @@
 //! The flags of a run, checked against each other and turned into a plan. Each group of flags is in
-//! the file that checks it. Opens no connection.
+//! the file that checks it.
 
 pub mod compat_flags;
 pub(crate) mod constraint;
@@ -25,35 +25,35 @@ use sobench_judge::EvaluateOptions;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::{ConstraintSettings, Settings};
 
-/// What a run does, complete before anything is sent.
+/// The plan of a run, complete before anything is sent.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     pub settings: Settings,
     pub target: Target,
     pub output: OutputPlan,
-    /// Warnings about flags that have no effect here.
-    pub foreign: Vec<Notice>,
-    /// Which part of the load this client carries, where several do.
+    /// Notices about flags without effect.
+    pub unused_flags: Vec<Notice>,
+    /// The part of the load that this client sends, if there are shards.
     pub shard: Option<Shard>,
     pub start: StartPlan,
 }
 
-/// Who answers.
+/// The server of a run.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// The embedded engine, started for this run.
+    /// The embedded server, started for this run.
     Embedded(EmbeddedOptions),
-    /// A server that runs already.
+    /// A running server.
     Server(ServerTarget),
 }
 
-/// A server that runs already, as the user named it.
+/// A running server, as the user named it.
 #[derive(Clone, Debug)]
 pub struct ServerTarget {
     pub endpoint: Endpoint,
     pub model: Option<String>,
     pub served_model_name: Option<String>,
-    /// How long it may take to become ready; zero does not wait.
+    /// The time limit to become ready; zero does not wait.
     pub ready_timeout: Duration,
 }
 
@@ -64,9 +64,9 @@ impl RunPlan {
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn new(arguments: &BenchArgs, api_key: Option<String>) -> Result<Self> {
-        let mut foreign = compat_flags::notices(&arguments.foreign)?;
-        foreign.extend(request::best_of(&arguments.sampling)?);
-        foreign.extend(request::untemplated(arguments));
+        let mut unused_flags = compat_flags::notices(&arguments.compat)?;
+        unused_flags.extend(request::best_of(&arguments.sampling)?);
+        unused_flags.extend(request::skip_chat_template(arguments));
         let backend = arguments.server.backend.unwrap_or_default();
         non_generative::refuse(arguments, backend)?;
         let dataset = dataset::name(arguments, backend)?;
@@ -75,7 +75,7 @@ impl RunPlan {
         request::refuse_probe(load.probe_request_rate, backend)?;
         let report = output::report(&arguments.output, backend)?;
         let output = output::output(&arguments.output)?;
-        let shard = shard::of_a_run(arguments, &load, num_prompts, &target, &output)?;
+        let shard = shard::shard_of_run(arguments, &load, num_prompts, &target, &output)?;
         let settings = Settings {
             backend,
             dataset: dataset::plan(arguments, backend, dataset, num_prompts)?,
@@ -103,17 +103,36 @@ impl RunPlan {
             settings,
             target,
             output,
-            foreign,
+            unused_flags,
             shard,
             start: shard::start(&arguments.shards)?,
         })
     }
 
-    /// Things that are allowed, and that their user would want to be told of.
+    /// The lines of [`RunPlan::warnings`] for a terminal: one for all flags without effect, and one
+    /// for each other warning.
+    pub fn warning_lines(&self) -> Vec<String> {
+        let mut unused = Vec::new();
+        let mut lines = Vec::new();
+        for warning in self.warnings() {
+            match warning {
+                Notice::Bench(BenchNotice::FlagWithoutEffect { flag, .. }) => {
+                    unused.push(format!("--{flag}"));
+                }
+                other => lines.push(other.to_string()),
+            }
+        }
+        if !unused.is_empty() {
+            lines.insert(0, format!("flags without effect: {}", unused.join(", ")));
+        }
+        lines
+    }
+
+    /// Warnings about combinations of flags that are allowed.
     pub fn warnings(&self) -> Vec<Notice> {
-        let mut warnings = self.foreign.clone();
+        let mut warnings = self.unused_flags.clone();
         let mut add = |applies: bool, notice: BenchNotice| {
-            warnings.extend(applies.then(|| Notice::from(notice)))
+            warnings.extend(applies.then(|| Notice::from(notice)));
         };
         let (request, backend, name) = (
             &self.settings.request,
@@ -145,18 +164,18 @@ impl RunPlan {
         let is_unused = request.template_variables.is_some() && !name.is_templated();
         add(is_unused, BenchNotice::ChatTemplateKwargsUnused { dataset });
         let output = &self.output;
-        let named = output.directory.is_some()
+        let names_result = output.directory.is_some()
             || output.filename.is_some()
             || !self.settings.report.metadata.is_empty();
-        let beside = output.failures || output.timeline.is_some() || output.lengths;
+        let writes_other_files = output.failures || output.timeline.is_some() || output.lengths;
         add(
-            named && !output.save && !beside,
+            names_result && !output.save && !writes_other_files,
             BenchNotice::ResultFlagsUnused,
         );
         warnings
     }
 
-    /// Where requests go, if that is known before the run.
+    /// The endpoint of the requests, if it is known before the run.
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match &self.target {
             Target::Embedded(_) => None,
@@ -164,12 +183,12 @@ impl RunPlan {
         }
     }
 
-    /// The part of the load that this client carries.
+    /// The part of the load that this client sends.
     pub fn part(&self) -> Shard {
         self.shard.unwrap_or(Shard::WHOLE)
     }
 
-    /// The most requests that this client may have under way; `None` without a cap.
+    /// The concurrency cap of this client; `None` without a cap.
     pub fn own_cap(&self) -> Option<usize> {
         self.settings
             .load

@@ -1,25 +1,24 @@
-//! The pipeline: resolve the server, load the cases, try one, drive, judge, count, report. Knows no
-//! wire format and no formula.
+//! The pipeline of a run: connect, load the cases, try one, send, judge, report.
 //!
-//! What the run sees goes to its log, and what it says at its end is made from that ([`again`]), so
-//! that `sobench report` can say the same later.
+//! Requests go to the run log, and the report is made from the log ([`from_log`]), so that `sobench
+//! report` prints the same later.
 
-mod beside;
-mod cold;
+mod cold_schemas;
+mod connection_limits;
+mod context;
+mod duration;
 mod explain;
-mod extent;
 mod files;
 mod first_use;
 mod judge;
 pub(crate) mod lora;
 mod named_model;
-mod place;
 mod preflight;
+mod probe;
 mod record;
 mod result_file;
-mod room;
+mod run_log_file;
 mod sending;
-mod setting;
 mod start;
 mod warmup;
 
@@ -31,25 +30,25 @@ use std::thread;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-use self::beside::{Probe, profiled, spec_decode};
+use self::connection_limits::connection_limit_notices;
+use self::context::stopped_early;
+pub use self::context::{ConcurrentRuns, RunContext, ServerHistory, report_shutdown_stage};
 pub use self::first_use::FirstUse;
 use self::first_use::first_use;
 use self::judge::Judging;
 use self::preflight::Settling;
-use self::room::room_notices;
+use self::probe::{Probe, profiled, spec_decode};
 use self::sending::Sending;
-use self::setting::stopped_early;
-pub use self::setting::{Company, Past, Setting, report_stage};
 use crate::commands::bench::options::{OutputPlan, RunPlan};
 use crate::commands::bench::session::Session;
 use crate::commands::output::CommandOutput;
 use crate::terminal::{self, Mode};
 use sobench_backend::{self as backend, Adapter};
-use sobench_client::{Beginning, Coordination, Ran};
+use sobench_client::{Coordination, RunStart, RunTotals};
 use sobench_core::case::Case;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
-use sobench_core::run_event::Tripped;
+use sobench_core::run_event::ErrorLimitReached;
 use sobench_core::schedule::{Schedule, due_times};
 use sobench_core::shard::Shard;
 use sobench_core::{dates, exit_codes};
@@ -58,50 +57,48 @@ use sobench_data::tokenizer::Tokenizer;
 use sobench_judge::Evaluator;
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::{BenchNotice, Notice};
+use sobench_report::view::{Requirements, View};
 use sobench_report::{Report, client_sentence, format, from_log};
 use sobench_results::compare;
-use sobench_results::metrics::client::ClientVerdict;
-use sobench_results::metrics::probe::Probed;
+use sobench_results::metrics::client_overhead::ClientVerdict;
+use sobench_results::metrics::probe::ProbeResults;
 use sobench_results::metrics::spec_decode::SpecDecode;
 use sobench_results::record::RunRecord;
-use sobench_results::runlog::write::{Secrets, Sink, Writing, event_channel};
+use sobench_results::runlog::write::{LogWriter, Secrets, Sink, event_channel};
 use sobench_results::runlog::{Footer, Keep, RunLog};
-use sobench_shutdown::{Shutdown, unless_left};
+use sobench_shutdown::{Shutdown, run_abandonable};
 
-/// Answers that waited to be written may take this much memory before the reader is told.
+/// Memory of answers that wait to be logged, above which a notice is added.
 const MUCH_WAITING_BYTES: usize = 64 << 20;
 
-/// A run that is over, with everything that is said about it.
+/// A finished run, with its report and its messages.
 pub struct Finished {
     pub report: Report,
-    /// What stdout gets.
+    /// For stdout.
     pub console: String,
-    /// Where the result was saved, if it was asked for; a failure to save costs neither report nor
-    /// console.
+    /// Path of the result, where requested; an error does not affect the report.
     pub saved: Result<Option<PathBuf>>,
-    /// Lines on the other files that were written, and why others were not.
+    /// Lines on the other files that were written, and the errors of the others.
     pub written: Vec<String>,
     pub write_failures: Vec<Error>,
-    /// Where the run is logged; `None` where no log was wanted or none could be begun.
+    /// Path of the run log; `None` without one.
     pub run_log: Option<PathBuf>,
-    /// Why the log is not whole.
+    /// Why the log is incomplete.
     pub log_failure: Option<Error>,
     pub interrupted: bool,
-    /// Why the run gave up on the server, if it did.
+    /// Why the run stopped on errors, if it did.
     pub broken_off: Option<String>,
-    /// What the first use of the run's constraint cost, where the setting made it known as such.
+    /// Cost of the first use of the run's constraint, where it was measured.
     pub first_use: Option<FirstUse>,
-    /// Whether a client that stood in the way is a failure (`--strict-client`).
+    /// Whether client overhead that is not negligible is a failure (`--strict-client`).
     pub strict_client: bool,
-    /// What is said of the bounds that the run does not keep (`--require`), and whether it keeps
-    /// enough of them.
-    pub bounds: (Vec<String>, bool),
+    /// The outcome of `--require`.
+    pub requirements: Option<Requirements>,
 }
 
 impl Finished {
-    /// By [`exit_codes::TABLE`]: interrupted; result or log could not be written, the run gave up
-    /// or no request got an answer; the client stood in the way and must not, or a bound is not
-    /// kept; else done.
+    /// See [`exit_codes::TABLE`], in this order: interrupted; result or log not written; stopped on
+    /// errors or no answers; client overhead or a requirement fails; done.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self {
@@ -115,16 +112,17 @@ impl Finished {
                 ..
             } => error.exit_code(),
             _ if !self.write_failures.is_empty() => self.write_failures[0].exit_code(),
-            _ if self.nothing_answered() || self.broken_off.is_some() => exit_codes::COULD_NOT,
-            _ if self.strict_client && self.distrust().is_some() => exit_codes::NOT_KEPT,
+            _ if self.nothing_answered() || self.broken_off.is_some() => exit_codes::ENVIRONMENT,
+            _ if self.strict_client && self.distrust().is_some() => exit_codes::CHECK_FAILED,
             Self {
-                bounds: (_, false), ..
-            } => exit_codes::NOT_KEPT,
-            _ => exit_codes::DONE,
+                requirements: Some(Requirements { are_met: false, .. }),
+                ..
+            } => exit_codes::CHECK_FAILED,
+            _ => exit_codes::SUCCESS,
         }
     }
 
-    /// What stderr gets after the report.
+    /// Lines for stderr after the report.
     pub fn closing_lines(&self) -> Vec<String> {
         let mut lines = match &self.saved {
             Ok(None) => Vec::new(),
@@ -140,7 +138,7 @@ impl Finished {
         match (&self.run_log, &self.log_failure) {
             (Some(path), None) => lines.push(format!("run log: {}", path.display())),
             (_, Some(error)) => lines.push(format!(
-                "error: the run log is not whole, the report above is: {error}"
+                "error: the run log is incomplete, the report above is complete: {error}"
             )),
             (None, None) => {}
         }
@@ -148,29 +146,35 @@ impl Finished {
             self.distrust()
                 .map(|sentence| format!("warning: {sentence}")),
         );
-        lines.extend(self.bounds.0.iter().cloned());
+        lines.extend(
+            self.requirements
+                .iter()
+                .flat_map(|requirements| requirements.notes.iter().cloned()),
+        );
         if self.interrupted {
-            lines.push("interrupted: the report covers what was done, and is partial".to_owned());
+            lines.push("interrupted: the report is partial".to_owned());
         } else if let Some(sentence) = &self.broken_off {
             let hint = if self.report.partial {
-                "the report covers what was done, and is partial; what was not sent is cancelled"
+                "the report is partial; unsent requests are cancelled"
             } else {
-                "nothing was left to be sent by then, and the report is of the whole run"
+                "all requests had been sent, and the report is complete"
             };
             lines.push(format!("error: {sentence}\nhint: {hint}"));
         } else if self.nothing_answered() {
-            lines.push("error: every request failed\nhint: the table of requests without an answer, above, says why".to_owned());
+            lines.push(
+                "error: every request failed\nhint: see the reasons in the report above".to_owned(),
+            );
         }
         lines
     }
 
-    /// What speaks against the client, if anything does.
+    /// Why the latencies are not trusted, if they are not.
     pub fn distrust(&self) -> Option<String> {
         let part = self.report.client.as_ref()?;
         (part.verdict == ClientVerdict::DoNotTrust).then(|| client_sentence(part))
     }
 
-    /// Whether no request at all got an answer.
+    /// Whether no request has an answer.
     pub fn nothing_answered(&self) -> bool {
         self.report.metrics.overall.completed == 0
     }
@@ -190,39 +194,38 @@ impl From<Finished> for CommandOutput {
 /// Runs a benchmark from plan to report.
 ///
 /// # Errors
-/// Whatever keeps the run from beginning: wrong input, no server, a failing trial run; or a result
-/// that cannot be saved.
+/// The run cannot start (wrong input, no server, a failing trial run), or the result cannot be
+/// saved.
 pub fn run(plan: &RunPlan, shutdown: &Shutdown) -> Result<Finished> {
-    let setting = Setting {
-        past: Past::default(),
+    let context = RunContext {
+        history: ServerHistory::default(),
         shutdown: shutdown.clone(),
         listens: true,
-        company: None,
+        concurrent: None,
     };
-    run_in(plan, &setting, &mut |_| {})
+    run_in_context(plan, &context, &mut |_| {})
 }
 
-/// Runs a benchmark in a setting of its own, and shows every request with its verdict before they
-/// are forgotten.
+/// Runs a benchmark in a context, and shows its judged log to `look`.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_in(
+pub fn run_in_context(
     plan: &RunPlan,
-    setting: &Setting,
+    context: &RunContext,
     look: &mut dyn FnMut(&RunLog),
 ) -> Result<Finished> {
     let runtime = Runtime::new()
-        .map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
-    setting.wait_for_turn(&runtime)?;
-    for warning in plan.warnings() {
-        terminal::warn(&warning.to_string());
+        .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
+    context.wait_for_turn(&runtime)?;
+    for line in plan.warning_lines() {
+        terminal::warn(&line);
     }
     if plan.output.save {
-        result_file::make_room(&plan.output)?;
+        result_file::check_writable(&plan.output)?;
     }
-    place::make_room(&plan.output.run_log)?;
-    files::make_room(&plan.output)?;
+    run_log_file::check_writable(&plan.output.run_log)?;
+    files::check_writable(&plan.output)?;
     let tokenizer = plan
         .settings
         .tokenizer
@@ -237,14 +240,14 @@ pub fn run_in(
                 .unwrap_or_default(),
         ),
     );
-    let mut session = Session::open(plan, &runtime, &setting.shutdown)?;
+    let mut session = Session::open(plan, &runtime, &context.shutdown)?;
     let mut dataset = load(
         &plan.settings.dataset,
         plan.part(),
         &session,
         &tokenizer,
         &runtime,
-        setting,
+        context,
     )?;
     if let Some(lora) = &plan.settings.request.lora {
         dataset.notices.push(lora::assign(
@@ -254,7 +257,7 @@ pub fn run_in(
         ));
     }
     if let Some(every) = plan.settings.load.cold_schema_every {
-        let injected = cold::inject(&mut dataset.cases, every)?;
+        let injected = cold_schemas::inject(&mut dataset.cases, every)?;
         dataset.notices.push(
             BenchNotice::ColdSchemas {
                 requests: injected,
@@ -264,7 +267,7 @@ pub fn run_in(
         );
     }
     for notice in session.notices.iter().chain(&dataset.notices) {
-        terminal::say(&notice.to_string());
+        terminal::note(&notice.to_string());
     }
     if plan.settings.constraint.explain {
         explain::routes(&session, &dataset.cases)
@@ -276,19 +279,19 @@ pub fn run_in(
     unjudged
         .iter()
         .for_each(|notice| terminal::warn(&notice.to_string()));
-    let mut driven = drive(plan, setting, &mut session, &dataset, &tokenizer, &runtime)?;
-    setting.wait_for_all(&runtime);
-    // The log has the cases from here on.
+    let mut driven = drive(plan, context, &mut session, &dataset, &tokenizer, &runtime)?;
+    context.wait_for_all(&runtime);
+    // The log has the cases now.
     drop(dataset);
     let gathered = driven.gathered.take();
     let judging = Judging {
         evaluator,
         tokenizer,
         runtime: &runtime,
-        shutdown: &setting.shutdown,
+        shutdown: &context.shutdown,
     };
     let finished = finish(plan, driven, judging, look);
-    start::part(gathered, setting, &runtime);
+    start::part(gathered, context, &runtime);
     finished
 }
 
@@ -307,9 +310,9 @@ fn finish(
     } = driven;
     let mut log = RunLog::from_source(sink.source(), Keep::AsSaved)?;
     if log.requests.len() != footer.requests {
-        let (found, came) = (log.requests.len(), footer.requests);
+        let (found, ended) = (log.requests.len(), footer.requests);
         return Err(Error::internal(format!(
-            "{found} requests are in the run log of a run that came to {came}"
+            "the run log has {found} requests, the run ended with {ended}"
         )));
     }
     log.footer = Some(footer.clone());
@@ -324,6 +327,7 @@ fn finish(
         terminal::say(&format!("error: {error}"));
     }
     let own_log = sink.path().map(ToOwned::to_owned);
+    let requirements = requirements(&plan.output, &report);
     let mut console = Vec::new();
     let (saved, written) = from_log::with_view(&log, &report, |view| {
         let saved = if plan.output.save {
@@ -331,19 +335,26 @@ fn finish(
         } else {
             Ok(None)
         };
-        format::write(view, OutputFormat::Text, plan.output.forms, &mut console)?;
         let saved_at = saved.as_ref().ok().and_then(Option::as_deref);
+        let run_log = run_log_file::final_path(&plan.output, &sink, saved_at)
+            .filter(|_| sink.failure().is_none());
+        let shown = View {
+            run_log: run_log.as_deref(),
+            requirements: requirements.as_ref(),
+            ..*view
+        };
+        format::write(&shown, OutputFormat::Text, plan.output.forms, &mut console)?;
         let written = files::write_all(&plan.output, view, saved_at);
         Ok((saved, written))
     })?;
-    // Only now: answers are read from the log where it is.
+    // After the last answer was read from the log.
     if let Ok(Some(result)) = &saved {
-        place::follow(&plan.output, &mut sink, result);
+        run_log_file::rename_after_result(&plan.output, &mut sink, result);
     }
     Ok(Finished {
         console: String::from_utf8(console)
-            .map_err(|_| Error::internal("a report that is no text"))?,
-        bounds: bounds(&plan.output, &report),
+            .map_err(|_| Error::internal("the report is not UTF-8"))?,
+        requirements,
         report,
         written: written.lines,
         write_failures: written.failures,
@@ -357,31 +368,39 @@ fn finish(
     })
 }
 
-/// Checks the report against the bounds that the user set.
-fn bounds(output: &OutputPlan, report: &Report) -> (Vec<String>, bool) {
-    let rulings = compare::bounds(&report.record, &report.metrics, &output.require);
-    compare::gate::bounds(&rulings, output.undecided)
+/// Checks the report against `--require`; `None` without it.
+fn requirements(output: &OutputPlan, report: &Report) -> Option<Requirements> {
+    if output.require.is_empty() {
+        return None;
+    }
+    let rulings = compare::check_limits(&report.record, &report.metrics, &output.require);
+    let (notes, are_met) = compare::gate::failed_limits(&rulings, output.undecided);
+    Some(Requirements {
+        rules: output.require.len(),
+        notes,
+        are_met,
+    })
 }
 
-/// What is known once everything is ready to be sent.
+/// The results of the preparation.
 struct Before {
     trials: usize,
     /// Fingerprints of the constraints that the server was sent before the run.
     known: HashSet<String>,
     warmups: usize,
     enforcement: Enforcement,
-    /// What happened before the run that the reader has to know.
+    /// Notices from before the run.
     notices: Vec<Notice>,
 }
 
-/// What came of sending.
+/// The results of sending.
 struct Driven {
-    /// How the run ended.
+    /// The footer of the log.
     footer: Footer,
     /// The log, with every request.
     sink: Sink,
     first_use: Option<FirstUse>,
-    /// Where the shards found each other, where they did.
+    /// The connection of the shards, where there are several.
     gathered: Option<Coordination>,
 }
 
@@ -391,7 +410,7 @@ fn load(
     session: &Session,
     tokenizer: &Arc<Tokenizer>,
     runtime: &Runtime,
-    setting: &Setting,
+    context: &RunContext,
 ) -> Result<Dataset> {
     let plan = DatasetPlan {
         grammar_dialect: session.grammar_dialect,
@@ -399,26 +418,26 @@ fn load(
         ..plan.clone()
     };
     let tokenizer = Arc::clone(tokenizer);
-    let loading = unless_left(
+    let loading = run_abandonable(
         "a run",
         move || dataset::load(&plan, &tokenizer),
-        setting.shutdown.drain_requested(),
+        context.shutdown.drain_requested(),
     );
     let loaded = runtime.block_on(loading)?;
     let dataset = loaded.unwrap_or_else(|| Err(stopped_early()))?;
     let cases = dataset.cases.len();
     if part.share(cases) == 0 {
         return Err(Error::usage(format!(
-            "{cases} requests are in the dataset, none for --shard {part}"
+            "--shard {part} has no requests: the dataset has {cases}"
         ))
-        .hint("take fewer shards, so that each has a request at least"));
+        .hint("use fewer shards"));
     }
     Ok(dataset)
 }
 
 fn drive(
     plan: &RunPlan,
-    setting: &Setting,
+    context: &RunContext,
     session: &mut Session,
     dataset: &Dataset,
     tokenizer: &Tokenizer,
@@ -435,11 +454,11 @@ fn drive(
     );
     let part = plan.part();
     let schedule = Schedule {
-        due: setting.due(due, traffic.until),
+        due: context.due(due, traffic.until),
         until: traffic.until,
         part,
     };
-    let (shutdown, listener) = setting.listen()?;
+    let (shutdown, listener) = context.listen()?;
     let settling = Settling {
         settings: &plan.settings,
         session,
@@ -447,30 +466,30 @@ fn drive(
         shutdown: &shutdown,
     };
     let candidates = settling.candidates(cases)?;
-    let mut notices = room_notices(
+    let mut notices = connection_limit_notices(
         plan.own_cap(),
         session,
         part.share(cases.len()),
-        setting.runs(),
+        context.runs(),
     );
     notices
         .iter()
         .for_each(|notice| terminal::warn(&notice.to_string()));
     let first = candidates
         .first()
-        .ok_or_else(|| Error::internal("a run without a request to send"))?;
+        .ok_or_else(|| Error::internal("a run without requests"))?;
     let (tried_first, first_use) =
-        runtime.block_on(first_use(&settling.sending(first), &setting.past, cases))?;
+        runtime.block_on(first_use(&settling.sending(first), &context.history, cases))?;
     let first = first.dialect;
     let settled = runtime.block_on(settling.settle(candidates, cases))?;
     notices.extend(settled.notices);
-    // In a dialect that was given up, the constraint may never have come to use.
+    // A dropped dialect may never have applied the constraint.
     let first_use = first_use.filter(|_| settled.request.dialect == first);
     notices.extend(first_use.map(FirstUse::notice));
     if settled.request.dialect != session.dialect {
-        session.speak(&plan.settings.constraint, settled.request.dialect);
+        session.set_dialect(&plan.settings.constraint, settled.request.dialect);
     }
-    let company = setting.company.as_ref();
+    let concurrent = context.concurrent.as_ref();
     let error_limits = traffic.error_limits;
     let sending = Sending {
         session,
@@ -478,11 +497,11 @@ fn drive(
         request: &settled.request,
         shutdown,
         error_limits,
-        company,
+        concurrent,
     };
     let trial = settled.trial;
-    notices.extend(setting.notice());
-    setting.meet(runtime);
+    notices.extend(context.notice());
+    context.meet(runtime);
     let warmups = warmup::cases(cases, traffic.warmups, plan.settings.dataset.seed);
     let (warmups, failed) = runtime.block_on(sending.warm_up(&warmups, part))?;
     notices.extend(trial.notices);
@@ -498,7 +517,7 @@ fn drive(
         }
         .into()
     }));
-    let known = &trial.constraints | &setting.past.sent;
+    let known = &trial.constraints | &context.history.sent;
     let before = Before {
         trials: trial.requests + tried_first,
         known,
@@ -509,9 +528,16 @@ fn drive(
     let record = record::record(plan, session, dataset, &schedule, tokenizer, before);
     let drafted_before = runtime.block_on(spec_decode(session));
     let mut gathered = start::gather(&plan.start, &record, &sending.shutdown, runtime)?;
-    let beginning = start::beginning(&plan.start, gathered.as_mut());
-    let (ran, probed, sink, mut notices) =
-        logged(plan, &sending, &schedule, cases, beginning, record, runtime)?;
+    let start_signal = start::start(&plan.start, gathered.as_mut());
+    let (ran, probed, sink, mut notices) = logged(
+        plan,
+        &sending,
+        &schedule,
+        cases,
+        start_signal,
+        record,
+        runtime,
+    )?;
     let (clock, unmeasured) = start::measured_again(gathered.as_mut(), runtime);
     notices.extend(unmeasured);
     let drafted = runtime.block_on(spec_decode(session));
@@ -523,7 +549,7 @@ fn drive(
         session,
         "/stop_profile",
     )));
-    // A run that tripped was not asked to end before.
+    // An error limit is not an interruption.
     let interrupted = sending.shutdown.is_requested() && ran.tripped.is_none();
     drop(listener);
     let broken_off = ran
@@ -531,11 +557,11 @@ fn drive(
         .as_ref()
         .map(|tripped| broken_off(&secrets(plan), tripped, cases));
     notices.extend(
-        ran.cost
-            .refused_stamps
+        ran.usage
+            .implausible_stamps
             .map(|count| BenchNotice::ReceiveStampsRefused { count }.into()),
     );
-    notices.extend(extent::notice(
+    notices.extend(duration::notice(
         plan.settings.dataset.name(),
         schedule.until,
         part.share(cases.len()),
@@ -544,7 +570,7 @@ fn drive(
     let footer = Footer {
         requests: ran.cases,
         duration_ns: ran.duration_ns,
-        cost: record::cost(&ran.cost, session.is_embedded()),
+        cost: record::cost(&ran.usage, session.is_embedded()),
         probe: probed,
         spec_decode: drafted,
         engine: session.engine(),
@@ -561,17 +587,17 @@ fn drive(
     })
 }
 
-/// Sends what is measured, and has it written down on a thread of its own meanwhile.
+/// Sends the measured requests, and writes the log on another thread.
 fn logged(
     plan: &RunPlan,
     sending: &Sending<'_>,
     schedule: &Schedule,
     cases: &[Case],
-    beginning: Beginning<'_>,
+    start_signal: RunStart<'_>,
     record: RunRecord,
     runtime: &Runtime,
-) -> Result<(Ran, Option<Probed>, Sink, Vec<Notice>)> {
-    // One is enough beside a load, however many clients carry it.
+) -> Result<(RunTotals, Option<ProbeResults>, Sink, Vec<Notice>)> {
+    // One probe is enough, also for several clients.
     let rate = plan
         .settings
         .load
@@ -581,11 +607,11 @@ fn logged(
     let secrets = secrets(plan);
     let warning = Mutex::new(None);
     let open = |record: &RunRecord| {
-        let opened = place::open(&plan.output, record);
+        let opened = run_log_file::open(&plan.output, record);
         opened
             .replaced
             .iter()
-            .for_each(|words| terminal::say(words));
+            .for_each(|message| terminal::say(message));
         opened
             .warning
             .iter()
@@ -594,17 +620,17 @@ fn logged(
         opened.sink
     };
     let (events, receiver) = event_channel();
-    let case_of = |index: usize| extent::asked(cases, index);
-    let writing = Writing {
+    let case_of = |index: usize| duration::asked(cases, index);
+    let writing = LogWriter {
         record,
         open: &open,
-        spell: dates::timestamp,
+        format_time: dates::timestamp,
         case_of: &case_of,
         secrets: &secrets,
-        failed: &|error| {
+        on_failure: &|error| {
             terminal::say(&format!(
-                "error: {error}\nthe run goes on, and its log in memory"
-            ))
+                "error: {error}\nthe run goes on with its log in memory"
+            ));
         },
     };
     let (ran, written) = thread::scope(|scope| {
@@ -614,7 +640,7 @@ fn logged(
             let (over, ends) = oneshot::channel();
             let probing = probe.map(|probe| tokio::spawn(probe.until(ends)));
             let ran = sending
-                .measure(cases, schedule, beginning, mode, events)
+                .measure(cases, schedule, start_signal, mode, events)
                 .await;
             drop(over);
             let probed = match probing {
@@ -637,7 +663,7 @@ fn logged(
     let (ran, latencies_ms) = ran?;
     let probed = rate
         .zip(latencies_ms)
-        .map(|(rate, latencies_ms)| Probed::of(rate, &latencies_ms));
+        .map(|(rate, latencies_ms)| ProbeResults::new(rate, &latencies_ms));
     Ok((
         ran,
         probed,
@@ -646,17 +672,19 @@ fn logged(
     ))
 }
 
-/// What must not reach a file.
+/// Secrets that are removed from files.
 fn secrets(plan: &RunPlan) -> Secrets {
     plan.endpoint().map_or_else(Secrets::default, |endpoint| {
         Secrets::new(endpoint.secrets())
     })
 }
 
-/// Why the run gave up, in words; a server's own are among them.
-fn broken_off(secrets: &Secrets, tripped: &Tripped, cases: &[Case]) -> String {
-    let id = extent::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
-    tripped.sentence(&id, |words| {
-        secrets.redacted(words).unwrap_or_else(|| words.to_owned())
+/// Why the run stopped on errors, if it did.
+fn broken_off(secrets: &Secrets, tripped: &ErrorLimitReached, cases: &[Case]) -> String {
+    let id = duration::asked(cases, tripped.index).map_or_else(String::new, |(_, id)| id);
+    tripped.message(&id, |message| {
+        secrets
+            .redacted(message)
+            .unwrap_or_else(|| message.to_owned())
     })
 }

@@ -1,5 +1,5 @@
-//! Who answers: starts the embedded server or asks a running one what it is, and settles what was
-//! left to `auto`. Knows neither datasets nor verdicts.
+//! The server of a run: starts the embedded server or connects to a running one, and resolves
+//! `auto`.
 
 use std::collections::BTreeMap;
 
@@ -9,49 +9,48 @@ use tokio::runtime::Runtime;
 use crate::commands::bench::options::{RunPlan, ServerTarget, Target};
 use sobench_backend::identify::{Server, identify};
 use sobench_backend::{ConstraintDialect, RequestOptions};
-use sobench_client::{self as driver, Client, DriverOptions, Endpoint, Limits, ModelInfo};
+use sobench_client::{self, Client, ClientOptions, Endpoint, Limits, ModelInfo};
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
-use sobench_embedded::{self as server, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
+use sobench_embedded::{self, EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
 use sobench_engine::Route;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::{ConstraintSettings, Engine, EngineChoice, EngineWork, Settings};
 use sobench_shutdown::Shutdown;
 
-/// Requests to the embedded server carry their number, so that the same run gets the same answer to
-/// each of them.
+/// Requests to the embedded server carry their number, so that the same run gets the same answers.
 const EMBEDDED_REQUEST_ID_PREFIX: &str = "sobench-";
 
-/// A server that is there, and how this run speaks to it.
+/// A server, and how this run talks to it.
 pub struct Session {
     pub client: Client,
     pub base_url: String,
     pub path: String,
-    /// The name that requests ask for.
+    /// The model name in requests.
     pub model: String,
-    /// The name that results are filed under.
+    /// The model name in results.
     pub model_id: String,
     pub dialect: ConstraintDialect,
     pub grammar_dialect: GrammarDialect,
-    /// What becomes of grammars in the other notation.
+    /// How grammars in the other notation are sent.
     pub grammar_spelling: GrammarSpelling,
     pub server_version: Option<String>,
     pub engine_choice: EngineChoice,
-    /// Things found out that the reader of the result has to know.
+    /// Notices for the reader.
     pub notices: Vec<Notice>,
-    /// What it is taken for, by its kind and its own words.
+    /// The identified server.
     server: Server,
-    /// Kept for as long as the run: dropping it stops the server.
+    /// Dropping it stops the server.
     embedded: Option<EmbeddedServer>,
-    /// What a server of ours that runs elsewhere says of its engine.
+    /// The engine of a running `sobench serve`.
     served: Option<Engine>,
 }
 
 impl Session {
-    /// Makes sure that somebody answers, and waits for that until stopped.
+    /// Starts the embedded server, or waits for the running one.
     ///
     /// # Errors
-    /// Nobody does, or the plan asks for what this server cannot be sent; it was stopped.
+    /// No server answers, the server cannot be sent what the plan requests, or it was stopped.
     pub fn open(plan: &RunPlan, runtime: &Runtime, shutdown: &Shutdown) -> Result<Self> {
         match &plan.target {
             Target::Embedded(options) => Self::embedded(plan, options),
@@ -60,7 +59,7 @@ impl Session {
                 runtime.block_on(async {
                     tokio::select! {
                         opened = Self::running(plan, client, target) => opened,
-                        () = shutdown.drain_requested() => Err(Error::interrupted("stopped while a server was waited for").hint("nothing was measured")),
+                        () = shutdown.drain_requested() => Err(Error::interrupted("stopped while waiting for the server").hint("nothing was measured")),
                     }
                 })
             }
@@ -72,35 +71,34 @@ impl Session {
         self.embedded.is_some()
     }
 
-    /// Whether it is a vLLM server, which in `auto` fixes its engine by the first constrained
-    /// request of its life.
+    /// Whether it is a vLLM server, whose first constrained request fixes its engine in `auto`.
     pub fn is_vllm(&self) -> bool {
         self.server.is_vllm()
     }
 
-    /// Speaks another dialect to a server that runs, from now on.
-    pub fn speak(&mut self, constraint: &ConstraintSettings, dialect: ConstraintDialect) {
+    /// Changes the dialect.
+    pub fn set_dialect(&mut self, constraint: &ConstraintSettings, dialect: ConstraintDialect) {
         self.dialect = dialect;
-        (self.engine_choice, self.notices) = known_of(
+        (self.engine_choice, self.notices) = engine_and_notices(
             constraint.guided_decoding_backend.as_deref(),
             self.server,
             dialect,
         );
     }
 
-    /// Whether the answers come from our own synthetic model: from the embedded server, or from one
-    /// that `sobench serve` runs.
+    /// Whether the answers are of the synthetic model: of the embedded server, or of `sobench
+    /// serve`.
     pub fn is_synthetic(&self) -> bool {
         self.server == Server::Embedded
     }
 
-    /// Where the embedded `auto` sends a constraint; `None` for every other engine.
+    /// The engine that the embedded `auto` chooses for a constraint; `None` for other engines.
     pub fn route(&self, constraint: &Constraint) -> Option<Route> {
         self.embedded.as_ref()?.route(constraint)
     }
 
-    /// The decoding engine of this process, with what it has done so far, or the one that `sobench
-    /// serve` names; `None` where another server decodes.
+    /// The embedded engine with its work so far, or the engine of `sobench serve`; `None` for other
+    /// servers.
     pub fn engine(&self) -> Option<Engine> {
         let Some(embedded) = &self.embedded else {
             return self.served.clone();
@@ -154,7 +152,7 @@ impl Session {
                 None if embedded.grammar_dialects().len() != 1 => GrammarSpelling::AsWritten,
                 _ => GrammarSpelling::Converted,
             },
-            server_version: Some(server::VERSION.to_owned()),
+            server_version: Some(sobench_embedded::VERSION.to_owned()),
             engine_choice: match &plan.settings.constraint.guided_decoding_backend {
                 Some(name) => EngineChoice::Selected(name.clone()),
                 None => EngineChoice::None,
@@ -173,7 +171,7 @@ impl Session {
             served_model_name,
             ready_timeout,
         } = target;
-        driver::wait_ready(&client, *ready_timeout).await?;
+        sobench_client::wait_ready(&client, *ready_timeout).await?;
         let listed =
             listed_model(&client, model.as_deref().or(served_model_name.as_deref())).await?;
         let model = model
@@ -182,7 +180,7 @@ impl Session {
         let model = model
             .or_else(|| served_model_name.clone())
             .expect("a server without a listed model was refused");
-        let server_version = driver::version(&client).await;
+        let server_version = sobench_client::server_version(&client).await;
         let owned_by = listed.as_ref().and_then(|first| first.owned_by.as_deref());
         let server = identify(plan.settings.backend, server_version.as_deref(), owned_by);
         let dialect = plan
@@ -190,7 +188,7 @@ impl Session {
             .constraint
             .dialect
             .unwrap_or(server.constraint_dialect());
-        let (engine_choice, notices) = known_of(
+        let (engine_choice, notices) = engine_and_notices(
             plan.settings.constraint.guided_decoding_backend.as_deref(),
             server,
             dialect,
@@ -224,7 +222,7 @@ impl Session {
     }
 }
 
-/// What every request of a run has in common.
+/// The options that all requests share.
 pub(crate) fn request_options(
     settings: &Settings,
     model: String,
@@ -242,7 +240,7 @@ pub(crate) fn request_options(
 }
 
 fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -> Result<Client> {
-    Client::new(DriverOptions {
+    Client::new(ClientOptions {
         endpoint,
         max_concurrency: plan.own_cap(),
         request_timeout: Some(plan.settings.load.request_timeout),
@@ -262,19 +260,19 @@ fn client(plan: &RunPlan, endpoint: Endpoint, request_id_prefix: Option<&str>) -
 }
 
 impl RunPlan {
-    /// A client for questions beside the run, such as whether the server is ready.
+    /// A client for requests outside the run, such as a readiness check.
     ///
     /// # Errors
-    /// The run has no server with an address of its own.
+    /// The server has no address yet.
     pub(crate) fn plain_client(&self) -> Result<Client> {
         let endpoint = self
             .endpoint()
             .ok_or_else(|| Error::internal("a server that is started has an address"))?;
-        Client::new(DriverOptions::plain(endpoint.clone()))
+        Client::new(ClientOptions::with_defaults(endpoint.clone()))
     }
 }
 
-/// The engine that our own server names at `/version`, with its settings.
+/// The engine that `sobench serve` reports at `/version`, with its settings.
 async fn served_engine(client: &Client) -> Option<Engine> {
     #[derive(Deserialize)]
     struct Version {
@@ -283,20 +281,20 @@ async fn served_engine(client: &Client) -> Option<Engine> {
         #[serde(default)]
         settings: BTreeMap<String, String>,
     }
-    let page = driver::page(client, "/version").await?;
-    let said: Version = serde_json::from_str(&page.body).ok()?;
+    let page = sobench_client::get_path(client, "/version").await?;
+    let version: Version = serde_json::from_str(&page.body).ok()?;
     Some(Engine {
-        name: said.engine,
-        version: said.engine_version,
-        settings: said.settings.into_iter().collect(),
+        name: version.engine,
+        version: version.engine_version,
+        settings: version.settings.into_iter().collect(),
         work: None,
     })
 }
 
-/// The first model listed. Where the user named one, a server that lists none is still worth
-/// asking.
+/// The listed model: the named one if it is listed, else the first. A named model does not have to
+/// be listed.
 async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<ModelInfo>> {
-    match (driver::models(client).await, named) {
+    match (sobench_client::list_models(client).await, named) {
         (Ok(models), named) => {
             let known = models
                 .iter()
@@ -309,17 +307,17 @@ async fn listed_model(client: &Client, named: Option<&str>) -> Result<Option<Mod
     }
 }
 
-/// What becomes of the engine that the user named, and what is known beforehand of the dialect.
-fn known_of(
+/// The engine choice, and the notices that follow from the server and the dialect.
+fn engine_and_notices(
     engine: Option<&str>,
     server: Server,
     dialect: ConstraintDialect,
 ) -> (EngineChoice, Vec<Notice>) {
-    // A field that this version is known to drop is worth a word before the numbers are read.
+    // This version of the server is known to drop the field.
     let ignored: Option<Notice> = server
-        .ignoring(dialect)
+        .version_ignoring(dialect)
         .map(|server| BenchNotice::DialectIgnored { server, dialect }.into());
-    let honoured = ignored.is_none() && server.honours_engine();
+    let honoured = ignored.is_none() && server.accepts_engine();
     let (choice, declared) = declared_engine(engine, dialect, honoured);
     let ours = (server == Server::Embedded)
         .then(|| BenchNotice::SyntheticModel { embedded: false }.into());
@@ -329,8 +327,8 @@ fn known_of(
     )
 }
 
-/// Only the guided dialect has a field for the engine; elsewhere the user's word is recorded as
-/// such.
+/// Only the guided dialect has a field for the engine; elsewhere the user's engine is recorded as
+/// declared.
 fn declared_engine(
     engine: Option<&str>,
     dialect: ConstraintDialect,

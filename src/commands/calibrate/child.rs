@@ -1,54 +1,54 @@
-//! Runs a client as a process of its own and says what it took. Knows no client.
+//! Runs a client process and measures its CPU time and peak memory.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use std::{io, thread};
 
-/// How often the client's memory is looked at. What the kernel tells is the most so far, so that
-/// only what it takes in its last moments is missed.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Interval for reading the client's memory. The kernel reports the peak so far, so only growth
+/// after the last read is missed.
+const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A client that came to its end.
+/// A client process that has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct FinishedClient {
     pub(super) status: ExitStatus,
     /// User and system time of the process and its children.
     pub(super) cpu_s: Option<f64>,
     pub(super) peak_memory_mib: Option<f64>,
-    /// The last words on stderr.
-    pub(super) words: String,
+    /// The last lines on stderr.
+    pub(super) last_lines: String,
 }
 
-/// Starts the command, lets it run to its end, and measures. No other child may end meanwhile.
-pub(super) fn run(command: &mut Command) -> io::Result<Ended> {
+/// Runs the command to its end and measures it. No other child process may end meanwhile.
+pub(super) fn run(command: &mut Command) -> io::Result<FinishedClient> {
     let before_s = children_cpu_s();
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    let words = collect_words(&mut child);
+    let last_lines = collect_stderr(&mut child);
     let mut peak_memory_mib = None;
     let status = loop {
         peak_memory_mib = peak_memory_of(child.id()).or(peak_memory_mib);
         match child.try_wait()? {
             Some(status) => break status,
-            None => thread::sleep(LOOK_EVERY),
+            None => thread::sleep(MEMORY_POLL_INTERVAL),
         }
     };
     let cpu_s = before_s
         .zip(children_cpu_s())
         .map(|(before_s, after_s)| after_s - before_s);
-    Ok(Ended {
+    Ok(FinishedClient {
         status,
         cpu_s,
         peak_memory_mib,
-        words: words.join().unwrap_or_default(),
+        last_lines: last_lines.join().unwrap_or_default(),
     })
 }
 
-/// Reads stderr beside the run: a client whose words nobody takes would wait for ever.
-fn collect_words(child: &mut Child) -> thread::JoinHandle<String> {
+/// Reads stderr in a thread, so that a client does not block on a full pipe.
+fn collect_stderr(child: &mut Child) -> thread::JoinHandle<String> {
     let stderr = child.stderr.take();
     thread::spawn(move || {
         let all = stderr
@@ -64,7 +64,7 @@ fn collect_words(child: &mut Child) -> thread::JoinHandle<String> {
     })
 }
 
-/// CPU time of all children that have ended and been waited for.
+/// CPU time of all child processes that have ended and been waited for.
 #[cfg(unix)]
 fn children_cpu_s() -> Option<f64> {
     use nix::sys::resource::{UsageWho, getrusage};
@@ -79,7 +79,7 @@ fn children_cpu_s() -> Option<f64> {
     None
 }
 
-/// `VmHWM` of Linux; `None` elsewhere, and of a process that has ended.
+/// `VmHWM` (Linux); `None` on other systems, or if the process has ended.
 fn peak_memory_of(pid: u32) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status

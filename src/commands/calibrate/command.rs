@@ -1,4 +1,4 @@
-//! `sobench calibrate`: goes through the points, one client after the other. Knows no wire.
+//! `sobench calibrate`: measures every point, one client after the other.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write as _};
@@ -7,30 +7,30 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-use super::child::{self, Ended};
+use super::child::{self, FinishedClient};
 use super::errors::{Reported, compare, read_reports};
 use super::options::CalibrateArgs;
-use super::server::{Ask, Log, MODEL, Timetable};
+use super::server::{Log, MODEL, ServerCommand, Timetable};
 use super::{Calibration, FLOOR, Load, Measured, Point, Row};
 use crate::commands::calibrate::report;
 use crate::commands::output::{CommandOutput, pretty};
 use crate::terminal;
 use sobench_core::error::{Error, Result};
-use sobench_core::exit_codes::{COULD_NOT, DONE};
+use sobench_core::exit_codes::{ENVIRONMENT, SUCCESS};
 use sobench_core::output_format::OutputFormat;
 use sobench_render::text;
 
 /// The file in which a client saves its result.
 const RESULT_FILE: &str = "result.json";
 
-/// For clients that want a cap where there is none.
+/// Concurrency cap for clients that require one.
 const NO_CAP: usize = 1_000_000;
 
-/// Measures every point and says what came of it.
+/// Measures every point and renders the result.
 ///
 /// # Errors
-/// Usage errors of the flags; the server of known timing does not start. What a client does is part
-/// of the result.
+/// Usage errors of the flags; the reference server does not start. Failures of a client are part of
+/// the result.
 pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
     let points = options.points()?;
     let mut server = Server::start()?;
@@ -41,7 +41,7 @@ pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
                 terminal::say(&format!("calibrate: {} at {}", client.name(), point.load));
                 let (measured, failure) = match measure(&mut server, options, *point, &client) {
                     Ok(measured) => (Some(measured), None),
-                    Err(why) => (None, Some(why)),
+                    Err(reason) => (None, Some(reason)),
                 };
                 rows.push(Row {
                     client: client.name().to_owned(),
@@ -66,109 +66,122 @@ pub fn run(options: &CalibrateArgs) -> Result<CommandOutput> {
     };
     Ok(CommandOutput {
         stdout,
-        exit_code: if some_failed { COULD_NOT } else { DONE },
+        exit_code: if some_failed { ENVIRONMENT } else { SUCCESS },
         ..CommandOutput::default()
     })
 }
 
-/// The name of this client in the table.
-const OURS: &str = "sobench";
+/// The name of sobench in the table.
+const SOBENCH: &str = "sobench";
 
-/// Who is measured.
+/// A client to measure.
 #[derive(Clone, Copy)]
 enum Client<'a> {
-    /// This very program.
-    Ours,
+    /// This program.
+    Sobench,
     Other {
         name: &'a str,
         template: &'a str,
     },
-    /// The bare loop, by this very program.
+    /// The minimal loop of this program.
     Floor,
 }
 
 impl Client<'_> {
     fn name(&self) -> &str {
         match self {
-            Self::Ours => OURS,
+            Self::Sobench => SOBENCH,
             Self::Other { name, .. } => name,
             Self::Floor => FLOOR,
         }
     }
 }
 
-/// Those that a load is put on. The bare loop has streams alone.
+/// The clients for a load. The minimal loop supports streams only.
 fn clients(options: &CalibrateArgs, load: Load) -> impl Iterator<Item = Client<'_>> {
     let other = options.against.as_deref().map(|template| Client::Other {
         name: &options.against_name,
         template,
     });
     let floor = (options.floor && matches!(load, Load::Streams(_))).then_some(Client::Floor);
-    std::iter::once(Client::Ours).chain(other).chain(floor)
+    std::iter::once(Client::Sobench).chain(other).chain(floor)
 }
 
-/// One client at one point; the error is in words.
+/// Measures one client at one point; the error is a message.
 fn measure(
     server: &mut Server,
     options: &CalibrateArgs,
     point: Point,
     client: &Client<'_>,
 ) -> std::result::Result<Measured, String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-    let lost = |error: std::io::Error| format!("this program cannot find itself: {error}");
+    let folder = tempfile::tempdir()
+        .map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+    let not_found =
+        |error: std::io::Error| format!("cannot find the path of this program: {error}");
     let mut command = match client {
-        Client::Ours => own_command(server, point, folder.path()).map_err(lost)?,
-        Client::Floor => floor_command(server, point).map_err(lost)?,
+        Client::Sobench => sobench_command(server, point, folder.path()).map_err(not_found)?,
+        Client::Floor => floor_command(server, point).map_err(not_found)?,
         Client::Other { template, .. } => other_command(server, point, folder.path(), template),
     };
-    server.ask(Ask::Begin(Timetable {
+    server.ask(ServerCommand::Start(Timetable {
         ttft_ms: options.ttft_ms,
         itl_ms: options.itl_ms,
     }))?;
-    let ended =
-        child::run(&mut command).map_err(|error| format!("could not be started: {error}"))?;
-    let answer = server.ask(Ask::Log)?;
+    let finished =
+        child::run(&mut command).map_err(|error| format!("cannot be started: {error}"))?;
+    let answer = server.ask(ServerCommand::Log)?;
     let log: Log = serde_json::from_str(&answer)
-        .map_err(|error| format!("the server's log is not one: {error}"))?;
+        .map_err(|error| format!("invalid log of the server: {error}"))?;
     let reported = match client {
-        Client::Floor if ended.status.success() => None,
-        Client::Floor => return Err(format!("ended with {}{}", ended.status, said(&ended))),
-        Client::Ours | Client::Other { .. } => {
-            Some(reported(&ended, &folder.path().join(RESULT_FILE))?)
+        Client::Floor if finished.status.success() => None,
+        Client::Floor => {
+            return Err(format!(
+                "ended with {}{}",
+                finished.status,
+                stderr_suffix(&finished)
+            ));
+        }
+        Client::Sobench | Client::Other { .. } => {
+            Some(reported(&finished, &folder.path().join(RESULT_FILE))?)
         }
     };
-    result(&log, &ended, point, reported.as_deref())
+    result(&log, &finished, point, reported.as_deref())
 }
 
-fn said(ended: &Ended) -> String {
-    if ended.words.is_empty() {
+fn stderr_suffix(finished: &FinishedClient) -> String {
+    if finished.last_lines.is_empty() {
         String::new()
     } else {
-        format!(": {}", ended.words)
+        format!(": {}", finished.last_lines)
     }
 }
 
-/// What the client saved.
-fn reported(ended: &Ended, file: &Path) -> std::result::Result<Vec<Reported>, String> {
+/// The saved result of the client.
+fn reported(finished: &FinishedClient, file: &Path) -> std::result::Result<Vec<Reported>, String> {
     let text = std::fs::read(file).map_err(|_| {
         format!(
             "saved no result, and ended with {}{}",
-            ended.status,
-            said(ended)
+            finished.status,
+            stderr_suffix(finished)
         )
     })?;
     let saved: Value =
-        serde_json::from_slice(&text).map_err(|error| format!("saved what is no JSON: {error}"))?;
+        serde_json::from_slice(&text).map_err(|error| format!("saved invalid JSON: {error}"))?;
     read_reports(&saved)
 }
 
 fn result(
     log: &Log,
-    ended: &Ended,
+    finished: &FinishedClient,
     point: Point,
     reported: Option<&[Reported]>,
 ) -> std::result::Result<Measured, String> {
-    let unknown = || format!("reported no request that the server knows{}", said(ended));
+    let unknown = || {
+        format!(
+            "reported no request of the server's log{}",
+            stderr_suffix(finished)
+        )
+    };
     let compared = reported
         .map(|reported| compare(&log.records, reported).ok_or_else(unknown))
         .transpose()?;
@@ -178,11 +191,11 @@ fn result(
         .map(|record| record.written_ns.len())
         .sum();
     let per_million = |cpu_s: f64| cpu_s / tokens as f64 * 1e6;
-    // A trial request before the run is no part of the rate.
+    // A trial request before the run does not count for the rate.
     let ids: HashSet<u64> = reported
         .unwrap_or_default()
         .iter()
-        .map(|one| one.id)
+        .map(|report| report.id)
         .collect();
     let arrivals = || {
         log.records
@@ -199,8 +212,8 @@ fn result(
         .map_or(0, |compared| compared.matched)
         .saturating_sub(1) as f64;
     Ok(Measured {
-        cpu_s_per_million_tokens: ended.cpu_s.filter(|_| tokens > 0).map(per_million),
-        peak_memory_mib: ended.peak_memory_mib,
+        cpu_s_per_million_tokens: finished.cpu_s.filter(|_| tokens > 0).map(per_million),
+        peak_memory_mib: finished.peak_memory_mib,
         first_request_s: log.first_arrival_ns.map(|ns| ns as f64 / 1e9),
         achieved_rps: span_s
             .filter(|span_s| *span_s > 0.0 && matches!(point.load, Load::PerSecond(_)))
@@ -210,8 +223,8 @@ fn result(
     })
 }
 
-/// A benchmark of plain requests by this very program.
-fn own_command(server: &Server, point: Point, folder: &Path) -> std::io::Result<Command> {
+/// A benchmark of unconstrained requests by this program.
+fn sobench_command(server: &Server, point: Point, folder: &Path) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([
         "--base-url",
@@ -243,10 +256,10 @@ fn own_command(server: &Server, point: Point, folder: &Path) -> std::io::Result<
     Ok(command)
 }
 
-/// The bare loop.
+/// The minimal loop.
 fn floor_command(server: &Server, point: Point) -> std::io::Result<Command> {
     let Load::Streams(streams) = point.load else {
-        unreachable!("the bare loop is put under streams alone")
+        unreachable!("the minimal loop supports streams only")
     };
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("calibrate-floor");
@@ -262,7 +275,7 @@ fn floor_command(server: &Server, point: Point) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// The user's command line, by the shell, which it replaces: what is measured is the client alone.
+/// The user's command line. `exec` replaces the shell, so that only the client is measured.
 fn other_command(server: &Server, point: Point, folder: &Path, template: &str) -> Command {
     let (streams, rate) = match point.load {
         Load::Streams(streams) => (streams, "inf".to_owned()),
@@ -282,7 +295,7 @@ fn other_command(server: &Server, point: Point, folder: &Path, template: &str) -
     command
 }
 
-/// The server of known timing, in its own process.
+/// The reference server with known timing, in its own process.
 struct Server {
     process: Child,
     input: Option<ChildStdin>,
@@ -292,9 +305,10 @@ struct Server {
 
 impl Server {
     fn start() -> Result<Self> {
-        let broken = |why: String| {
-            Error::environment(format!("the server of known timing did not start: {why}"))
-                .hint("it is this program once more: is it still where it was started from?")
+        let broken = |reason: String| {
+            Error::environment(format!("the reference server did not start: {reason}")).hint(
+                "check that the file of this program still exists; it is started a second time",
+            )
         };
         let program = std::env::current_exe().map_err(|error| broken(error.to_string()))?;
         let mut command = Command::new(program);
@@ -319,7 +333,7 @@ impl Server {
             .line()
             .ok()
             .and_then(|line| line.parse().ok())
-            .ok_or_else(|| broken("it said no port".to_owned()))?;
+            .ok_or_else(|| broken("it printed no port".to_owned()))?;
         Ok(server)
     }
 
@@ -327,15 +341,15 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// One question, one line of answer; the error is in words.
-    fn ask(&mut self, ask: Ask) -> std::result::Result<String, String> {
-        let question = serde_json::to_string(&ask).expect("a question is JSON");
+    /// Sends one command and returns its line of reply; the error is a message.
+    fn ask(&mut self, ask: ServerCommand) -> std::result::Result<String, String> {
+        let line = serde_json::to_string(&ask).expect("a command is JSON");
         let input = self
             .input
             .as_mut()
-            .ok_or("the server of known timing takes no questions")?;
-        writeln!(input, "{question}")
-            .map_err(|error| format!("the server of known timing has ended: {error}"))?;
+            .ok_or("the reference server has no input")?;
+        writeln!(input, "{line}")
+            .map_err(|error| format!("the reference server has ended: {error}"))?;
         self.line()
     }
 
@@ -344,9 +358,9 @@ impl Server {
         let read = self
             .output
             .read_line(&mut line)
-            .map_err(|error| format!("the server of known timing broke: {error}"))?;
+            .map_err(|error| format!("the reference server failed: {error}"))?;
         if read == 0 {
-            return Err("the server of known timing has ended".to_owned());
+            return Err("the reference server has ended".to_owned());
         }
         Ok(line.trim_end().to_owned())
     }
@@ -354,13 +368,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends with its input; it is waited for, so that nothing is left behind.
+        // The process ends with its input; waiting avoids a zombie process.
         drop(self.input.take());
         let _ = self.process.wait();
     }
 }
 
-/// What the figures were measured on.
+/// The machine of the measurement.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cpu = std::fs::read_to_string("/proc/cpuinfo")

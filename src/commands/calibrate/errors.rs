@@ -1,4 +1,4 @@
-//! What a client reported held against what the server did. Pure.
+//! Compares the latencies that a client reported with those of the server.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use sobench_statistics::percentile;
 
-/// What the server did for one request. Instants are of its own clock, in nanoseconds.
+/// The server's record of one request. Instants are by its clock, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Stands at the begin of the answer's text, so that any client that keeps texts can be held
-    /// against this.
+    /// The id at the start of the answer's text, so that any client that saves texts can be
+    /// compared.
     pub id: u64,
     /// When the last byte of the request arrived.
     pub arrived_ns: u64,
@@ -19,7 +19,7 @@ pub struct Record {
     pub written_ns: Vec<u64>,
 }
 
-/// What the client said of one request, in milliseconds.
+/// The client's report of one request, in milliseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reported {
     pub id: u64,
@@ -36,64 +36,67 @@ pub struct Spread {
     pub max_ms: f64,
 }
 
-/// Reported less true.
+/// Reported minus true values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// Requests that both sides know.
+    /// Requests in both the report and the log.
     pub matched: usize,
     /// Requests that the server answered and the client did not report.
     pub missing: usize,
-    /// Of each request: reported TTFT less the server's.
+    /// Reported TTFT minus the server's, per request.
     pub ttft_error: Spread,
-    /// The server's own TTFT, for scale.
+    /// The server's TTFT, for scale.
     pub server_ttft: Spread,
-    /// 99th percentile of all reported ITLs less that of the server's.
+    /// 99th percentile of all reported ITLs minus that of the server's.
     pub itl_p99_difference_ms: Option<f64>,
 }
 
-/// Holds the reports against the records; `None` where no request is known to both.
+/// Compares the reports with the records; `None` if they have no request in common.
 pub fn compare(records: &[Record], reported: &[Reported]) -> Option<Compared> {
-    let of_id: HashMap<u64, &Record> = records.iter().map(|record| (record.id, record)).collect();
+    let by_id: HashMap<u64, &Record> = records.iter().map(|record| (record.id, record)).collect();
     let mut errors = Vec::new();
-    let (mut true_ttfts, mut true_itls, mut said_itls) = (Vec::new(), Vec::new(), Vec::new());
-    for said in reported {
-        let Some((record, first)) = of_id
-            .get(&said.id)
+    let (mut server_ttfts, mut server_itls, mut reported_itls) =
+        (Vec::new(), Vec::new(), Vec::new());
+    for report in reported {
+        let Some((record, first)) = by_id
+            .get(&report.id)
             .and_then(|record| Some((record, record.written_ns.first()?)))
         else {
             continue;
         };
         let ttft_ms = ms(record.arrived_ns, *first);
-        errors.push(said.ttft_ms - ttft_ms);
-        true_ttfts.push(ttft_ms);
-        true_itls.extend(
+        errors.push(report.ttft_ms - ttft_ms);
+        server_ttfts.push(ttft_ms);
+        server_itls.extend(
             record
                 .written_ns
                 .windows(2)
                 .map(|pair| ms(pair[0], pair[1])),
         );
-        said_itls.extend_from_slice(&said.itls_ms);
+        reported_itls.extend_from_slice(&report.itls_ms);
     }
     let matched = errors.len();
-    let (said_p99, true_p99) = (p99(&mut said_itls), p99(&mut true_itls));
+    let (reported_p99, server_p99) = (p99(&mut reported_itls), p99(&mut server_itls));
     Some(Compared {
         matched,
         missing: records.len().saturating_sub(matched),
-        itl_p99_difference_ms: said_p99.zip(true_p99).map(|(said, truth)| said - truth),
-        ttft_error: Spread::of(errors)?,
-        server_ttft: Spread::of(true_ttfts)?,
+        itl_p99_difference_ms: reported_p99
+            .zip(server_p99)
+            .map(|(report, server)| report - server),
+        ttft_error: Spread::from_values(errors)?,
+        server_ttft: Spread::from_values(server_ttfts)?,
     })
 }
 
-/// Reads what a client saved: `ttfts` and `itls` in seconds, and the texts as `generated_texts` or
-/// `outputs[].generated`, which is what `vllm bench serve`, vllm-bench and sobench write. The error
-/// is in words.
+/// Reads a client's saved result: `ttfts` and `itls` in seconds, and the texts as `generated_texts`
+/// or `outputs[].generated`, as `vllm bench serve`, vllm-bench and sobench write them. The error is
+/// a message.
 pub fn read_reports(saved: &Value) -> Result<Vec<Reported>, String> {
     let list = |name: &str| {
         saved
             .get(name)
             .and_then(Value::as_array)
-            .ok_or_else(|| format!("no list of {name} in the saved result"))
+            .ok_or_else(|| format!("the saved result has no list {name}"))
     };
     let (ttfts, itls) = (list("ttfts")?, list("itls")?);
     let texts: Vec<Option<&str>> = match saved.get("generated_texts").and_then(Value::as_array) {
@@ -105,13 +108,13 @@ pub fn read_reports(saved: &Value) -> Result<Vec<Reported>, String> {
     };
     if ttfts.len() != itls.len() || ttfts.len() != texts.len() {
         return Err(format!(
-            "lists of {} ttfts, {} itls and {} texts in the saved result",
+            "the saved result has {} ttfts, {} itls and {} texts",
             ttfts.len(),
             itls.len(),
             texts.len()
         ));
     }
-    let of = |((ttft, itls), text): ((&Value, &Value), &Option<&str>)| {
+    let parse = |((ttft, itls), text): ((&Value, &Value), &Option<&str>)| {
         let itls = itls
             .as_array()?
             .iter()
@@ -119,20 +122,25 @@ pub fn read_reports(saved: &Value) -> Result<Vec<Reported>, String> {
             .map(|itl_s| itl_s * 1e3)
             .collect();
         Some(Reported {
-            id: id_of((*text)?)?,
+            id: id_in((*text)?)?,
             ttft_ms: ttft.as_f64()? * 1e3,
             itls_ms: itls,
         })
     };
-    Ok(ttfts.iter().zip(itls).zip(&texts).filter_map(of).collect())
+    Ok(ttfts
+        .iter()
+        .zip(itls)
+        .zip(&texts)
+        .filter_map(parse)
+        .collect())
 }
 
-/// The text with which an answer begins: its first token.
+/// The first token of an answer, which contains the id.
 pub fn first_token(id: u64) -> String {
     format!("#{id} ")
 }
 
-fn id_of(text: &str) -> Option<u64> {
+fn id_in(text: &str) -> Option<u64> {
     text.trim_start()
         .strip_prefix('#')?
         .split(' ')
@@ -142,8 +150,8 @@ fn id_of(text: &str) -> Option<u64> {
 }
 
 impl Spread {
-    /// `None` of nothing.
-    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+    /// `None` without values.
+    pub fn from_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         Some(Self {
             mean_ms: values.iter().sum::<f64>() / values.len() as f64,
@@ -179,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_what_was_said_less_what_was() {
+    fn errors_are_reported_minus_true_values() {
         let records = [
             record(0, 10, &[60, 70, 80]),
             record(1, 20, &[80, 90]),
@@ -209,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_every_client_and_of_none() {
+    fn results_of_every_client_are_read() {
         let vllm = json!({"ttfts": [0.5], "itls": [[]], "generated_texts": [format!("{}x", first_token(7))]});
         assert_eq!(
             read_reports(&vllm),
@@ -219,18 +227,18 @@ mod tests {
                 itls_ms: vec![]
             }])
         );
-        for (saved, words) in [
-            (json!({}), "no list of ttfts in the saved result"),
+        for (saved, expected) in [
+            (json!({}), "the saved result has no list ttfts"),
             (
                 json!({"ttfts": [], "itls": []}),
-                "no list of outputs in the saved result",
+                "the saved result has no list outputs",
             ),
             (
                 json!({"ttfts": [1], "itls": [], "generated_texts": []}),
-                "lists of 1 ttfts, 0 itls and 0 texts in the saved result",
+                "the saved result has 1 ttfts, 0 itls and 0 texts",
             ),
         ] {
-            assert_eq!(read_reports(&saved), Err(words.to_owned()));
+            assert_eq!(read_reports(&saved), Err(expected.to_owned()));
         }
     }
 }

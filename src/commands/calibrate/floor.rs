@@ -1,6 +1,5 @@
-//! The least that a client of many streams can take: a bare loop of the system calls that any
-//! client makes, which reads no answer and keeps no instant. What a real client takes beyond this
-//! is its own. Knows no HTTP but what it writes, and how an answer ends.
+//! Lower bound for client overhead: a minimal loop of the system calls that any client of many
+//! streams makes, without parsing answers or recording instants.
 
 use std::io::{self, Write as _};
 use std::net::TcpStream;
@@ -14,27 +13,27 @@ use super::options::FloorArgs;
 use super::server::MODEL;
 use sobench_core::error::{Error, Result};
 
-/// How many sockets are looked at after one wait, as in tokio.
+/// Maximum events per wait, as in tokio.
 const EVENTS: usize = 1024;
 
-/// The most of one read, as in the client.
+/// Maximum bytes of one read, as in the client.
 const READ_BYTES: usize = 8 << 10;
 
-/// The last bytes of an answer in chunked transfer coding.
+/// The last bytes of a response in chunked transfer coding.
 const END: &[u8] = b"0\r\n\r\n";
 
-/// Keeps so many streams going until all requests are answered: one thread, a wait for whatever is
-/// ready, one read for each piece.
+/// Keeps the streams running until all requests are answered: one thread, epoll, and one read per
+/// event.
 ///
 /// # Errors
-/// No connection, or one that breaks.
+/// A connection cannot be made or breaks.
 pub(super) fn run(floor: &FloorArgs) -> Result<()> {
-    drive(floor).map_err(|error| Error::environment(format!("the bare loop broke: {error}")))
+    drive(floor).map_err(|error| Error::environment(format!("the minimal loop failed: {error}")))
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a bare loop of system calls, to compare with"
+    reason = "a minimal loop of system calls, for comparison"
 )]
 fn drive(floor: &FloorArgs) -> io::Result<()> {
     let request = request(floor);
@@ -54,14 +53,14 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
             EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, number as u64),
         )?;
     }
-    let (mut left, mut waiting) = (floor.requests, 0);
+    let (mut unsent, mut waiting) = (floor.requests, 0);
     for tcp in &mut connections {
         tcp.write_all(&request)?;
-        (left, waiting) = (left - 1, waiting + 1);
+        (unsent, waiting) = (unsent - 1, waiting + 1);
     }
     let mut events = vec![EpollEvent::empty(); EVENTS];
     let mut bytes = vec![0; READ_BYTES];
-    let mut room = nix::cmsg_space!(TimeSpec);
+    let mut control_buffer = nix::cmsg_space!(TimeSpec);
     while waiting > 0 {
         let ready = epoll.wait(&mut events, EpollTimeout::NONE)?;
         for event in &events[..ready] {
@@ -75,7 +74,7 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
             let read = match recvmsg::<()>(
                 tcp.as_raw_fd(),
                 &mut parts,
-                Some(&mut room),
+                Some(&mut control_buffer),
                 MsgFlags::empty(),
             ) {
                 Ok(message) => message.bytes,
@@ -87,9 +86,9 @@ fn drive(floor: &FloorArgs) -> io::Result<()> {
             }
             if bytes[..read].ends_with(END) {
                 waiting -= 1;
-                if left > 0 {
+                if unsent > 0 {
                     tcp.write_all(&request)?;
-                    (left, waiting) = (left - 1, waiting + 1);
+                    (unsent, waiting) = (unsent - 1, waiting + 1);
                 }
             }
         }

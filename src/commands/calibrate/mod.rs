@@ -1,9 +1,9 @@
-//! How far can the client's own figures be trusted? Runs clients against a server of known timing
-//! and holds what they report against what the server did.
+//! `sobench calibrate`: measures the accuracy of clients. Runs them against a reference server with
+//! known timing and compares their reports with the server's log.
 //!
-//! [`server`] is that server, in a process of its own; [`child`] runs a client, which is sobench
-//! itself or another one; [`errors`] compares, and is pure; `floor` is the least that any client
-//! takes; [`command`] goes through the points. Knows no constraint and no verdict.
+//! [`server`] is the reference server, in its own process; [`child`] runs a client, which is
+//! sobench or another one; [`errors`] compares; `floor` is a minimal client; [`command`] measures
+//! all points.
 
 mod child;
 pub mod command;
@@ -25,28 +25,28 @@ use sobench_shutdown::Shutdown;
 
 pub use errors::{Compared, Spread};
 
-/// Measures the client.
+/// Runs the command.
 ///
 /// # Errors
-/// As [`command::run`].
+/// See [`command::run`].
 pub fn run(flags: CalibrateArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || command::run(&flags))
+    shutdown.run_or_abandon(move || command::run(&flags))
 }
 
-/// The server of known timing: JSON lines over its standard streams.
+/// The reference server: JSON lines over its standard streams.
 ///
 /// # Errors
-/// A stream that cannot be read or written.
+/// A stream cannot be read or written.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a child process answers its parent over standard output"
+    reason = "a child process replies to its parent over standard output"
 )]
 pub fn run_server() -> Result<CommandOutput> {
     server::serve(BufReader::new(std::io::stdin()), std::io::stdout())
         .map(|()| CommandOutput::default())
 }
 
-/// The name of the bare loop in the table.
+/// The name of the minimal loop in the table.
 pub const FLOOR: &str = "bare system calls";
 
 /// One load.
@@ -58,61 +58,61 @@ pub struct Point {
     pub output_len: usize,
 }
 
-/// How requests are offered.
+/// The kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
-    /// So many streams at a time.
+    /// Concurrent streams.
     Streams(usize),
-    /// So many requests per second, with Poisson arrivals.
+    /// Requests per second, with Poisson arrivals.
     PerSecond(f64),
 }
 
-/// One client at one point, over all repeats.
+/// The result of one client at one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub client: String,
     #[serde(flatten)]
     pub point: Point,
-    /// `None` where the client did not come to an end; `failure` says why.
+    /// `None` if the client failed; `failure` has the reason.
     pub measured: Option<Measured>,
     pub failure: Option<String>,
 }
 
-/// What a client said against what the server did, and what the client took.
+/// The accuracy and overhead of a client.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// `None` of the bare loop, which reports nothing.
+    /// `None` for the minimal loop, which reports nothing.
     #[serde(flatten)]
     pub compared: Option<Compared>,
-    /// Tokens that the server wrote for it.
+    /// Tokens that the server sent to it.
     pub tokens: usize,
-    /// CPU time of the client's process from start to end, for each million tokens that it read.
+    /// CPU time of the client process from start to end, per million tokens.
     pub cpu_s_per_million_tokens: Option<f64>,
-    /// The most memory that it held; `None` where the system does not tell.
+    /// Peak memory; `None` if the system does not report it.
     pub peak_memory_mib: Option<f64>,
-    /// From starting the client to its first request at the server.
+    /// From the start of the client to its first request at the server.
     pub first_request_s: Option<f64>,
     /// Requests per second that reached the server, from the first to the last.
     pub achieved_rps: Option<f64>,
 }
 
-/// Runs the bare loop: as many streams at a time as asked for, until all requests are answered.
+/// Runs the minimal loop until all requests are answered.
 ///
 /// # Errors
-/// No connection, one that breaks, or a system other than Linux.
+/// A connection cannot be made or breaks, or the system is not Linux.
 pub fn run_floor(flags: &FloorArgs) -> Result<CommandOutput> {
     #[cfg(target_os = "linux")]
     return floor::run(flags).map(|()| CommandOutput::default());
     #[cfg(not(target_os = "linux"))]
     Err(sobench_core::error::Error::usage(format!(
-        "the bare loop is for Linux: port {}",
+        "the minimal loop runs on Linux only: port {}",
         flags.port
     ))
-    .hint("leave --floor out"))
+    .hint("remove --floor"))
 }
 
-/// The whole of it.
+/// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Calibration {
     pub machine: String,

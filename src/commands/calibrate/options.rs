@@ -1,4 +1,4 @@
-//! The flags of `sobench calibrate`, and the points that they ask to measure.
+//! Flags of `sobench calibrate`, and the points to measure.
 
 use clap::Args;
 
@@ -7,19 +7,19 @@ use crate::commands::flags::values::formats;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 
-/// Tokens of an answer where a rate is offered: what is measured is how requests go out.
+/// Tokens of an answer with a request rate, where only the sending of requests is measured.
 const RATE_OUTPUT_LEN: usize = 5;
 
-/// The most requests of one point: the server keeps an instant for every token.
+/// Maximum requests of one point, because the server stores an instant for every token.
 const MAX_REQUESTS: usize = 1_000_000;
 
-/// Longest wait for a token.
+/// Maximum wait for a token.
 const MAX_MS: f64 = 60_000.0;
 
-/// What is measured of the client.
+/// Flags of `sobench calibrate`.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArgs {
-    /// Streams at a time, a row each
+    /// Numbers of concurrent streams, one row each
     #[arg(
         long,
         value_name = "N,N",
@@ -28,7 +28,7 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub streams: Vec<usize>,
-    /// Offered requests per second, a row each; 0 leaves them out
+    /// Request rates in requests per second, one row each; 0 for none
     #[arg(
         long,
         value_name = "RPS,RPS",
@@ -37,10 +37,10 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub request_rate: Vec<f64>,
-    /// Tokens of an answer
+    /// Output tokens per request
     #[arg(long, default_value_t = 50, allow_negative_numbers = true)]
     pub output_len: usize,
-    /// Requests for each stream
+    /// Requests per stream
     #[arg(
         long,
         value_name = "N",
@@ -48,7 +48,7 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub rounds: usize,
-    /// Seconds for which a rate is offered
+    /// Duration of each request rate, in seconds
     #[arg(
         long,
         value_name = "SECONDS",
@@ -56,7 +56,7 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub rate_duration: f64,
-    /// Milliseconds from a request's arrival at the server to its first token
+    /// Time from the arrival of a request to its first token, in milliseconds
     #[arg(
         long,
         value_name = "MS",
@@ -64,7 +64,7 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub ttft_ms: f64,
-    /// Milliseconds from each token to the next
+    /// Time between tokens, in milliseconds
     #[arg(
         long,
         value_name = "MS",
@@ -72,7 +72,7 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub itl_ms: f64,
-    /// Measure everything so often, the clients taking turns
+    /// Number of repetitions; the clients alternate
     #[arg(
         long,
         value_name = "N",
@@ -80,25 +80,24 @@ pub struct CalibrateArgs {
         allow_negative_numbers = true
     )]
     pub repeat: usize,
-    /// Command line of another client, for the same server in the same run. {base_url}, {model},
-    /// {requests}, {streams} (or a large number), {rate} (or inf), {output_len}, {dir} and {file}
-    /// are filled in; it has to save ttfts, itls and generated_texts as vLLM's clients do, in
-    /// {dir}/{file}
+    /// Command line of another client to compare with. {base_url}, {model}, {requests}, {streams}
+    /// (or a large number), {rate} (or inf), {output_len}, {dir} and {file} are replaced; it must
+    /// save ttfts, itls and generated_texts like vLLM's clients in {dir}/{file}
     #[arg(long, value_name = "CMD")]
     pub against: Option<String>,
     /// Name of the other client in the table
     #[arg(long, value_name = "NAME", default_value = "the other client")]
     pub against_name: String,
-    /// Measure a bare loop of the same system calls as well: what no client of so many streams can
-    /// go below (Linux)
+    /// Also measure a minimal loop of the same system calls, the lower bound of client overhead
+    /// (Linux)
     #[arg(long)]
     pub floor: bool,
-    /// Format of the result
+    /// Output format
     #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
     pub format: OutputFormat,
 }
 
-/// The bare loop of `calibrate --floor`.
+/// The minimal loop of `calibrate --floor`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct FloorArgs {
     pub port: u16,
@@ -108,17 +107,15 @@ pub struct FloorArgs {
 }
 
 impl CalibrateArgs {
-    /// Checks the flags, and lists the points to measure.
+    /// Checks the flags and returns the points to measure.
     ///
     /// # Errors
-    /// Usage errors that name the flag and its value.
+    /// Usage errors with the flag and its value.
     pub fn points(&self) -> Result<Vec<Point>> {
         for (flag, ms) in [("--ttft-ms", self.ttft_ms), ("--itl-ms", self.itl_ms)] {
             if !(0.0..=MAX_MS).contains(&ms) {
-                return Err(
-                    Error::usage(format!("{flag} is no time that a server takes: {ms}"))
-                        .hint("give 0 to 60000 milliseconds"),
-                );
+                return Err(Error::usage(format!("{flag} is out of range: {ms}"))
+                    .hint("give 0 to 60000 milliseconds"));
             }
         }
         for (flag, number) in [
@@ -128,18 +125,17 @@ impl CalibrateArgs {
         ] {
             if number == 0 {
                 return Err(
-                    Error::usage(format!("nothing can be measured with {flag} 0"))
-                        .hint("give at least 1"),
+                    Error::usage(format!("{flag} must be at least 1: 0")).hint("give at least 1")
                 );
             }
         }
         if self.floor && cfg!(not(target_os = "linux")) {
-            return Err(Error::usage("--floor is for Linux")
-                .hint("leave it out: it loops over Linux' own system calls"));
+            return Err(Error::usage("--floor is supported on Linux only")
+                .hint("remove --floor; it uses system calls of Linux"));
         }
         let mut points = Vec::new();
         for streams in self.streams.iter().copied().filter(|streams| *streams > 0) {
-            let requests = bounded(
+            let requests = checked_request_count(
                 "--streams",
                 streams as f64,
                 streams as f64 * self.rounds as f64,
@@ -156,7 +152,8 @@ impl CalibrateArgs {
             .copied()
             .filter(|rate| *rate != 0.0)
         {
-            let requests = bounded("--request-rate", rate, rate * self.rate_duration)?;
+            let requests =
+                checked_request_count("--request-rate", rate, rate * self.rate_duration)?;
             points.push(Point {
                 load: Load::PerSecond(rate),
                 requests,
@@ -164,17 +161,18 @@ impl CalibrateArgs {
             });
         }
         if points.is_empty() {
-            return Err(Error::usage("nothing to measure").hint("give --streams or --request-rate"));
+            return Err(Error::usage("no streams and no request rate to measure")
+                .hint("give --streams or --request-rate"));
         }
         Ok(points)
     }
 }
 
-fn bounded(flag: &str, value: f64, requests: f64) -> Result<usize> {
+fn checked_request_count(flag: &str, value: f64, requests: f64) -> Result<usize> {
     if !(1.0..=MAX_REQUESTS as f64).contains(&requests) {
         return Err(
-            Error::usage(format!("{flag} {value} comes to {requests} requests")).hint(format!(
-                "a point has 1 to {MAX_REQUESTS}: change it, --rounds or --rate-duration"
+            Error::usage(format!("{flag} {value} results in {requests} requests")).hint(format!(
+                "change it, --rounds or --rate-duration to get 1 to {MAX_REQUESTS} requests"
             )),
         );
     }
@@ -189,15 +187,15 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn points(flags: &[&str]) -> Result<Vec<Point>> {
-        let typed = ["sobench", "calibrate"].iter().chain(flags);
-        match Cli::try_parse_from(typed).unwrap().into_command() {
+        let arguments = ["sobench", "calibrate"].iter().chain(flags);
+        match Cli::try_parse_from(arguments).unwrap().into_command() {
             Command::Calibrate(flags) => flags.points(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn points_follow_from_flags_and_nonsense_is_refused() {
+    fn flags_determine_the_points_and_invalid_ones_are_rejected() {
         let found = points(&[
             "--streams",
             "10,20",
@@ -218,25 +216,19 @@ mod tests {
         ];
         assert_eq!(counts, expected);
         for (flags, what) in [
-            (
-                &["--itl-ms", "-1"][..],
-                "--itl-ms is no time that a server takes: -1",
-            ),
-            (
-                &["--rounds", "0"],
-                "nothing can be measured with --rounds 0",
-            ),
+            (&["--itl-ms", "-1"][..], "--itl-ms is out of range: -1"),
+            (&["--rounds", "0"], "--rounds must be at least 1: 0"),
             (
                 &["--streams", "0", "--request-rate", "0"],
-                "nothing to measure",
+                "no streams and no request rate to measure",
             ),
             (
                 &["--request-rate", "-2"],
-                "--request-rate -2 comes to -10 requests",
+                "--request-rate -2 results in -10 requests",
             ),
             (
                 &["--request-rate", "nan"],
-                "--request-rate NaN comes to NaN requests",
+                "--request-rate NaN results in NaN requests",
             ),
         ] {
             let error = points(flags).unwrap_err();

@@ -1,11 +1,11 @@
-//! The page of `sobench calibrate`.
+//! The report of `sobench calibrate`.
 
 use crate::commands::calibrate::{Calibration, FLOOR, Load, Measured, Row};
 use crate::commands::distinct::distinct;
 use sobench_render::{Document, Table};
 use sobench_statistics::percentile;
 
-/// The heads of the table; the first two columns hold words.
+/// The column titles of the table; the first two columns are text.
 const COLUMNS: [&str; 11] = [
     "client",
     "load",
@@ -13,14 +13,14 @@ const COLUMNS: [&str; 11] = [
     "TTFT error mean (ms)",
     "p50",
     "p99",
-    "ITL p99 off by (ms)",
+    "ITL p99 error (ms)",
     "requests/s",
     "CPU s / 1M tokens",
     "memory (MiB)",
     "first request (s)",
 ];
 
-/// A table with a row for each client and load, and the ratios of the first client to the second.
+/// A table with one row per client and load, and the ratios of the first client to the second.
 pub fn document(calibration: &Calibration) -> Document {
     let rows = &calibration.rows;
     let mut document = Document::new("sobench: calibration");
@@ -32,37 +32,38 @@ pub fn document(calibration: &Calibration) -> Document {
     }
     let ratios = ratios(calibration);
     if !ratios.is_empty() {
-        document
-            .heading("the first client's part of the second's (medians of all runs of a point)");
+        document.heading("Ratio of the first client to the second (medians over all repetitions)");
         document.facts(ratios);
     }
     document.gap();
     let server = format!(
-        "first token {} ms after a request's arrival, then one every {} ms; {}",
+        "first token {} ms after the arrival of a request, then one every {} ms; {}",
         calibration.ttft_ms, calibration.itl_ms, calibration.machine
     );
     document.facts([("server", server)]);
     document.definitions([
         (
             "TTFT error",
-            "what the client reported less what the server did, request by request",
+            "reported TTFT minus that of the server, per request",
         ),
         (
-            "ITL p99 off by",
-            "the 99th percentile of the client's ITLs less that of the server's",
+            "ITL p99 error",
+            "99th percentile of the client's ITLs minus that of the server's",
         ),
         (
             "requests",
-            "those that the client reported, + those that it sent besides, such as a trial",
+            "reported requests, + requests that were sent but not reported, such as a trial",
         ),
         (
             "CPU",
-            "of the client's whole process, start and end included",
+            "CPU time of the whole client process, including its start and end",
         ),
     ]);
     if rows.iter().any(|row| row.client == FLOOR) {
-        document
-            .definitions([(FLOOR, "a loop that waits, reads and looks at nothing, in one thread: what no client can go below")]);
+        document.definitions([(
+            FLOOR,
+            "a single-threaded loop that only waits and reads: the lower bound for any client",
+        )]);
     }
     document
 }
@@ -104,7 +105,7 @@ fn cells(row: &Row) -> Vec<String> {
     cells
 }
 
-/// The ratios at each load at which both clients were measured.
+/// The ratios at each load that both clients ran.
 fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
     let mut names: Vec<&str> = calibration
         .rows
@@ -128,8 +129,8 @@ fn ratios(calibration: &Calibration) -> Vec<(String, String)> {
             percentile(&values, 50.0)
         };
         let ratio = |name: &str, get: &dyn Fn(&Measured) -> Option<f64>| {
-            let (ours, theirs) = (median(first, get)?, median(second, get)?);
-            (theirs > 0.0).then(|| format!("{name} {:.2}", ours / theirs))
+            let (first_median, second_median) = (median(first, get)?, median(second, get)?);
+            (second_median > 0.0).then(|| format!("{name} {:.2}", first_median / second_median))
         };
         let ratios = [
             ratio("TTFT error mean", &|measured| {

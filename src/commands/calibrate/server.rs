@@ -1,11 +1,11 @@
-//! A server of known timing: streams tokens by a timetable, and writes down when requests arrived
-//! and tokens went out. Knows no model, and reads of HTTP only what benchmark clients write.
+//! Reference server with known timing: streams tokens by a timetable, and records when requests
+//! arrived and tokens were sent. Supports only the HTTP that benchmark clients send.
 //!
-//! It runs in a process of its own, so that it shares nothing with the client but the machine, and
-//! is led by JSON lines over its standard streams: it says its port, takes a [`Timetable`] and
-//! answers with an empty line, takes `"log"` and answers with the [`Record`]s since, and ends with
-//! its input. Requests count as arrived when the kernel took in their last byte; tokens count as
-//! written right before the system call that writes them.
+//! It runs in its own process, so that it shares only the machine with the client, and is
+//! controlled by JSON lines over its standard streams. It prints its port, replies to a
+//! [`Timetable`] with an empty line and to `"log"` with the [`Record`]s since, and ends with its
+//! input. A request arrives when the kernel receives its last byte; a token is written right before
+//! the system call that writes it.
 
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +22,16 @@ use super::errors::{Record, first_token};
 use sobench_client::{Socket, clock};
 use sobench_core::error::{Error, Result};
 
-/// The name of the model that it has.
+/// The name of its model.
 pub const MODEL: &str = "calibrate";
 
-/// The most bytes of a request.
+/// Maximum size of a request in bytes.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 
-/// Connections that may wait to be accepted.
+/// Size of the accept queue.
 const BACKLOG: u32 = 4096;
 
-/// Tokens of an answer where the request does not say.
+/// Default output tokens.
 const DEFAULT_OUTPUT_LEN: usize = 16;
 
 /// When tokens are due.
@@ -41,35 +41,36 @@ pub struct Timetable {
     pub itl_ms: f64,
 }
 
-/// What is asked of the server over its input.
+/// A command on the server's input.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
-    /// Forget the records; keep to this timetable from now on.
-    Begin(Timetable),
-    /// Tell the records.
+pub enum ServerCommand {
+    /// Clear the records and use this timetable.
+    #[serde(rename = "begin")]
+    Start(Timetable),
+    /// Print the records.
     Log,
 }
 
-/// Everything that came since the begin.
+/// All records since the last start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Log {
     pub records: Vec<Record>,
-    /// How long after [`Ask::Begin`] the first request arrived.
+    /// Time from [`ServerCommand::Start`] to the first request.
     pub first_arrival_ns: Option<u64>,
 }
 
 struct State {
     timetable: Mutex<Timetable>,
     records: Mutex<Vec<Record>>,
-    begun_ns: AtomicU64,
+    started_ns: AtomicU64,
     next_id: AtomicU64,
 }
 
 /// Serves on a free port of this machine until the input ends.
 ///
 /// # Errors
-/// No port or thread is to be had; the standard streams are closed or do not hold what they should.
+/// No port or thread is available, or the standard streams are closed or have invalid data.
 pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
     let timetable = Timetable {
         ttft_ms: 0.0,
@@ -78,46 +79,47 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> Result<()> {
     let state = Arc::new(State {
         timetable: Mutex::new(timetable),
         records: Mutex::default(),
-        begun_ns: AtomicU64::new(clock::process_ns()),
+        started_ns: AtomicU64::new(clock::process_ns()),
         next_id: AtomicU64::new(0),
     });
-    let broken =
-        |error: io::Error| Error::environment(format!("the server of known timing broke: {error}"));
+    let failed =
+        |error: io::Error| Error::environment(format!("the reference server failed: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(broken)?;
-    let listener = runtime.block_on(listen()).map_err(broken)?;
-    let port = listener.local_addr().map_err(broken)?.port();
+        .map_err(failed)?;
+    let listener = runtime.block_on(listen()).map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
     let accepting = Arc::clone(&state);
-    // It ends with the process.
+    // The thread ends with the process.
     thread::Builder::new()
         .name("timing".to_owned())
         .spawn(move || runtime.block_on(accept(listener, accepting)))
-        .map_err(broken)?;
+        .map_err(failed)?;
     writeln!(output, "{port}")
         .and_then(|()| output.flush())
-        .map_err(broken)?;
+        .map_err(failed)?;
     for line in input.lines() {
-        let line = line.map_err(broken)?;
-        let ask = serde_json::from_str(&line)
-            .map_err(|error| Error::internal(format!("not asked properly ({error}): {line}")))?;
-        let answer = match ask {
-            Ask::Begin(timetable) => state.begin(timetable),
-            Ask::Log => state.log(),
+        let line = line.map_err(failed)?;
+        let command = serde_json::from_str(&line)
+            .map_err(|error| Error::internal(format!("invalid command ({error}): {line}")))?;
+        let answer = match command {
+            ServerCommand::Start(timetable) => state.start(timetable),
+            ServerCommand::Log => state.log(),
         };
         writeln!(output, "{answer}")
             .and_then(|()| output.flush())
-            .map_err(broken)?;
+            .map_err(failed)?;
     }
     Ok(())
 }
 
 impl State {
-    fn begin(&self, timetable: Timetable) -> String {
+    fn start(&self, timetable: Timetable) -> String {
         *lock(&self.timetable) = timetable;
         lock(&self.records).clear();
-        self.begun_ns.store(clock::process_ns(), Ordering::Relaxed);
+        self.started_ns
+            .store(clock::process_ns(), Ordering::Relaxed);
         String::new()
     }
 
@@ -125,7 +127,7 @@ impl State {
         let records = std::mem::take(&mut *lock(&self.records));
         let first = records.iter().map(|record| record.arrived_ns).min();
         let first_arrival_ns =
-            first.map(|at| at.saturating_sub(self.begun_ns.load(Ordering::Relaxed)));
+            first.map(|at| at.saturating_sub(self.started_ns.load(Ordering::Relaxed)));
         serde_json::to_string(&Log {
             records,
             first_arrival_ns,
@@ -135,7 +137,7 @@ impl State {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nobody panics while holding one of these.
+    // No code panics while holding one of these.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -147,18 +149,17 @@ async fn listen() -> io::Result<TcpListener> {
 
 async fn accept(listener: TcpListener, state: Arc<State>) {
     loop {
-        // One that went away before it was accepted is nobody's loss.
+        // A connection that is closed before it is accepted can be ignored.
         if let Ok((tcp, _)) = listener.accept().await {
             let state = Arc::clone(&state);
-            // A client that breaks off finds its request missing in the log, or without its last
-            // tokens.
-            tokio::spawn(async move { drop(converse(tcp, &state).await) });
+            // If the client disconnects, its request is incomplete in the log or missing.
+            tokio::spawn(async move { drop(serve_connection(tcp, &state).await) });
         }
     }
 }
 
-/// One connection: request after request.
-async fn converse(tcp: TcpStream, state: &State) -> io::Result<()> {
+/// Serves the requests of one connection.
+async fn serve_connection(tcp: TcpStream, state: &State) -> io::Result<()> {
     let mut socket = Socket::new(tcp)?;
     let arrival = socket.arrival();
     let mut bytes = Vec::new();
@@ -181,7 +182,7 @@ async fn converse(tcp: TcpStream, state: &State) -> io::Result<()> {
     Ok(())
 }
 
-/// What is taken of a request.
+/// The parts of a request that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     is_post: bool,
@@ -189,8 +190,8 @@ struct Request {
     output_len: usize,
 }
 
-/// The next request, whole; `None` where the client has gone. `bytes` holds what was read beyond
-/// the last one.
+/// The next complete request; `None` if the client is gone. `bytes` has the bytes read after the
+/// last one.
 async fn read_request(socket: &mut Socket, bytes: &mut Vec<u8>) -> io::Result<Option<Request>> {
     loop {
         if let Some((request, used)) = parse(bytes) {
@@ -206,7 +207,7 @@ async fn read_request(socket: &mut Socket, bytes: &mut Vec<u8>) -> io::Result<Op
     }
 }
 
-/// A whole request at the begin of the bytes, and its length.
+/// A complete request at the start of the bytes, and its length.
 fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     #[derive(Deserialize)]
     struct Body {
@@ -236,8 +237,8 @@ fn parse(bytes: &[u8]) -> Option<(Request, usize)> {
     ))
 }
 
-/// Streams the tokens when they are due, by their number from the arrival, so that a late one does
-/// not make the rest late.
+/// Streams the tokens. Each is due at a fixed time after the arrival, so that a late token does not
+/// delay the rest.
 async fn answer(
     socket: &mut Socket,
     state: &State,
@@ -266,7 +267,7 @@ async fn answer(
             break;
         }
     }
-    // Before the client can know the end, so that whoever has all answers finds all records.
+    // Before the end of the response, so that a client with all answers finds all records.
     let tokens = written_ns.len();
     lock(&state.records).push(Record {
         id,
@@ -286,7 +287,7 @@ async fn answer(
     socket.write_all(end.as_bytes()).await
 }
 
-/// An event in the shape of vLLM's.
+/// An event in vLLM's format.
 fn event(request: &Request, id: u64, text: &str, is_last: bool) -> String {
     let finish_reason = if is_last { r#""length""# } else { "null" };
     let (object, content) = if request.is_chat {
@@ -303,7 +304,7 @@ fn event(request: &Request, id: u64, text: &str, is_last: bool) -> String {
     )
 }
 
-/// One chunk of the transfer coding.
+/// A chunk of the chunked transfer coding.
 fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
@@ -313,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_read_when_they_are_whole() {
+    fn requests_are_parsed_when_complete() {
         let post = b"POST /v1/completions HTTP/1.1\r\nContent-Length: 16\r\nhost: x\r\n\r\n{\"max_tokens\":3}GET";
         let request = Request {
             is_post: true,

@@ -1,4 +1,4 @@
-//! `sobench compare`: reads the sides, compares them, renders the comparison.
+//! `sobench compare`: reads the sides, compares them and renders the comparison.
 
 pub mod options;
 pub mod report;
@@ -6,18 +6,18 @@ pub mod report;
 use self::options::CompareArgs;
 use crate::commands::output::{CommandOutput, pretty};
 use sobench_core::error::Result;
-use sobench_core::exit_codes::{DONE, NOT_COMPARABLE, NOT_KEPT};
+use sobench_core::exit_codes::{CHECK_FAILED, NOT_COMPARABLE, SUCCESS};
 use sobench_core::output_format::OutputFormat;
 use sobench_results::compare::side::Side;
 use sobench_results::compare::{compare, files};
 use sobench_shutdown::Shutdown;
 
-/// Compares what the flags name.
+/// Compares the sides that the flags name.
 ///
 /// # Errors
-/// A file that cannot be read or is no result; a baseline that cannot be written.
+/// A file that is unreadable or not a result; a baseline that cannot be written.
 pub fn run(flags: CompareArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || compare_files(&flags))
+    shutdown.run_or_abandon(move || compare_files(&flags))
 }
 
 fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
@@ -25,7 +25,7 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     let sides = flags
         .sides
         .iter()
-        .map(|words| files::side(words))
+        .map(|argument| files::read_side(argument))
         .collect::<Result<Vec<Side>>>()?;
     let mut lines = Vec::new();
     if let (Some(path), Some(first)) = (&flags.write_baseline, sides.first()) {
@@ -47,8 +47,8 @@ fn compare_files(flags: &CompareArgs) -> Result<CommandOutput> {
     };
     let exit_code = match (comparison.is_comparable(), comparison.is_failed()) {
         (false, _) => NOT_COMPARABLE,
-        (true, true) => NOT_KEPT,
-        (true, false) => DONE,
+        (true, true) => CHECK_FAILED,
+        (true, false) => SUCCESS,
     };
     lines.extend(report::closing(&comparison));
     Ok(CommandOutput {

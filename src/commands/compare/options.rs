@@ -1,4 +1,4 @@
-//! The flags of `sobench compare`, checked. Opens no file.
+//! Flags of `sobench compare`.
 
 use clap::Args;
 
@@ -8,42 +8,43 @@ use crate::commands::flags::values::{described, formats};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_results::compare::gate::Undecided;
-use sobench_results::compare::rules::Change;
-use sobench_results::compare::{Gate, LEAST_RESAMPLES, MAX_RESAMPLES, Options};
+use sobench_results::compare::rules::ChangeRule;
+use sobench_results::compare::{Gate, MAX_RESAMPLES, MIN_RESAMPLES, Options};
 use sobench_results::record::condition::{Field, Weight};
 
-/// The most sides of one comparison.
+/// Maximum number of sides of one comparison.
 const MAX_SIDES: usize = 16;
 
-/// The most cases that are shown of those that changed.
+/// Maximum number of changed cases to show.
 const MAX_CHANGED: usize = 100_000;
 
-/// Which runs are held against each other, and what must not have changed.
+/// Flags of `sobench compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArgs {
-    /// Runs to compare, the baseline first. Each is a file (a run log, a result or a baseline of
-    /// sobench, or a result of vllm bench serve or of vLLM's structured-output script), or several
-    /// runs of the same thing: a folder, or files with commas between them
+    /// Runs to compare, the baseline first. Each is a file (run log, result or baseline of sobench,
+    /// or result of vllm bench serve or vLLM's structured-output script), or several runs of the
+    /// same configuration: a folder, or files separated by commas
     #[arg(value_name = "A B", required = true, num_args = 1..)]
     pub sides: Vec<InputNames>,
-    /// Exit with 1 where a figure changed for the worse by more than this and by more than chance:
-    /// 'correct_rate<-0.5pp', 'p99_ttft_ms>+10%'
+    /// Exit with 1 if a figure is significantly worse by more than this: 'correct_rate<-0.5pp',
+    /// 'p99_ttft_ms>+10%'
     #[arg(long, value_name = "RULE", help_heading = "Gate")]
     pub fail_on: Vec<String>,
-    /// Exit with 1 where a figure of a later side is out of bounds: 'correct_rate>=99.5',
+    /// Exit with 1 if a figure of a later side misses this threshold: 'correct_rate>=99.5',
     /// 'p99_ttft_ms<=200'
     #[arg(long, value_name = "RULE", help_heading = "Gate")]
     pub require: Vec<String>,
-    /// Gate with the default rules where no --fail-on is given
+    /// Gate with the default rules if there is no --fail-on
     #[arg(long, help_heading = "Gate")]
     pub gate: bool,
-    /// What a rule counts as that the samples are too few to tell of
+    /// Treat rules with too few samples as pass or fail
     #[arg(long, value_name = "WHAT", default_value = "pass", value_parser = described(&UNDECIDED), help_heading = "Gate")]
     pub undecided: Undecided,
-    /// Compare although this differs: model, dataset, ratio, output_len, request_rate, ...
+    /// Compare although this condition differs: model, dataset, ratio, output_len, request_rate,
+    /// ...
     #[arg(long, value_name = "FIELD")]
     pub allow_different: Vec<String>,
-    /// Level of the intervals, in percent
+    /// Confidence level of the intervals, in percent
     #[arg(
         long,
         value_name = "PERCENT",
@@ -51,14 +52,14 @@ pub struct CompareArgs {
         allow_negative_numbers = true
     )]
     pub confidence: f64,
-    /// How often the requests are drawn again; by default as often as the intervals take
+    /// Number of bootstrap resamples [default: as many as the intervals need]
     #[arg(long, value_name = "N")]
     pub resamples: Option<usize>,
-    /// Seed of the draws
+    /// Seed of the bootstrap
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// How far, in percent, times and throughput of two runs of the same server may be apart;
-    /// counts where a side has only one run
+    /// Expected variation of times and throughput between runs of the same server, in percent; used
+    /// if a side has only one run
     #[arg(
         long,
         value_name = "PERCENT",
@@ -66,55 +67,52 @@ pub struct CompareArgs {
         allow_negative_numbers = true
     )]
     pub run_spread: f64,
-    /// Most cases that are shown of those that changed their verdict
+    /// Maximum number of cases with a changed verdict to show
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub changed: usize,
-    /// Format of the result
+    /// Output format
     #[arg(long, default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json, OutputFormat::Markdown]))]
     pub format: OutputFormat,
-    /// Write the first side to this file as a baseline: small, without texts, fit for a repository;
-    /// it can be compared with later
+    /// Write the first side to this file as a baseline, without texts, for later comparisons
     #[arg(long, value_name = "FILE")]
     pub write_baseline: Option<OutputPath>,
 }
 
 impl CompareArgs {
-    /// Checks the flags, and says how to compare.
+    /// Checks the flags.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
     pub fn options(&self) -> Result<Options> {
         let sides = self.sides.len();
         if sides < 2 && self.write_baseline.is_none() {
-            return Err(Error::usage("nothing to compare with")
-                .hint("give a second run; or --write-baseline to keep this one"));
+            return Err(Error::usage("nothing to compare")
+                .hint("give a second run, or --write-baseline to save this one"));
         }
         if sides > MAX_SIDES {
             return Err(Error::usage(format!("too many sides: {sides}"))
-                .hint(format!("at most {MAX_SIDES} are compared at once")));
+                .hint(format!("give at most {MAX_SIDES}")));
         }
         if !(50.0..=99.99).contains(&self.confidence) {
-            return Err(Error::usage(format!(
-                "no level that an interval has: {}",
-                self.confidence
-            ))
-            .hint("give --confidence 50 to 99.99"));
+            return Err(
+                Error::usage(format!("--confidence is out of range: {}", self.confidence))
+                    .hint("give 50 to 99.99"),
+            );
         }
         if let Some(resamples) = self
             .resamples
-            .filter(|it| !(LEAST_RESAMPLES..=MAX_RESAMPLES).contains(it))
+            .filter(|resamples| !(MIN_RESAMPLES..=MAX_RESAMPLES).contains(resamples))
         {
             return Err(
-                Error::usage(format!("--resamples is out of bounds: {resamples}"))
-                    .hint(format!("give {LEAST_RESAMPLES} to {MAX_RESAMPLES}")),
+                Error::usage(format!("--resamples is out of range: {resamples}"))
+                    .hint(format!("give {MIN_RESAMPLES} to {MAX_RESAMPLES}")),
             );
         }
         if !(0.0..=100.0).contains(&self.run_spread) {
-            return Err(Error::usage(format!(
-                "--run-spread is out of bounds: {}",
-                self.run_spread
-            ))
-            .hint("give 0 to 100 percent"));
+            return Err(
+                Error::usage(format!("--run-spread is out of range: {}", self.run_spread))
+                    .hint("give 0 to 100"),
+            );
         }
         if self.changed > MAX_CHANGED {
             return Err(
@@ -125,7 +123,7 @@ impl CompareArgs {
         let gate = gate(self)?;
         if sides < 2 && gate.is_some() {
             return Err(
-                Error::usage("a gate needs two sides").hint("give the baseline and the new run")
+                Error::usage("a gate needs two sides").hint("give a baseline and a new run")
             );
         }
         Ok(Options {
@@ -148,18 +146,20 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
     let mut changes = flags
         .fail_on
         .iter()
-        .map(|rule| Change::parse(rule))
-        .collect::<Result<Vec<Change>>>()?;
+        .map(|rule| ChangeRule::parse(rule))
+        .collect::<Result<Vec<ChangeRule>>>()?;
     let limits = limits(&flags.require)?;
     if flags.gate && changes.is_empty() {
-        changes = Change::defaults()?;
+        changes = ChangeRule::defaults()?;
     }
     let undecided = flags.undecided;
     if changes.is_empty() && limits.is_empty() {
         return match undecided {
             Undecided::Pass => Ok(None),
-            Undecided::Fail => Err(Error::usage("--undecided fail without a gate")
-                .hint("add --gate, --fail-on RULE or --require RULE")),
+            Undecided::Fail => Err(
+                Error::usage("--undecided fail has no effect without a gate")
+                    .hint("add --gate, --fail-on RULE or --require RULE"),
+            ),
         };
     }
     Ok(Some(Gate {
@@ -169,10 +169,10 @@ fn gate(flags: &CompareArgs) -> Result<Option<Gate>> {
     }))
 }
 
-/// A condition that may stop a comparison.
+/// A condition that can prevent a comparison.
 fn field(name: &str) -> Result<Field> {
-    // The number of prompts stops only where it is the load.
-    let stops = |it: &Field| it.weight() == Weight::Stops || *it == Field::NumPrompts;
+    // A different number of prompts prevents a comparison only where it determines the load.
+    let stops = |field: &Field| field.weight() == Weight::Stops || *field == Field::NumPrompts;
     let wanted = name.replace('-', "_");
     Field::ALL
         .into_iter()
@@ -184,8 +184,8 @@ fn field(name: &str) -> Result<Field> {
                 .filter(stops)
                 .map(Field::name)
                 .collect();
-            Error::usage(format!("nothing that stops a comparison: {name}"))
-                .hint(format!("--allow-different takes {}", names.join(", ")))
+            Error::usage(format!("unknown --allow-different condition: {name}"))
+                .hint(format!("use one of {}", names.join(", ")))
         })
 }
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_has_rules() {
+    fn gate_flags_select_rules() {
         assert_eq!(options(&["a", "b"]).unwrap().gate, None);
         assert_eq!(
             options(&["a", "b", "--gate"])
@@ -213,7 +213,7 @@ mod tests {
                 .gate
                 .unwrap()
                 .changes,
-            Change::defaults().unwrap()
+            ChangeRule::defaults().unwrap()
         );
         let own = options(&[
             "a",
@@ -235,40 +235,40 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_flags_are_rejected() {
         for (flags, what) in [
-            (&["a"][..], "nothing to compare with"),
+            (&["a"][..], "nothing to compare"),
             (
                 &["a", "--write-baseline", "x", "--gate"],
                 "a gate needs two sides",
             ),
             (
                 &["a", "b", "--confidence", "100"],
-                "no level that an interval has: 100",
+                "--confidence is out of range: 100",
             ),
             (
                 &["a", "b", "--confidence", "nan"],
-                "no level that an interval has: NaN",
+                "--confidence is out of range: NaN",
             ),
             (
                 &["a", "b", "--resamples", "10"],
-                "--resamples is out of bounds: 10",
+                "--resamples is out of range: 10",
             ),
             (
                 &["a", "b", "--run-spread", "-1"],
-                "--run-spread is out of bounds: -1",
+                "--run-spread is out of range: -1",
             ),
             (
                 &["a", "b", "--allow-different", "label"],
-                "nothing that stops a comparison: label",
+                "unknown --allow-different condition: label",
             ),
             (
                 &["a", "b", "--fail-on", "speed>+1%"],
-                "no such figure: speed",
+                "unknown figure: speed",
             ),
             (
                 &["a", "b", "--undecided", "fail"],
-                "--undecided fail without a gate",
+                "--undecided fail has no effect without a gate",
             ),
         ] {
             let error = options(flags).unwrap_err();

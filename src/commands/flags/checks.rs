@@ -1,4 +1,4 @@
-//! Checks of values that flags of several commands take.
+//! Checks of flag values that several commands share.
 
 use std::time::Duration;
 
@@ -7,13 +7,12 @@ use serde_json::{Map, Value};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::{Error, Result};
 
-/// A URL of `--base-url`.
+/// Checks the URL of `--base-url`.
 ///
 /// # Errors
-/// Its scheme is neither http nor https.
+/// The scheme is neither http nor https.
 pub(crate) fn checked_url(url: &str) -> Result<String> {
-    let known = url.starts_with("http://") || url.starts_with("https://");
-    if known {
+    if url.starts_with("http://") || url.starts_with("https://") {
         return Ok(url.to_owned());
     }
     let address = url.split_once("://").map_or(url, |(_, address)| address);
@@ -23,10 +22,10 @@ pub(crate) fn checked_url(url: &str) -> Result<String> {
     )
 }
 
-/// Pairs of a flag, in the order given.
+/// Parses the `KEY=VALUE` pairs of a flag, in order.
 ///
 /// # Errors
-/// One of them is none.
+/// One of them has no `=` or an empty key.
 pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, String)>> {
     let split = |pair: &String| {
         let (key, value) = pair
@@ -41,10 +40,10 @@ pub(crate) fn key_values(flag: &str, pairs: &[String]) -> Result<Vec<(String, St
     pairs.iter().map(split).collect()
 }
 
-/// A JSON object that a flag holds.
+/// Parses the JSON object of a flag.
 ///
 /// # Errors
-/// The text of the flag is no JSON object.
+/// The text is not a JSON object.
 pub(crate) fn json_object(flag: &str, text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| {
         Error::usage(format!("{flag} is not a JSON object ({error}): {text}"))
@@ -59,10 +58,10 @@ pub(crate) fn grammar_notation(typed: &str) -> Option<GrammarDialect> {
         .find(|dialect| dialect.name() == typed)
 }
 
-/// A time above zero.
+/// Converts seconds to a duration above zero.
 ///
 /// # Errors
-/// It is none.
+/// The value is not above zero, or too large.
 pub(crate) fn seconds(flag: &str, value: f64) -> Result<Duration> {
     let time = Duration::try_from_secs_f64(value)
         .ok()

@@ -1,4 +1,4 @@
-//! The flags of decoding engines and of the synthetic model, checked. Knows no engine's library.
+//! The options of decoding engines and of the embedded server, from their flags.
 
 use crate::commands::flags::engine::{EmbeddedArgs, EngineArgs};
 use sobench_backend::{ConstraintDialect, ServerKind};
@@ -6,7 +6,7 @@ use sobench_core::error::{Error, Result};
 use sobench_embedded::EmbeddedOptions;
 use sobench_engine::{EngineName, EnginePolicy};
 
-/// The policy that the flags describe.
+/// The engine policy of the flags.
 pub(crate) fn policy(flags: &EngineArgs) -> EnginePolicy {
     EnginePolicy {
         any_whitespace: !flags.disable_any_whitespace,
@@ -19,33 +19,36 @@ pub(crate) fn policy(flags: &EngineArgs) -> EnginePolicy {
     }
 }
 
-/// The options of an embedded server, as far as these flags go.
+/// The options of an embedded server that these flags determine.
+///
+/// # Errors
+/// A time is invalid.
 pub(crate) fn options(
     engine: EngineName,
-    pace: &EmbeddedArgs,
+    timing: &EmbeddedArgs,
     flags: &EngineArgs,
 ) -> Result<EmbeddedOptions> {
     Ok(EmbeddedOptions {
         engine,
         policy: policy(flags),
-        ttft_ms: milliseconds("--embedded-ttft-ms", pace.embedded_ttft_ms)?,
-        itl_ms: milliseconds("--embedded-itl-ms", pace.embedded_itl_ms)?,
-        step_ms: milliseconds("--embedded-step-ms", pace.embedded_step_ms)?,
-        max_batch: usize::try_from(pace.embedded_max_batch).unwrap_or(usize::MAX),
-        compile_timeout_s: compile_timeout(pace.embedded_compile_timeout_s)?,
+        ttft_ms: milliseconds("--embedded-ttft-ms", timing.embedded_ttft_ms)?,
+        itl_ms: milliseconds("--embedded-itl-ms", timing.embedded_itl_ms)?,
+        step_ms: milliseconds("--embedded-step-ms", timing.embedded_step_ms)?,
+        max_batch: usize::try_from(timing.embedded_max_batch).unwrap_or(usize::MAX),
+        compile_timeout_s: compile_timeout(timing.embedded_compile_timeout_s)?,
         ..EmbeddedOptions::default()
     })
 }
 
-/// Refuses what only other servers read: the embedded one would answer 404, or not see the
-/// constraint.
+/// Refuses backends and dialects that the embedded server does not support: it would answer 404 or
+/// ignore the constraint.
 pub(crate) fn refuse_unembedded(
     backend: ServerKind,
     dialect: Option<ConstraintDialect>,
 ) -> Result<()> {
     if !backend.is_embedded() {
         return Err(Error::usage(format!(
-            "no server is named, and the embedded engine is no such backend: {backend}"
+            "the embedded server does not support --backend {backend}, and no other server is named"
         ))
         .hint("name a server with --base-url, or leave --backend out"));
     }
@@ -53,23 +56,23 @@ pub(crate) fn refuse_unembedded(
         .filter(|dialect| !dialect.is_embedded())
         .map_or(Ok(()), |dialect| {
             Err(Error::usage(format!(
-                "no server is named, and the embedded engine reads no such dialect: {dialect}"
+                "the embedded server does not support --constraint-dialect {dialect}, and no other server is named"
             ))
             .hint("name a server with --base-url, or leave --constraint-dialect out"))
         })
 }
 
-/// The flags of the embedded engine that were changed; where a server is named they would do
-/// nothing.
-pub(crate) fn embedded_flags(pace: &EmbeddedArgs, engine: &EngineArgs) -> Vec<&'static str> {
+/// The flags of the embedded server that differ from their defaults. With another server, they have
+/// no effect.
+pub(crate) fn embedded_flags(timing: &EmbeddedArgs, engine: &EngineArgs) -> Vec<&'static str> {
     let changed = [
-        ("--embedded-ttft-ms", pace.embedded_ttft_ms != 0.0),
-        ("--embedded-itl-ms", pace.embedded_itl_ms != 0.0),
-        ("--embedded-step-ms", pace.embedded_step_ms != 0.0),
-        ("--embedded-max-batch", pace.embedded_max_batch != 256),
+        ("--embedded-ttft-ms", timing.embedded_ttft_ms != 0.0),
+        ("--embedded-itl-ms", timing.embedded_itl_ms != 0.0),
+        ("--embedded-step-ms", timing.embedded_step_ms != 0.0),
+        ("--embedded-max-batch", timing.embedded_max_batch != 256),
         (
             "--embedded-compile-timeout-s",
-            pace.embedded_compile_timeout_s != 10.0,
+            timing.embedded_compile_timeout_s != 10.0,
         ),
         ("--disable-any-whitespace", engine.disable_any_whitespace),
         ("--xgrammar-compliant", engine.xgrammar_compliant),

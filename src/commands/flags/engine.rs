@@ -1,38 +1,37 @@
-//! Flags that steer the decoding engines of this process, the same in every command that has them.
-//! Clap types only.
+//! The flags of decoding engines in this process and of the embedded server.
 
 use clap::Args;
 
-/// Choices that change what an engine accepts or costs; each result records them.
+/// The flags of decoding engines. Every result records them.
 #[derive(Args, Clone, Debug)]
 pub struct EngineArgs {
-    /// JSON in the library's one spelling, without other white space (as vLLM's option of this
-    /// name)
+    /// Allow no white space in JSON beyond the default format of the library, as vLLM's option of
+    /// this name
     #[arg(long)]
     pub disable_any_whitespace: bool,
-    /// xgrammar with strict_mode off: members and items that a schema does not name are allowed, as
-    /// JSON Schema says
+    /// Turn off strict_mode of xgrammar: members and items that the schema does not mention are
+    /// allowed, as in JSON Schema
     #[arg(long)]
     pub xgrammar_compliant: bool,
-    /// llguidance without forcing the tokenizer's canonical tokens where text is forced
+    /// Turn off the forced canonical tokens of llguidance
     #[arg(long)]
     pub guidance_no_forcing: bool,
-    /// llguidance without its slices of the vocabulary
+    /// Turn off the vocabulary slices of llguidance
     #[arg(long)]
     pub guidance_no_slicer: bool,
-    /// auto stays with the engine of the first constraint, and refuses what its rule sends
-    /// elsewhere, as a vLLM server does
+    /// Keep the engine that auto selects for the first constraint, and refuse constraints for other
+    /// engines, as a vLLM server does
     #[arg(long)]
     pub auto_lock: bool,
-    /// Threads of one compile (xgrammar)
+    /// Number of threads of one compilation (xgrammar only)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub compile_threads: u16,
 }
 
-/// How the embedded server keeps time, and how many answers it writes at once.
+/// The timing and the batch size of the embedded server.
 #[derive(Args, Clone, Debug)]
 pub struct EmbeddedArgs {
-    /// Milliseconds before the first token
+    /// Delay of the first token in milliseconds
     #[arg(
         long,
         value_name = "MS",
@@ -40,7 +39,7 @@ pub struct EmbeddedArgs {
         allow_negative_numbers = true
     )]
     pub embedded_ttft_ms: f64,
-    /// Milliseconds between tokens
+    /// Delay between tokens in milliseconds
     #[arg(
         long,
         value_name = "MS",
@@ -48,7 +47,7 @@ pub struct EmbeddedArgs {
         allow_negative_numbers = true
     )]
     pub embedded_itl_ms: f64,
-    /// Least milliseconds of a step, in which every running sequence gets one token
+    /// Minimum duration in milliseconds of a step, in which every running sequence gets one token
     #[arg(
         long,
         value_name = "MS",
@@ -56,10 +55,10 @@ pub struct EmbeddedArgs {
         allow_negative_numbers = true
     )]
     pub embedded_step_ms: f64,
-    /// Most sequences that run at once; others wait
+    /// Maximum number of running sequences; others wait
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub embedded_max_batch: u32,
-    /// Most seconds of one compile; a constraint that takes longer is refused
+    /// Time limit of one compilation in seconds; constraints that take longer are refused
     #[arg(
         long,
         value_name = "S",

@@ -2,13 +2,13 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "here the program reads its environment"
+    reason = "the module that reads the environment"
 )]
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 
-/// The variable's value, if it is set and not empty.
+/// The value of a variable, if it is set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -18,13 +18,13 @@ pub(crate) fn api_key() -> Option<String> {
     variable("OPENAI_API_KEY")
 }
 
-/// Whether results are saved as PyTorch benchmark records too. vLLM's switch: any text in it, `0`
-/// included, is a yes.
+/// Whether results are also saved as PyTorch benchmark records. As in vLLM, any value, including
+/// `0`, enables it.
 pub(crate) fn wants_pytorch_records() -> bool {
     std::env::var_os("SAVE_TO_PYTORCH_BENCHMARK_FORMAT").is_some_and(|value| !value.is_empty())
 }
 
-/// The folder of sobench's own files of a kind, in the user's cache; it may not be there yet.
+/// The folder of a kind of files in the user's cache. It may not exist yet.
 ///
 /// # Errors
 /// The system has no cache folder.

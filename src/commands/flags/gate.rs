@@ -1,20 +1,20 @@
-//! The flags of bounds that a run has to keep.
+//! The flags of thresholds that a run must meet.
 
 use crate::commands::flags::values::Described;
 use sobench_core::error::Result;
 use sobench_results::compare::gate::Undecided;
-use sobench_results::compare::rules::Limit;
+use sobench_results::compare::rules::LimitRule;
 
-/// What a bound counts as where the samples are too few, as it is typed.
+/// The values of `--undecided`: the ruling on thresholds with too few samples.
 pub(crate) const UNDECIDED: [Described<Undecided>; 2] = [
     Described(Undecided::Pass, "pass", ""),
     Described(Undecided::Fail, "fail", ""),
 ];
 
-/// The bounds of `--require`.
+/// Parses the thresholds of `--require`.
 ///
 /// # Errors
-/// One of them is none.
-pub(crate) fn limits(rules: &[String]) -> Result<Vec<Limit>> {
-    rules.iter().map(|rule| Limit::parse(rule)).collect()
+/// One of them is invalid.
+pub(crate) fn limits(rules: &[String]) -> Result<Vec<LimitRule>> {
+    rules.iter().map(|rule| LimitRule::parse(rule)).collect()
 }

@@ -1,4 +1,4 @@
-//! Groups of flags that several commands share, with the options that they are built into.
+//! Groups of flags that several commands share, and the options that they determine.
 
 pub(crate) mod checks;
 pub mod embedded;

@@ -1,23 +1,33 @@
-//! The form of a run's report.
+//! The flags of the format of a report.
 
 use clap::Args;
 
 use crate::commands::flags::values::{formats, named};
 use sobench_core::output_format::OutputFormat;
 use sobench_report::junit::JunitPer;
+use sobench_report::text::Detail;
 
-/// The form of a report.
+/// The format of a report.
 #[derive(Args, Clone, Debug)]
 pub struct RenderingArgs {
-    /// Form of the report
+    /// Format of the report
     #[arg(long, value_name = "FORMAT", default_value = "text",
           value_parser = formats(&OutputFormat::ALL))]
     pub format: OutputFormat,
-    /// What one test of junit is
+    /// Content of one test in the format junit
     #[arg(long, value_name = "WHAT", default_value = JunitPer::Case.name(),
           value_parser = named(&JunitPer::ALL, JunitPer::name))]
     pub junit_per: JunitPer,
-    /// Draw latencies and the run over its time below the text
+    /// Print charts of the latencies and of the run over time below the text
     #[arg(long)]
     pub plot: bool,
+}
+
+/// How much a text report shows.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct DetailArgs {
+    /// Amount of detail in the text report: one screen, or every table
+    #[arg(long, value_name = "DETAIL", default_value = Detail::Summary.name(),
+          value_parser = named(&Detail::ALL, Detail::name))]
+    pub detail: Detail,
 }

@@ -1,30 +1,30 @@
-//! `--shard`: which part of a load, or of a corpus, is this process's own.
+//! `--shard`: the part of a load or of a corpus that this process handles.
 
 use sobench_core::error::{Error, Result};
 use sobench_core::shard::{MAX_SHARDS, Shard};
 
-/// The value that leaves the part to the environment.
+/// The value that reads the shard from the environment.
 const AUTO: &str = "auto";
 
-/// Where the part stands as `I/N`, whoever started the clients.
+/// The variable with the shard as `I/N`, for any scheduler.
 const SHARD: &str = "SOBENCH_SHARD";
 
-/// Slurm's variables of a task of an array.
+/// Slurm's variables of an array task.
 const SLURM_ID: &str = "SLURM_ARRAY_TASK_ID";
 const SLURM_FIRST: &str = "SLURM_ARRAY_TASK_MIN";
 const SLURM_COUNT: &str = "SLURM_ARRAY_TASK_COUNT";
 const SLURM_STEP: &str = "SLURM_ARRAY_TASK_STEP";
 
-/// Kubernetes' variable of a pod of an indexed job, which counts from 0; how many there are it does
-/// not say.
+/// Kubernetes' variable of a pod of an indexed job, which counts from 0. Kubernetes does not
+/// provide the number of pods.
 const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
 const SHARDS: &str = "SOBENCH_SHARDS";
 
-/// The part that a flag names: `I/N`, or `auto`, for which alone the environment is asked. A
-/// scheduler's array of independent runs must not turn into shards.
+/// The shard of a flag: `I/N`, or `auto`. Only `auto` reads the environment, because the tasks of
+/// an array may be independent runs.
 ///
 /// # Errors
-/// It is no part; the environment does not say, or says what makes no sense.
+/// The value or the environment variables are invalid, or a variable is missing.
 pub(crate) fn shard(
     flag: Option<&str>,
     read: &dyn Fn(&str) -> Option<String>,
@@ -32,35 +32,35 @@ pub(crate) fn shard(
     match flag {
         None => Ok(None),
         Some(AUTO) => from_environment(read).map(Some),
-        Some(text) => text.parse().map(Some).map_err(|words: String| {
-            Error::usage(format!("--shard is {words}"))
-                .hint("count from 1, e.g. --shard 1/4 to --shard 4/4; auto asks the environment")
+        Some(text) => text.parse().map(Some).map_err(|message: String| {
+            Error::usage(format!("--shard is {message}"))
+                .hint("count from 1, e.g. --shard 1/4 to --shard 4/4, or use auto to read the environment")
         }),
     }
 }
 
 fn from_environment(read: &dyn Fn(&str) -> Option<String>) -> Result<Shard> {
     if let Some(text) = read(SHARD) {
-        return text.parse().map_err(|words: String| {
-            Error::usage(format!("{SHARD} is {words}")).hint("count from 1, e.g. SOBENCH_SHARD=1/4")
+        return text.parse().map_err(|message: String| {
+            Error::usage(format!("{SHARD} is {message}"))
+                .hint("count from 1, e.g. SOBENCH_SHARD=1/4")
         });
     }
     if read(SLURM_ID).is_some() {
-        return of_slurm(read);
+        return from_slurm(read);
     }
     if read(JOB_INDEX).is_some() {
-        return of_an_indexed_job(read);
+        return from_indexed_job(read);
     }
     Err(Error::usage(format!(
         "--shard auto finds neither {SHARD}, {SLURM_ID} nor {JOB_INDEX} in the environment"
     ))
-    .hint("set SOBENCH_SHARD=I/N, or name the part, e.g. --shard 1/4"))
+    .hint("set SOBENCH_SHARD=I/N, or give the shard, e.g. --shard 1/4"))
 }
 
-/// The tasks of an array are numbered from the least one by its step.
-fn of_slurm(read: &dyn Fn(&str) -> Option<String>) -> Result<Shard> {
-    let hint =
-        "run it as a task of an array, e.g. sbatch --array=1-4, or name the part with --shard I/N";
+/// The shard of an array task. Tasks are numbered from the minimum in steps.
+fn from_slurm(read: &dyn Fn(&str) -> Option<String>) -> Result<Shard> {
+    let hint = "run it as an array task, e.g. sbatch --array=1-4, or give --shard I/N";
     let number = |name: &str| number(name, read, hint);
     let (id, first, count, step) = (
         number(SLURM_ID)?,
@@ -75,20 +75,17 @@ fn of_slurm(read: &dyn Fn(&str) -> Option<String>) -> Result<Shard> {
         .map(|ahead| ahead / step);
     steps.and_then(|steps| Shard::new(steps + 1, count)).ok_or_else(|| {
         Error::usage(format!(
-            "{SLURM_ID}={id} is no place in an array with {SLURM_FIRST}={first}, {SLURM_COUNT}={count} and {SLURM_STEP}={step}"
+            "{SLURM_ID}={id} is not a task of an array with {SLURM_FIRST}={first}, {SLURM_COUNT}={count} and {SLURM_STEP}={step}"
         ))
-        .hint("number the array evenly, e.g. --array=1-4 or --array=0-6:2, or name the part with --shard I/N")
+        .hint("number the tasks evenly, e.g. --array=1-4 or --array=0-6:2, or give --shard I/N")
     })
 }
 
-fn of_an_indexed_job(read: &dyn Fn(&str) -> Option<String>) -> Result<Shard> {
-    let hint = "an indexed job does not tell its pods how many they are: set SOBENCH_SHARDS to its .spec.completions";
+fn from_indexed_job(read: &dyn Fn(&str) -> Option<String>) -> Result<Shard> {
+    let hint = "set SOBENCH_SHARDS to .spec.completions of the indexed job";
     let (index, of) = (number(JOB_INDEX, read, hint)?, number(SHARDS, read, hint)?);
     Shard::new(index.saturating_add(1), of).ok_or_else(|| {
-        Error::usage(format!(
-            "{JOB_INDEX}={index} is no index among {SHARDS}={of}"
-        ))
-        .hint(hint)
+        Error::usage(format!("{JOB_INDEX}={index} is not below {SHARDS}={of}")).hint(hint)
     })
 }
 
@@ -100,7 +97,7 @@ fn number(name: &str, read: &dyn Fn(&str) -> Option<String>, hint: &str) -> Resu
         .parse()
         .ok()
         .filter(|number| *number <= usize::MAX / (2 * MAX_SHARDS));
-    number.ok_or_else(|| Error::usage(format!("{name} is no number: {text}")).hint(hint))
+    number.ok_or_else(|| Error::usage(format!("{name} is not a number: {text}")).hint(hint))
 }
 
 #[cfg(test)]
@@ -126,7 +123,7 @@ mod tests {
     const JOB: [(&str, &str); 2] = [(JOB_INDEX, "0"), (SHARDS, "5")];
 
     #[test]
-    fn the_environment_is_asked_by_auto_alone_and_in_its_order() {
+    fn only_auto_reads_the_environment_in_order() {
         let ours = [(SHARD, "2/3")];
         for (flag, variables, expected) in [
             (None, &[&ours[..], &ARRAY, &JOB].concat()[..], None),
@@ -148,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_makes_no_sense_is_refused_by_name() {
+    fn missing_and_invalid_variables_are_refused_by_name() {
         let with = |name: &'static str, value: &'static str| {
             let mut variables = ARRAY;
             variables
@@ -157,8 +154,12 @@ mod tests {
                 .for_each(|pair| pair.1 = value);
             variables
         };
-        for (flag, variables, words) in [
-            ("5/4", &[][..], "--shard is no shard from 1/4 to 4/4: 5/4"),
+        for (flag, variables, message) in [
+            (
+                "5/4",
+                &[][..],
+                "--shard is not a shard from 1/4 to 4/4: 5/4",
+            ),
             ("x", &[], "--shard is not I/N: x"),
             (
                 AUTO,
@@ -179,23 +180,23 @@ mod tests {
             (
                 AUTO,
                 &with(SLURM_ID, "5"),
-                "SLURM_ARRAY_TASK_ID=5 is no place in an array with SLURM_ARRAY_TASK_MIN=2",
+                "SLURM_ARRAY_TASK_ID=5 is not a task of an array with SLURM_ARRAY_TASK_MIN=2",
             ),
             (
                 AUTO,
                 &with(SLURM_ID, "8"),
-                "SLURM_ARRAY_TASK_ID=8 is no place",
+                "SLURM_ARRAY_TASK_ID=8 is not a task of",
             ),
             (
                 AUTO,
                 &with(SLURM_ID, "0"),
-                "SLURM_ARRAY_TASK_ID=0 is no place",
+                "SLURM_ARRAY_TASK_ID=0 is not a task of",
             ),
             (AUTO, &with(SLURM_STEP, "0"), "SLURM_ARRAY_TASK_STEP=0"),
             (
                 AUTO,
                 &with(SLURM_COUNT, "many"),
-                "SLURM_ARRAY_TASK_COUNT is no number: many",
+                "SLURM_ARRAY_TASK_COUNT is not a number: many",
             ),
             (
                 AUTO,
@@ -205,13 +206,13 @@ mod tests {
             (
                 AUTO,
                 &[(JOB_INDEX, "5"), (SHARDS, "5")],
-                "JOB_COMPLETION_INDEX=5 is no index among SOBENCH_SHARDS=5",
+                "JOB_COMPLETION_INDEX=5 is not below SOBENCH_SHARDS=5",
             ),
         ] {
             let error = read(Some(flag), variables).unwrap_err();
             assert!(
-                error.what.contains(words) && error.hint.is_some() && error.exit_code() == 2,
-                "{words}: {error}"
+                error.what.contains(message) && error.hint.is_some() && error.exit_code() == 2,
+                "{message}: {error}"
             );
         }
     }

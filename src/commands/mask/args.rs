@@ -1,4 +1,4 @@
-//! The flags of `sobench mask`. Clap types only.
+//! The flags of `sobench mask`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,9 +12,9 @@ use sobench_core::output_format::OutputFormat;
 use sobench_engine::EngineName;
 use sobench_mask::row::Spelling;
 
-/// The engines that are measured unless some are named, as they are typed.
+/// Default of `--engine`.
 static MEASURED: LazyLock<String> = LazyLock::new(|| {
-    EngineName::measured()
+    EngineName::measured_by_default()
         .map(EngineName::name)
         .collect::<Vec<_>>()
         .join(",")
@@ -23,29 +23,29 @@ static MEASURED: LazyLock<String> = LazyLock::new(|| {
 /// In-process measurement of decoding engines over a corpus.
 #[derive(Args, Clone, Debug)]
 pub struct MaskArgs {
-    /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench parquet, a folder of the
-    /// JSON-Schema-Test-Suite, custom JSONL; a kind may be named, as in maskbench:PATH,
-    /// jsonschemabench:PATH, jsts:PATH, custom:PATH
+    /// Corpora: `shipped`, a folder of MaskBench files, JSONSchemaBench Parquet files, a folder of
+    /// the JSON-Schema-Test-Suite, or custom JSONL; force a layout with maskbench:PATH,
+    /// jsonschemabench:PATH, jsts:PATH or custom:PATH
     #[arg(long, value_name = "[KIND:]PATH", num_args = 1.., default_value = "shipped")]
     pub corpus: Vec<InputNames>,
-    /// Decoding engines, measured one after the other; lm-format-enforcer and llama.cpp are server
-    /// only
+    /// Constrained-decoding engines, measured one after another; lm-format-enforcer and llama.cpp
+    /// are server only
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = MEASURED.as_str())]
     pub engine: Vec<String>,
-    /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
+    /// Vocabulary: cl100k_base, o200k_base, or the path of a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
     pub tokenizer: InputNames,
-    /// The token that ends an answer, where the tokenizer does not say
+    /// End-of-sequence token, if the tokenizer does not define one
     #[arg(long, value_name = "TOKEN")]
     pub eos_token: Option<String>,
-    /// How JSON instances are written; outcomes are headed by the first
+    /// Spellings of JSON instances; the first is the headline spelling of the report
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "maskbench,compact,pretty",
-          value_parser = named(&Spelling::OF_JSON, Spelling::name))]
+          value_parser = named(&Spelling::JSON, Spelling::name))]
     pub spelling: Vec<Spelling>,
-    /// Only so many entries, from the beginning
+    /// Measure only the first N entries
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub limit: Option<usize>,
-    /// Only so many entries, drawn at random; they keep their order
+    /// Measure a random sample of N entries, in corpus order
     #[arg(
         long,
         value_name = "N",
@@ -53,24 +53,24 @@ pub struct MaskArgs {
         conflicts_with = "limit"
     )]
     pub sample: Option<usize>,
-    /// Seed of --sample, and of the walks of --prove
+    /// Seed of --sample and of the walks of --prove
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     pub seed: u64,
-    /// Only entries whose name or tag matches
+    /// Measure only entries whose name or a tag matches
     #[arg(long, value_name = "REGEX")]
     pub filter: Option<String>,
-    /// Only part I of N of the entries that the flags above leave, I from 1: each N-th of them;
-    /// `auto` reads I and N as a run does. sobench merge puts the files of --rows together
+    /// Measure only shard I of N of the selected entries, I from 1: each N-th entry; `auto` reads I
+    /// and N as a run does. Merge the --rows files with sobench merge
     #[arg(long, value_name = "I/N|auto")]
     pub shard: Option<String>,
-    /// Child processes at work at the same time [default: one for every core but one]
+    /// Number of concurrent child processes [default: number of cores minus one]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: Option<u16>,
-    /// Seconds that one entry may take under one engine [default: 60; with --prove 10]
+    /// Time limit of one entry under one engine, in seconds [default: 60; with --prove 10]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub timeout: Option<f64>,
-    /// Address space of one child process beyond the 512 MiB that each is granted for stacks and
-    /// threads, in MiB; 0 sets no limit
+    /// Address-space limit of one child process in MiB, in addition to the 512 MiB that each gets
+    /// for stacks and threads; 0 for no limit
     #[arg(
         long,
         value_name = "MIB",
@@ -78,14 +78,14 @@ pub struct MaskArgs {
         allow_negative_numbers = true
     )]
     pub memory_limit_mib: u64,
-    /// Sequences masked at once, in the measurement of batches; 0 for none
+    /// Batch sizes to measure: sequences masked per step; 0 for none
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,8,32", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(0..=4096))]
     pub batch: Vec<u16>,
-    /// Do not assert `format` when judging instances
+    /// Treat `format` as an annotation when judging instances
     #[arg(long)]
     pub no_format_assertion: bool,
-    /// Walk every instance once, as MaskBench's script does, and give no warm figures
+    /// Walk every instance once, as MaskBench's script does; no warm figures
     #[arg(long)]
     pub cold_only: bool,
     #[command(flatten, next_help_heading = "Proofs")]
@@ -96,59 +96,59 @@ pub struct MaskArgs {
     pub output: MaskOutputArgs,
 }
 
-/// Proving errors in masks instead of measuring.
+/// Flags of the proof search.
 #[derive(Args, Clone, Debug)]
 pub struct ProofArgs {
-    /// Prove where the engines' masks are too strict or too loose, instead of measuring
+    /// Search for masks that are provably too strict or too loose, instead of measuring
     #[arg(long)]
     pub prove: bool,
-    /// Masks that proving one entry under one engine may take
+    /// Maximum masks of the proof search per entry and engine
     #[arg(long, value_name = "MASKS", default_value_t = 1000, requires = "prove", value_parser = clap::value_parser!(u64).range(20..=100_000_000))]
     pub budget: u64,
-    /// Also write a witness for every kind of error found (JSONL), which --replay checks again
+    /// Write a witness of every kind of error to this file (JSONL), for --replay
     #[arg(long, value_name = "PATH", requires = "prove")]
     pub witnesses: Option<OutputPath>,
-    /// Also write an issue text for every kind of error found, a file each
+    /// Write an issue text for every kind of error to this folder
     #[arg(long, value_name = "FOLDER", requires = "prove")]
     pub issues: Option<OutputPath>,
-    /// Check the witnesses of a file again, with this program's engines
+    /// Recheck the witnesses of a file with the engines of this executable
     #[arg(long, value_name = "PATH", conflicts_with_all = ["prove", "witnesses", "issues", "rows", "csv", "csv_tags", "html", "explain"])]
     pub replay: Option<InputPath>,
 }
 
-/// What is printed and kept.
+/// Flags of the output.
 #[derive(Args, Clone, Debug)]
 pub struct MaskOutputArgs {
-    /// What stdout gets
+    /// Format of the report on stdout
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&FORMATS))]
     pub format: OutputFormat,
-    /// Also write the report as JSON
+    /// Write the report as JSON to this file
     #[arg(long, value_name = "PATH")]
     pub json: Option<OutputPath>,
-    /// Also write a line for every entry and engine
+    /// Write a CSV file with one line per entry and engine
     #[arg(long, value_name = "PATH")]
     pub csv: Option<OutputPath>,
-    /// Also write a line for every keyword tag and engine
+    /// Write a CSV file with one line per keyword tag and engine
     #[arg(long, value_name = "PATH")]
     pub csv_tags: Option<OutputPath>,
-    /// Also write a page with the distributions
+    /// Write an HTML report with the distributions
     #[arg(long, value_name = "PATH")]
     pub html: Option<OutputPath>,
-    /// Keep every row in this file (JSONL) as it ends
+    /// Write every row to this file (JSONL) as soon as it is complete
     #[arg(long, value_name = "PATH")]
     pub rows: Option<OutputPath>,
-    /// Go on where the file of --rows ends
+    /// Continue the interrupted run of --rows
     #[arg(long, requires = "rows")]
     pub resume: bool,
-    /// Say for every entry which engine auto sends it to, and why
+    /// List the engine that auto chooses for each entry, with the reason
     #[arg(long)]
     pub explain: bool,
-    /// No progress on stderr
+    /// Disable progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
 }
 
-/// The formats of the report.
+/// Formats of the report.
 pub(crate) const FORMATS: [OutputFormat; 4] = [
     OutputFormat::Text,
     OutputFormat::Json,
@@ -157,7 +157,7 @@ pub(crate) const FORMATS: [OutputFormat; 4] = [
 ];
 
 impl MaskOutputArgs {
-    /// The files that reports are written to.
+    /// The report files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         [&self.json, &self.csv, &self.csv_tags, &self.html]
             .into_iter()

@@ -1,5 +1,4 @@
-//! `sobench mask` from options to report: measure, add up, render, write. Knows no engine and no
-//! layout of a corpus.
+//! Runs `sobench mask`: measures, summarises, prints and writes the report.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -12,49 +11,49 @@ use crate::commands::mask::report::page::{self, Order};
 use crate::commands::mask::report::{Measurement, Summary, csv, json};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::terminal;
-use crate::terminal::{Mode, Progress, Words};
+use crate::terminal::{Mode, Progress, ProgressLabels};
 use sobench_core::dates::date;
 use sobench_core::error::{Error, Result};
-use sobench_core::exit_codes::{DONE, INTERRUPTED};
+use sobench_core::exit_codes::{INTERRUPTED, SUCCESS};
 use sobench_core::output_format::OutputFormat;
 use sobench_core::printable::printable;
 use sobench_engine::EngineName;
 use sobench_mask::row::Row;
-use sobench_mask::{self as mask, MaskEvent, MaskRun, MergedRows, WorkerCommand};
+use sobench_mask::{MaskEvent, MaskRun, MergedRows, WorkerCommand};
 use sobench_notices::notice::MaskNotice;
 use sobench_render::{Block, Document, html, text};
 use sobench_shutdown::Shutdown;
 
-/// Characters of a refusal's words that one line shows.
-const WORDS_MAX_CHARS: usize = 300;
+/// Maximum length of a decline message.
+const MESSAGE_MAX_CHARS: usize = 300;
 
-/// Measures, prints and writes what the options asks for.
+/// Measures, prints and writes the report.
 ///
 /// # Errors
-/// Whatever keeps the measurement from beginning, a report's file that cannot be written among it,
-/// and rows that cannot be read again. A report that cannot be written after all is told at the
-/// end, with exit code 3: it costs neither the measurement nor what is printed.
+/// The measurement cannot start, a report file is not writable, or rows cannot be read back. A
+/// report file that fails to be written after the measurement is reported with exit code 3; the
+/// other outputs are unaffected.
 pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
-    options.output.files().try_for_each(try_file)?;
+    options.output.files().try_for_each(check_writable)?;
     let _listener = super::listen(shutdown)?;
     let measured = measure(options, shutdown)?;
     let summary = Summary::build(measurement(&measured), || Ok(measured.rows()))?;
-    let mut stdout = rendered(options.output.format, &summary, measured.rows())?;
+    let mut stdout = render_report(options.output.format, &summary, measured.rows())?;
     let mut output = CommandOutput {
         exit_code: if measured.interrupted {
             INTERRUPTED
         } else {
-            DONE
+            SUCCESS
         },
         ..CommandOutput::default()
     };
     if options.output.explain {
-        let routes = format!("\n{}", text::render(&explained(&measured)?));
-        // Other formats are read by programs.
+        let routes = format!("\n{}", text::render(&explain_routes(&measured)?));
+        // Other formats are machine-readable.
         if options.output.format == OutputFormat::Text {
-            stdout.push_str(&routes)
+            stdout.push_str(&routes);
         } else {
-            output.lines.push(routes)
+            output.lines.push(routes);
         }
     }
     output.stdout = stdout;
@@ -65,7 +64,7 @@ pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> 
     );
     if measured.interrupted {
         output.lines.push(
-            "interrupted: the report covers the rows that were done; --rows with --resume goes on"
+            "interrupted: the report covers the completed rows; continue with --rows and --resume"
                 .to_owned(),
         );
     }
@@ -73,13 +72,12 @@ pub fn run(options: &MaskOptions, shutdown: &Shutdown) -> Result<CommandOutput> 
     Ok(output)
 }
 
-/// Puts the rows of all shards of a measurement together, and reports on the whole (`sobench
-/// merge`).
+/// Merges the rows of all shards and reports on the whole measurement (`sobench merge`).
 ///
 /// # Errors
-/// The files are not those of all shards of one measurement; the merged file or the report cannot
-/// be written.
-pub(crate) fn merged(
+/// The files are not all shards of one measurement, or the merged file or the report cannot be
+/// written.
+pub(crate) fn report_merged(
     files: &[InputPath],
     merged: Option<&Path>,
     rendering: &RenderingArgs,
@@ -88,18 +86,18 @@ pub(crate) fn merged(
     let format = rendering.format;
     if !FORMATS.contains(&format) {
         return Err(Error::usage(format!(
-            "a measurement of engines has no such report: --format {}",
+            "unsupported format for a measurement of engines: --format {}",
             format.name()
         ))
-        .hint("rows have text, json, csv and html"));
+        .hint("use one of text, json, csv, html"));
     }
     let files: Vec<PathBuf> = files.iter().map(|path| path.to_path_buf()).collect();
     let MergedRows {
-        about,
+        record,
         rows,
         missing,
         notices,
-    } = mask::merge_rows(&files, merged)?;
+    } = sobench_mask::merge_rows(&files, merged)?;
     let mut output = CommandOutput {
         lines: notices
             .iter()
@@ -110,14 +108,15 @@ pub(crate) fn merged(
     output
         .lines
         .extend(rows.path().map(|path| format!("rows: {}", path.display())));
-    if about.prove.is_some() {
-        output
-            .lines
-            .push("proofs are reported from the merged rows by the command without --shard: --rows FILE --resume".to_owned());
+    if record.prove.is_some() {
+        output.lines.push(
+            "report the merged proofs with the same command without --shard: --rows FILE --resume"
+                .to_owned(),
+        );
         return Ok(output);
     }
     let measurement = Measurement {
-        about,
+        record,
         batches: Vec::new(),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
         date: None,
@@ -126,19 +125,19 @@ pub(crate) fn merged(
         notices,
     };
     let summary = Summary::build(measurement, || Ok(rows.iter()))?;
-    let rendered = rendered(format, &summary, rows.iter())?;
+    let render_report = render_report(format, &summary, rows.iter())?;
     match report {
-        None => output.stdout = rendered,
-        Some(path) => write_file(path, rendered.as_bytes(), &mut output),
+        None => output.stdout = render_report,
+        Some(path) => write_file(path, render_report.as_bytes(), &mut output),
     }
     Ok(output)
 }
 
-/// The report of rows in a format.
+/// Renders the report in a format.
 ///
 /// # Errors
-/// Rows that cannot be read.
-fn rendered(
+/// Rows cannot be read.
+fn render_report(
     format: OutputFormat,
     summary: &Summary,
     rows: impl Iterator<Item = Result<Row>>,
@@ -147,35 +146,35 @@ fn rendered(
         OutputFormat::Text => text::render(&page::document(summary, Order::TablesFirst)),
         OutputFormat::Json => pretty(&json::render(summary)),
         OutputFormat::Csv => {
-            String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.about)?)
+            String::from_utf8_lossy(&csv::render_rows(rows, &summary.measurement.record)?)
                 .into_owned()
         }
-        OutputFormat::Html => rendered_as_html(summary),
+        OutputFormat::Html => render_html(summary),
         other => return Err(other.unsupported("a measurement of engines")),
     })
 }
 
-fn rendered_as_html(summary: &Summary) -> String {
+fn render_html(summary: &Summary) -> String {
     html::render(&page::document(summary, Order::ConditionsFirst))
 }
 
 fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
     let mode = Mode::detect(!options.output.disable_tqdm);
     let progress = std::sync::OnceLock::new();
-    let words = Words {
+    let labels = ProgressLabels {
         unit: "rows",
         failed: "stopped early",
     };
-    let measured = mask::run(
+    let measured = sobench_mask::run(
         &options.mask,
         &WorkerCommand::current()?,
         shutdown,
         &|event| match event {
             MaskEvent::Started { rows, resumed } => {
                 if resumed > 0 {
-                    terminal::say(&format!("{resumed} of {rows} rows are there already"));
+                    terminal::say(&format!("resuming: {resumed} of {rows} rows are done"));
                 }
-                let _ = progress.set(Progress::new(mode, rows - resumed, words));
+                let _ = progress.set(Progress::new(mode, rows - resumed, labels));
             }
             MaskEvent::RowDone { row } => {
                 if let Some(progress) = progress.get() {
@@ -195,10 +194,10 @@ fn measure(options: &MaskOptions, shutdown: &Shutdown) -> Result<MaskRun> {
 
 fn measurement(measured: &MaskRun) -> Measurement {
     Measurement {
-        about: measured.about.clone(),
+        record: measured.record.clone(),
         batches: measured.batches.clone(),
         sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
-        date: Some(date(measured.began)),
+        date: Some(date(measured.started_at)),
         wall_ns: Some(measured.wall_ns),
         interrupted: measured.interrupted,
         notices: (measured
@@ -210,10 +209,10 @@ fn measurement(measured: &MaskRun) -> Measurement {
     }
 }
 
-/// The page of `--explain`: where `auto` sent each entry.
-fn explained(measured: &MaskRun) -> Result<Document> {
+/// The output of `--explain`: the engine that `auto` chose for each entry.
+fn explain_routes(measured: &MaskRun) -> Result<Document> {
     let mut document = Document::new("sobench mask --explain");
-    document.heading("Where auto sends each entry");
+    document.heading("Engine chosen by auto for each entry");
     for row in measured.rows() {
         let row = row?;
         if row.engine != EngineName::Auto {
@@ -224,7 +223,7 @@ fn explained(measured: &MaskRun) -> Result<Document> {
             (None, Some(declined)) => format!(
                 "{} -> none: {}",
                 row.entry,
-                printable(&declined.words, WORDS_MAX_CHARS)
+                printable(&declined.message, MESSAGE_MAX_CHARS)
             ),
             (None, None) => format!("{} -> none", row.entry),
         };
@@ -252,13 +251,13 @@ fn write_all(
         Ok(pretty(&json::render(summary)).into_bytes())
     })?;
     write(&files.csv, &|| {
-        csv::render_rows(measured.rows(), &measured.about)
+        csv::render_rows(measured.rows(), &measured.record)
     })?;
     write(&files.csv_tags, &|| Ok(csv::render_tags(summary)))?;
-    write(&files.html, &|| Ok(rendered_as_html(summary).into_bytes()))
+    write(&files.html, &|| Ok(render_html(summary).into_bytes()))
 }
 
-/// Writes a report, and says whether it could; one that cannot be written costs nothing but itself.
+/// Writes a report and records the result; a failure does not affect other outputs.
 pub(crate) fn write_file(path: &Path, bytes: &[u8], output: &mut CommandOutput) {
     match std::fs::write(path, bytes).map_err(|error| cannot_write(path, &error)) {
         Ok(()) => output.lines.push(format!("written: {}", path.display())),
@@ -269,9 +268,8 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8], output: &mut CommandOutput) 
     }
 }
 
-/// Whether a report will find its place: told before the measurement and not after it. What is
-/// there stays as it is.
-pub(crate) fn try_file(path: &Path) -> Result<()> {
+/// Checks before the measurement that a report file is writable. An existing file is not changed.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     OpenOptions::new()
         .append(true)
@@ -279,7 +277,7 @@ pub(crate) fn try_file(path: &Path) -> Result<()> {
         .open(path)
         .map_err(|error| cannot_write(path, &error))?;
     if is_new {
-        // Where it cannot be removed, it is replaced in the end.
+        // A file that cannot be removed is replaced at the end.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
@@ -290,5 +288,5 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
         "cannot write the report ({error}): {}",
         path.display()
     ))
-    .hint("name a file in a folder that is there and may be written to")
+    .hint("name a file in an existing, writable folder")
 }

@@ -17,10 +17,10 @@ use sobench_core::error::Result;
 use sobench_mask::worker;
 use sobench_shutdown::{Listener, Shutdown};
 
-/// Measures decoding engines, proves their mask errors, or replays a witness.
+/// Measures decoding engines, searches for mask errors, or replays witnesses.
 ///
 /// # Errors
-/// Those of what the flags ask for.
+/// Those of the selected mode.
 pub fn run(flags: &MaskArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = MaskOptions::new(flags)?;
     let output = match (&options.proof.replay, options.mask.prove) {
@@ -31,18 +31,18 @@ pub fn run(flags: &MaskArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     Ok(output?.or_save_with("--json, --csv or --html"))
 }
 
-/// The first signal stops the measurement, with a report of what was done.
+/// The first signal stops the measurement and reports the completed part.
 ///
 /// # Errors
-/// No thread can be started.
+/// The listener thread cannot be started.
 fn listen(shutdown: &Shutdown) -> Result<Listener> {
-    shutdown.listen(|_| terminal::say("stopping: what was measured is reported"))
+    shutdown.listen(|_| terminal::say("stopping: the completed part is reported"))
 }
 
-/// One child process of [`run`]: JSON lines over its standard streams.
+/// Runs one child process of [`run`]: JSON Lines over its standard streams.
 ///
 /// # Errors
-/// A stream that cannot be read or written.
+/// A stream cannot be read or written.
 #[expect(
     clippy::disallowed_methods,
     reason = "a child process answers its parent over standard output"

@@ -1,4 +1,4 @@
-//! The flags of `sobench mask`, checked. Opens no file.
+//! Validated options of `sobench mask`.
 
 use std::path::Path;
 use std::thread;
@@ -13,7 +13,7 @@ use sobench_engine::EngineName;
 use sobench_mask::plan::{CorpusSource, Effort, MAX_JOBS, MaskPlan};
 use sobench_mask::record::Sample;
 
-/// What is measured or proved, and what is written.
+/// The plan, the outputs and the proof flags.
 #[derive(Clone, Debug)]
 pub struct MaskOptions {
     pub mask: MaskPlan,
@@ -21,15 +21,15 @@ pub struct MaskOptions {
     pub proof: ProofArgs,
 }
 
-/// How long one entry may take where nothing is said: to be measured, and to be proved.
+/// Default time limits of one entry, for measuring and for proving.
 const TIMEOUT_S: f64 = 60.0;
 const PROOF_TIMEOUT_S: f64 = 10.0;
 
-/// The longest time that one entry may be given: a day.
+/// Maximum time limit of one entry: a day.
 const LONGEST_TIMEOUT_S: f64 = 86_400.0;
 
 impl MaskOptions {
-    /// Checks the flags.
+    /// Validates the flags.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
@@ -40,10 +40,8 @@ impl MaskOptions {
             .map(|name| EngineName::parse(name))
             .collect::<Result<Vec<_>>>()?;
         if flags.output.explain && !engines.contains(&EngineName::Auto) {
-            return Err(Error::usage(
-                "--explain says where auto sends an entry, and auto is not among --engine",
-            )
-            .hint("add it, e.g. --engine auto, or leave --explain out"));
+            return Err(Error::usage("--explain requires the engine auto")
+                .hint("add --engine auto, or omit --explain"));
         }
         check_files(flags)?;
         check_proof(flags, &engines)?;
@@ -95,32 +93,33 @@ impl MaskOptions {
     }
 }
 
-/// The part of the entries, where one was asked for. What it brings is kept, since by itself it is
-/// nothing.
+/// The requested shard. It requires --rows, since a shard is only useful when merged.
 fn shard(flags: &MaskArgs) -> Result<Option<Shard>> {
     let shard = shard::shard(flags.shard.as_deref(), &variable)?;
     let fail = |what: String, hint: &str| Err(Error::usage(what).hint(hint.to_owned()));
     match shard {
         Some(shard) if flags.proof.replay.is_some() => fail(
-            format!("witnesses are not dealt out: --shard {shard}"),
-            "leave it out: checking them again is quick",
+            format!("--shard cannot be used with --replay: {shard}"),
+            "omit --shard",
         ),
         Some(shard) if flags.output.rows.is_none() => fail(
-            format!("a shard without rows cannot be merged with the others: --shard {shard}"),
+            format!("--shard requires --rows, to merge the shards: {shard}"),
             "name a file with --rows",
         ),
         shard => Ok(shard),
     }
 }
 
-/// Refuses what has no meaning where errors are proved, and a seed that nothing is drawn by.
+/// Rejects flags that have no effect with --prove or --replay, and a seed without --sample or
+/// --prove.
 fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
     if !flags.proof.prove && flags.proof.replay.is_none() {
         if flags.seed != 0 && flags.sample.is_none() {
-            return Err(
-                Error::usage(format!("--seed has nothing to draw: {}", flags.seed))
-                    .hint("it goes with --sample or --prove"),
-            );
+            return Err(Error::usage(format!(
+                "--seed has no effect without --sample or --prove: {}",
+                flags.seed
+            ))
+            .hint("add --sample or --prove, or omit --seed"));
         }
         return Ok(());
     }
@@ -134,20 +133,19 @@ fn check_proof(flags: &MaskArgs, engines: &[EngineName]) -> Result<()> {
         ("--format html", output.format == OutputFormat::Html),
     ];
     if let Some((flag, _)) = unused.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Error::usage(format!("proofs have no such report: {flag}"))
-            .hint("they have --format text, json and --json"));
+        return Err(
+            Error::usage(format!("unsupported output for proofs: {flag}"))
+                .hint("use --format text, --format json or --json"),
+        );
     }
     if flags.proof.prove && engines.contains(&EngineName::Auto) {
-        return Err(
-            Error::usage("auto has no masks of its own to prove errors in")
-                .hint("name the engines that it chooses from"),
-        );
+        return Err(Error::usage("--prove does not support the engine auto")
+            .hint("name the engines that auto chooses from"));
     }
     Ok(())
 }
 
-/// Refuses a report that would be lost: one in a file called `-`, which is meant for stdout, and
-/// two in the same file.
+/// Rejects `-` as a file name: stdout is controlled by --format.
 fn check_files(flags: &MaskArgs) -> Result<()> {
     let (output, proof) = (&flags.output, &flags.proof);
     let files = [
@@ -164,15 +162,15 @@ fn check_files(flags: &MaskArgs) -> Result<()> {
         .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     {
         if path == Path::new("-") {
-            return Err(Error::usage(format!("{flag} takes the name of a file, and not -"))
-                .hint("stdout gets what --format names, e.g. --format html; a file of that name is ./-"));
+            return Err(Error::usage(format!("{flag} requires a file name: -"))
+                .hint("use --format, e.g. --format html, to write to stdout, or ./- for a file of that name"));
         }
     }
     Ok(())
 }
 
-/// Where masks are timed, a core is left to the parent and to the system, so that they do not take
-/// the processor from them.
+/// When masks are timed, one core is left to the parent and the system, so that they do not disturb
+/// the measurement.
 fn default_jobs(left: usize) -> usize {
     thread::available_parallelism().map_or(1, |cores| (cores.get() - left).clamp(1, MAX_JOBS))
 }
@@ -181,15 +179,16 @@ fn timeout_ms(seconds: f64) -> Result<u64> {
     if seconds.is_finite() && (0.001..=LONGEST_TIMEOUT_S).contains(&seconds) {
         return Ok((seconds * 1e3).round() as u64);
     }
-    Err(Error::usage(format!("--timeout is not a time: {seconds}"))
-        .hint(format!("give seconds up to {LONGEST_TIMEOUT_S}")))
+    Err(
+        Error::usage(format!("invalid --timeout: {seconds}")).hint(format!(
+            "give a positive number of seconds up to {LONGEST_TIMEOUT_S}"
+        )),
+    )
 }
 
 fn memory_limit(mib: u64) -> Result<u64> {
     mib.checked_mul(1 << 20).ok_or_else(|| {
-        Error::usage(format!(
-            "--memory-limit-mib is more than there can be: {mib}"
-        ))
-        .hint("give MiB, e.g. 4096")
+        Error::usage(format!("--memory-limit-mib is too large: {mib}"))
+            .hint("give a number of MiB, e.g. 4096")
     })
 }

@@ -1,18 +1,18 @@
-//! `sobench mask --prove` and `--replay` from options to report. Knows no engine and no oracle.
+//! Runs `sobench mask --prove` and `--replay`.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::commands::mask::measure::{try_file, write_file};
+use crate::commands::mask::measure::{check_writable, write_file};
 use crate::commands::mask::options::MaskOptions;
-use crate::commands::mask::proof_report::{Summary, issue, json, page, replay as replayed};
+use crate::commands::mask::proof_report::{Summary, issue, json, page, replay_report};
 use crate::commands::output::{CommandOutput, pretty};
 use crate::terminal;
-use crate::terminal::{Mode, Progress, Words};
+use crate::terminal::{Mode, Progress, ProgressLabels};
 use sobench_core::error::{Error, Result};
-use sobench_core::exit_codes::{COULD_NOT, DONE, INTERRUPTED};
+use sobench_core::exit_codes::{ENVIRONMENT, INTERRUPTED, SUCCESS};
 use sobench_core::input;
-use sobench_core::input::json::in_line;
+use sobench_core::input::json::message_without_line;
 use sobench_core::input::lines;
 use sobench_core::output_format::OutputFormat;
 use sobench_mask::WorkerCommand;
@@ -22,23 +22,23 @@ use sobench_mask::prove::witness::{self, Witness};
 use sobench_render::text;
 use sobench_shutdown::Shutdown;
 
-/// Bytes of a file of witnesses.
+/// Maximum size of a witness file in bytes.
 const MAX_WITNESSES_BYTES: u64 = 1 << 30;
 
-/// Proves, prints and writes what the options asks for.
+/// Runs the proof search, prints and writes the report.
 ///
 /// # Errors
-/// Whatever keeps the proof from beginning. A file that cannot be written after all is told at the
-/// end, with exit code 3.
+/// The search cannot start. A file that fails to be written after the search is reported with exit
+/// code 3.
 pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<CommandOutput> {
     options
         .output
         .json
         .iter()
         .chain(&options.proof.witnesses)
-        .try_for_each(|path| try_file(path))?;
+        .try_for_each(|path| check_writable(path))?;
     if let Some(folder) = &options.proof.issues {
-        std::fs::create_dir_all(folder).map_err(|error| cannot_make(folder, &error))?;
+        std::fs::create_dir_all(folder).map_err(|error| cannot_create(folder, &error))?;
     }
     let _listener = super::listen(shutdown)?;
     let proved = prove(options, effort, shutdown)?;
@@ -53,7 +53,7 @@ pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result
         exit_code: if proved.interrupted {
             INTERRUPTED
         } else {
-            DONE
+            SUCCESS
         },
         ..CommandOutput::default()
     };
@@ -63,7 +63,7 @@ pub fn run(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result
             .map(|path| format!("rows: {}", path.display())),
     );
     if proved.interrupted {
-        output.lines.push("interrupted: the report covers the entries that were done; --rows with --resume goes on".to_owned());
+        output.lines.push("interrupted: the report covers the completed entries; continue with --rows and --resume".to_owned());
     }
     write_all(options, &summary, &mut output);
     Ok(output)
@@ -83,13 +83,13 @@ fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<P
                 resumed,
             } => {
                 if resumed > 0 {
-                    terminal::say(&format!("{resumed} of {count} entries are there already"));
+                    terminal::say(&format!("resuming: {resumed} of {count} entries are done"));
                 }
-                let words = Words {
+                let labels = ProgressLabels {
                     unit: "entries",
                     failed: "stopped early",
                 };
-                let _ = entries.set(Progress::new(mode, count - resumed, words));
+                let _ = entries.set(Progress::new(mode, count - resumed, labels));
             }
             ProofEvent::EntryDone => {
                 entries.get().inspect(|progress| progress.ended(true));
@@ -99,7 +99,7 @@ fn prove(options: &MaskOptions, effort: Effort, shutdown: &Shutdown) -> Result<P
                 let _ = findings.set(Progress::new(
                     mode,
                     count,
-                    Words {
+                    ProgressLabels {
                         unit: "findings",
                         failed: "stopped early",
                     },
@@ -129,9 +129,12 @@ fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutpu
     }
     let proved = &summary.proved;
     if let Some(path) = &options.proof.witnesses {
-        let lines = proved.clusters.iter().filter_map(|it| it.witness.as_ref());
-        let lines = lines.map(|it| {
-            serde_json::to_string(it)
+        let lines = proved
+            .clusters
+            .iter()
+            .filter_map(|cluster| cluster.witness.as_ref());
+        let lines = lines.map(|witness| {
+            serde_json::to_string(witness)
                 .expect("a witness holds only strings, numbers and JSON values")
                 + "\n"
         });
@@ -139,7 +142,7 @@ fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutpu
     }
     if let Some(folder) = &options.proof.issues {
         for (number, cluster) in proved.clusters.iter().enumerate() {
-            if let Some(text) = issue::render(&proved.about, cluster) {
+            if let Some(text) = issue::render(&proved.record, cluster) {
                 write_file(
                     &folder.join(issue::file_name(number + 1, cluster)),
                     text.as_bytes(),
@@ -150,42 +153,42 @@ fn write_all(options: &MaskOptions, summary: &Summary, output: &mut CommandOutpu
     }
 }
 
-fn cannot_make(folder: &Path, error: &std::io::Error) -> Error {
+fn cannot_create(folder: &Path, error: &std::io::Error) -> Error {
     Error::environment(format!(
-        "cannot make the folder for issue texts ({error}): {}",
+        "cannot create the folder for issue texts ({error}): {}",
         folder.display()
     ))
-    .hint("name a folder in a place that may be written to")
+    .hint("name a writable folder with --issues")
 }
 
-/// Checks the witnesses of a file again.
+/// Replays the witnesses of a file.
 ///
 /// # Errors
-/// A file that holds none, and whatever keeps the engines from being opened.
+/// The file has no witness, or an engine cannot be opened.
 pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result<CommandOutput> {
     let witnesses = read(path)?;
     options
         .output
         .json
         .iter()
-        .try_for_each(|path| try_file(path))?;
+        .try_for_each(|path| check_writable(path))?;
     let _listener = super::listen(shutdown)?;
-    let standings = proof_run::replay(
+    let statuses = proof_run::replay(
         &witnesses,
         &options.mask,
         &WorkerCommand::current()?,
         shutdown,
     )?;
-    let value = replayed::json(&witnesses, &standings);
+    let value = replay_report::json(&witnesses, &statuses);
     let stdout = match options.output.format {
         OutputFormat::Json => pretty(&value),
-        _ => text::render(&replayed::document(&witnesses, &standings)),
+        _ => text::render(&replay_report::document(&witnesses, &statuses)),
     };
-    let tally = replayed::Tally::new(&standings);
+    let tally = replay_report::Tally::new(&statuses);
     let exit_code = match tally {
         _ if shutdown.is_requested() => INTERRUPTED,
-        _ if tally.unknown > 0 => COULD_NOT,
-        _ => DONE,
+        _ if tally.unknown > 0 => ENVIRONMENT,
+        _ => SUCCESS,
     };
     let mut output = CommandOutput {
         stdout,
@@ -200,22 +203,22 @@ pub fn replay(options: &MaskOptions, path: &Path, shutdown: &Shutdown) -> Result
 
 fn read(path: &Path) -> Result<Vec<Witness>> {
     let refuse = |what: String| {
-        Error::usage(what).hint("witnesses are what sobench mask --prove --witnesses writes")
+        Error::usage(what).hint("name a file written by sobench mask --prove --witnesses")
     };
     let text = input::read_text(path, MAX_WITNESSES_BYTES)?;
     let mut witnesses = Vec::new();
     for (number, line) in lines(&text) {
         let witness: Witness = serde_json::from_str(line).map_err(|error| {
             refuse(format!(
-                "line {number} of {} is no witness: {}",
+                "line {number} of {} is not a witness: {}",
                 path.display(),
-                in_line(&error)
+                message_without_line(&error)
             ))
         })?;
         if witness.sobench_witness != witness::VERSION {
             let version = witness.sobench_witness;
             return Err(refuse(format!(
-                "line {number} of {} has a version that is not known: {version}",
+                "line {number} of {} has an unknown version: {version}",
                 path.display()
             )));
         }

@@ -1,5 +1,4 @@
-//! A server that is started for its runs and ended after them, with everything that it has started
-//! itself. Knows no run.
+//! A server that is started for its runs, and stopped after them with its child processes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -16,63 +15,61 @@ use tokio::runtime::Runtime;
 use super::watchdog::Watchdog;
 use crate::commands::flags::environment::cache_folder;
 use crate::commands::matrix::options::PORT;
-use sobench_client::{self as driver, Client};
+use sobench_client::{Client, wait_ready};
 use sobench_core::error::{Error, Result};
 use sobench_core::printable::printable;
 use sobench_shutdown::Shutdown;
 
-/// A process group, by the id of its leader.
-pub(super) type Group = u32;
+/// The id of a process group, which is that of its leader.
+pub(super) type GroupId = u32;
 
-/// The process group of the launched server that runs, if one does.
+/// The process group of the running launched server, if any.
 #[derive(Clone, Default)]
-pub(super) struct LaunchedGroup(Arc<Mutex<Option<Group>>>);
+pub(super) struct LaunchedGroup(Arc<Mutex<Option<GroupId>>>);
 
 impl LaunchedGroup {
-    /// Asks the server to end now, without waiting for it.
-    pub(super) fn ask_to_end(&self) {
+    /// Sends SIGTERM to the server without waiting for its end.
+    pub(super) fn terminate(&self) {
         let group = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        group.into_iter().for_each(ask_to_end);
+        group.into_iter().for_each(terminate);
     }
 
-    fn set(&self, group: Option<Group>) {
+    fn set(&self, group: Option<GroupId>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = group;
     }
 }
 
-/// Logs of one name that a folder may hold.
+/// The largest number of logs of the same name in a folder.
 const MAX_SAME_NAMES: u32 = 10_000;
 
-/// How long a server may take to end when it is asked to, before it is ended: so many looks, so far
-/// apart.
-const LOOKS: u32 = 150;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The grace period between SIGTERM and SIGKILL, as a number of checks and their interval.
+const STOP_CHECKS: u32 = 150;
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How much of a log's end an error quotes: at most so many bytes, lines, and characters of each
-/// line.
+/// The part at the end of a log that an error quotes: its bytes, lines, and characters per line.
 const TAIL_BYTES: u64 = 8 << 10;
 const TAIL_LINES: usize = 6;
 const TAIL_CHARS: usize = 300;
 
-/// A server of ours. Dropping it ends it.
-pub(super) struct Launched {
+/// A launched server. Dropping it stops the server.
+pub(super) struct LaunchedServer {
     process: Child,
     pub(super) port: u16,
     pub(super) log: PathBuf,
     group: LaunchedGroup,
-    has_ended: bool,
-    /// Ends it where this program is killed.
+    is_stopped: bool,
+    /// Stops the server if this program is killed.
     #[cfg(unix)]
     watchdog: Option<Watchdog>,
 }
 
-impl Launched {
-    /// Starts a command by the shell, in a process group of its own, so that the terminal's Ctrl-C
-    /// does not reach it and its children can be ended with it. `{port}` in the command becomes a
-    /// free port. What it prints goes to a file in `folder`, or in the user's cache.
+impl LaunchedServer {
+    /// Starts a command with the shell, in its own process group: the terminal's Ctrl-C does not
+    /// reach it, and its children can be stopped with it. `{port}` in the command becomes a free
+    /// port. Its output goes to a file in `folder`, or in the user's cache folder.
     ///
     /// # Errors
-    /// There is no free port, no place for the log, or no shell.
+    /// No free port, no log file, or no shell.
     #[expect(clippy::disallowed_methods, reason = "asks the system for a free port")]
     pub(super) fn start(
         command: &str,
@@ -82,18 +79,17 @@ impl Launched {
     ) -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|listener| listener.local_addr())
-            .map_err(|error| Error::environment(format!("no free port for a server: {error}")))?
+            .map_err(|error| Error::environment(format!("no free port for the server: {error}")))?
             .port();
         let command = command.replace(PORT, &port.to_string());
         let (file, log) = open_log(folder, name).map_err(|error| {
             Error::environment(format!(
-                "no file for what the server prints ({error}): {name}"
+                "cannot create the log of the server ({error}): {name}"
             ))
         })?;
-        let both = file
+        let stdout = file
             .try_clone()
             .map_err(|error| Error::environment(format!("{}: {error}", log.display())))?;
-        // The shell becomes the program where it can, so that there is one process less between.
         let [shell, flag] = if cfg!(unix) {
             ["sh", "-c"]
         } else {
@@ -103,12 +99,12 @@ impl Launched {
         starting
             .args([flag, &command])
             .stdin(Stdio::null())
-            .stdout(both)
+            .stdout(stdout)
             .stderr(file);
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
         let process = starting.spawn().map_err(|error| {
-            Error::environment(format!("cannot be started ({error}): {command}"))
+            Error::environment(format!("cannot start the server ({error}): {command}"))
         })?;
         group.set(Some(process.id()));
         #[cfg_attr(not(unix), expect(unused_mut))]
@@ -117,25 +113,25 @@ impl Launched {
             port,
             log,
             group: group.clone(),
-            has_ended: false,
+            is_stopped: false,
             #[cfg(unix)]
             watchdog: None,
         };
         #[cfg(unix)]
         {
-            let watchdog = Watchdog::over(launched.process.id());
+            let watchdog = Watchdog::new(launched.process.id());
             launched.watchdog = Some(watchdog.map_err(|error| {
-                Error::environment(format!("nobody can watch over a server: {error}"))
+                Error::environment(format!("cannot start the watchdog of the server: {error}"))
             })?);
         }
         Ok(launched)
     }
 
-    /// Waits until it answers.
+    /// Waits until the server is ready.
     ///
     /// # Errors
-    /// It ended, or took longer than `timeout`; the end of what it printed says why. The user does
-    /// not want to wait any more.
+    /// The server exited or exceeded `timeout`; the error quotes the end of its log. The user
+    /// stopped the program.
     pub(super) fn wait_ready(
         &mut self,
         runtime: &Runtime,
@@ -145,38 +141,38 @@ impl Launched {
     ) -> Result<()> {
         let waited = runtime.block_on(async {
             tokio::select! {
-                ready = driver::wait_ready(client, timeout) => ready,
-                status = self.ending() => Err(ended(status)),
-                () = shutdown.drain_requested() => Err(Error::interrupted("stopped while a server started")),
+                ready = wait_ready(client, timeout) => ready,
+                status = self.wait_exit() => Err(exited(status)),
+                () = shutdown.drain_requested() => Err(Error::interrupted("stopped while the server started")),
             }
         });
-        // Somebody else may have answered at the port of a server that could not have it.
+        // If the port was taken, another server may have answered.
         match (waited, self.status()) {
             (Ok(()), None) => Ok(()),
-            (Ok(()), Some(status)) => Err(self.with_tail(ended(status))),
+            (Ok(()), Some(status)) => Err(self.with_tail(exited(status))),
             (Err(error), _) => Err(self.with_tail(error)),
         }
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if the server has exited.
     pub(super) fn status(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Ends it: asks the whole group first, and after so many looks does not ask.
-    fn stop(&mut self, looks: u32) {
-        if std::mem::replace(&mut self.has_ended, true) {
+    /// Stops the process group: SIGTERM first, and SIGKILL after a number of checks.
+    fn stop(&mut self, checks: u32) {
+        if std::mem::replace(&mut self.is_stopped, true) {
             return;
         }
         let group = self.process.id();
-        ask_to_end(group);
-        for _ in 0..looks {
-            if self.status().is_some() && !is_there(group) {
+        terminate(group);
+        for _ in 0..checks {
+            if self.status().is_some() && !has_processes(group) {
                 break;
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(CHECK_INTERVAL);
         }
-        end(group, &mut self.process);
+        kill(group, &mut self.process);
         let _ = self.process.wait();
         self.group.set(None);
         #[cfg(unix)]
@@ -185,88 +181,85 @@ impl Launched {
         }
     }
 
-    async fn ending(&mut self) -> ExitStatus {
+    async fn wait_exit(&mut self) -> ExitStatus {
         loop {
             if let Some(status) = self.status() {
                 return status;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
     fn with_tail(&self, error: Error) -> Error {
-        let said = tail(&self.log).unwrap_or_default();
-        let what = if said.is_empty() {
+        let tail = tail(&self.log).unwrap_or_default();
+        let what = if tail.is_empty() {
             error.what
         } else {
-            format!("{}; it said: {said}", error.what)
+            format!("{}; end of its log: {tail}", error.what)
         };
         Error {
             kind: error.kind,
             what,
-            hint: Some(format!(
-                "everything that it printed is in {}",
-                self.log.display()
-            )),
+            hint: Some(format!("see the log of the server: {}", self.log.display())),
         }
     }
 }
 
-impl Drop for Launched {
+impl Drop for LaunchedServer {
     fn drop(&mut self) {
-        self.stop(LOOKS);
+        self.stop(STOP_CHECKS);
     }
 }
 
-fn ended(status: ExitStatus) -> Error {
-    Error::environment(format!("the server ended before it was ready ({status})"))
+fn exited(status: ExitStatus) -> Error {
+    Error::environment(format!("the server exited before it was ready ({status})"))
 }
 
 #[cfg(unix)]
-pub(super) fn ask_to_end(group: Group) {
+pub(super) fn terminate(group: GroupId) {
     signal(group, rustix::process::Signal::TERM);
 }
 
 #[cfg(unix)]
-fn end(group: Group, _process: &mut Child) {
+fn kill(group: GroupId, _process: &mut Child) {
     signal(group, rustix::process::Signal::KILL);
 }
 
 #[cfg(unix)]
-fn signal(group: Group, signal: rustix::process::Signal) {
+fn signal(group: GroupId, signal: rustix::process::Signal) {
     if let Some(group) = pid(group) {
-        // A group that has gone needs nothing.
+        // The group may have ended already.
         let _ = rustix::process::kill_process_group(group, signal);
     }
 }
 
-/// Whether anybody of the group is left.
+/// Whether the group has processes left.
 #[cfg(unix)]
-fn is_there(group: Group) -> bool {
+fn has_processes(group: GroupId) -> bool {
     pid(group).is_some_and(|group| rustix::process::test_kill_process_group(group).is_ok())
 }
 
 #[cfg(unix)]
-fn pid(group: Group) -> Option<rustix::process::Pid> {
+fn pid(group: GroupId) -> Option<rustix::process::Pid> {
     i32::try_from(group)
         .ok()
         .and_then(rustix::process::Pid::from_raw)
 }
 
 #[cfg(not(unix))]
-pub(super) fn ask_to_end(_group: Group) {}
+pub(super) fn terminate(_group: GroupId) {}
 
 #[cfg(not(unix))]
-fn end(_group: Group, process: &mut Child) {
+fn kill(_group: GroupId, process: &mut Child) {
     let _ = process.kill();
 }
 
 #[cfg(not(unix))]
-fn is_there(_group: Group) -> bool {
+fn has_processes(_group: GroupId) -> bool {
     false
 }
 
-/// A file that nobody has written to, which only the user can read: a server may print its key.
+/// Creates a new log file that only the user can read, because a server may print its API key.
 fn open_log(folder: Option<&Path>, name: &str) -> io::Result<(File, PathBuf)> {
     let folder = match folder {
         Some(folder) => folder.to_owned(),
@@ -279,7 +272,10 @@ fn open_log(folder: Option<&Path>, name: &str) -> io::Result<(File, PathBuf)> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let safe: String = name
         .chars()
-        .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
+        .map(|character| match character {
+            _ if character.is_ascii_alphanumeric() => character,
+            _ => '-',
+        })
         .take(60)
         .collect();
     for number in 1..=MAX_SAME_NAMES {
@@ -291,11 +287,11 @@ fn open_log(folder: Option<&Path>, name: &str) -> io::Result<(File, PathBuf)> {
     }
     Err(io::Error::new(
         ErrorKind::AlreadyExists,
-        format!("{MAX_SAME_NAMES} logs have this name"),
+        format!("{MAX_SAME_NAMES} logs of this name exist"),
     ))
 }
 
-/// The last lines that say anything.
+/// The last non-empty lines of a log, on one line.
 fn tail(log: &Path) -> io::Result<String> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
@@ -317,7 +313,7 @@ fn tail(log: &Path) -> io::Result<String> {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use sobench_client::{DriverOptions, Endpoint};
+    use sobench_client::{ClientOptions, Endpoint};
 
     fn client(port: u16) -> Client {
         let endpoint = Endpoint {
@@ -325,15 +321,15 @@ mod tests {
             path: "/v1/completions".to_owned(),
             ..Endpoint::default()
         };
-        Client::new(DriverOptions::plain(endpoint)).expect("the address is one")
+        Client::new(ClientOptions::with_defaults(endpoint)).expect("the address is valid")
     }
 
     #[test]
-    fn a_server_that_ends_says_why_and_is_waited_for_no_longer() {
+    fn an_early_exit_is_reported_with_the_end_of_the_log() {
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::new().unwrap();
         let command = "echo loading; echo 'no such model: {port}' >&2; exit 7";
-        let mut server = Launched::start(
+        let mut server = LaunchedServer::start(
             command,
             "a b",
             Some(folder.path()),
@@ -352,11 +348,11 @@ mod tests {
         assert_eq!(
             error.what,
             format!(
-                "the server ended before it was ready (exit status: 7); it said: loading | no such model: {port}"
+                "the server exited before it was ready (exit status: 7); end of its log: loading | no such model: {port}"
             )
         );
         assert_eq!(server.log, folder.path().join("server-a-b-1.log"));
-        let next = Launched::start(
+        let next = LaunchedServer::start(
             "exit 0",
             "a b",
             Some(folder.path()),
@@ -366,11 +362,11 @@ mod tests {
         assert_eq!(
             next.log,
             folder.path().join("server-a-b-2.log"),
-            "no log is written over"
+            "no log is overwritten"
         );
     }
 
-    /// Whether a process runs: one that has ended and that nobody has asked about does not.
+    /// Whether a process runs; a zombie does not.
     #[cfg(target_os = "linux")]
     fn runs(process: &str) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
@@ -379,12 +375,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_whole_group_ends_with_the_server() {
+    fn stopping_the_server_stops_its_process_group() {
         let folder = tempfile::tempdir().unwrap();
-        // The leader ends when it is asked to, and its child does not.
+        // The leader exits on SIGTERM, and its child ignores it.
         let command = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait";
         let mut server =
-            Launched::start(command, "x", Some(folder.path()), &LaunchedGroup::default()).unwrap();
+            LaunchedServer::start(command, "x", Some(folder.path()), &LaunchedGroup::default())
+                .unwrap();
         let mut child = String::new();
         while child.is_empty() {
             child = tail(&server.log).unwrap();
@@ -397,10 +394,10 @@ mod tests {
     }
 
     #[test]
-    fn the_user_need_not_wait() {
+    fn a_shutdown_request_ends_the_wait() {
         let folder = tempfile::tempdir().unwrap();
         let (runtime, shutdown) = (Runtime::new().unwrap(), Shutdown::new());
-        let mut server = Launched::start(
+        let mut server = LaunchedServer::start(
             "exec sleep 3600",
             "x",
             Some(folder.path()),

@@ -1,14 +1,14 @@
-//! Backends, servers, datasets and loads side by side: makes ordinary runs, at once where that is
-//! possible and else one after the other, in balanced order, and puts what came of them into one
-//! table. Knows no wire format and no formula.
+//! Comparisons of engines, servers, datasets and loads: executes ordinary runs in balanced order,
+//! concurrently if possible, and aggregates them in one table.
 
+mod aggregate;
+mod concurrent;
 pub mod dry_run;
-mod gather;
 mod launch;
+pub mod notes;
 pub mod options;
-mod order;
 pub mod report;
-mod together;
+mod run_order;
 #[cfg(unix)]
 mod watchdog;
 
@@ -17,138 +17,161 @@ use std::path::{Path, PathBuf};
 
 use tokio::runtime::Runtime;
 
-use self::gather::Gathered;
-use self::launch::{Launched, LaunchedGroup};
-use self::order::{Extent, Sequence, Step, turns};
-use self::together::{Outcome, Ready, alone, together};
-use crate::commands::bench::run;
-use crate::commands::bench::run::{Past, report_stage};
-use crate::commands::matrix::options::{ContenderPlan, How, MatrixOptions, Order};
+use self::aggregate::Aggregate;
+use self::concurrent::{PreparedRun, RunOutcome, run_alone, run_concurrently};
+use self::launch::{LaunchedGroup, LaunchedServer};
+use self::notes::Notes;
+use self::run_order::{Dimensions, Sequence, Step, rounds};
+use crate::commands::bench::options::RunLogPlan;
+use crate::commands::bench::run::{self, ServerHistory, report_shutdown_stage};
+use crate::commands::matrix::options::{ContenderPlan, ContenderServer, MatrixOptions, Order};
 use crate::commands::matrix::report::{MatrixRun, render};
 use crate::commands::output::CommandOutput;
 use crate::terminal;
 use sobench_core::error::{Error, Kind, Result};
-use sobench_core::exit_codes::{COULD_NOT, INTERRUPTED, NOT_KEPT};
-use sobench_core::output_files::try_file;
+use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, INTERRUPTED};
+use sobench_core::output_files::{self, create_parent_folder};
 use sobench_core::output_format::OutputFormat;
 use sobench_results::record::EngineChoice;
+use sobench_results::runlog::write::cannot_write;
 use sobench_shutdown::{Shutdown, Stage};
 
-/// Makes the runs and the table.
+/// Executes the runs and prints the comparison.
 ///
 /// # Errors
-/// A wrong file name; the user stopped it before there was anything to report. A run that fails is
-/// a row of the table.
+/// A file cannot be written; the user stopped the command before the first run ended. A failed run
+/// is a row of the table.
 pub fn command(plan: &MatrixOptions, shutdown: &Shutdown) -> Result<CommandOutput> {
     plan.files
         .iter()
-        .try_for_each(|(path, _)| make_room(path))?;
+        .try_for_each(|(path, _)| check_writable(path))?;
+    let rounds = rounds(&dimensions(plan));
+    for step in rounds.iter().flatten() {
+        if let Some(RunLogPlan::At(path)) = plan.run_log(step) {
+            create_parent_folder(&path).map_err(|error| cannot_write(&path, &error))?;
+        }
+    }
     let runtime = Runtime::new()
-        .map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
+        .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let group = LaunchedGroup::default();
     let launched = group.clone();
     let _listener = shutdown.listen(move |stage| {
-        report_stage(stage);
+        report_shutdown_stage(stage);
         if stage == Stage::Aborting {
-            launched.ask_to_end();
+            launched.terminate();
         }
     })?;
-    let mut running = Running {
+    let mut runner = MatrixRunner {
         plan,
         runtime: &runtime,
         shutdown,
         group,
         server: None,
         sent: HashMap::new(),
-        given_up: HashSet::new(),
-        gathered: Gathered::default(),
+        skipped: HashSet::new(),
+        aggregate: Aggregate::default(),
+        notes: Notes::default(),
     };
-    let turns = turns(&extent(plan));
-    let all: usize = turns.iter().map(Vec::len).sum();
+    let all: usize = rounds.iter().map(Vec::len).sum();
     let mut before = 0;
-    for turn in &turns {
+    for round in &rounds {
         if shutdown.is_requested() {
             break;
         }
-        running.make(turn, before, all);
-        before += turn.len();
+        runner.run_round(round, before, all);
+        before += round.len();
     }
-    let Running {
-        server, gathered, ..
-    } = running;
-    // Ends it before anything else is done.
+    let MatrixRunner {
+        server,
+        aggregate,
+        notes,
+        ..
+    } = runner;
+    // Stops the server first.
     drop(server);
-    finish(plan, &gathered, shutdown.is_requested())
+    for line in notes.lines(all) {
+        terminal::say(&line);
+    }
+    finish(plan, &aggregate, shutdown.is_requested())
 }
 
-/// What making the runs takes.
-struct Running<'a> {
+/// Executes the runs of a comparison.
+struct MatrixRunner<'a> {
     plan: &'a MatrixOptions,
     runtime: &'a Runtime,
     shutdown: &'a Shutdown,
     group: LaunchedGroup,
-    /// The server that was started for a contender in a repeat.
-    server: Option<(usize, usize, Launched)>,
-    /// The constraints that runs have sent to each server, as fingerprints; see [`Running::past`].
+    /// The running server, with the repeat and the contender that it was started for.
+    server: Option<(usize, usize, LaunchedServer)>,
+    /// Fingerprints of the constraints that each server has received; see [`MatrixRunner::past`].
     sent: HashMap<usize, HashSet<String>>,
-    /// Contenders that failed on a dataset, or altogether.
-    given_up: HashSet<(usize, Option<usize>)>,
-    gathered: Gathered,
+    /// Contenders that failed on a dataset, or on all (`None`).
+    skipped: HashSet<(usize, Option<usize>)>,
+    aggregate: Aggregate,
+    notes: Notes,
 }
 
-impl Running<'_> {
-    /// Makes the runs of one turn, of which `before` come before in the order of `all`.
-    fn make(&mut self, turn: &[Step], before: usize, all: usize) {
-        let is_given_up = |step: &Step| {
+impl MatrixRunner<'_> {
+    /// Executes the runs of one round, which follow `before` of `all` runs.
+    fn run_round(&mut self, round: &[Step], before: usize, all: usize) {
+        let is_skipped = |step: &Step| {
             [None, Some(step.dataset)]
                 .iter()
-                .any(|extent| self.given_up.contains(&(step.contender, *extent)))
+                .any(|dataset| self.skipped.contains(&(step.contender, *dataset)))
         };
-        let left: Vec<(usize, Step)> = turn
+        let left: Vec<(usize, Step)> = round
             .iter()
             .copied()
             .enumerate()
-            .filter(|(_, step)| !is_given_up(step))
+            .filter(|(_, step)| !is_skipped(step))
             .collect();
-        let beside = if left.len() > 1 { ", at once" } else { "" };
-        let mut ready = Vec::new();
-        for (place, step) in left {
+        let concurrent = if left.len() > 1 { ", concurrent" } else { "" };
+        let mut numbers = Vec::new();
+        let mut prepared = Vec::new();
+        for (index, step) in left {
+            let number = before + index + 1;
             terminal::say(&format!(
-                "[{}/{all}] {}{beside}",
-                before + place + 1,
-                words(self.plan, &step)
+                "[{number}/{all}] {}{concurrent}",
+                run_label(self.plan, &step)
             ));
-            match self.ready(&step) {
-                Ok(run) => ready.push(run),
-                Err(error) => self.fail(&step, &error),
+            match self.prepare(&step) {
+                Ok(run) => {
+                    numbers.push(number);
+                    prepared.push(run);
+                }
+                Err(error) => self.record_error(&step, &error),
             }
         }
-        let outcomes = match &ready[..] {
-            [one] => vec![alone(one, self.shutdown)],
-            several => together(several, self.shutdown),
+        let outcomes = match &prepared[..] {
+            [run] => vec![run_alone(run, self.shutdown)],
+            runs => run_concurrently(runs, self.shutdown),
         };
-        for (run, outcome) in ready.into_iter().zip(outcomes) {
-            if outcome.shows_name {
-                terminal::say(&format!("{}:", words(self.plan, &run.step)));
+        for ((number, run), outcome) in numbers.into_iter().zip(prepared).zip(outcomes) {
+            if outcome.needs_label {
+                terminal::say(&format!("{}:", run_label(self.plan, &run.step)));
             }
-            self.take(&run.step, outcome);
+            self.notes.add(number, &outcome.notes);
+            self.record_outcome(&run.step, outcome);
         }
     }
 
-    /// Everything that a run takes. Where its server does not start, the contender is given up.
-    fn ready(&mut self, step: &Step) -> Result<Ready> {
+    /// Prepares a run. If its server does not start, the contender is skipped from then on.
+    fn prepare(&mut self, step: &Step) -> Result<PreparedRun> {
         let contender = &self.plan.contenders[step.contender];
-        let port = self.port(contender, step).inspect_err(|_| {
-            self.given_up.insert((step.contender, None));
+        let port = self.start_server(contender, step).inspect_err(|_| {
+            self.skipped.insert((step.contender, None));
         })?;
         let planned = contender.run(step.dataset, step.load, step.treatment);
-        let planned = planned.ok_or_else(|| Error::internal("a run that nobody has planned"))?;
+        let planned = planned.ok_or_else(|| Error::internal("a run without a plan"))?;
         let mut plan = port.map_or_else(|| planned.clone(), |port| planned.at_port(port));
+        if let Some(run_log) = self.plan.run_log(step) {
+            plan.output.run_log = run_log;
+        }
         plan.settings
             .report
             .label
-            .get_or_insert_with(|| words(self.plan, step));
-        Ok(Ready {
+            .get_or_insert_with(|| run_label(self.plan, step));
+        Ok(PreparedRun {
             step: *step,
             name: contender.name.clone(),
             plan,
@@ -156,103 +179,103 @@ impl Running<'_> {
         })
     }
 
-    /// What is known of what the server was sent before. Those that name one server share its past.
-    fn past(&self, step: &Step) -> Past {
+    /// The constraints that the server has received. Contenders with the same server share them.
+    fn past(&self, step: &Step) -> ServerHistory {
         let sent = self
             .sent
-            .get(&self.server_of(step))
+            .get(&self.server_index(step))
             .cloned()
             .unwrap_or_default();
-        match self.plan.contenders[step.contender].how {
-            // It is started for the run.
-            How::Embedded => Past {
+        match self.plan.contenders[step.contender].server {
+            // The server is started for the run.
+            ContenderServer::Embedded => ServerHistory {
                 sent: HashSet::new(),
                 is_whole: true,
             },
-            How::Launched { .. } => Past {
+            ContenderServer::Launched { .. } => ServerHistory {
                 sent,
                 is_whole: true,
             },
-            How::Running | How::PerRequest => Past {
+            ContenderServer::Running | ContenderServer::PerRequest => ServerHistory {
                 sent,
                 is_whole: false,
             },
         }
     }
 
-    /// A number for the server: that of the first contender that names it.
-    fn server_of(&self, step: &Step) -> usize {
+    /// The index of the first contender with the same server.
+    fn server_index(&self, step: &Step) -> usize {
         let contenders = &self.plan.contenders;
         let address = contenders[step.contender]
             .address()
-            .filter(|_| contenders[step.contender].how == How::Running);
+            .filter(|_| contenders[step.contender].server == ContenderServer::Running);
         contenders
             .iter()
-            .position(|it| address.is_some() && it.address() == address)
+            .position(|contender| address.is_some() && contender.address() == address)
             .unwrap_or(step.contender)
     }
 
-    /// Takes in what came of a run. Where it failed, the contender is given up on this dataset, or
-    /// altogether.
-    fn take(&mut self, step: &Step, outcome: Outcome) {
+    /// Adds the outcome of a run to the comparison. If the run failed, the contender is skipped on
+    /// this dataset, or on all if its server exited.
+    fn record_outcome(&mut self, step: &Step, outcome: RunOutcome) {
         let contender = &self.plan.contenders[step.contender];
         let finished = match outcome.finished {
             Ok(finished) => finished,
             Err(error) => {
-                self.given_up.insert((step.contender, Some(step.dataset)));
-                return self.fail(step, &error);
+                self.skipped.insert((step.contender, Some(step.dataset)));
+                return self.record_error(step, &error);
             }
         };
         finished
             .closing_lines()
             .iter()
             .for_each(|line| terminal::say(line));
-        let about = self.about(step, &finished);
+        let entry = self.entry(step, &finished);
         let failure = failure(contender, &finished);
         if finished.interrupted {
             self.shutdown.drain();
         }
-        let died = match &mut self.server {
+        let exited = match &mut self.server {
             Some((.., server)) => server
                 .status()
-                .map(|status| format!("the server ended during its runs ({status})")),
+                .map(|status| format!("the server exited during its runs ({status})")),
             None => None,
         };
-        let extent = if died.is_some() {
+        let dataset = if exited.is_some() {
             None
         } else {
             Some(step.dataset)
         };
-        match (failure.or(died), outcome.seen) {
+        match (failure.or(exited), outcome.samples) {
             (Some(_), _) if finished.interrupted => {
-                self.gathered
-                    .failed(step, &Error::interrupted("the run"), about)
+                self.aggregate
+                    .add_failure(step, &Error::interrupted("the run"), entry);
             }
-            (Some(reason), _) => self
-                .gathered
-                .failed(step, &Error::environment(reason), about),
-            (None, Some(seen)) => {
+            (Some(reason), _) => {
+                self.aggregate
+                    .add_failure(step, &Error::environment(reason), entry);
+            }
+            (None, Some(samples)) => {
                 self.sent
-                    .entry(self.server_of(step))
+                    .entry(self.server_index(step))
                     .or_default()
-                    .extend(seen.sent.iter().cloned());
-                return self.gathered.ran(step, seen, &finished, about);
+                    .extend(samples.sent.iter().cloned());
+                return self.aggregate.add_run(step, samples, &finished, entry);
             }
             (None, None) => {
-                self.gathered
-                    .failed(step, &Error::internal("a run that nobody looked at"), about)
+                self.aggregate
+                    .add_failure(step, &Error::internal("a run without samples"), entry);
             }
         }
-        self.given_up.insert((step.contender, extent));
+        self.skipped.insert((step.contender, dataset));
     }
 
-    /// Starts the contender's server, if it has one that is to be started and does not run yet; the
-    /// port of the one that runs.
-    fn port(&mut self, contender: &ContenderPlan, step: &Step) -> Result<Option<u16>> {
-        let How::Launched {
+    /// Starts the contender's server if it is launched and does not run yet. Returns its port.
+    fn start_server(&mut self, contender: &ContenderPlan, step: &Step) -> Result<Option<u16>> {
+        let ContenderServer::Launched {
             command,
             ready_timeout,
-        } = &contender.how
+        } = &contender.server
         else {
             return Ok(None);
         };
@@ -261,7 +284,7 @@ impl Running<'_> {
         {
             return Ok(Some(server.port));
         }
-        // The one before is to be gone when the next one asks for its memory.
+        // Stops the previous server first, so that its memory is free.
         self.server = None;
         let first = contender
             .runs
@@ -272,30 +295,32 @@ impl Running<'_> {
             .output
             .save
             .then(|| first.plan.output.directory.clone().unwrap_or_default());
-        let mut server = Launched::start(command, &contender.name, folder.as_deref(), &self.group)?;
+        let mut server =
+            LaunchedServer::start(command, &contender.name, folder.as_deref(), &self.group)?;
         terminal::say(&format!(
-            "started a server for {}, which prints to {}",
+            "started a server for {}; its log is {}",
             contender.name,
             server.log.display()
         ));
         let client = first.plan.at_port(server.port).plain_client()?;
         server.wait_ready(self.runtime, &client, *ready_timeout, self.shutdown)?;
         let port = server.port;
-        self.sent.remove(&self.server_of(step));
+        self.sent.remove(&self.server_index(step));
         self.server = Some((step.repeat, step.contender, server));
         Ok(Some(port))
     }
 
-    fn fail(&mut self, step: &Step, error: &Error) {
+    fn record_error(&mut self, step: &Step, error: &Error) {
         terminal::say(&format!("error: {error}"));
         if error.kind == Kind::Interrupted {
             self.shutdown.drain();
         }
-        self.gathered
-            .failed(step, error, gather::run_about(self.plan, step));
+        self.aggregate
+            .add_failure(step, error, aggregate::planned_entry(self.plan, step));
     }
 
-    fn about(&self, step: &Step, finished: &run::Finished) -> MatrixRun {
+    /// The entry of a finished run in the comparison.
+    fn entry(&self, step: &Step, finished: &run::Finished) -> MatrixRun {
         let shown = |path: &PathBuf| path.display().to_string();
         MatrixRun {
             run_log: finished.run_log.as_ref().map(shown),
@@ -305,12 +330,12 @@ impl Running<'_> {
                 .ok()
                 .and_then(Option::as_ref)
                 .map(shown),
-            ..gather::run_about(self.plan, step)
+            ..aggregate::planned_entry(self.plan, step)
         }
     }
 }
 
-/// Why a run that came to its end is in no figure.
+/// Why a finished run is excluded from the figures.
 fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String> {
     if finished.interrupted {
         return Some("interrupted".to_owned());
@@ -319,38 +344,45 @@ fn failure(contender: &ContenderPlan, finished: &run::Finished) -> Option<String
         return Some(sentence.clone());
     }
     if finished.nothing_answered() {
-        let why = finished.report.metrics.failures.first();
-        let words = why
-            .and_then(|group| Some(format!("{}: {}", group.name, group.excerpts.first()?.words)));
-        return Some(words.map_or_else(
+        let first = finished.report.metrics.failures.first();
+        let cause = first.and_then(|group| {
+            Some(format!(
+                "{}: {}",
+                group.name,
+                group.examples.first()?.message
+            ))
+        });
+        return Some(cause.map_or_else(
             || "every request failed".to_owned(),
-            |words| format!("every request failed, {words}"),
+            |cause| format!("every request failed, {cause}"),
         ));
     }
     match &finished.report.record.server.engine_choice {
-        EngineChoice::Declared(engine) if contender.how == How::PerRequest => Some(format!(
-            "the server decides its engine, not the request, so that {engine} was not chosen: start a server for each with --launch, or name \
-             those that run with --target"
-        )),
+        EngineChoice::Declared(engine) if contender.server == ContenderServer::PerRequest => {
+            Some(format!(
+                "the server selects its engine itself and ignores {engine} in the request: start a server for each engine with --launch, or \
+             name running servers with --target"
+            ))
+        }
         _ => None,
     }
 }
 
-fn finish(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> Result<CommandOutput> {
-    if stopped && gathered.is_empty() {
-        return Err(Error::interrupted(
-            "stopped before a run was whole, and only whole runs are compared",
-        )
-        .hint("what was done is in the log of its run: sobench report"));
+fn finish(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Result<CommandOutput> {
+    if stopped && aggregate.is_empty() {
+        return Err(
+            Error::interrupted("stopped before the first run was complete")
+                .hint("run sobench report on the run log for a partial report"),
+        );
     }
-    let comparison = gather::comparison(plan, gathered, stopped);
+    let comparison = aggregate::comparison(plan, aggregate, stopped);
     let mut output = CommandOutput {
         stdout: render(&comparison, OutputFormat::Text)?,
         ..CommandOutput::default()
     };
     let failed = comparison.runs.iter().any(|run| run.failure.is_some());
-    if gathered.is_missed {
-        output.exit_code = NOT_KEPT;
+    if aggregate.has_failed_threshold {
+        output.exit_code = CHECK_FAILED;
     }
     for (path, format) in &plan.files {
         match std::fs::write(path, render(&comparison, *format)?) {
@@ -359,46 +391,46 @@ fn finish(plan: &MatrixOptions, gathered: &Gathered, stopped: bool) -> Result<Co
                 .push(format!("comparison saved: {}", path.display())),
             Err(error) => {
                 output.lines.push(format!(
-                    "error: the comparison cannot be written ({error}): {}",
+                    "error: cannot write the comparison ({error}): {}",
                     path.display()
                 ));
-                output.exit_code = COULD_NOT;
+                output.exit_code = ENVIRONMENT;
             }
         }
     }
-    if failed || gathered.is_lost {
-        output.exit_code = COULD_NOT;
+    if failed || aggregate.has_write_failure {
+        output.exit_code = ENVIRONMENT;
     }
     if stopped {
         output
             .lines
-            .push("interrupted: the table covers the runs that were done".to_owned());
+            .push("interrupted: the table covers the complete runs".to_owned());
         output.exit_code = INTERRUPTED;
     } else if failed {
         output
             .lines
-            .push("error: not everything could be run; the table says what and why".to_owned());
+            .push("error: some runs failed\nhint: see the reasons below the table".to_owned());
     }
     Ok(output)
 }
 
-fn extent(plan: &MatrixOptions) -> Extent<'_> {
-    Extent {
+fn dimensions(plan: &MatrixOptions) -> Dimensions<'_> {
+    Dimensions {
         contenders: plan.contenders.len(),
         datasets: plan.datasets.len(),
         loads: plan.loads.len(),
         repeats: plan.repeats,
         treatments: &plan.treatments,
         sequence: match (&plan.order, plan.is_launched()) {
-            (Order::Interleaved(_), _) => Sequence::AtOnce,
-            (Order::Blocks(_), true) => Sequence::OneAtATime,
-            (Order::Blocks(_), false) => Sequence::InTurn,
+            (Order::Interleaved(_), _) => Sequence::Concurrent,
+            (Order::Blocks(_), true) => Sequence::ContenderByContender,
+            (Order::Blocks(_), false) => Sequence::Alternating,
         },
     }
 }
 
-/// A run in words.
-fn words(plan: &MatrixOptions, step: &Step) -> String {
+/// The label of a run.
+fn run_label(plan: &MatrixOptions, step: &Step) -> String {
     let load = match plan.loads.len() {
         1 => String::new(),
         _ => format!(", {}", plan.loads[step.load]),
@@ -417,17 +449,17 @@ fn words(plan: &MatrixOptions, step: &Step) -> String {
     )
 }
 
-/// Sees that the file can be made, before anything is sent.
-fn make_room(path: &Path) -> Result<()> {
+/// Checks that the file can be written, before anything is sent.
+fn check_writable(path: &Path) -> Result<()> {
     let cannot = |error: std::io::Error| {
         Error::environment(format!(
-            "the comparison cannot be written ({error}): {}",
+            "cannot write the comparison ({error}): {}",
             path.display()
         ))
-        .hint("give --save-comparison a place that can be written to")
+        .hint("give --save-comparison a writable path")
     };
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
-    try_file(path).map_err(cannot)
+    output_files::check_writable(path).map_err(cannot)
 }

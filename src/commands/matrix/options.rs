@@ -1,7 +1,7 @@
-//! Flags to several runs that are held side by side, each complete before anything is sent. Opens
-//! nothing.
+//! The flags of a comparison, checked and turned into the plans of its runs.
 
 mod order;
+mod run_logs;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 
-use self::order::Apart;
-pub use self::order::{AtOnce, Order};
+use self::order::BlocksReason;
+pub use self::order::{InterleavedReason, Order};
+pub use self::run_logs::RunLogPaths;
 use crate::commands::bench::args::BenchArgs;
-use crate::commands::bench::matrix_args::WantedOrder;
-use crate::commands::bench::options::dataset::leave_out_others;
-use crate::commands::bench::options::{RunPlan, ServerTarget, Target, non_generative};
+use crate::commands::bench::matrix_args::MatrixOrder;
+use crate::commands::bench::options::dataset::reset_flags_of_others;
+use crate::commands::bench::options::{RunLogPlan, RunPlan, ServerTarget, Target, non_generative};
 use crate::commands::flags::environment;
 use crate::commands::flags::paths::OutputPath;
 use crate::commands::matrix::report::{Load, Treatment};
+use crate::commands::matrix::run_order::{Step, rounds};
 use sobench_backend::ConstraintDialect;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
@@ -26,16 +28,17 @@ use sobench_data::dataset::DatasetName;
 use sobench_engine::EngineName;
 use sobench_results::metrics::Slo;
 
-/// What stands in a command, or in the URL of a server that is yet to be started, for its port.
+/// The placeholder of the port in a `--launch` command, and in the URL of its server.
 pub const PORT: &str = "{port}";
 
-/// What stands in a command for the decoding engine.
+/// The placeholder of the decoding engine in a `--launch` command.
 const BACKEND: &str = "{backend}";
 
-/// How long a server that we start may take where nobody said; a large model takes minutes to load.
+/// The default time limit of a launched server to become ready. A large model takes minutes to
+/// load.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The formats of a comparison.
+/// The formats of `--save-comparison`.
 const FORMATS: [OutputFormat; 4] = [
     OutputFormat::Json,
     OutputFormat::Markdown,
@@ -43,77 +46,79 @@ const FORMATS: [OutputFormat; 4] = [
     OutputFormat::Text,
 ];
 
-/// Runs of one comparison.
+/// The largest number of runs of a comparison.
 const MAX_RUNS: usize = 10_000;
 
-/// What `sobench bench` does.
+/// The work of `sobench bench`.
 #[derive(Clone, Debug)]
 pub enum Benchmark {
     /// One run.
     Run(Box<RunPlan>),
-    /// Several runs, side by side.
+    /// A comparison of several runs.
     Matrix(Box<MatrixOptions>),
-    /// Say what would be done.
+    /// Print the plan.
     DryRun(Box<MatrixOptions>),
 }
 
-/// Several runs that differ in as little as possible.
+/// The plan of a comparison.
 #[derive(Clone, Debug)]
 pub struct MatrixOptions {
     pub contenders: Vec<ContenderPlan>,
     pub order: Order,
-    /// Names, in the order of the tables.
+    /// Names in the order of the table.
     pub datasets: Vec<String>,
     pub loads: Vec<Load>,
     pub repeats: usize,
-    /// Constrained, and the control arm where it is wanted.
+    /// Constrained, and control if the comparison has a control arm.
     pub treatments: Vec<Treatment>,
     pub slo: Option<Slo>,
-    /// The share of the requests that have to be valid within the objectives, in percent.
+    /// The share of requests that must be valid within the objectives, in percent.
     pub goodput_share: f64,
-    /// Files that the comparison is written to.
+    /// Output files of the comparison.
     pub files: Vec<(PathBuf, OutputFormat)>,
+    /// The run logs of `--run-log`; `None` for the default paths.
+    pub run_logs: Option<RunLogPaths>,
 }
 
-/// One of those that are compared.
+/// An engine or a server of the comparison.
 #[derive(Clone, Debug)]
 pub struct ContenderPlan {
     pub name: String,
-    pub how: How,
+    pub server: ContenderServer,
     /// A run for each dataset, load and treatment.
     pub runs: Vec<PlannedRun>,
 }
 
-/// Who answers a contender's requests.
+/// The server of a contender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
-    /// An embedded server of its own for each run.
+pub enum ContenderServer {
+    /// An embedded server for each run.
     Embedded,
-    /// A server that runs already.
+    /// A running server.
     Running,
-    /// A server that runs already and takes the name of its engine from every request.
+    /// A running server that takes its engine from each request.
     PerRequest,
-    /// A server that is started for it by this command, in which only the port is still open.
+    /// A server that is started with this command, which still contains `{port}`.
     Launched {
         command: String,
         ready_timeout: Duration,
     },
 }
 
-/// A run, and its place in the comparison.
+/// A run, and its indices in the comparison.
 #[derive(Clone, Debug)]
 pub struct PlannedRun {
-    /// Places in [`MatrixOptions::datasets`] and [`MatrixOptions::loads`].
+    /// Indices into [`MatrixOptions::datasets`] and [`MatrixOptions::loads`].
     pub dataset: usize,
     pub load: usize,
     pub treatment: Treatment,
     pub plan: RunPlan,
 }
 
-/// A contender before its runs are known: its name, who answers, and the flags that make it so.
-struct Entrant {
+/// A contender before its runs are planned.
+struct ContenderFlags {
     name: String,
-    how: How,
+    server: ContenderServer,
     flags: BenchArgs,
 }
 
@@ -125,7 +130,7 @@ impl Benchmark {
     pub fn new(arguments: &BenchArgs) -> Result<Self> {
         let api_key = environment::api_key();
         let flags = &arguments.matrix;
-        let is_several = arguments.constraint.guided_decoding_backend.len() > 1
+        let is_comparison = arguments.constraint.guided_decoding_backend.len() > 1
             || arguments.dataset.dataset.len() > 1
             || !flags.target.is_empty()
             || flags.launch.is_some()
@@ -133,15 +138,19 @@ impl Benchmark {
             || !flags.sweep_request_rate.is_empty()
             || !flags.sweep_max_concurrency.is_empty()
             || !flags.save_comparison.is_empty();
-        if !is_several {
-            if flags.matrix_order != WantedOrder::Auto {
+        if !is_comparison {
+            if flags.matrix_order != MatrixOrder::Auto {
                 let order = flags
                     .matrix_order
                     .to_possible_value()
                     .map(|value| value.get_name().to_owned())
                     .unwrap_or_default();
-                return Err(Error::usage(format!("one run has no order among others: --matrix-order {order}"))
-                    .hint("name what is compared, e.g. --target NAME=URL --target NAME=URL, or leave it out"));
+                return Err(Error::usage(format!(
+                    "--matrix-order {order} applies to comparisons only"
+                ))
+                .hint(
+                    "leave it out, or compare several servers: --target NAME=URL --target NAME=URL",
+                ));
             }
             let run = RunPlan::new(arguments, api_key)?;
             return Ok(if flags.dry_run {
@@ -161,10 +170,10 @@ impl Benchmark {
 
 impl MatrixOptions {
     fn single(run: RunPlan) -> Self {
-        let how = if matches!(run.target, Target::Embedded { .. }) {
-            How::Embedded
+        let server = if matches!(run.target, Target::Embedded { .. }) {
+            ContenderServer::Embedded
         } else {
-            How::Running
+            ContenderServer::Running
         };
         let dataset = run.settings.dataset.name().name().to_owned();
         let slo = run.settings.metrics.goodput;
@@ -177,10 +186,10 @@ impl MatrixOptions {
         Self {
             contenders: vec![ContenderPlan {
                 name: "run".to_owned(),
-                how,
+                server,
                 runs,
             }],
-            order: Order::Blocks(Apart::Alone),
+            order: Order::Blocks(BlocksReason::SingleContender),
             datasets: vec![dataset],
             loads: vec![Load::AsGiven],
             repeats: 1,
@@ -188,11 +197,12 @@ impl MatrixOptions {
             slo,
             goodput_share: 100.0,
             files: Vec::new(),
+            run_logs: None,
         }
     }
 
     fn new(arguments: &BenchArgs, api_key: Option<&str>) -> Result<Self> {
-        refuse_what_is_for_one_run(arguments)?;
+        refuse_single_run_flags(arguments)?;
         let flags = &arguments.matrix;
         let share = flags.goodput_share;
         if share.is_nan() || share <= 0.0 || share > 100.0 {
@@ -201,13 +211,13 @@ impl MatrixOptions {
             ))
             .hint("give a number above 0 and up to 100"));
         }
-        let entrants = entrants(arguments)?;
+        let contenders = contenders(arguments)?;
         let datasets = datasets(arguments)?;
         let loads = loads(arguments)?;
         let treatments = treatments(flags.no_control_arm, &datasets)?;
         let repeats = flags.repeat as usize;
         let runs = [
-            entrants.len(),
+            contenders.len(),
             datasets.len(),
             loads.len(),
             treatments.len(),
@@ -215,18 +225,18 @@ impl MatrixOptions {
         ];
         let runs = runs.into_iter().fold(1_usize, usize::saturating_mul);
         if runs > MAX_RUNS {
-            return Err(Error::usage(format!(
-                "a comparison has at most {MAX_RUNS} runs, and this one would have {runs}"
-            ))
-            .hint("compare less at a time, or lower --repeat"));
+            return Err(
+                Error::usage(format!("a comparison has at most {MAX_RUNS} runs: {runs}"))
+                    .hint("compare fewer engines, datasets or loads, or lower --repeat"),
+            );
         }
-        let contender = |entrant: Entrant| {
+        let plan_contender = |contender: ContenderFlags| {
             let mut runs = Vec::new();
             for (dataset, name) in datasets.iter().enumerate() {
                 for (load, level) in loads.iter().enumerate() {
                     for treatment in &treatments {
                         let plan = one_run(
-                            &entrant.flags,
+                            &contender.flags,
                             *name,
                             &datasets,
                             *level,
@@ -243,20 +253,23 @@ impl MatrixOptions {
                 }
             }
             Ok(ContenderPlan {
-                name: entrant.name,
-                how: entrant.how,
+                name: contender.name,
+                server: contender.server,
                 runs,
             })
         };
-        let contenders: Vec<ContenderPlan> =
-            entrants.into_iter().map(contender).collect::<Result<_>>()?;
+        let contenders: Vec<ContenderPlan> = contenders
+            .into_iter()
+            .map(plan_contender)
+            .collect::<Result<_>>()?;
         let slo = contenders
             .first()
-            .and_then(|it| it.runs.first())
-            .and_then(|it| it.plan.settings.metrics.goodput);
+            .and_then(|contender| contender.runs.first())
+            .and_then(|run| run.plan.settings.metrics.goodput);
         let cores = std::thread::available_parallelism().ok().map(NonZero::get);
-        Ok(Self {
-            order: Order::of(flags.matrix_order, &contenders, cores)?,
+        let run_log = arguments.output.run_log.as_deref();
+        let plan = Self {
+            order: Order::new(flags.matrix_order, &contenders, cores)?,
             contenders,
             datasets: datasets.iter().map(|name| name.name().to_owned()).collect(),
             loads,
@@ -265,28 +278,41 @@ impl MatrixOptions {
             slo,
             goodput_share: share,
             files: files(&flags.save_comparison)?,
-        })
+            run_logs: run_log.map(RunLogPaths::parse).transpose()?,
+        };
+        if let Some(paths) = &plan.run_logs {
+            let rounds = rounds(&super::dimensions(&plan));
+            paths.check(&plan, rounds.iter().flatten())?;
+        }
+        Ok(plan)
     }
 
-    /// Whether the contenders' servers are started one at a time.
+    /// Whether the servers are started one at a time.
     pub fn is_launched(&self) -> bool {
         self.contenders
             .iter()
-            .any(|it| matches!(it.how, How::Launched { .. }))
+            .any(|contender| matches!(contender.server, ContenderServer::Launched { .. }))
+    }
+
+    /// The path of the run log of a run, if `--run-log` is given.
+    pub(super) fn run_log(&self, step: &Step) -> Option<RunLogPlan> {
+        let paths = self.run_logs.as_ref()?;
+        Some(RunLogPlan::At(paths.path(self, step)))
     }
 }
 
 impl ContenderPlan {
-    /// The run of a place in the comparison.
+    /// The run of a dataset, load and treatment.
     pub fn run(&self, dataset: usize, load: usize, treatment: Treatment) -> Option<&RunPlan> {
-        let is_it =
-            |it: &&PlannedRun| (it.dataset, it.load, it.treatment) == (dataset, load, treatment);
-        self.runs.iter().find(is_it).map(|it| &it.plan)
+        let wanted = (dataset, load, treatment);
+        let mut runs = self.runs.iter();
+        runs.find(|run| (run.dataset, run.load, run.treatment) == wanted)
+            .map(|run| &run.plan)
     }
 }
 
 impl RunPlan {
-    /// The same run against a server whose port is known by now.
+    /// The same run with `{port}` replaced in the URL of the server.
     #[must_use]
     pub fn at_port(&self, port: u16) -> Self {
         let mut plan = self.clone();
@@ -297,48 +323,49 @@ impl RunPlan {
     }
 }
 
-/// Flags that have a meaning for a single run only.
-fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
+/// Refuses flags that apply to a single run only.
+fn refuse_single_run_flags(arguments: &BenchArgs) -> Result<()> {
     let backend = arguments.server.backend.unwrap_or_default();
     if !backend.takes_constraints() {
         return Err(Error::usage(format!(
-            "a comparison is about constraints, which this backend does not take: {backend}"
+            "a comparison needs a backend with constraints: {backend}"
         ))
-        .hint("run it by itself"));
+        .hint("measure this backend in a single run"));
     }
     if let Some(start) = &arguments.shards.start_at {
         return Err(Error::usage(format!(
-            "several runs have no one begin: --start-at {start}"
+            "--start-at applies to a single run, not to a comparison: {start}"
         ))
-        .hint("leave it out, or run one at a time"));
+        .hint("leave it out, or make one run at a time"));
     }
     if let Some(shard) = &arguments.shards.shard {
         return Err(Error::usage(format!(
-            "several runs are not dealt out to clients, which would have to begin each together: --shard {shard}"
+            "--shard applies to a single run, not to a comparison: {shard}"
         ))
-        .hint("run one at a time in shards, and hold the merged logs against each other with sobench compare"));
-    }
-    if let Some(path) = &arguments.output.run_log {
-        return Err(Error::usage(format!("several runs have no one run log: {}", path.display()))
-            .hint("leave --run-log out: each run gets a log of its own, beside its result with --save-result --result-dir"));
+        .hint("make one run at a time in shards, merge their logs, and compare these with sobench compare"));
     }
     if let Some(name) = arguments.output.result_filename.as_deref() {
-        return Err(
-            Error::usage(format!("several runs have no one result: {name}"))
-                .hint("give --result-dir, or --save-comparison for the comparison itself"),
-        );
+        return Err(Error::usage(format!(
+            "--result-filename names one file for several runs: {name}"
+        ))
+        .hint("give --result-dir, or --save-comparison for the comparison"));
     }
     let output = &arguments.output;
-    if let Some(path) = [&output.html, &output.markdown, &output.csv, &output.junit]
+    let reports = [
+        ("--html", &output.html),
+        ("--markdown", &output.markdown),
+        ("--csv", &output.csv),
+        ("--junit", &output.junit),
+    ];
+    if let Some((flag, path)) = reports
         .into_iter()
-        .flatten()
-        .next()
+        .find_map(|(flag, path)| Some((flag, path.as_ref()?)))
     {
         return Err(Error::usage(format!(
-            "several runs have no one report: {}",
+            "{flag} names one report for several runs: {}",
             path.display()
         ))
-        .hint("give --save-comparison for all of them, and sobench report the run log of one"));
+        .hint("give --save-comparison, or run sobench report on the log of one run"));
     }
     let ratio = arguments
         .constraint
@@ -354,13 +381,13 @@ fn refuse_what_is_for_one_run(arguments: &BenchArgs) -> Result<()> {
     match given {
         None => Ok(()),
         Some(flag) => Err(Error::usage(format!(
-            "a comparison has runs with all constraints and runs with none: {flag}"
+            "a comparison sets the constrained ratio itself (1 and 0): {flag}"
         ))
-        .hint("leave it out; --no-control-arm leaves the runs without constraints out")),
+        .hint("leave it out, or give --no-control-arm to skip the runs without constraints")),
     }
 }
 
-fn entrants(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
+fn contenders(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
     let engines = &arguments.constraint.guided_decoding_backend;
     let server = &arguments.server;
     let is_named = server.base_url.is_some()
@@ -373,9 +400,9 @@ fn entrants(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
         (None, []) if is_named && engines.len() > 1 => per_request(arguments)?,
         (None, []) if is_named => {
             let name = arguments.constraint.engine().unwrap_or("server").to_owned();
-            vec![Entrant {
+            vec![ContenderFlags {
                 name,
-                how: How::Running,
+                server: ContenderServer::Running,
                 flags: arguments.clone(),
             }]
         }
@@ -387,36 +414,44 @@ fn entrants(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
             };
             engines
                 .into_iter()
-                .map(|name| of_engine(arguments, &name, How::Embedded))
+                .map(|name| engine_contender(arguments, &name, ContenderServer::Embedded))
                 .collect()
         }
     };
-    let names: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<&str> = found
+        .iter()
+        .map(|contender| contender.name.as_str())
+        .collect();
     match names
         .iter()
         .enumerate()
-        .find(|(place, name)| names[..*place].contains(name))
+        .find(|(index, name)| names[..*index].contains(name))
     {
         None => Ok(found),
         Some((_, name)) => Err(Error::usage(format!(
-            "two of those that are compared have one name: {name}"
+            "two servers or engines have the same name: {name}"
         ))
-        .hint("name each once; --repeat measures the same again")),
+        .hint("name each once; use --repeat for repeated runs")),
     }
 }
 
-fn of_engine(arguments: &BenchArgs, engine: &str, how: How) -> Entrant {
+fn engine_contender(
+    arguments: &BenchArgs,
+    engine: &str,
+    server: ContenderServer,
+) -> ContenderFlags {
     let mut flags = arguments.clone();
     flags.constraint.guided_decoding_backend = vec![engine.to_owned()];
-    Entrant {
+    ContenderFlags {
         name: engine.to_owned(),
-        how,
+        server,
         flags,
     }
 }
 
-/// Only one dialect has a field for the engine.
-fn per_request(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
+/// The engines of one server, which takes its engine from each request. Only the dialect `guided`
+/// has a field for the engine.
+fn per_request(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
     let engines = &arguments.constraint.guided_decoding_backend;
     if !arguments
         .constraint
@@ -424,40 +459,40 @@ fn per_request(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
         .is_some_and(ConstraintDialect::names_engine)
     {
         return Err(Error::usage(format!(
-            "one server was named, and a request does not tell it which engine to use: --guided-decoding-backend {}",
+            "one server has one engine, and its requests do not select another: --guided-decoding-backend {}",
             engines.join(",")
         ))
         .hint(
-            "start one server for each with --launch '... {backend} ...', or name those that run with --target NAME=URL; only servers \
-             that read --constraint-dialect guided (vLLM before 0.8) take the engine from the request",
+            "start a server for each engine with --launch '... {backend} ...', or name running servers with --target NAME=URL; only \
+             --constraint-dialect guided (vLLM before 0.8) selects the engine in each request",
         ));
     }
     Ok(engines
         .iter()
-        .map(|name| of_engine(arguments, name, How::PerRequest))
+        .map(|name| engine_contender(arguments, name, ContenderServer::PerRequest))
         .collect())
 }
 
-fn targets(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
+fn targets(arguments: &BenchArgs) -> Result<Vec<ContenderFlags>> {
     let server = &arguments.server;
-    let places = [
+    let addresses = [
         ("--base-url", server.base_url.is_some()),
         ("--host", server.host.is_some()),
         ("--port", server.port.is_some()),
     ];
-    if let Some((flag, _)) = places.iter().find(|(_, given)| *given) {
-        return Err(Error::usage(format!(
-            "servers are named twice, by --target and by {flag}"
-        ))
-        .hint(format!("leave {flag} out")));
+    if let Some((flag, _)) = addresses.iter().find(|(_, given)| *given) {
+        return Err(
+            Error::usage(format!("--target and {flag} both name servers"))
+                .hint(format!("leave {flag} out")),
+        );
     }
     if let [first, _, ..] = &arguments.constraint.guided_decoding_backend[..] {
         return Err(Error::usage(format!(
-            "the servers of --target have engines of their own: --guided-decoding-backend {first},..."
+            "servers of --target have their own engines: --guided-decoding-backend {first},..."
         ))
         .hint("leave it out, and name each server after its engine: --target xgrammar=URL"));
     }
-    let entrant = |pair: &String| {
+    let contender = |pair: &String| {
         let split = pair
             .split_once('=')
             .filter(|(name, url)| !name.trim().is_empty() && !url.is_empty());
@@ -467,32 +502,30 @@ fn targets(arguments: &BenchArgs) -> Result<Vec<Entrant>> {
         })?;
         let mut flags = arguments.clone();
         flags.server.base_url = Some(url.to_owned());
-        Ok(Entrant {
+        Ok(ContenderFlags {
             name: name.trim().to_owned(),
-            how: How::Running,
+            server: ContenderServer::Running,
             flags,
         })
     };
-    arguments.matrix.target.iter().map(entrant).collect()
+    arguments.matrix.target.iter().map(contender).collect()
 }
 
-fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<Entrant>> {
+fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<ContenderFlags>> {
     if !command.contains(PORT) {
-        return Err(Error::usage(format!(
-            "--launch does not say where the port goes: {command}"
-        ))
-        .hint("write {port} where the server takes its port, e.g. --port {port}"));
+        return Err(Error::usage(format!("--launch has no {{port}}: {command}"))
+            .hint("write {port} where the server takes its port, e.g. --port {port}"));
     }
     let engines = &arguments.constraint.guided_decoding_backend;
     match (command.contains(BACKEND), engines.len()) {
         (true, 0) => {
             return Err(Error::usage(format!(
-                "--launch has a place for the engine, and none is named: {command}"
+                "--launch has {{backend}}, but no engine is given: {command}"
             ))
-            .hint("name them with --guided-decoding-backend xgrammar,guidance"));
+            .hint("name the engines, e.g. --guided-decoding-backend xgrammar,guidance"));
         }
         (false, 2..) => {
-            return Err(Error::usage(format!("--launch would start the same server for each engine: {command}"))
+            return Err(Error::usage(format!("--launch has no {{backend}}, so each engine would get the same server: {command}"))
                 .hint("write {backend} where the server takes its engine, e.g. --structured-outputs-config.backend {backend}"));
         }
         _ => {}
@@ -508,29 +541,32 @@ fn launched(arguments: &BenchArgs, command: &str) -> Result<Vec<Entrant>> {
     } else {
         Duration::from_secs(limit_s)
     };
-    let entrant = |name: Option<&String>| {
+    let contender = |name: Option<&String>| {
         let command = command.replace(BACKEND, name.map_or("", String::as_str));
-        let how = How::Launched {
+        let server = ContenderServer::Launched {
             command,
             ready_timeout,
         };
-        let mut entrant = match name {
-            Some(name) => of_engine(arguments, name, how),
-            None => Entrant {
+        let mut contender = match name {
+            Some(name) => engine_contender(arguments, name, server),
+            None => ContenderFlags {
                 name: "launched".to_owned(),
-                how,
+                server,
                 flags: arguments.clone(),
             },
         };
-        entrant.flags.server.base_url = Some(format!("http://127.0.0.1:{PORT}"));
-        // Whether it is ready is seen to while it starts.
-        entrant.flags.server.ready_check_timeout_sec = 0;
-        entrant
+        contender.flags.server.base_url = Some(format!("http://127.0.0.1:{PORT}"));
+        // The matrix itself waits until the server is ready.
+        contender.flags.server.ready_check_timeout_sec = 0;
+        contender
     };
-    Ok(names.into_iter().map(entrant).collect())
+    Ok(names.into_iter().map(contender).collect())
 }
 
-/// The datasets, each once; a flag that none of them reads is a mistake.
+/// The datasets.
+///
+/// # Errors
+/// A dataset is given twice, or two of them would read the same file.
 fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
     let backend = arguments.server.backend.unwrap_or_default();
     let names: Vec<DatasetName> = match &arguments.dataset.dataset[..] {
@@ -544,34 +580,35 @@ fn datasets(arguments: &BenchArgs) -> Result<Vec<DatasetName>> {
     if let Some((_, name)) = names
         .iter()
         .enumerate()
-        .find(|(place, name)| names[..*place].contains(name))
+        .find(|(index, name)| names[..*index].contains(name))
     {
-        return Err(Error::usage(format!("--dataset names one twice: {name}"))
-            .hint("--repeat measures the same again"));
+        return Err(Error::usage(format!("dataset given twice: {name}"))
+            .hint("use --repeat for repeated runs"));
     }
     let paths = names.iter().filter(|name| name.reads_path()).count();
     if paths > 1 && arguments.dataset.path.dataset_path.is_some() {
         return Err(
-            Error::usage("two datasets would read the same --dataset-path")
-                .hint("compare them one after the other"),
+            Error::usage("several datasets would read the same --dataset-path")
+                .hint("compare them in separate commands"),
         );
     }
     Ok(names)
 }
 
-/// What is done to the requests of each dataset. Where nothing has a constraint, a control arm
-/// would be the same run again, and the difference of the two would look like the cost of a
-/// constraint.
+/// The treatments of each dataset. Without constraints, a control arm would repeat the same run,
+/// and the difference of the two would look like the cost of a constraint.
 fn treatments(no_control_arm: bool, datasets: &[DatasetName]) -> Result<Vec<Treatment>> {
-    let plain = datasets.iter().find(|name| name.is_plain());
+    let plain = datasets.iter().find(|name| name.is_unconstrained());
     match plain {
         _ if no_control_arm => Ok(vec![Treatment::Constrained]),
         None => Ok(vec![Treatment::Control, Treatment::Constrained]),
-        Some(_) if datasets.iter().all(|name| name.is_plain()) => Ok(vec![Treatment::Constrained]),
+        Some(_) if datasets.iter().all(|name| name.is_unconstrained()) => {
+            Ok(vec![Treatment::Constrained])
+        }
         Some(name) => Err(Error::usage(format!(
             "a dataset without constraints has no control arm: {name}"
         ))
-        .hint("give --no-control-arm, or compare it apart from datasets with constraints")),
+        .hint("give --no-control-arm, or compare datasets with constraints separately")),
     }
 }
 
@@ -594,8 +631,8 @@ fn loads(arguments: &BenchArgs) -> Result<Vec<Load>> {
     loads.sort_by(|one, other| one.size().total_cmp(&other.size()));
     if let Some(pair) = loads.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(
-            Error::usage(format!("{flag} names a load twice: {}", pair[0]))
-                .hint("--repeat measures the same again"),
+            Error::usage(format!("{flag} has a load twice: {}", pair[0]))
+                .hint("use --repeat for repeated runs"),
         );
     }
     if let Some(wrong) = loads
@@ -622,7 +659,7 @@ fn one_run(
     if dataset != DatasetName::Mix {
         flags.dataset.dataset = vec![dataset.name().to_owned()];
     }
-    leave_out_others(&mut flags, dataset, all);
+    reset_flags_of_others(&mut flags, dataset, all);
     match load {
         Load::AsGiven => {}
         Load::RequestRate(rate) => flags.traffic.request_rate = rate,
@@ -631,8 +668,8 @@ fn one_run(
     if treatment == Treatment::Control {
         flags.constraint.no_guided_decoding = true;
         flags.constraint.guided_decoding_ratio = None;
-        // Bounds are on what the constraint makes of the answers, and nothing is sent that could be
-        // new to the server.
+        // Thresholds apply to constrained answers, and without constraints no schema is new to the
+        // server.
         flags.output.require.clear();
         flags.traffic.cold_schema_every = None;
     }
@@ -649,7 +686,7 @@ fn files(paths: &[OutputPath]) -> Result<Vec<(PathBuf, OutputFormat)>> {
             .filter(|format| FORMATS.contains(format))
             .ok_or_else(|| {
                 Error::usage(format!(
-                    "--save-comparison does not know this form: {}",
+                    "--save-comparison has an unknown format: {}",
                     path.display()
                 ))
                 .hint("end the name in .json, .md, .html or .txt")

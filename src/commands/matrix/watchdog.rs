@@ -1,38 +1,37 @@
-//! Ends a server that was started when this program is no longer there to do so, because it was
-//! killed. Knows no run.
+//! Stops a launched server if this program is killed.
 //!
-//! Nothing can be done in a program that is killed, so another process waits: a shell that reads
-//! from a pipe which only this program holds open. A line on it means that all is well. Its end
-//! without one means that this program has gone, and the shell ends the server's group, first by
-//! asking.
+//! A killed program cannot clean up, so a shell waits in another process. It reads from a pipe that
+//! only this program holds open. A line on the pipe means a regular end. End of file without a line
+//! means that this program was killed: the shell then stops the process group of the server, first
+//! with SIGTERM.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};
 
-use super::launch::Group;
+use super::launch::GroupId;
 
-/// What the shell does; its first argument is the group. It asks, looks once a second whether
-/// anybody is left, a few times, and ends those.
+/// The script of the shell; its argument is the process group. It sends SIGTERM, checks once a
+/// second whether processes are left, and finally sends SIGKILL.
 const SCRIPT: &str = "\
-read -r word && exit 0
+read -r line && exit 0
 kill -s TERM -- \"-$1\" 2>/dev/null
-for look in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+for check in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
     kill -s 0 -- \"-$1\" 2>/dev/null || exit 0
     sleep 1
 done
 kill -s KILL -- \"-$1\" 2>/dev/null
 ";
 
-/// The shell that waits.
+/// The waiting shell.
 #[derive(Debug)]
 pub(super) struct Watchdog(Child);
 
 impl Watchdog {
-    /// Watches over a process group from now on.
+    /// Starts to watch a process group.
     ///
     /// # Errors
-    /// There is no shell.
-    pub(super) fn over(group: Group) -> io::Result<Self> {
+    /// No shell can be started.
+    pub(super) fn new(group: GroupId) -> io::Result<Self> {
         let mut shell = Command::new("sh");
         shell
             .args(["-c", SCRIPT, "sobench-watchdog"])
@@ -41,15 +40,15 @@ impl Watchdog {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // Out of reach of the terminal's Ctrl-C, as the server is.
+        // As for the server, the terminal's Ctrl-C must not reach it.
         std::os::unix::process::CommandExt::process_group(&mut shell, 0);
         shell.spawn().map(Self)
     }
 
-    /// The group has ended: nobody is to be ended any more.
+    /// Stops watching; the process group has ended.
     pub(super) fn dismiss(mut self) {
         if let Some(mut pipe) = self.0.stdin.take() {
-            // A shell that has gone does nothing either.
+            // A shell that has already exited needs no line.
             let _ = pipe.write_all(b"\n");
         }
         let _ = self.0.wait();
@@ -72,21 +71,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_lets_go_of_the_pipe_leaves_nobody_behind() {
+    fn a_closed_pipe_stops_the_process_group() {
         let mut server = group();
-        let mut watchdog = Watchdog::over(server.id()).unwrap();
-        // What the system does with the pipes of a program that is killed.
+        let mut watchdog = Watchdog::new(server.id()).unwrap();
+        // The system closes the pipes of a killed program.
         drop(watchdog.0.stdin.take());
         assert!(!server.wait().unwrap().success());
         assert!(watchdog.0.wait().unwrap().success());
     }
 
     #[test]
-    fn who_is_dismissed_ends_nobody() {
+    fn a_dismissed_watchdog_stops_nothing() {
         let mut server = group();
-        Watchdog::over(server.id()).unwrap().dismiss();
+        Watchdog::new(server.id()).unwrap().dismiss();
         assert_eq!(server.try_wait().unwrap(), None);
-        let Watchdog(mut shell) = Watchdog::over(server.id()).unwrap();
+        let Watchdog(mut shell) = Watchdog::new(server.id()).unwrap();
         drop(shell.stdin.take());
         shell.wait().unwrap();
         server.wait().unwrap();

@@ -1,23 +1,25 @@
-//! The flags of `sobench merge`: clap types only.
+//! The flags of `sobench merge`.
 
 use clap::Args;
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
-use crate::commands::flags::rendering::RenderingArgs;
+use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
 
-/// Which logs are put together, and what becomes of them.
+/// Flags of `sobench merge`.
 #[derive(Args, Clone, Debug)]
 pub struct MergeArgs {
-    /// The run log of every shard, in any order; or the rows file of every shard of `sobench mask`
+    /// Run logs of all shards in any order, or rows files of all shards of `sobench mask`
     #[arg(value_name = "SHARD.JSONL", required = true)]
     pub logs: Vec<InputPath>,
-    /// File that the merged log, or the merged rows, are written to; one that is there stays as it
-    /// is [default: only the report is made]
+    /// Write the merged log or rows to this file, which must not exist [default: write only the
+    /// report]
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<OutputPath>,
-    /// File that the report is written to [default: stdout]
+    /// Write the report to this file [default: stdout]
     #[arg(long, value_name = "PATH")]
     pub report: Option<OutputPath>,
     #[command(flatten)]
     pub rendering: RenderingArgs,
+    #[command(flatten)]
+    pub detail: DetailArgs,
 }

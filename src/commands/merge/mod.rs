@@ -1,5 +1,5 @@
-//! `sobench merge`: the logs of all shards of a run made one log, and its report, by the code that
-//! any report is made by; the rows of a measurement of engines are `measure`'s. Knows no server.
+//! `sobench merge`: combines the logs of all shards of a run into one log and prints its report.
+//! Rows files of `sobench mask` are passed on to `measure`.
 
 pub mod args;
 
@@ -13,7 +13,7 @@ use crate::commands::output::CommandOutput;
 use crate::commands::report::{rendered, verdicts};
 use sobench_core::dates::timestamp;
 use sobench_core::error::{Error, Result};
-use sobench_core::output_files::make_folder;
+use sobench_core::output_files::create_parent_folder;
 use sobench_mask as mask;
 use sobench_notices::notice::Notice;
 use sobench_results::runlog::merge::Shards;
@@ -21,19 +21,19 @@ use sobench_results::runlog::write::{Access, Sink};
 use sobench_results::runlog::{Keep, RunLog, Source};
 use sobench_shutdown::Shutdown;
 
-/// Makes one log, and its report.
+/// Merges the logs and prints the report.
 ///
 /// # Errors
-/// The logs are not those of all shards of one run; the merged log or the report cannot be written.
+/// The logs do not belong to all shards of one run; the merged log or the report cannot be written.
 pub fn run(flags: MergeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || merge(&flags))
+    shutdown.run_or_abandon(move || merge(&flags))
 }
 
 fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
     if let Some(first) = flags.logs.first().filter(|path| path.is_file())
         && mask::is_rows_file(first)?
     {
-        return measure::merged(
+        return measure::report_merged(
             &flags.logs,
             flags.output.as_deref(),
             &flags.rendering,
@@ -53,16 +53,21 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
         .output
         .as_deref()
         .map_or_else(|| Ok(Sink::in_memory()), new_log)?;
-    let spell = |unix_ns: u64| timestamp(UNIX_EPOCH + Duration::from_nanos(unix_ns));
-    if let Err(error) = shards.write(&mut sink, spell) {
-        // Half a log would read as one of a run that was killed.
+    let format_time = |unix_ns: u64| timestamp(UNIX_EPOCH + Duration::from_nanos(unix_ns));
+    if let Err(error) = shards.write(&mut sink, format_time) {
+        // A partial log would look like the log of a killed run.
         let _ = flags.output.as_ref().map(std::fs::remove_file);
         return Err(error);
     }
     drop(shards);
     let mut log = RunLog::from_source(sink.source(), Keep::AsSaved)?;
     log.notices.splice(0..0, notices);
-    let mut output = rendered(&log, &flags.rendering, flags.report.as_deref())?;
+    let mut output = rendered(
+        &log,
+        &flags.rendering,
+        flags.detail,
+        flags.report.as_deref(),
+    )?;
     output.lines.extend(
         flags
             .output
@@ -72,21 +77,20 @@ fn merge(flags: &MergeArgs) -> Result<CommandOutput> {
     Ok(output.or_save_with("--report"))
 }
 
-/// A file for the merged log. What is there stays as it is: it may be a log that cannot be had
-/// again.
+/// Creates the merged log. An existing file is not overwritten, because it may be the only copy of
+/// a log.
 fn new_log(path: &Path) -> Result<Sink> {
-    make_folder(path)
-        .and_then(|()| Sink::create_new(path, Access::Usual))
+    create_parent_folder(path)
+        .and_then(|()| Sink::create_new(path, Access::Default))
         .map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::usage(format!(
-                "there is a file of this name already: {}",
-                path.display()
-            ))
-            .hint("give --output another name, or move the file away"),
+            ErrorKind::AlreadyExists => {
+                Error::usage(format!("output file exists already: {}", path.display()))
+                    .hint("give --output another name, or move the file")
+            }
             _ => Error::environment(format!(
-                "the merged log cannot be written ({error}): {}",
+                "cannot write the merged log: {}: {error}",
                 path.display()
             ))
-            .hint("give --output a file that can be written to"),
+            .hint("give --output a writable path"),
         })
 }

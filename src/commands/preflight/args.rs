@@ -1,4 +1,4 @@
-//! The flags of `sobench preflight`. Clap types only.
+//! Flags of `sobench preflight`.
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -7,23 +7,24 @@ use crate::commands::flags::paths::OutputPath;
 use crate::commands::flags::values::{formats, named};
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::output_format::OutputFormat;
-use sobench_engine::{EngineName, SERVER_ONLY};
+use sobench_engine::{EngineName, SERVER_ONLY_ENGINES};
+use sobench_report::text::Detail;
 
-/// Which constraints a server enforces, and in which dialect.
+/// Flags of `sobench preflight`.
 #[derive(Args, Clone, Debug)]
 pub struct PreflightArgs {
-    /// Where the server is, e.g. http://127.0.0.1:8000; without it the embedded engine is asked.
-    /// Several with --features
+    /// Base URL of the server, e.g. http://127.0.0.1:8000 [default: the embedded server]. Several
+    /// with --features
     #[arg(long, value_name = "URL")]
     pub base_url: Vec<String>,
-    /// Kind of server [default: vllm]; the endpoint's path follows it
+    /// Kind of server, which determines the default endpoint [default: vllm]
     #[arg(long, value_name = "KIND",
           value_parser = named(&ServerKind::ALL, ServerKind::name))]
     pub backend: Option<ServerKind>,
     /// Path to post to [default: by backend, e.g. /v1/completions]
     #[arg(long, value_name = "PATH", requires = "base_url")]
     pub endpoint: Option<String>,
-    /// Model to ask for, as the server knows it [default: the first that /v1/models lists]
+    /// Model name on the server [default: the first one in /v1/models]
     #[arg(
         long,
         visible_alias = "served-model-name",
@@ -34,10 +35,10 @@ pub struct PreflightArgs {
     /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., requires = "base_url")]
     pub header: Vec<String>,
-    /// Do not check the server's TLS certificate
+    /// Do not verify the server's TLS certificate
     #[arg(long, requires = "base_url")]
     pub insecure: bool,
-    /// Wait up to so many seconds for the server to be ready; 0 does not wait
+    /// Maximum time to wait for the server to be ready, in seconds; 0 does not wait
     #[arg(
         long,
         value_name = "SECONDS",
@@ -45,19 +46,18 @@ pub struct PreflightArgs {
         requires = "base_url"
     )]
     pub ready_check_timeout_sec: u64,
-    /// Decoding engine of the embedded engine [default: guidance]; several with --features
+    /// Decoding engine of the embedded server [default: guidance]; several with --features
     #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE", conflicts_with = "base_url", value_delimiter = ',',
-          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
+          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY_ENGINES)))]
     pub guided_decoding_backend: Vec<String>,
-    /// How constraints are put into requests; all tries each
+    /// Request fields that carry the constraint; all tests every dialect
     #[arg(long, value_name = "DIALECT", default_value = "all",
           value_parser = PossibleValuesParser::new(["all", "auto"].into_iter().chain(ConstraintDialect::ALL.map(ConstraintDialect::name))))]
     pub constraint_dialect: String,
-    /// Notation in which grammars are asked first; the other one is tried where the server refuses
-    /// it
+    /// First notation of grammars; the other one is tested if the server refuses it
     #[arg(long, value_name = "DIALECT", default_value = "auto", value_parser = ["auto", "lark", "ebnf"])]
     pub grammar_dialect: String,
-    /// Kinds of constraints to ask about: json, json_object, regex, choice, grammar, structural_tag
+    /// Kinds of constraints to test: json, json_object, regex, choice, grammar, structural_tag
     #[arg(
         long,
         value_name = "A,B",
@@ -65,27 +65,27 @@ pub struct PreflightArgs {
         default_value = "json,json_object,regex,choice,grammar"
     )]
     pub kind: Vec<String>,
-    /// Ask how much of JSON Schema is enforced: one small schema a keyword, answers sampled against
-    /// prompts that ask for violations
+    /// Test which JSON Schema keywords are enforced: one small schema per keyword, with prompts
+    /// that request invalid answers
     #[arg(long, conflicts_with_all = ["kind", "grammar_dialect"])]
     pub features: bool,
-    /// Only these keywords of JSON Schema, or features whose name begins so
+    /// Test only these JSON Schema keywords, or features whose name starts with one of these
     #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "features")]
     pub keyword: Vec<String>,
-    /// Answers sampled for each feature, at temperature 1
+    /// Answers per feature, sampled at temperature 1
     #[arg(long, value_name = "N", default_value_t = 16, requires = "features", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub samples: u16,
-    /// Requests under way at a time, of the feature probe
+    /// Maximum concurrent requests of --features
     #[arg(long, value_name = "N", default_value_t = 8, requires = "features", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub max_concurrency: u16,
     /// Seed of the random words, and of the first sample
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Most tokens of an answer [default: 64, or 192 with --features]; a question whose answer is
-    /// cut before it proves anything is asked again with 16 times as many
+    /// Maximum output tokens [default: 64, or 192 with --features]; a request whose answer is
+    /// truncated without a result is repeated with 16 times as many
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(16..=4096))]
     pub output_len: Option<u32>,
-    /// End a question that takes longer than so many seconds
+    /// Request timeout, in seconds
     #[arg(
         long,
         value_name = "SECONDS",
@@ -96,16 +96,23 @@ pub struct PreflightArgs {
     /// JSON object merged into every request body
     #[arg(long, value_name = "JSON")]
     pub extra_body: Option<String>,
-    /// Ask for whole answers instead of streams
+    /// Request whole responses instead of streams
     #[arg(long)]
     pub disable_stream: bool,
-    /// Also write the result as JSON
+    /// Write the result as JSON to this file
     #[arg(long, value_name = "PATH")]
     pub json: Option<OutputPath>,
-    /// What stdout gets
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = formats(&[OutputFormat::Text, OutputFormat::Json]))]
     pub format: OutputFormat,
-    /// No progress on stderr
+    /// Show the dialects that the identified server does not have
+    #[arg(long, conflicts_with = "features")]
+    pub all_dialects: bool,
+    /// Amount of detail in the text report: one screen, or every table
+    #[arg(long, value_name = "DETAIL", default_value = Detail::Summary.name(),
+          value_parser = named(&Detail::ALL, Detail::name), conflicts_with = "features")]
+    pub detail: Detail,
+    /// Do not show progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
 }

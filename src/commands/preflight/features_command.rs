@@ -1,5 +1,4 @@
-//! `sobench preflight --features`: asks which keywords of JSON Schema a server enforces, prints and
-//! writes them.
+//! `sobench preflight --features`: tests which JSON Schema keywords a server enforces.
 
 use std::collections::HashMap;
 
@@ -10,28 +9,28 @@ use crate::commands::preflight::options::{FeatureOptions, PreflightOptions, Pref
 use crate::commands::preflight::output;
 use crate::commands::preflight::report::features::{json, page};
 use crate::commands::preflight::target::Target;
-use crate::terminal::{Mode, Progress, Words};
+use crate::terminal::{Mode, Progress, ProgressLabels};
 use sobench_backend::Product;
 use sobench_core::error::{Error, Result};
-use sobench_core::exit_codes::{COULD_NOT, DONE};
+use sobench_core::exit_codes::{ENVIRONMENT, SUCCESS};
 use sobench_preflight::features::probe::survey;
-use sobench_preflight::features::{FeatureVerdict, Found, Survey, Surveyed};
+use sobench_preflight::features::{FeatureResult, FeatureVerdict, ServerSurvey, Survey};
 use sobench_shutdown::Shutdown;
 
-/// Asks each server in turn, prints, writes.
+/// Tests each server in turn.
 ///
 /// # Errors
-/// Whatever keeps it from asking: wrong input, no server, one that enforces no JSON Schema at all.
-/// A file that cannot be written is told at the end, with exit code 3.
+/// Invalid input, no server, or a server that enforces no JSON Schema. If a file cannot be written,
+/// that is reported at the end with exit code 3.
 pub(super) fn run(options: &PreflightOptions, features: &FeatureOptions) -> Result<CommandOutput> {
     let runtime = Runtime::new()
-        .map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
+        .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let servers = options
         .targets
         .iter()
-        .map(|target| asked(options, target, features, &runtime));
+        .map(|target| survey_target(options, target, features, &runtime));
     let mut servers = servers.collect::<Result<Vec<_>>>()?;
-    label(&mut servers);
+    number_duplicates(&mut servers);
     let survey = Survey {
         settings: features.settings.clone(),
         features: features.features.clone(),
@@ -45,48 +44,47 @@ pub(super) fn run(options: &PreflightOptions, features: &FeatureOptions) -> Resu
     ))
 }
 
-fn asked(
+fn survey_target(
     options: &PreflightOptions,
     target: &PreflightTarget,
     features: &FeatureOptions,
     runtime: &Runtime,
-) -> Result<Surveyed> {
+) -> Result<ServerSurvey> {
     let opened = Target::open(options, target, runtime)?;
-    let words = Words {
+    let progress_words = ProgressLabels {
         unit: "keywords",
         failed: "not enforced",
     };
     let progress = Progress::new(
         Mode::detect(options.progress),
         features.features.len(),
-        words,
+        progress_words,
     );
-    let told = |found: &Found| progress.ended(found.verdict == FeatureVerdict::Enforced);
+    let on_feature =
+        |found: &FeatureResult| progress.ended(found.verdict == FeatureVerdict::Enforced);
     let shutdown = Shutdown::new();
-    let asking = survey(
+    let survey_future = survey(
         &opened.client,
         &opened.options,
         &features.settings,
         &features.features,
         &shutdown,
-        told,
+        on_feature,
     );
-    let surveyed = runtime.block_on(asking);
+    let result = runtime.block_on(survey_future);
     progress.finish();
-    let mut surveyed = surveyed?;
-    surveyed.label = match target {
+    let mut result = result?;
+    result.label = match target {
         PreflightTarget::Embedded { engine } => engine.name().to_owned(),
-        PreflightTarget::Server { .. } => named(&surveyed),
+        PreflightTarget::Server { .. } => product_and_engine(&result),
     };
-    Ok(surveyed)
+    Ok(result)
 }
 
-/// A server by what it says of itself, with its engine where the one name does not say the other.
-fn named(surveyed: &Surveyed) -> String {
-    let facts = &surveyed.facts;
-    let product = facts
-        .product
-        .map_or(surveyed.backend.name(), Product::label);
+/// The server's product, with its engine if that is not part of the name.
+fn product_and_engine(result: &ServerSurvey) -> String {
+    let facts = &result.facts;
+    let product = facts.product.map_or(result.backend.name(), Product::label);
     match facts
         .engine
         .as_ref()
@@ -97,8 +95,8 @@ fn named(surveyed: &Surveyed) -> String {
     }
 }
 
-/// Tells servers of one name apart.
-fn label(servers: &mut [Surveyed]) {
+/// Numbers servers with equal labels.
+fn number_duplicates(servers: &mut [ServerSurvey]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for server in servers {
         let count = seen.entry(server.label.clone()).or_default();
@@ -109,15 +107,15 @@ fn label(servers: &mut [Surveyed]) {
     }
 }
 
-/// A survey is done, whatever it found; one that its server did not live to see the end of is not.
+/// A survey succeeds with any result, unless the server was lost before its end.
 fn exit_code(survey: &Survey) -> u8 {
     if survey
         .servers
         .iter()
         .any(|server| server.count(FeatureVerdict::NotAsked) > 0)
     {
-        COULD_NOT
+        ENVIRONMENT
     } else {
-        DONE
+        SUCCESS
     }
 }

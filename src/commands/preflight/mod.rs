@@ -1,4 +1,4 @@
-//! `sobench preflight`: asks a server, prints and writes what it enforces.
+//! `sobench preflight`: tests which constraints a server enforces.
 
 pub mod args;
 mod features_command;
@@ -19,34 +19,34 @@ use crate::commands::output::{CommandOutput, pretty};
 use crate::commands::preflight::report::{json, page};
 use crate::terminal;
 use sobench_core::error::{Error, Result};
-use sobench_core::exit_codes::{COULD_NOT, DONE, NOT_KEPT};
+use sobench_core::exit_codes::{CHECK_FAILED, ENVIRONMENT, SUCCESS};
 use sobench_core::output_format::OutputFormat;
 use sobench_preflight::{self as preflight, Preflight};
 use sobench_render::{Document, text};
 use sobench_shutdown::Shutdown;
 
-/// Asks, prints, writes.
+/// Runs the command.
 ///
 /// # Errors
-/// Whatever keeps it from asking: wrong input, no server. A file that cannot be written is told at
-/// the end, with exit code 3.
+/// Invalid input, or no server. If a file cannot be written, that is reported at the end with exit
+/// code 3.
 pub fn run(flags: PreflightArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || ask(&flags))
+    shutdown.run_or_abandon(move || run_preflight(&flags))
 }
 
-fn ask(flags: &PreflightArgs) -> Result<CommandOutput> {
+fn run_preflight(flags: &PreflightArgs) -> Result<CommandOutput> {
     let options = &PreflightOptions::new(flags, environment::api_key().as_deref())?;
-    if let Some(wanted) = &options.features {
-        return features_command::run(options, wanted);
+    if let Some(features) = &options.features {
+        return features_command::run(options, features);
     }
     let runtime = Runtime::new()
-        .map_err(|error| Error::environment(format!("no threads to run on: {error}")))?;
+        .map_err(|error| Error::environment(format!("cannot start threads: {error}")))?;
     let target = options
         .targets
         .first()
-        .ok_or_else(|| Error::internal("a preflight of nobody"))?;
+        .ok_or_else(|| Error::internal("a preflight without a target"))?;
     let target = Target::open(options, target, &runtime)?;
-    let told = |cell: &preflight::Cell| {
+    let on_cell = |cell: &preflight::Cell| {
         if options.progress {
             terminal::say(&format!(
                 "{} in {}: {}",
@@ -56,38 +56,42 @@ fn ask(flags: &PreflightArgs) -> Result<CommandOutput> {
             ));
         }
     };
-    let found = runtime.block_on(preflight::run(
+    let result = runtime.block_on(preflight::run(
         &target.client,
         &target.options,
         &Shutdown::new(),
-        told,
+        on_cell,
     ))?;
+    let view = page::View {
+        detail: options.detail,
+        all_dialects: options.all_dialects,
+    };
     Ok(output(
         options,
-        exit_code(&found),
-        &json::render(&found),
-        &page::document(&found),
+        exit_code(&result),
+        &json::render(&result),
+        &page::document(&result, view),
     ))
 }
 
-/// Nothing was learnt where the same request fails without a constraint.
+/// If the same request fails without a constraint, there is no result.
 fn exit_code(preflight: &Preflight) -> u8 {
     match () {
-        () if preflight.control.failure.is_some() => COULD_NOT,
-        () if preflight.passed() => DONE,
-        () => NOT_KEPT,
+        () if preflight.control.failure.is_some() => ENVIRONMENT,
+        () if preflight.passed() => SUCCESS,
+        () => CHECK_FAILED,
     }
 }
 
-/// The end of a command that found something: its file written where one is wanted, its page or its
-/// JSON printed. A file that cannot be written costs the exit code and nothing else.
+/// Writes the JSON file, if requested, and prints the report or the JSON. If the file cannot be
+/// written, only the exit code changes.
 pub(super) fn output(
     options: &PreflightOptions,
     exit_code: u8,
-    found: &Value,
+    result: &Value,
     page: &Document,
 ) -> CommandOutput {
-    let file = pretty(found);
+    let file = pretty(result);
     let mut output = CommandOutput {
         exit_code,
         ..CommandOutput::default()
@@ -115,6 +119,6 @@ fn write(path: &Path, text: &str) -> Result<()> {
             "cannot write the result ({error}): {}",
             path.display()
         ))
-        .hint("name a file in a folder that is there and may be written to")
+        .hint("give a file in an existing, writable folder")
     })
 }

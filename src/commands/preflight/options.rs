@@ -1,5 +1,4 @@
-//! The flags of `sobench preflight`, checked and turned into what is asked of whom. Opens no
-//! socket.
+//! Options of `sobench preflight`, checked and built from its flags.
 
 use std::time::Duration;
 
@@ -18,24 +17,24 @@ use sobench_core::error::{Error, Result};
 use sobench_core::output_format::OutputFormat;
 use sobench_engine::EngineName;
 use sobench_preflight::Kind;
-use sobench_preflight::ask::DEFAULT_OUTPUT_LEN;
-use sobench_preflight::features::data::chosen;
+use sobench_preflight::features::data::select_features;
 use sobench_preflight::features::{Feature, Settings};
+use sobench_preflight::runner::DEFAULT_OUTPUT_LEN;
+use sobench_report::text::Detail;
 
-/// The most tokens of an answer to a schema of a feature, unless told otherwise: the longest that
-/// is asked for has 60 letters.
+/// Default maximum tokens of an answer with --features; the longest requested text has 60 letters.
 const FEATURES_OUTPUT_LEN: u32 = 192;
 
-/// What is asked of whom.
+/// Options of a preflight.
 #[derive(Clone, Debug)]
 pub struct PreflightOptions {
-    /// One, or several for features.
+    /// One target, or several with --features.
     pub targets: Vec<PreflightTarget>,
-    /// Which keywords of JSON Schema to ask about; `None` asks about kinds of constraints.
+    /// JSON Schema features to test; `None` to test kinds of constraints.
     pub features: Option<FeatureOptions>,
     pub backend: ServerKind,
     pub dialects: Dialects,
-    /// `None` for what suits the server.
+    /// `None` for the default of the server.
     pub grammar_dialect: Option<GrammarDialect>,
     pub kinds: Vec<Kind>,
     pub seed: u64,
@@ -43,38 +42,42 @@ pub struct PreflightOptions {
     pub timeout: Duration,
     pub stream: bool,
     pub extra_body: Option<Map<String, Value>>,
-    /// What stdout gets: text or JSON.
+    /// Output format: text or JSON.
     pub format: OutputFormat,
     pub json: Option<OutputPath>,
+    /// How much of the report the text output shows.
+    pub detail: Detail,
+    /// Whether the report shows dialects that the server does not have.
+    pub all_dialects: bool,
     pub progress: bool,
 }
 
-/// The probe of JSON-Schema features.
+/// Options of --features.
 #[derive(Clone, Debug)]
 pub struct FeatureOptions {
     pub features: Vec<Feature>,
     pub settings: Settings,
 }
 
-/// Who is asked.
+/// A server to test.
 #[derive(Clone, Debug)]
 pub enum PreflightTarget {
-    /// The embedded engine, started for it.
+    /// The embedded server, started for the test.
     Embedded { engine: EngineName },
-    /// A server that runs already.
+    /// A running server.
     Server {
         endpoint: Endpoint,
         model: Option<String>,
-        /// How long it may take to become ready; zero does not wait.
+        /// How long to wait for it to be ready; zero does not wait.
         ready_timeout: Duration,
     },
 }
 
-/// In which dialects.
+/// The dialects to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialects {
     All,
-    /// The one that runs would use, by what the server says of itself.
+    /// The default dialect of runs for the identified server.
     Auto,
     One(ConstraintDialect),
 }
@@ -83,16 +86,14 @@ impl PreflightOptions {
     /// Checks the flags. `api_key` is `OPENAI_API_KEY`'s value, if set.
     ///
     /// # Errors
-    /// Usage errors that name the flag and its value.
+    /// Usage errors with the flag and its value.
     pub fn new(flags: &PreflightArgs, api_key: Option<&str>) -> Result<Self> {
         let backend = flags.backend.unwrap_or_default();
         if backend.dialects().is_empty() {
             return Err(Error::usage(format!(
-                "servers of this kind have no field for a constraint: {backend}"
+                "this kind of server has no field for a constraint: {backend}"
             ))
-            .hint(
-                "there is nothing to ask them; name another --backend if the server speaks one",
-            ));
+            .hint("use another --backend, if the server supports one"));
         }
         Ok(Self {
             targets: targets(flags, backend, api_key)?,
@@ -112,6 +113,8 @@ impl PreflightOptions {
             extra_body: flags.extra_body.as_deref().map(extra_body).transpose()?,
             format: flags.format,
             json: flags.json.clone(),
+            detail: flags.detail,
+            all_dialects: flags.all_dialects,
             progress: !flags.disable_tqdm,
         })
     }
@@ -132,10 +135,10 @@ fn targets(
 ) -> Result<Vec<PreflightTarget>> {
     let several = flags.base_url.len() > 1 || flags.guided_decoding_backend.len() > 1;
     if several && !flags.features {
-        return Err(Error::usage(
-            "several servers or engines, and only --features compares them side by side",
-        )
-        .hint("name one, or add --features"));
+        return Err(
+            Error::usage("several servers or engines without --features")
+                .hint("give one, or add --features to compare them"),
+        );
     }
     if !flags.base_url.is_empty() {
         return flags
@@ -188,7 +191,7 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
         return Ok(None);
     }
     Ok(Some(FeatureOptions {
-        features: chosen(&flags.keyword)?,
+        features: select_features(&flags.keyword)?,
         settings: Settings {
             samples: flags.samples.into(),
             seed: flags.seed,
@@ -200,24 +203,23 @@ fn features(flags: &PreflightArgs) -> Result<Option<FeatureOptions>> {
     }))
 }
 
-/// The kinds in the order in which they are asked, whatever the order typed.
+/// The kinds in the order of the tests.
 fn kinds(names: &[String]) -> Result<Vec<Kind>> {
-    let named = names
+    let parsed = names
         .iter()
         .map(|name| Kind::parse(name))
         .collect::<Result<Vec<_>>>()?;
-    if named.is_empty() {
-        return Err(
-            Error::usage("--kind names none").hint("leave it out to ask about the usual ones")
-        );
+    if parsed.is_empty() {
+        return Err(Error::usage("--kind is empty")
+            .hint("give at least one kind, or omit --kind for the default"));
     }
     Ok(Kind::ALL
         .into_iter()
-        .filter(|kind| named.contains(kind))
+        .filter(|kind| parsed.contains(kind))
         .collect())
 }
 
-/// An own field that constrains would constrain the control, and be taken for what is asked.
+/// A constraint field would also constrain the control.
 fn extra_body(text: &str) -> Result<Map<String, Value>> {
     let fields = json_object("--extra-body", text)?;
     match fields
@@ -226,9 +228,9 @@ fn extra_body(text: &str) -> Result<Map<String, Value>> {
     {
         None => Ok(fields),
         Some((field, _)) => Err(Error::usage(format!(
-            "--extra-body would constrain every question, the control too: {field}"
+            "--extra-body constrains every request, including the control: {field}"
         ))
-        .hint("take the field out: preflight sends constraints itself")),
+        .hint("remove the field; preflight sends constraints itself")),
     }
 }
 
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_the_embedded_engine_is_asked() {
+    fn without_a_url_the_embedded_server_is_tested() {
         let embedded = options(&["--guided-decoding-backend", "outlines"]).unwrap();
         assert!(matches!(
             embedded.targets[..],
@@ -266,7 +268,7 @@ mod tests {
             (embedded.dialects, embedded.kinds),
             (Dialects::All, Kind::USUAL.to_vec())
         );
-        let named = options(&[
+        let parsed = options(&[
             "--base-url",
             "http://h/v1",
             "--backend",
@@ -275,12 +277,12 @@ mod tests {
             "guided",
         ])
         .unwrap();
-        assert!(!format!("{named:?}").contains("key-from-environment"));
-        let [PreflightTarget::Server { endpoint, .. }] = &named.targets[..] else {
-            panic!("a URL names a server")
+        assert!(!format!("{parsed:?}").contains("key-from-environment"));
+        let [PreflightTarget::Server { endpoint, .. }] = &parsed.targets[..] else {
+            panic!("a URL is a server")
         };
         assert_eq!(
-            (endpoint.path.as_str(), named.dialects),
+            (endpoint.path.as_str(), parsed.dialects),
             (
                 "/v1/chat/completions",
                 Dialects::One(ConstraintDialect::Guided)
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_asked_in_one_order() {
+    fn kinds_are_tested_in_a_fixed_order() {
         let kinds = options(&["--kind", "structural_tag,choice,json"])
             .unwrap()
             .kinds;
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_asked_of_several_side_by_side() {
+    fn features_are_tested_on_several_servers() {
         let engines = options(&[
             "--features",
             "--guided-decoding-backend",
@@ -340,9 +342,9 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_name_flag_and_value() {
-        for (arguments, words) in [
-            (&["--kind", "xml"][..], "unknown kind of constraint: xml"),
+    fn errors_contain_the_flag_and_the_value() {
+        for (arguments, message) in [
+            (&["--kind", "xml"][..], "unknown constraint kind: xml"),
             (
                 &["--request-timeout", "-1"],
                 "--request-timeout is not a time: -1",
@@ -350,42 +352,42 @@ mod tests {
             (&["--extra-body", "[]"], "--extra-body is not a JSON object"),
             (
                 &["--extra-body", r#"{"response_format": {}}"#],
-                "--extra-body would constrain every question, the control too: response_format",
+                "--extra-body constrains every request, including the control: response_format",
             ),
             (
                 &["--extra-body", r#"{"sampling_params": {"regex": "a"}}"#],
-                "--extra-body would constrain every question, the control too: sampling_params",
+                "--extra-body constrains every request, including the control: sampling_params",
             ),
             (&["--base-url", "h:1"], "h:1"),
             (
                 &["--base-url", "http://a", "--base-url", "http://b"],
-                "several servers or engines, and only --features compares them side by side",
+                "several servers or engines without --features",
             ),
             (
                 &["--base-url", "http://a", "--backend", "scalellm"],
-                "servers of this kind have no field for a constraint: scalellm",
+                "this kind of server has no field for a constraint: scalellm",
             ),
             (
                 &["--base-url", "http://a", "--backend", "vllm-rerank"],
-                "servers of this kind have no field for a constraint: vllm-rerank",
+                "this kind of server has no field for a constraint: vllm-rerank",
             ),
             (
                 &["--features", "--keyword", "maxLenght"],
-                "no feature is about this keyword: maxLenght",
+                "unknown feature or keyword: maxLenght",
             ),
             (
                 &["--backend", "tgi"],
-                "no server is named, and the embedded engine is no such backend: tgi",
+                "the embedded server does not support --backend tgi, and no other server is named",
             ),
             (
                 &["--constraint-dialect", "sglang"],
-                "no server is named, and the embedded engine reads no such dialect: sglang",
+                "the embedded server does not support --constraint-dialect sglang, and no other server is named",
             ),
             (&["--guided-decoding-backend", "llama.cpp"], "llama.cpp"),
         ] {
             let error = options(arguments).expect_err("the value is wrong");
             assert!(
-                error.what.contains(words) && error.exit_code() == 2 && error.hint.is_some(),
+                error.what.contains(message) && error.exit_code() == 2 && error.hint.is_some(),
                 "{error}"
             );
         }

@@ -1,31 +1,29 @@
-//! Who is asked: a server that runs, or the embedded one, started for it; and what was left to
-//! `auto`, settled. Knows no question.
+//! The server under test: a running one or the embedded one; resolves `auto` options.
 
 use tokio::runtime::Runtime;
 
 use crate::commands::preflight::options::{Dialects, PreflightOptions, PreflightTarget};
 use sobench_backend::identify::{Server, identify};
-use sobench_client::{self as driver, Client, DriverOptions, Endpoint};
+use sobench_client::{Client, ClientOptions, Endpoint, list_models, server_version, wait_ready};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, SYNTHETIC_MODEL};
-use sobench_preflight::ask;
-use sobench_preflight::ask::{Extent, Options};
 use sobench_preflight::features::MARKS;
+use sobench_preflight::runner::{self, Extent, Options};
 
-/// A server that is there, and what it is asked.
+/// A reachable server and the settings of its preflight.
 pub(super) struct Target {
     pub(super) client: Client,
     pub(super) options: Options,
-    /// Kept for as long as it is asked: dropping it stops the server.
+    /// Dropping it stops the server.
     _embedded: Option<EmbeddedServer>,
 }
 
 impl Target {
-    /// Makes sure that somebody answers.
+    /// Connects to the server, or starts the embedded one.
     ///
     /// # Errors
-    /// Nobody does, or says which model there is.
+    /// The server does not answer, or its model is unknown.
     pub(super) fn open(
         flags: &PreflightOptions,
         target: &PreflightTarget,
@@ -39,9 +37,15 @@ impl Target {
             } => {
                 let client = client(endpoint.clone())?;
                 let options = runtime.block_on(async {
-                    driver::wait_ready(&client, *ready_timeout).await?;
-                    let (server, model) = identified(flags, &client, model.as_deref()).await?;
-                    Ok(asked(flags, model, server, server.grammar_dialect()))
+                    wait_ready(&client, *ready_timeout).await?;
+                    let (server, model) =
+                        identify_server_and_model(flags, &client, model.as_deref()).await?;
+                    Ok(preflight_options(
+                        flags,
+                        model,
+                        server,
+                        server.grammar_dialect(),
+                    ))
                 })?;
                 Ok(Self {
                     client,
@@ -53,8 +57,8 @@ impl Target {
                 let embedded = EmbeddedServer::start(EmbeddedOptions {
                     engine: *engine,
                     seed: flags.seed,
-                    // A model that does as it is told, so that the mask alone stands between it and
-                    // a wrong answer.
+                    // The model repeats the requested text, so that only the mask prevents an
+                    // invalid answer.
                     repeats_between: flags.features.is_some().then_some(MARKS),
                     ..EmbeddedOptions::default()
                 })?;
@@ -66,7 +70,7 @@ impl Target {
                 let notation = embedded
                     .grammar_dialect()
                     .unwrap_or(Server::Embedded.grammar_dialect());
-                let options = asked(
+                let options = preflight_options(
                     flags,
                     SYNTHETIC_MODEL.to_owned(),
                     Server::Embedded,
@@ -82,33 +86,33 @@ impl Target {
     }
 }
 
-/// What kind of server it is, and the model to ask for: the one that the user names, else the first
-/// listed, else the one that the server's other pages name.
-async fn identified(
+/// Identifies the server and the model: that of the user, else the first listed one, else that of
+/// the server's information pages.
+async fn identify_server_and_model(
     flags: &PreflightOptions,
     client: &Client,
-    named: Option<&str>,
+    model_flag: Option<&str>,
 ) -> Result<(Server, String)> {
-    let listed = driver::models(client).await;
-    let version = driver::version(client).await;
-    let owned_by = listed
+    let models = list_models(client).await;
+    let version = server_version(client).await;
+    let owned_by = models
         .as_ref()
         .ok()
         .and_then(|models| models.first()?.owned_by.as_deref());
     let server = identify(flags.backend, version.as_deref(), owned_by);
-    let model = match (named, listed) {
+    let model = match (model_flag, models) {
         (Some(name), _) => name.to_owned(),
         (None, Ok(models)) => models
             .into_iter()
             .next()
             .map(|model| model.id)
             .unwrap_or_default(),
-        (None, Err(error)) => ask::facts(client).await.model.ok_or(error)?,
+        (None, Err(error)) => runner::facts(client).await.model.ok_or(error)?,
     };
     Ok((server, model))
 }
 
-fn asked(
+fn preflight_options(
     flags: &PreflightOptions,
     model: String,
     server: Server,
@@ -125,8 +129,7 @@ fn asked(
                 .iter()
                 .copied()
                 .filter(|dialect| *dialect != preferred);
-            // Of the embedded server it is known what it reads; a constraint in another dialect it
-            // would not see.
+            // The embedded server ignores the dialects that it does not support.
             let others =
                 others.filter(|dialect| server != Server::Embedded || dialect.is_embedded());
             std::iter::once(preferred).chain(others).collect()
@@ -149,5 +152,5 @@ fn asked(
 }
 
 fn client(endpoint: Endpoint) -> Result<Client> {
-    Client::new(DriverOptions::plain(endpoint))
+    Client::new(ClientOptions::with_defaults(endpoint))
 }

@@ -1,11 +1,11 @@
-//! The flags of `sobench report`: clap types only.
+//! The flags of `sobench report`.
 
 use clap::Args;
 
 use crate::commands::flags::paths::{InputPath, OutputPath};
-use crate::commands::flags::rendering::RenderingArgs;
+use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
 
-/// Which run log is rendered, and how.
+/// Flags of `sobench report`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
     /// Run log, as a run writes it (`--run-log`)
@@ -13,6 +13,8 @@ pub struct ReportArgs {
     pub log: InputPath,
     #[command(flatten)]
     pub rendering: RenderingArgs,
+    #[command(flatten)]
+    pub detail: DetailArgs,
     /// File that the report is written to [default: stdout]
     #[arg(long, short, value_name = "PATH")]
     pub output: Option<OutputPath>,

@@ -1,11 +1,11 @@
-//! Makes the report of a run log once more.
+//! `sobench report`: prints the report of a run log.
 
 pub mod args;
 
 use std::path::Path;
 
 use self::args::ReportArgs;
-use crate::commands::flags::rendering::RenderingArgs;
+use crate::commands::flags::rendering::{DetailArgs, RenderingArgs};
 use crate::commands::output::CommandOutput;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files;
@@ -18,37 +18,44 @@ use sobench_results::runlog::judge::{CountTokens, judge};
 use sobench_results::runlog::{Keep, RunLog};
 use sobench_shutdown::Shutdown;
 
-/// Renders the log of a run once more (`sobench report`).
+/// Runs `sobench report`.
 ///
 /// # Errors
-/// The file is no whole run log, or the report cannot be written to the file that was named.
+/// The file is not a complete run log, or the report cannot be written.
 pub fn run(flags: ReportArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || report_of(&flags))
+    shutdown.run_or_abandon(move || report_of(&flags))
 }
 
-/// The same without handling signals.
+/// Runs the command without signal handling.
 ///
 /// # Errors
 /// As for [`run`].
 pub fn report_of(flags: &ReportArgs) -> Result<CommandOutput> {
     let mut log = RunLog::read(&flags.log, Keep::AsSaved)?;
     verdicts(&mut log)?;
-    rendered(&log, &flags.rendering, flags.output.as_deref())
+    rendered(
+        &log,
+        &flags.rendering,
+        flags.detail,
+        flags.output.as_deref(),
+    )
 }
 
-/// Renders a log that is judged, to the file `output` or to stdout.
+/// Renders a judged log to the file `output` or to stdout.
 ///
 /// # Errors
-/// The report cannot be made, or written to the file that was named.
+/// The report cannot be made or written.
 pub(crate) fn rendered(
     log: &RunLog,
     flags: &RenderingArgs,
+    detail: DetailArgs,
     output: Option<&Path>,
 ) -> Result<CommandOutput> {
     let report = report(log)?;
     let options = FormOptions {
         detailed: log.record.settings.report.detailed,
         junit_per: flags.junit_per,
+        detail: detail.detail,
         plot: flags.plot,
     };
     let mut lines: Vec<String> = log
@@ -70,7 +77,7 @@ pub(crate) fn rendered(
         }
     })?;
     let stdout =
-        String::from_utf8(stdout).map_err(|_| Error::internal("a report that is no text"))?;
+        String::from_utf8(stdout).map_err(|_| Error::internal("the report is not UTF-8"))?;
     Ok(CommandOutput {
         stdout,
         lines,
@@ -78,8 +85,7 @@ pub(crate) fn rendered(
     })
 }
 
-/// Sees to it that a log has verdicts: those that it holds, or today's of a run that was killed
-/// before it was judged.
+/// Judges a log without verdicts, such as that of a killed run.
 ///
 /// # Errors
 /// The log cannot be read again.

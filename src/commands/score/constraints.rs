@@ -1,6 +1,5 @@
-//! The constraints of files that do not hold them: from the dataset that the user names, request by
-//! request. Never guesses: what does not fit is not judged, and what the file does not say is said
-//! to be assumed.
+//! Constraints for files without them, from the dataset that the user names. An answer whose
+//! request is uncertain is not judged. Assumptions are listed in the report.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,16 +9,16 @@ use sobench_core::error::{Error, Result};
 use sobench_data::dataset::{self, DatasetName, DatasetPlan};
 use sobench_data::tokenizer::Tokenizer;
 
-/// The constraints of a run of a dataset, in the order of its requests.
+/// The constraints of a dataset, in the order of the requests.
 pub(super) struct Known {
     plan: DatasetPlan,
     cases: Vec<Case>,
     source: String,
-    /// Where the answer to a row is known, by that.
+    /// Index of a row by its reference answer.
     by_completion: HashMap<String, usize>,
 }
 
-/// What a request was to be judged by.
+/// The constraint of one request.
 pub(super) struct Due {
     pub(super) constraint: Option<Arc<sobench_core::constraint::Constraint>>,
     pub(super) oracle: Option<Arc<str>>,
@@ -28,25 +27,22 @@ pub(super) struct Due {
 }
 
 impl Known {
-    /// Loads as many as the file has answers.
+    /// Loads as many requests as the file has answers.
     ///
     /// # Errors
-    /// No dataset is named, it cannot be loaded, or it is one whose constraints nobody can know
-    /// again.
+    /// No dataset is named, it cannot be loaded, or its constraints were random.
     pub(super) fn load(plan: Option<&DatasetPlan>, answers: usize, file: &str) -> Result<Self> {
         let Some(plan) = plan else {
-            return Err(Error::usage(format!("this file does not hold the constraints of its answers: {file}")).hint(
-                "give --dataset as it was measured, with its --json-schema-path, --regex, --choice or --grammar-path, \
+            return Err(Error::usage(format!("no constraints in this file: {file}")).hint(
+                "give the --dataset of the run, with its --json-schema-path, --regex, --choice or --grammar-path, \
                  --structured-output-ratio and --seed",
             ));
         };
         if plan.name() == DatasetName::JsonUnique {
             return Err(Error::usage(format!(
-                "every schema of json-unique was random, and the file does not hold them: {file}"
+                "the schemas of json-unique are random and not in this file: {file}"
             ))
-            .hint(
-                "--dataset json judges by what they have in common, all but one optional member",
-            ));
+            .hint("give --dataset json to check the members that all schemas share"));
         }
         let plan = DatasetPlan {
             num_prompts: answers.max(1),
@@ -65,8 +61,7 @@ impl Known {
         })
     }
 
-    /// What request `index` is judged by; `expected` is the reference answer that the file has of
-    /// it.
+    /// The constraint of request `index`; `expected` is its reference answer in the file.
     pub(super) fn due(&self, index: usize, expected: Option<&str>) -> Due {
         let Some(case) = self.cases.get(index) else {
             return Due {
@@ -76,7 +71,7 @@ impl Known {
                 unjudgeable: None,
             };
         };
-        let of = |row: &Case, unjudgeable: Option<String>| Due {
+        let due = |row: &Case, unjudgeable: Option<String>| Due {
             constraint: row.constraint.clone(),
             oracle: row.grammar_oracle.clone(),
             arm: if row.constraint.is_none() {
@@ -86,20 +81,20 @@ impl Known {
             },
             unjudgeable,
         };
-        if !self.plan.name().has_rows() || case.completion.as_deref() == expected {
-            return of(case, None);
+        if !self.plan.name().has_row_constraints() || case.completion.as_deref() == expected {
+            return due(case, None);
         }
-        // Tools leave rows out that we do not, and then count on: the reference answer tells which
-        // row it was.
+        // Tools skip rows that sobench keeps: the reference answer identifies the row.
         match expected.and_then(|expected| self.by_completion.get(expected)) {
-            Some(&row) => of(&self.cases[row], None),
-            None => {
-                of(case, Some("its reference answer is that of no row of the dataset, so its constraint is not known".to_owned()))
-            }
+            Some(&row) => due(&self.cases[row], None),
+            None => due(
+                case,
+                Some("the reference answer is not in the dataset".to_owned()),
+            ),
         }
     }
 
-    /// What the file does not say.
+    /// Facts that the file does not state.
     pub(super) fn assumptions(&self) -> Vec<String> {
         let DatasetPlan {
             constrained_ratio,
@@ -107,15 +102,14 @@ impl Known {
             ..
         } = &self.plan;
         let name = self.plan.name();
-        let place = format!(
-            "constraints are those of --dataset {name} ({}); the file does not hold them",
+        let constraints = format!(
+            "constraints are those of --dataset {name} ({})",
             self.source
         );
         let arms = format!(
-            "which requests were constrained is drawn as vLLM's script draws it, with --structured-output-ratio {constrained_ratio} and \
-             --seed {seed}; the file does not say"
+            "constrained requests are chosen as vLLM's script does, with --structured-output-ratio {constrained_ratio} and --seed {seed}"
         );
-        let cut = "the file does not tell which answers were cut at the token limit: they count as they read".to_owned();
-        vec![place, arms, cut]
+        let complete = "no answer was truncated at the token limit".to_owned();
+        vec![constraints, arms, complete]
     }
 }

@@ -1,6 +1,5 @@
-//! `sobench score`: judges stored answers by today's evaluation, those of a run log and those that
-//! other tools kept. `read.rs` reads them, `constraints.rs` finds what they are judged by,
-//! `report.rs` renders.
+//! `sobench score`: judges stored answers of a run log or of another tool's file. `read.rs` reads
+//! the answers, `constraints.rs` loads their constraints, `report.rs` renders the result.
 
 mod constraints;
 pub mod options;
@@ -12,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use self::options::ScoreArgs;
 use super::output::CommandOutput;
@@ -20,15 +20,16 @@ use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::output_files;
 use sobench_core::output_format::OutputFormat;
 use sobench_core::verdict::{NotScored, Verdict};
-use sobench_judge::{EvaluateOptions, Evaluator, call, legacy};
+use sobench_judge::{EvaluateOptions, Evaluator, function_calls, vllm_formula};
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::text;
-use sobench_results::metrics::excerpt::Group;
-use sobench_results::metrics::holding::runs_away;
-use sobench_results::metrics::ledger::Ledger;
+use sobench_results::metrics::constraint_loss::is_white_space_run;
+use sobench_results::metrics::examples::Group;
 use sobench_results::metrics::quality::{Quality, is_correct};
+use sobench_results::metrics::request_table::RequestTable;
 use sobench_results::metrics::{Judged, Sample, Tokens};
 use sobench_shutdown::Shutdown;
 use sobench_statistics::Rate;
@@ -39,7 +40,7 @@ use sobench_statistics::Rate;
 /// The flags contradict each other; a file cannot be read, has no answers, or its constraints are
 /// unknown.
 pub fn run(flags: ScoreArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
-    shutdown.or_abandon(move || score_files(&flags))
+    shutdown.run_or_abandon(move || score_files(&flags))
 }
 
 fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
@@ -47,37 +48,58 @@ fn score_files(flags: &ScoreArgs) -> Result<CommandOutput> {
     let evaluate = EvaluateOptions {
         assert_formats: !flags.no_format_assertion,
     };
-    let mut scores = Vec::with_capacity(flags.files.len());
+    let with_lines = flags.output.is_some() || flags.format == OutputFormat::Jsonl;
+    let (mut scores, mut lines) = (Vec::with_capacity(flags.files.len()), String::new());
     for path in &flags.files {
+        let file = path.display().to_string();
         let answers = read::answers(path, dataset.as_ref())?;
-        scores.push(score(path.display().to_string(), answers, evaluate));
+        let scored = score(file.clone(), answers, evaluate, |answer, verdict| {
+            if with_lines {
+                let file = (flags.files.len() > 1).then_some(&*file);
+                lines.push_str(&report::verdict_line(answer, verdict, file));
+            }
+        });
+        scores.push(scored);
     }
+    let stderr = match &flags.output {
+        Some(path) => {
+            output_files::write(path, |file| {
+                file.write_all(lines.as_bytes())
+                    .map_err(|error| output_files::cannot_write_report(path, &error))
+            })?;
+            vec![format!("verdicts: {}", path.display())]
+        }
+        None => Vec::new(),
+    };
     let stdout = match flags.format {
         OutputFormat::Json => report::json(&scores, evaluate.assert_formats),
+        OutputFormat::Jsonl => lines,
         _ => text::render(&report::document(&scores)),
     };
-    Ok(CommandOutput {
+    let output = CommandOutput {
         stdout,
+        lines: stderr,
         ..CommandOutput::default()
-    })
+    };
+    Ok(output.or_save_with("--output"))
 }
 
-/// What a file is.
+/// The layout of a file of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
-    /// Of sobench.
+    /// A run log of sobench.
     RunLog,
-    /// The JSON of vLLM's structured-output script, or of a result of ours with every request.
+    /// The JSON of vLLM's structured-output script, or a sobench result with every request.
     Outputs,
     /// The detailed JSON of `vllm bench serve`.
     GeneratedTexts,
-    /// JSON Lines of a constraint and a text.
+    /// JSON Lines with a constraint and a text each.
     Rows,
 }
 
 impl FileKind {
-    /// What it is, for people.
+    /// The description in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::RunLog => "run log",
@@ -90,65 +112,67 @@ impl FileKind {
     }
 }
 
-/// One stored answer, and what it is judged by.
+/// One stored answer with its constraint.
 #[derive(Clone, Debug, PartialEq)]
 struct Stored {
     case: Case,
     observation: Observation,
-    /// Why there is nothing to judge it by.
+    /// Why the answer cannot be judged, if it cannot.
     unjudgeable: Option<String>,
-    /// What the file itself says of it.
+    /// The verdict in the file: whether the answer was called correct.
     claimed: Option<bool>,
+    /// The members of the row that the answer was read from, for the output of verdicts.
+    members: Map<String, Value>,
 }
 
-/// Everything that a file holds.
+/// The contents of a file of answers.
 #[derive(Clone, Debug, PartialEq)]
 struct Answers {
     kind: FileKind,
     stored: Vec<Stored>,
-    /// What the file says of all of them.
+    /// Totals that the file states.
     claims: Vec<Claim>,
-    /// What the file does not say and somebody else did, a sentence each.
+    /// Assumptions about what the file does not state, one sentence each.
     assumptions: Vec<String>,
     notices: Vec<Notice>,
 }
 
-/// A figure that stands in a file.
+/// A total that a file states.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// Its key there.
+    /// The key in the file.
     pub name: String,
     pub percent: f64,
 }
 
-/// A file judged again.
+/// The result for one file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
     pub file: String,
     pub kind: FileKind,
     pub answers: usize,
-    /// By which constraints, each kind with how many answers.
+    /// Number of answers for each kind of constraint.
     pub constraints: Vec<(String, usize)>,
     pub claims: Vec<Claim>,
-    /// Valid answers / those that can be judged, of the constrained arm.
+    /// Valid answers / answers that can be judged, of the constrained arm.
     pub correct_rate: Option<Rate>,
     pub quality: Quality,
-    /// Today's verdicts against those in the file; `None` where it has none.
+    /// Comparison with the verdicts in the file; `None` if it has none.
     pub agreement: Option<Agreement>,
     pub assumptions: Vec<String>,
     #[serde(serialize_with = "as_sentences")]
     pub notices: Vec<Notice>,
 }
 
-/// How the file's own verdicts compare with today's, over the answers that have both.
+/// Comparison of the file's verdicts with these, over the answers that have both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     pub compared: usize,
     /// Answers that the file calls correct.
     pub claimed: Option<Rate>,
-    /// Called correct there, and not valid.
+    /// Correct in the file, not valid here.
     pub only_file: Group,
-    /// Valid, and not called correct there.
+    /// Valid here, not correct in the file.
     pub only_ours: Group,
 }
 
@@ -170,8 +194,8 @@ impl Stored {
         )
     }
 
-    /// An answer of which only the text is known.
-    fn text(id: String, constraint: Option<Arc<Constraint>>, text: String) -> Self {
+    /// A completed answer with this text.
+    fn from_text(id: String, constraint: Option<Arc<Constraint>>, text: String) -> Self {
         let case = Case::new(id, Prompt::Text("".into()), constraint, 1);
         let observation = Observation {
             case_index: 0,
@@ -186,12 +210,18 @@ impl Stored {
             observation,
             unjudgeable: None,
             claimed: None,
+            members: Map::new(),
         }
     }
 }
 
-/// Judges every answer of a file.
-fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
+/// Judges every answer of a file; `each` receives every answer with its verdict, in file order.
+fn score(
+    file: String,
+    answers: Answers,
+    evaluate: EvaluateOptions,
+    mut each: impl FnMut(&Stored, &Verdict),
+) -> Score {
     let Answers {
         kind,
         stored,
@@ -200,27 +230,28 @@ fn score(file: String, answers: Answers, evaluate: EvaluateOptions) -> Score {
         notices,
     } = answers;
     let mut evaluator = Evaluator::new(evaluate);
-    let mut ledger = Ledger::new(stored.len(), None);
-    for (place, stored) in stored.iter().enumerate() {
+    let mut ledger = RequestTable::new(stored.len(), None);
+    for (index, stored) in stored.iter().enumerate() {
         let verdict = match &stored.unjudgeable {
             Some(what) => Verdict::NotScored {
                 why: NotScored::Unsupported { what: what.clone() },
             },
             None => stored.judge(&mut evaluator),
         };
-        // By its place: rows of several files may have the same number.
+        each(stored, &verdict);
+        // The index in this file: rows of several files may have the same number.
         ledger.push(
             &stored.case,
             &Observation {
-                case_index: place,
+                case_index: index,
                 ..stored.observation.clone()
             },
             0,
         );
-        ledger.judge(place, judged(stored, verdict));
+        ledger.judge(index, judged(stored, verdict));
     }
     let samples = ledger.samples();
-    let quality = Quality::of(&samples);
+    let quality = Quality::new(&samples);
     Score {
         file,
         kind,
@@ -248,9 +279,9 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
         tokens: Tokens::default(),
         vllm_correct: constraint
             .filter(|_| stored.unjudgeable.is_none() && observation.outcome != Outcome::Cancelled)
-            .and_then(|constraint| legacy::vllm_correct(constraint, answered)),
-        white_space_run: runs_away(&observation.outcome, text),
-        right_call: call::is_right(
+            .and_then(|constraint| vllm_formula::vllm_correct(constraint, answered)),
+        white_space_run: is_white_space_run(&observation.outcome, text),
+        right_call: function_calls::is_correct(
             stored.case.completion.as_deref(),
             &observation.outcome,
             text,
@@ -259,7 +290,7 @@ fn judged(stored: &Stored, verdict: Verdict) -> Judged {
 }
 
 fn kinds(stored: &[Stored]) -> Vec<(String, usize)> {
-    let of_kind = |kind: &str| {
+    let count = |kind: &str| {
         let constraints = stored
             .iter()
             .filter_map(|stored| stored.case.constraint.as_ref());
@@ -269,7 +300,7 @@ fn kinds(stored: &[Stored]) -> Vec<(String, usize)> {
     };
     Constraint::KINDS
         .iter()
-        .map(|kind| ((*kind).to_owned(), of_kind(kind)))
+        .map(|kind| ((*kind).to_owned(), count(kind)))
         .filter(|(_, count)| *count > 0)
         .collect()
 }
@@ -284,13 +315,13 @@ fn agreement(stored: &[Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
     let compared = both().count();
     let mut agreement = Agreement {
         compared,
-        claimed: Rate::of(both().filter(|(claimed, ..)| *claimed).count(), compared),
-        only_file: Group::empty("only the file says correct"),
-        only_ours: Group::empty("only sobench says valid"),
+        claimed: Rate::new(both().filter(|(claimed, ..)| *claimed).count(), compared),
+        only_file: Group::empty("correct in the file only"),
+        only_ours: Group::empty("valid in sobench only"),
     };
     for (claimed, correct, sample) in both() {
         match (claimed, correct) {
-            (true, false) => agreement.only_file.add(sample, &words(sample.verdict())),
+            (true, false) => agreement.only_file.add(sample, &message(sample.verdict())),
             (false, true) => agreement.only_ours.add(sample, "valid by its constraint"),
             (true, true) | (false, false) => {}
         }
@@ -298,7 +329,8 @@ fn agreement(stored: &[Stored], samples: &[Sample<'_>]) -> Option<Agreement> {
     (compared > 0).then_some(agreement)
 }
 
-fn words(verdict: &Verdict) -> String {
+/// The verdict as a sentence.
+fn message(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid { reason } => reason.to_string(),

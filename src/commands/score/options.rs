@@ -1,12 +1,11 @@
-//! The flags of `sobench score`, checked. The dataset is described by the flags of a run. Opens no
-//! file.
+//! The flags of `sobench score`, and their checks.
 
 use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use crate::commands::flags::paths::{InputNames, InputPath};
+use crate::commands::flags::paths::{InputNames, InputPath, OutputPath};
 use crate::commands::flags::values::{Described, described};
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
@@ -14,25 +13,26 @@ use sobench_core::output_format::OutputFormat;
 use sobench_data::dataset::flags::{PathFlags, TypedFlags};
 use sobench_data::dataset::{
     ChoiceFlags, Constraints, DatasetArgs, DatasetName, DatasetPlan, GrammarFlags, JsonFlags,
-    JsonSchemaSource, OutputLength, PromptForm, RegexFlags, SHIPPED_SCHEMAS, Source,
+    JsonSchemaPathFlags, JsonSchemaSource, OutputLength, PromptForm, RegexFlags, SHIPPED_SCHEMAS,
+    Source,
 };
 
-/// Which answers are judged again, and by what.
+/// The flags of `sobench score`.
 #[derive(Args, Clone, Debug)]
 pub struct ScoreArgs {
-    /// Run logs; JSON of vLLM's structured-output script or of `vllm bench serve --save-detailed`;
-    /// JSON Lines of {"constraint": ..., "text": ...}
+    /// Files with answers: run logs, JSON of vLLM's structured-output script or of `vllm bench
+    /// serve --save-detailed`, or JSON Lines with {"constraint": ..., "text": ...}
     #[arg(value_name = "FILE", required = true, num_args = 1..)]
     pub files: Vec<InputPath>,
-    /// Form of the report
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
     pub format: OutputFormat,
-    #[command(
-        flatten,
-        next_help_heading = "Dataset, for files that do not hold their constraints"
-    )]
+    /// Write one verdict for each answer to this file (JSON Lines)
+    #[arg(long, short, value_name = "VERDICTS.JSONL")]
+    pub output: Option<OutputPath>,
+    #[command(flatten, next_help_heading = "Dataset, for files without constraints")]
     pub dataset: ScoreDatasetArgs,
-    /// Share of the requests that carried their constraint
+    /// Share of requests that had a constraint (0 to 1)
     #[arg(
         long,
         visible_alias = "structured-output-ratio",
@@ -41,50 +41,50 @@ pub struct ScoreArgs {
         allow_negative_numbers = true
     )]
     pub guided_decoding_ratio: f64,
-    /// No request carried its constraint (ratio 0)
+    /// No request had a constraint (ratio 0)
     #[arg(
         long,
         visible_alias = "no-structured-output",
         conflicts_with = "guided_decoding_ratio"
     )]
     pub no_guided_decoding: bool,
-    /// Seed by which those requests were drawn
+    /// Seed with which the constrained requests were chosen
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Do not assert `format` when judging answers by a JSON Schema
+    /// Ignore the keyword `format` of JSON Schemas
     #[arg(long)]
     pub no_format_assertion: bool,
 }
 
-/// The dataset that answers were given to.
+/// The dataset of the requests.
 #[derive(Args, Clone, Debug)]
 pub struct ScoreDatasetArgs {
-    // Stays first: reading a flag takes it out of what was typed.
+    // This field is first: clap removes a flag from the matches when it is read.
     #[command(flatten)]
     pub typed: TypedFlags,
-    /// Dataset that was asked; its own flag names it as well, e.g. --regex
+    /// Dataset of the requests; a flag of the dataset, such as --regex, implies it
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME",
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
     pub dataset: Option<String>,
     /// File or Hub id of xgrammar_bench
     #[arg(long, value_name = "PATH")]
     pub dataset_path: Option<InputNames>,
-    /// The JSON Schema that was sent
+    /// File with the JSON Schema of the requests
     #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
     pub json_schema_path: Option<InputPath>,
-    /// The shipped JSON Schema that was sent, for json
+    /// Shipped JSON Schema of the requests
     #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
     pub json_schema: JsonSchemaSource,
-    /// The grammar that was sent (.lark, .ebnf or .gbnf)
+    /// File with the grammar of the requests (.lark, .ebnf or .gbnf)
     #[arg(long, value_name = "PATH")]
     pub grammar_path: Option<InputPath>,
-    /// A pest grammar that judges the answers instead of the general recogniser
+    /// Judge answers by this pest grammar in place of the general recogniser
     #[arg(long, value_name = "PATH")]
     pub grammar_oracle: Option<InputPath>,
-    /// The regular expression that was sent
+    /// Regular expression of the requests
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub regex: Option<String>,
-    /// The choices that were sent
+    /// Choices of the requests
     #[arg(
         long,
         value_name = "A,B,C",
@@ -95,14 +95,14 @@ pub struct ScoreDatasetArgs {
 }
 
 /// The formats of the report.
-const FORMATS: [Described<OutputFormat>; 2] = [
+const FORMATS: [Described<OutputFormat>; 3] = [
     Described(OutputFormat::Text, "text", "Tables"),
-    Described(OutputFormat::Json, "json", "Everything"),
+    Described(OutputFormat::Json, "json", "All figures, in one value"),
+    Described(OutputFormat::Jsonl, "jsonl", "One verdict for each answer"),
 ];
 
 impl ScoreArgs {
-    /// The dataset of files that do not hold their constraints; how many requests it has is the
-    /// file's.
+    /// The dataset for files without constraints; the file determines the number of requests.
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
@@ -113,7 +113,7 @@ impl ScoreArgs {
     }
 }
 
-/// The dataset that is named, or the only one that a constraint of the user's own can belong to.
+/// The named dataset, or the one that the given constraint implies.
 fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
     if let Some(name) = &flags.dataset {
         return DatasetName::from_str(name).map(Some);
@@ -136,28 +136,29 @@ fn dataset_name(flags: &ScoreDatasetArgs) -> Result<Option<DatasetName>> {
         .map(|(name, _)| name);
     match (named.next(), named.next()) {
         (Some(one), Some(other)) => Err(Error::usage(format!(
-            "constraints of two datasets are given: {one} and {other}"
+            "flags of two datasets: {one} and {other}"
         ))
-        .hint("a file has one dataset: judge others apart")),
+        .hint("give the flags of one dataset, and score other files separately")),
         (one, _) => Ok(one),
     }
 }
 
 fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
     let own = &flags.dataset;
-    if name.is_plain() {
-        return Err(Error::usage(format!(
-            "the dataset has no constraint that answers could be judged by: {name}"
-        ))
-        .hint("name the dataset whose answers these are"));
+    if name.is_unconstrained() {
+        return Err(
+            Error::usage(format!("the dataset has no constraints: {name}"))
+                .hint("give the dataset of the requests"),
+        );
     }
     if !name.is_in_vllm_script() {
-        return Err(Error::usage(format!("no other tool has this dataset: {name}")).hint(
-            "answers to own rows are in sobench's run log, or can be written as rows of {\"constraint\": ..., \"text\": ...}",
-        ));
+        return Err(
+            Error::usage(format!("the dataset exists in sobench only: {name}"))
+                .hint("score the run log, or write rows of {\"constraint\": ..., \"text\": ...}"),
+        );
     }
-    own.typed.refuse_stray(name)?;
-    let source = Source::new(name, &as_of_a_run(own))?;
+    own.typed.refuse_unused(name)?;
+    let source = Source::new(name, &bench_flags(own))?;
     let ratio = if flags.no_guided_decoding {
         0.0
     } else {
@@ -167,33 +168,35 @@ fn dataset(flags: &ScoreArgs, name: DatasetName) -> Result<DatasetPlan> {
         return Err(Error::usage(format!(
             "--guided-decoding-ratio is not between 0 and 1: {ratio}"
         ))
-        .hint("1.0 is every request"));
+        .hint("give 1.0 if every request had a constraint"));
     }
     Ok(DatasetPlan {
         source,
-        // The file has as many as it has.
+        // Replaced by the number of answers in the file.
         num_prompts: 1,
         output_len: 1,
-        output: OutputLength::OfTheRow,
+        output: OutputLength::RowOrDefault,
         seed: flags.seed,
         constrained_ratio: ratio,
         constraints: Constraints::Kept,
-        // Prompts are not needed, and messages take no template.
+        // Messages need no chat template, and prompts are not used.
         prompt_form: PromptForm::Messages,
         grammar_dialect: GrammarDialect::Ebnf,
         grammar_spelling: GrammarSpelling::AsWritten,
     })
 }
 
-/// The flags as a run has them, of which options are built.
-fn as_of_a_run(flags: &ScoreDatasetArgs) -> DatasetArgs {
+/// These flags as flags of `bench`.
+fn bench_flags(flags: &ScoreDatasetArgs) -> DatasetArgs {
     let flags = flags.clone();
     DatasetArgs {
         path: PathFlags {
             dataset_path: flags.dataset_path,
         },
         json: JsonFlags {
-            json_schema_path: flags.json_schema_path,
+            path: JsonSchemaPathFlags {
+                json_schema_path: flags.json_schema_path,
+            },
             json_schema: flags.json_schema,
         },
         grammar: GrammarFlags {
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constraint_of_ones_own_names_its_dataset() {
+    fn a_constraint_flag_implies_its_dataset() {
         for (arguments, expected) in [
             (&["a.json"][..], None),
             (
@@ -271,19 +274,19 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradicting_flags_are_refused() {
         for (arguments, words) in [
             (
                 &["a", "--regex", "a", "--choice", "b"][..],
-                "constraints of two datasets are given: regex and choice",
+                "flags of two datasets: regex and choice",
             ),
             (
                 &["a", "--dataset", "json", "--regex", "a"],
-                "--regex has no meaning with --dataset json",
+                "--regex has no effect with --dataset json",
             ),
             (
                 &["a", "--dataset", "custom"],
-                "no other tool has this dataset: custom",
+                "the dataset exists in sobench only: custom",
             ),
             (
                 &["a", "--choice", "b,b"],

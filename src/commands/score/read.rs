@@ -1,4 +1,4 @@
-//! Files to stored answers, whatever tool they are from. Knows no verdict.
+//! Reads stored answers from run logs, results of other tools and JSON Lines.
 //!
 //! The layouts, as read in vLLM 0.6 to 0.33: `benchmark_serving_structured_output.py` (before 0.8
 //! `benchmark_serving_guided.py`) writes `outputs`, a list of `{generated, expected, correctness}`,
@@ -13,8 +13,9 @@ use serde_json::{Map, Value};
 use super::constraints::Known;
 use super::{Answers, Claim, FileKind, Stored};
 use sobench_core::case::Arm;
+use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::{self, Repeated};
+use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_core::input::{self, lines};
 use sobench_core::observation::{Outcome, TransportCause};
 use sobench_data::dataset::file::read_text;
@@ -24,11 +25,8 @@ use sobench_pycompat::nan::without_nan;
 use sobench_results::metrics::quality::{Quality, is_correct};
 use sobench_results::runlog::{Keep, RunLog};
 
-/// Members of a row: the text, the constraint, what it is called, and what the file says of it.
-const ROW_MEMBERS: [&str; 5] = ["text", "constraint", "name", "correct", "json_schema"];
-
-/// What files can be, for messages.
-const KNOWN: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \
+/// The hint that lists the layouts.
+const LAYOUTS_HINT: &str = "give a run log, the JSON of vLLM's structured-output script, the detailed JSON of vllm bench serve, or JSON Lines of \
                      {\"constraint\": ..., \"text\": ...}";
 
 /// Reads one file.
@@ -51,36 +49,35 @@ pub(super) fn answers(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answ
 }
 
 fn read(path: &Path, dataset: Option<&DatasetPlan>) -> Result<Answers> {
-    // Looked at before the rest is read, since a run log may be longer than any other file is
-    // taken.
-    if RunLog::begins(path)? {
+    // A run log is recognised first: it has no limit of size, the other layouts have one.
+    if RunLog::is_run_log(path)? {
         return run_log(path);
     }
     let name = path.display().to_string();
     if input::first_byte(path, MAX_DATASET_BYTES)?.is_some_and(|byte| byte != b'{') {
-        return Err(Error::usage(format!("{name}, line 1: not a JSON object")).hint(KNOWN));
+        return Err(Error::usage(format!("{name}, line 1: not a JSON object")).hint(LAYOUTS_HINT));
     }
     let text = read_text(path)?;
-    let mut repeated = Repeated::default();
+    let mut repeated = DuplicateKeys::default();
     let mut answers = match object(&text) {
         Ok(file) if file.contains_key("outputs") => outputs(&file, dataset, &name)?,
         Ok(file) if file.contains_key("generated_texts") => generated(&[file], dataset, &name)?,
         Ok(file) if !file.contains_key("text") => return Err(no_answers(&file, &name)),
         Ok(_) => by_line(&text, dataset, &name)?,
-        // One value over several lines, which is broken: of lines, each would be whole.
+        // One value over several lines, with a syntax error.
         Err(error) if text.trim_start().starts_with('{') && is_one_value(&text) => {
-            return Err(Error::usage(format!("{name}: not JSON: {error}")).hint(KNOWN));
+            return Err(Error::usage(format!("{name}: not JSON: {error}")).hint(LAYOUTS_HINT));
         }
         Err(_) => by_line(&text, dataset, &name)?,
     };
-    repeated.look(&text, |line| format!("{name}, line {line}"));
+    repeated.scan(&text, |line| format!("{name}, line {line}"));
     answers
         .notices
         .extend(DatasetNotice::repeated_members(repeated));
     Ok(answers)
 }
 
-/// Whether the first line is not a whole value, so that the file cannot be one of JSON Lines.
+/// Whether the file is one JSON value over several lines: its first line is an incomplete value.
 fn is_one_value(text: &str) -> bool {
     let first = lines(text)
         .next()
@@ -88,7 +85,7 @@ fn is_one_value(text: &str) -> bool {
     first.is_err_and(|error| error.is_eof()) && lines(text).nth(1).is_some()
 }
 
-/// A JSON object, as Python may have written it.
+/// Parses a JSON object; accepts the `NaN` that Python writes.
 fn object(text: &str) -> serde_json::Result<Map<String, Value>> {
     serde_json::from_str(text).or_else(|_| serde_json::from_slice(&without_nan(text.as_bytes())))
 }
@@ -96,14 +93,14 @@ fn object(text: &str) -> serde_json::Result<Map<String, Value>> {
 fn no_answers(file: &Map<String, Value>, name: &str) -> Error {
     let is_result = file.contains_key("request_throughput") || file.contains_key("completed");
     let what = if is_result {
-        "a result without its answers"
+        "a result without answers"
     } else {
-        "not a file with answers"
+        "no answers in this file"
     };
     let hint = if is_result {
-        "answers are kept by --save-detailed, and in sobench's run log"
+        "save answers with --save-detailed, or score sobench's run log"
     } else {
-        KNOWN
+        LAYOUTS_HINT
     };
     Error::usage(format!("{what}: {name}")).hint(hint)
 }
@@ -114,10 +111,10 @@ fn run_log(path: &Path) -> Result<Answers> {
     notices.extend(log.is_partial().then(|| LogNotice::EndedEarly.into()));
     let claims = log
         .is_judged
-        .then(|| Quality::of(&log.requests.samples()).correct_rate)
+        .then(|| Quality::new(&log.requests.samples()).correct_rate)
         .flatten();
     let claims = claims.map(|rate| Claim {
-        name: "correct rate, as judged after the run".to_owned(),
+        name: "correct rate in the run log".to_owned(),
         percent: rate.percent,
     });
     let claims = claims.into_iter().collect();
@@ -130,6 +127,7 @@ fn run_log(path: &Path) -> Result<Answers> {
         } else {
             None
         },
+        members: Map::new(),
     });
     Ok(Answers {
         kind: FileKind::RunLog,
@@ -145,16 +143,16 @@ fn outputs(
     dataset: Option<&DatasetPlan>,
     name: &str,
 ) -> Result<Answers> {
-    let wrong = |words: String| Error::usage(format!("{name}: {words}")).hint(KNOWN);
+    let wrong = |message: String| Error::usage(format!("{name}: {message}")).hint(LAYOUTS_HINT);
     let outputs = file["outputs"]
         .as_array()
-        .ok_or_else(|| wrong("outputs is no list".to_owned()))?;
+        .ok_or_else(|| wrong("`outputs` is not an array".to_owned()))?;
     let known = Known::load(dataset, outputs.len(), name)?;
     let mut stored = Vec::with_capacity(outputs.len());
     for (index, output) in outputs.iter().enumerate() {
         let generated = output.get("generated").and_then(Value::as_str);
-        let text =
-            generated.ok_or_else(|| wrong(format!("outputs[{index}].generated is no text")))?;
+        let text = generated
+            .ok_or_else(|| wrong(format!("`outputs[{index}].generated` is not a string")))?;
         let expected = output.get("expected").and_then(Value::as_str);
         let mut one = answer(
             &known,
@@ -191,17 +189,17 @@ fn generated(
     dataset: Option<&DatasetPlan>,
     name: &str,
 ) -> Result<Answers> {
-    let wrong = |words: &str| Error::usage(format!("{name}: {words}")).hint(KNOWN);
+    let wrong = |message: &str| Error::usage(format!("{name}: {message}")).hint(LAYOUTS_HINT);
     let (mut stored, mut assumptions) = (Vec::new(), Vec::new());
     for (run, file) in files.iter().enumerate() {
         let texts = file.get("generated_texts").and_then(Value::as_array);
-        let texts = texts.ok_or_else(|| wrong("generated_texts is no list"))?;
+        let texts = texts.ok_or_else(|| wrong("`generated_texts` is not an array"))?;
         let known = Known::load(dataset, texts.len(), name)?;
         for (index, text) in texts.iter().enumerate() {
             let text = text
                 .as_str()
-                .ok_or_else(|| wrong("generated_texts holds something that is no text"))?;
-            let place = if files.len() > 1 {
+                .ok_or_else(|| wrong("`generated_texts` has an item that is not a string"))?;
+            let prefix = if files.len() > 1 {
                 format!("run {run}, ")
             } else {
                 String::new()
@@ -209,7 +207,7 @@ fn generated(
             stored.push(answer(
                 &known,
                 index,
-                format!("{place}generated_texts[{index}]"),
+                format!("{prefix}generated_texts[{index}]"),
                 text,
                 None,
                 file,
@@ -226,7 +224,7 @@ fn generated(
     })
 }
 
-/// One answer of a file that has its constraint from a dataset.
+/// One answer whose constraint comes from a dataset.
 fn answer(
     known: &Known,
     index: usize,
@@ -240,38 +238,41 @@ fn answer(
         .and_then(|errors| errors.get(index))
         .and_then(Value::as_str);
     let due = known.due(index, expected);
-    let mut stored = Stored::text(id, due.constraint, text.to_owned());
+    let mut stored = Stored::from_text(id, due.constraint, text.to_owned());
     stored.case.arm = due.arm;
     stored.case.grammar_oracle = due.oracle;
     stored.unjudgeable = due.unjudgeable;
-    if let Some(words) = error.filter(|words| !words.is_empty()) {
+    if let Some(message) = error.filter(|message| !message.is_empty()) {
         stored.observation.outcome = Outcome::Transport {
             cause: TransportCause::Other,
-            message: words.to_owned(),
+            message: message.to_owned(),
         };
     }
     stored
 }
 
-/// Rows, or results that were appended to each other.
+/// Reads JSON Lines: rows, or results that `--append-result` wrote.
 fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answers> {
     let mut results = Vec::new();
     let mut stored = Vec::new();
     for (number, line) in lines(text) {
-        let wrong =
-            |words: String| Error::usage(format!("{name}, line {number}: {words}")).hint(KNOWN);
-        let members = object(line)
-            .map_err(|error| wrong(format!("not a JSON object: {}", json::in_line(&error))))?;
+        let wrong = |message: String| {
+            Error::usage(format!("{name}, line {number}: {message}")).hint(LAYOUTS_HINT)
+        };
+        let members = object(line).map_err(|error| {
+            wrong(format!(
+                "not a JSON object: {}",
+                json::message_without_line(&error)
+            ))
+        })?;
         if members.contains_key("generated_texts") {
             results.push(members);
         } else {
-            stored.push(row(&members, number).map_err(wrong)?);
+            stored.push(row(members, number).map_err(wrong)?);
         }
     }
     match (results.is_empty(), stored.is_empty()) {
-        (true, true) => {
-            Err(Error::usage(format!("there is nothing in this file: {name}")).hint(KNOWN))
-        }
+        (true, true) => Err(Error::usage(format!("empty file: {name}")).hint(LAYOUTS_HINT)),
         (false, true) => generated(&results, dataset, name),
         (true, false) => {
             let (claims, assumptions, notices) = (Vec::new(), Vec::new(), Vec::new());
@@ -283,43 +284,34 @@ fn by_line(text: &str, dataset: Option<&DatasetPlan>, name: &str) -> Result<Answ
                 notices,
             })
         }
-        (false, false) => {
-            Err(Error::usage(format!("results and rows in one file: {name}")).hint(KNOWN))
-        }
+        (false, false) => Err(
+            Error::usage(format!("results and rows in one file: {name}"))
+                .hint("put them into two files"),
+        ),
     }
 }
 
-fn row(members: &Map<String, Value>, number: usize) -> std::result::Result<Stored, String> {
-    let is_known = |name: &str| ROW_MEMBERS.contains(&name) || custom::CONSTRAINTS.contains(&name);
-    if let Some(unknown) = members.keys().find(|name| !is_known(name)) {
-        return Err(format!("no such member: {unknown}"));
-    }
-    let text = members
-        .get("text")
-        .and_then(Value::as_str)
-        .ok_or("text has to be a text")?;
+/// Reads one row. Members that are not named here are kept for the output of verdicts.
+fn row(members: Map<String, Value>, number: usize) -> std::result::Result<Stored, String> {
+    let text = string(&members, "text")?.ok_or("member `text` is missing")?;
+    let is_constraint = |name: &str| name == "json_schema" || custom::CONSTRAINTS.contains(&name);
     let constraint = match members.get("constraint") {
         Some(Value::Object(inner)) => {
-            if let Some(unknown) = inner.keys().find(|name| {
-                !custom::CONSTRAINTS.contains(&name.as_str()) && *name != "json_schema"
-            }) {
-                return Err(format!("no such member of constraint: {unknown}"));
+            if let Some(unknown) = inner.keys().find(|name| !is_constraint(name)) {
+                return Err(format!("unknown kind of constraint: {unknown}"));
             }
-            if members
-                .keys()
-                .any(|name| name == "json_schema" || custom::CONSTRAINTS.contains(&name.as_str()))
-            {
-                return Err("constraint, and another one beside it".to_owned());
+            if let Some(second) = members.keys().find(|name| is_constraint(name)) {
+                return Err(format!("two constraints: `constraint` and `{second}`"));
             }
-            spelt_out(inner)?
+            parse_constraint(inner)?
         }
         Some(_) => {
             return Err(format!(
-                "constraint has to be an object with one of {}",
+                "`constraint` is not an object with one of {}",
                 custom::CONSTRAINTS.join(", ")
             ));
         }
-        None => spelt_out(members)?,
+        None => parse_constraint(&members)?,
     };
     let constraint = constraint.ok_or_else(|| {
         format!(
@@ -327,33 +319,46 @@ fn row(members: &Map<String, Value>, number: usize) -> std::result::Result<Store
             custom::CONSTRAINTS.join(", ")
         )
     })?;
-    let name = members.get("name").map_or_else(
-        || Ok(format!("line {number}")),
-        |name| {
-            name.as_str()
-                .map(str::to_owned)
-                .ok_or("name has to be a text")
-        },
-    )?;
-    let mut stored = Stored::text(name, Some(Arc::new(constraint)), text.to_owned());
-    stored.case.arm = Arm::Constrained;
-    stored.claimed = match members.get("correct") {
+    let name = match (string(&members, "name")?, members.get("id")) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(Value::String(id))) => id.clone(),
+        (None, Some(id @ Value::Number(_))) => id.to_string(),
+        (None, _) => format!("line {number}"),
+    };
+    let claimed = match members.get("correct") {
         None | Some(Value::Null) => None,
         Some(Value::Bool(correct)) => Some(*correct),
-        Some(_) => return Err("correct has to be true or false".to_owned()),
+        Some(_) => return Err("`correct` is not true or false".to_owned()),
     };
+    let mut stored = Stored::from_text(name, Some(Arc::new(constraint)), text.to_owned());
+    stored.case.arm = Arm::Constrained;
+    stored.claimed = claimed;
+    stored.members = members;
     Ok(stored)
 }
 
+/// The member of this name, if there is one.
+fn string<'a>(
+    members: &'a Map<String, Value>,
+    name: &str,
+) -> std::result::Result<Option<&'a str>, String> {
+    let Some(value) = members.get(name) else {
+        return Ok(None);
+    };
+    let text = value.as_str();
+    text.map(Some)
+        .ok_or_else(|| format!("`{name}` is not a string"))
+}
+
 /// The constraint among these members; `json_schema` is another name of `json`.
-fn spelt_out(
+fn parse_constraint(
     members: &Map<String, Value>,
-) -> std::result::Result<Option<sobench_core::constraint::Constraint>, String> {
+) -> std::result::Result<Option<Constraint>, String> {
     let mut members = members.clone();
     if let Some(schema) = members.remove("json_schema")
         && members.insert("json".to_owned(), schema).is_some()
     {
-        return Err("json and json_schema are the same: give one of them".to_owned());
+        return Err("two constraints: `json` and `json_schema`".to_owned());
     }
     custom::constraint(&members)
 }

@@ -1,30 +1,31 @@
-//! The page and the JSON of scored answers. The JSON's contract is
-//! `schemas/contracts/score.schema.json`.
+//! The page, the JSON (`schemas/contracts/score.schema.json`) and the verdicts of scored answers
+//! (`schemas/contracts/verdict.schema.json`).
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::commands::output::pretty;
-use crate::commands::score::{Agreement, Score};
+use crate::commands::score::{Agreement, Score, Stored, message};
 use sobench_core::printable::printable;
+use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::notice::sentences;
 use sobench_render::{Block, Document, Level, Table};
 use sobench_report::tables::{RATE_COLUMNS, disagreements, groups, rate_cells, reasons, unjudged};
-use sobench_results::metrics::excerpt::Group;
+use sobench_results::metrics::examples::Group;
 
-/// The version of the JSON, raised whenever a key changes its meaning or goes away.
+/// The version of the JSON. It is raised when a key changes its meaning or is removed.
 const FORMAT_VERSION: u32 = 1;
 
-/// The most characters of a name or sentence from outside.
+/// Longest name or sentence from a file, in characters.
 const MAX_CHARS: usize = 400;
 
-/// The page of all files.
+/// The page for all files.
 pub fn document(scores: &[Score]) -> Document {
     let mut document = Document::new("sobench: scored answers");
     scores.iter().for_each(|score| add(&mut document, score));
     document
 }
 
-/// The whole of it as one JSON value.
+/// The result as one JSON value.
 pub fn json(scores: &[Score], assert_formats: bool) -> String {
     let value = json!({
         "format": "sobench-score",
@@ -34,6 +35,41 @@ pub fn json(scores: &[Score], assert_formats: bool) -> String {
         "files": scores,
     });
     pretty(&value)
+}
+
+/// One line of JSON: the members of the row (of other layouts the `id` and the `text`), the `file`
+/// if one is given, then `valid` (`null` where the answer cannot be judged), `reason`, `path` (JSON
+/// pointer into the answer) and `message`. Members of these names in the row are replaced.
+pub(super) fn verdict_line(stored: &Stored, verdict: &Verdict, file: Option<&str>) -> String {
+    let mut line = stored.members.clone();
+    if line.is_empty() {
+        line.insert("id".to_owned(), (*stored.case.id).into());
+        line.insert("text".to_owned(), stored.observation.answer.text().into());
+    }
+    if let Some(file) = file {
+        line.insert("file".to_owned(), file.into());
+    }
+    let (valid, reason, path) = match verdict {
+        Verdict::Valid => (Some(true), None, None),
+        Verdict::Invalid { reason } => (Some(false), Some(reason.name()), path(reason)),
+        Verdict::NotScored { why } => (None, Some(why.name()), None),
+    };
+    line.insert("valid".to_owned(), valid.into());
+    line.insert("reason".to_owned(), reason.into());
+    line.insert("path".to_owned(), path.into());
+    let message = reason.map(|_| message(verdict));
+    line.insert("message".to_owned(), message.into());
+    format!("{}\n", Value::Object(line))
+}
+
+/// The place in the answer that breaks the constraint.
+fn path(reason: &Reason) -> Option<&str> {
+    match reason {
+        Reason::Schema { instance_path, .. } | Reason::DuplicateKey { instance_path, .. } => {
+            Some(instance_path)
+        }
+        _ => None,
+    }
 }
 
 fn add(document: &mut Document, score: &Score) {
@@ -56,23 +92,23 @@ fn add(document: &mut Document, score: &Score) {
         score.kind.name(),
         format!("{} answers, by constraint: {kinds}", score.answers),
     )]);
-    document.titled_table("What the answers are worth", Some(rates(score)));
+    document.titled_table("Rates", Some(rates(score)));
     document.titled_table(
-        "Why constrained answers are not valid (share of the constrained)",
+        "Reasons of invalid answers (share of constrained)",
         reasons(quality),
     );
     document.titled_table(
-        "Constrained answers that could not be judged (share of the constrained)",
+        "Answers that cannot be judged (share of constrained)",
         unjudged(quality),
     );
     let against = score.agreement.as_ref().and_then(against);
     document.titled_table(
-        "Today's verdicts against the file's own (share of those that have both)",
+        "Differences from the file's verdicts (share of answers with both)",
         against,
     );
     let disagreements = disagreements(quality);
     document.titled_table(
-        "Where the vLLM script's formula says something else (share of those it scores)",
+        "Differences from the formula of vLLM's script (share of answers that it scores)",
         disagreements,
     );
     document.gap();
@@ -80,19 +116,19 @@ fn add(document: &mut Document, score: &Score) {
         score
             .assumptions
             .iter()
-            .map(|words| ("assumed", printable(words, MAX_CHARS))),
+            .map(|text| ("assumed", printable(text, MAX_CHARS))),
     );
     document.notes(
         sentences(&score.notices)
             .iter()
-            .map(|words| printable(words, MAX_CHARS))
+            .map(|text| printable(text, MAX_CHARS))
             .collect(),
     );
 }
 
 fn rates(score: &Score) -> Table {
     let quality = &score.quality;
-    let mut table = Table::new(RATE_COLUMNS, 1).words(4);
+    let mut table = Table::new(RATE_COLUMNS, 1).left_aligned(4);
     let judged = if quality.judged == quality.constrained {
         "valid, of constrained"
     } else {
@@ -116,24 +152,24 @@ fn rates(score: &Score) -> Table {
     table.row(rate_cells(
         "vLLM's formula",
         quality.vllm.correct_rate,
-        "its script, all arms, computed now",
+        "the formula of vLLM's script, all arms",
     ));
     if let Some(agreement) = &score.agreement {
         table.row(rate_cells(
-            "the file's verdicts",
+            "file: verdicts",
             agreement.claimed,
-            "called correct there",
+            "correct in the file",
         ));
     }
     for claim in &score.claims {
-        let name = format!("the file's {}", printable(&claim.name, MAX_CHARS));
+        let name = format!("file: {}", printable(&claim.name, MAX_CHARS));
         let percent = format!("{:.2}", claim.percent);
         table.row([
             name,
             percent,
             String::new(),
             String::new(),
-            "as it stands there".to_owned(),
+            "stated in the file".to_owned(),
         ]);
     }
     table

@@ -1,4 +1,4 @@
-//! Files of every layout, and what they were worth.
+//! Files of every layout.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn dataset(name: DatasetName) -> DatasetPlan {
         source: Source::new(name, &DatasetArgs::default()).unwrap(),
         num_prompts: 1,
         output_len: 1,
-        output: OutputLength::OfTheRow,
+        output: OutputLength::RowOrDefault,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
@@ -29,7 +29,8 @@ fn scored(text: &str, dataset: Option<&DatasetPlan>) -> Result<Score> {
     let path = folder.path().join("answers");
     std::fs::write(&path, text).unwrap();
     let evaluate = EvaluateOptions::default();
-    read::answers(&path, dataset).map(|answers| score("answers".to_owned(), answers, evaluate))
+    read::answers(&path, dataset)
+        .map(|answers| score("answers".to_owned(), answers, evaluate, |_, _| {}))
 }
 
 fn page(score: Score) -> String {
@@ -59,10 +60,10 @@ fn counts(score: &Score) -> Counts<'_> {
     )
 }
 
-/// As the script writes it: a formula that looks at no schema, and a standard deviation of one
-/// request.
+/// The layout of the script: its formula ignores the schema, and the standard deviation of one
+/// request is `NaN`.
 #[test]
-fn what_an_old_100_percent_was_worth() {
+fn answers_of_the_script_are_judged_by_the_whole_schema() {
     let output = |generated: &str, correctness: bool| json!({"generated": generated, "expected": null, "correctness": correctness});
     let good = r#"{"name": "a", "email": "b"}"#;
     let file = json!({
@@ -104,18 +105,18 @@ fn what_an_old_100_percent_was_worth() {
         ),
         (5, 3, 0)
     );
-    assert_eq!(agreement.only_file.excerpts[0].case_id, "outputs[1]");
+    assert_eq!(agreement.only_file.examples[0].case_id, "outputs[1]");
     assert_eq!((score.quality.failed, score.assumptions.len()), (1, 3));
     let page = page(score);
     assert!(
-        page.contains("the file's correct_rate(%)")
-            && page.contains("Today's verdicts against the file's own"),
+        page.contains("file: correct_rate(%)")
+            && page.contains("Differences from the file's verdicts"),
         "{page}"
     );
 }
 
 #[test]
-fn which_requests_were_constrained_is_drawn_as_the_script_draws_it() {
+fn constrained_requests_are_chosen_as_the_script_does() {
     let outputs: Vec<_> = (0..10).map(|_| json!({"generated": "Positive"})).collect();
     let half = DatasetPlan {
         constrained_ratio: 0.5,
@@ -133,7 +134,7 @@ fn which_requests_were_constrained_is_drawn_as_the_script_draws_it() {
 }
 
 #[test]
-fn texts_of_bench_serve_are_judged_by_the_constraint_named() {
+fn texts_of_bench_serve_are_judged_by_the_given_constraint() {
     let line = |texts: [&str; 2]| {
         json!({"generated_texts": texts, "errors": ["", ""], "completed": 2}).to_string()
     };
@@ -173,7 +174,7 @@ fn texts_of_bench_serve_are_judged_by_the_constraint_named() {
 }
 
 #[test]
-fn rows_bring_their_constraints() {
+fn rows_are_judged_by_their_own_constraints() {
     let rows = [
         json!({"constraint": {"json": {"type": "integer"}}, "text": "1", "correct": true}),
         json!({"constraint": {"json_schema": {"type": "integer"}}, "text": "1.5", "correct": true}),
@@ -203,7 +204,7 @@ fn rows_bring_their_constraints() {
     );
     assert_eq!(
         score.quality.not_scored[0].count, 1,
-        "what nobody here can judge is in no rate"
+        "an answer without a judge is in no rate"
     );
     let single = scored(&text[0], None).unwrap();
     assert_eq!(
@@ -213,7 +214,7 @@ fn rows_bring_their_constraints() {
     let named = scored(&text[0], Some(&dataset(DatasetName::Json))).unwrap();
     assert_eq!((named.kind, named.notices.len()), (FileKind::Rows, 1));
     let page = page(named);
-    assert!(page.contains("--dataset json says nothing of it"), "{page}");
+    assert!(page.contains("--dataset json has no effect"), "{page}");
 }
 
 #[test]
@@ -249,43 +250,39 @@ fn rows_of_a_dataset_are_found_by_their_reference_answers() {
     assert_eq!(counts(&score), (FileKind::Outputs, 4, Some((3, 3)), vec![]));
     assert_eq!(score.quality.not_scored[0].count, 1);
     assert!(
-        score.quality.not_scored[0].excerpts[0]
-            .words
-            .contains("no row of the dataset")
+        score.quality.not_scored[0].examples[0]
+            .message
+            .contains("not in the dataset")
     );
 }
 
 #[test]
-fn what_cannot_be_judged_is_said() {
+fn unusable_files_are_refused() {
     let outputs = json!({"outputs": [{"generated": "x"}]}).to_string();
     for (text, dataset, words) in [
-        (
-            outputs.as_str(),
-            None,
-            "this file does not hold the constraints of its answers",
-        ),
+        (outputs.as_str(), None, "no constraints in this file"),
         (
             &outputs,
             Some(DatasetName::JsonUnique),
-            "every schema of json-unique was random",
+            "the schemas of json-unique are random",
         ),
         (
             r#"{"outputs": [{"generated": 1}]}"#,
             Some(DatasetName::Json),
-            "outputs[0].generated is no text",
+            "`outputs[0].generated` is not a string",
         ),
         (
             r#"{"outputs": {}}"#,
             Some(DatasetName::Json),
-            "outputs is no list",
+            "`outputs` is not an array",
         ),
         (
             r#"{"completed": 3, "request_throughput": 1.0}"#,
             None,
-            "a result without its answers",
+            "a result without answers",
         ),
-        (r#"{"hello": 3}"#, None, "not a file with answers"),
-        ("", None, "there is nothing in this file"),
+        (r#"{"hello": 3}"#, None, "no answers in this file"),
+        ("", None, "empty file"),
         ("hello", None, "line 1: not a JSON object"),
         (
             "{\"text\":\"a\",\"regex\":\"a\"}\n{\"text\":\"a\"}",
@@ -295,27 +292,32 @@ fn what_cannot_be_judged_is_said() {
         (
             "{\"text\":\"a\",\"regx\":\"a\"}",
             None,
-            "line 1: no such member: regx",
+            "line 1: no constraint: none of json, ",
         ),
         (
             "{\"text\":\"a\",\"regex\":\"a\",\"constraint\":{\"regex\":\"a\"}}",
             None,
-            "constraint, and another one beside it",
+            "two constraints: `constraint` and `regex`",
         ),
         (
             "{\"text\":\"a\",\"json\":true,\"json_schema\":true}",
             None,
-            "json and json_schema are the same",
+            "two constraints: `json` and `json_schema`",
         ),
         (
             "{\"text\":\"a\",\"regex\":\"a\",\"correct\":1}",
             None,
-            "correct has to be true or false",
+            "`correct` is not true or false",
         ),
         (
             "{\"regex\":\"a\"}\n{\"text\":1}",
             None,
-            "line 1: text has to be a text",
+            "line 1: member `text` is missing",
+        ),
+        (
+            "{\"regex\":\"a\",\"text\":1}\n{}",
+            None,
+            "line 1: `text` is not a string",
         ),
     ] {
         let error = scored(text, dataset.map(self::dataset).as_ref()).unwrap_err();

@@ -9,10 +9,11 @@ use sobench_core::error::Result;
 use sobench_embedded::EmbeddedServer;
 use sobench_shutdown::Shutdown;
 
-/// Serves until the first shutdown signal; says where on stderr once it takes connections.
+/// Serves until the first shutdown signal. Prints the address on stderr when the server accepts
+/// connections.
 ///
 /// # Errors
-/// The address cannot be had, the engine or the vocabulary cannot be opened.
+/// The address is not available, or the engine or the vocabulary cannot be opened.
 pub fn run(flags: &ServeArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
     let options = flags.options()?;
     let (model, faults) = (options.model.clone(), options.faults.clone());

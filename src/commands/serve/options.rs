@@ -1,4 +1,4 @@
-//! The flags of `sobench serve`, and the options of the embedded server. Opens no socket.
+//! Flags of `sobench serve`, converted to the options of the embedded server.
 
 use std::net::ToSocketAddrs;
 
@@ -12,23 +12,23 @@ use crate::commands::flags::values::{Described, described};
 use sobench_core::error::{Error, Result};
 use sobench_embedded::{EmbeddedOptions, Fault, GuidedFields, SYNTHETIC_MODEL};
 use sobench_engine::vocabulary::VocabularySource;
-use sobench_engine::{EngineName, SERVER_ONLY};
+use sobench_engine::{EngineName, SERVER_ONLY_ENGINES};
 
-/// The embedded server, for trying clients.
+/// Serve synthetic answers with real masks, to test clients.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// Address to listen at
+    /// Address to listen on
     #[arg(long, default_value = "127.0.0.1")]
     pub host: String,
-    /// Port to listen at; 0 takes a free one
+    /// Port to listen on; 0 selects a free port
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
-    /// Name of the model that is offered
+    /// Name of the served model
     #[arg(long, visible_alias = "served-model-name", value_name = "NAME")]
     pub model: Option<String>,
     /// Decoding engine [default: guidance]; lm-format-enforcer and llama.cpp are server only
     #[arg(long, visible_alias = "structured-output-backend", value_name = "ENGINE",
-          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY)))]
+          value_parser = PossibleValuesParser::new(EngineName::ALL.map(EngineName::name).into_iter().chain(SERVER_ONLY_ENGINES)))]
     pub guided_decoding_backend: Option<String>,
     /// Vocabulary: cl100k_base, o200k_base, a tokenizer.json or its folder
     #[arg(long, value_name = "NAME|PATH", default_value = "cl100k_base")]
@@ -36,14 +36,14 @@ pub struct ServeArgs {
     /// Seed of the answers
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// The token that ends an answer, where the tokenizer does not say
+    /// End-of-sequence token, if the tokenizer does not declare it
     #[arg(long, value_name = "TOKEN")]
     pub eos_token: Option<String>,
-    /// What becomes of the fields guided_json, guided_regex ...: constrain (vLLM up to 0.11), or
-    /// are dropped without a word (from 0.12 on)
-    #[arg(long, value_name = "FATE", default_value = "honour", value_parser = described(&GUIDED_FIELDS))]
+    /// Treatment of the fields guided_json, guided_regex ...: honour them as constraints (vLLM up
+    /// to 0.11), or ignore them silently (vLLM from 0.12 on)
+    #[arg(long, value_name = "MODE", default_value = "honour", value_parser = described(&GUIDED_FIELDS))]
     pub guided_fields: GuidedFields,
-    /// Something to go wrong on purpose, in a share of the requests, e.g. ignore-constraint@0.1 or
+    /// Faults to inject, each into a share of the requests, e.g. ignore-constraint@0.1 or
     /// stall:250: ignore-constraint, error-400, error-429, error-500, error-503, hang,
     /// slow-header:MS, stall:MS, reset, truncate, error-mid-stream, no-done, no-usage, wrong-model,
     /// invalid-utf8, extra-text, empty
@@ -55,7 +55,7 @@ pub struct ServeArgs {
     pub engine: EngineArgs,
 }
 
-/// What becomes of the `guided_*` fields, as it is typed.
+/// Values of `--guided-fields`.
 const GUIDED_FIELDS: [Described<GuidedFields>; 2] = [
     Described(GuidedFields::Honour, "honour", ""),
     Described(GuidedFields::Ignore, "ignore", ""),
@@ -66,10 +66,7 @@ impl ServeArgs {
     ///
     /// # Errors
     /// Usage errors that name the flag and its value.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the address that the server listens at"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "resolves the listen address")]
     pub fn options(&self) -> Result<EmbeddedOptions> {
         let engine = self
             .guided_decoding_backend
@@ -83,10 +80,10 @@ impl ServeArgs {
             .flatten();
         let bind = found.next().ok_or_else(|| {
             Error::usage(format!(
-                "--host is no address of this machine: {}",
+                "--host is not an address of this machine: {}",
                 self.host
             ))
-            .hint("127.0.0.1 serves this machine alone")
+            .hint("use 127.0.0.1 to serve this machine only")
         })?;
         Ok(EmbeddedOptions {
             vocabulary: VocabularySource::parse(&self.tokenizer)?,

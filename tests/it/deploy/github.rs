@@ -1,5 +1,4 @@
-//! The gate for continuous integration: `deploy/github/gate.sh`, how the action's inputs reach it,
-//! and how its words reach a pull request.
+//! GitHub action: `deploy/github/gate.sh`, its inputs, its outputs and the pull request comment.
 
 use std::fs;
 use std::net::TcpStream;
@@ -10,14 +9,14 @@ use sobench_testkit::scripted::free_port;
 
 use super::{executable, path_with, script};
 
-/// What every run here asks.
+/// Arguments of every run in this file.
 const RUN: [&str; 5] = ["--", "--dataset", "choice", "--num-prompts", "60"];
 
 fn gate(folder: &Path, options: &[&str], run: &[&str]) -> (i32, String, String) {
     let ran = script("github/gate.sh", folder, &[options, run].concat(), &[]);
     let at = options
         .iter()
-        .position(|it| *it == "--results")
+        .position(|option| *option == "--results")
         .map_or("sobench-results", |at| options[at + 1]);
     (
         ran.code,
@@ -27,7 +26,7 @@ fn gate(folder: &Path, options: &[&str], run: &[&str]) -> (i32, String, String) 
 }
 
 #[test]
-fn runs_are_held_against_the_baseline_and_the_comment_says_how() {
+fn runs_are_compared_with_the_baseline_in_the_comment() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stderr, comment) = gate(
         folder.path(),
@@ -62,8 +61,8 @@ fn runs_are_held_against_the_baseline_and_the_comment_says_how() {
         "{comment}"
     );
 
-    // Another server, which fails a fifth of the requests; it is started by the gate, and has a
-    // child of its own.
+    // Another server that fails a fifth of the requests. The gate starts it, and it has a child
+    // process.
     let port = free_port().port();
     let server = format!(
         "sleep 1000 & echo $! >child; exec {} serve --port {port} --fault error-500@0.2",
@@ -109,7 +108,7 @@ fn runs_are_held_against_the_baseline_and_the_comment_says_how() {
 }
 
 #[test]
-fn a_bound_needs_no_baseline() {
+fn absolute_thresholds_need_no_baseline() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stderr, comment) = gate(folder.path(), &["--require", "completed>=61"], &RUN);
     assert_eq!(code, 1, "{stderr}");
@@ -121,7 +120,7 @@ fn a_bound_needs_no_baseline() {
 }
 
 #[test]
-fn what_is_not_comparable_and_what_did_not_run_does_not_pass() {
+fn incomparable_and_failed_runs_do_not_pass() {
     let folder = tempfile::tempdir().unwrap();
     let (code, stderr, _) = gate(
         folder.path(),
@@ -155,7 +154,7 @@ fn what_is_not_comparable_and_what_did_not_run_does_not_pass() {
         "{comment}"
     );
 
-    for (options, words) in [
+    for (options, expected) in [
         (&["--baseline", "none.json"][..], "no baseline at none.json"),
         (
             &["--fail-on", "correct_rate<-0.5pp"],
@@ -168,7 +167,7 @@ fn what_is_not_comparable_and_what_did_not_run_does_not_pass() {
     ] {
         let (code, stderr, _) = gate(folder.path(), options, &RUN);
         assert!(
-            code == 2 && stderr.contains(words) && stderr.contains("hint: "),
+            code == 2 && stderr.contains(expected) && stderr.contains("hint: "),
             "{options:?}: {code}, {stderr}"
         );
     }
@@ -194,7 +193,7 @@ fn what_is_not_comparable_and_what_did_not_run_does_not_pass() {
 }
 
 #[test]
-fn the_inputs_of_the_action_reach_the_gate_and_its_outcome_the_job() {
+fn action_inputs_reach_the_gate_and_its_result_reaches_the_job() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("run.toml"), "dataset = \"choice\"\nnum-prompts = 20\n").unwrap();
@@ -249,12 +248,12 @@ fn the_inputs_of_the_action_reach_the_gate_and_its_outcome_the_job() {
     assert!(!at("made").exists(), "an input is never read as a command");
     assert!(
         at("new.json").exists(),
-        "a run that did not keep its bound is a run, and can be a baseline"
+        "a run with a failed gate can be a baseline"
     );
 }
 
-/// Keeps what it is asked in files beside itself, and says that the comment of number 7 is there
-/// where `found` is.
+/// Stub of `gh`: stores its arguments in files, and lists comment number 7 if the file `found`
+/// exists.
 const GH: &str = r#"#!/usr/bin/env bash
 here=$(dirname "$0") last=${@: -1}
 printf '%s\n' "$*" >>"$here/asked"
@@ -262,12 +261,12 @@ case $* in *--paginate*) [ ! -e "$here/found" ] || printf '7\n9\n' ;; *) cp "${l
 "#;
 
 #[test]
-fn a_pull_request_has_one_comment_that_is_written_anew() {
+fn pull_request_has_one_comment_that_is_updated() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     executable(&at("gh"), GH);
     let path = path_with(folder.path());
-    let say = |text: &str| {
+    let post_comment = |text: &str| {
         fs::write(at("comment.md"), text).unwrap();
         let ran = script(
             "github/comment.sh",
@@ -276,25 +275,25 @@ fn a_pull_request_has_one_comment_that_is_written_anew() {
             &[("PATH", &path)],
         );
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        let asked = fs::read_to_string(at("asked")).unwrap();
+        let request = fs::read_to_string(at("asked")).unwrap();
         fs::remove_file(at("asked")).unwrap();
         (
-            asked.lines().last().unwrap().to_owned(),
+            request.lines().last().unwrap().to_owned(),
             fs::read_to_string(at("body")).unwrap(),
         )
     };
-    let (asked, body) = say("### sobench: passed\n");
+    let (request, body) = post_comment("### sobench: passed\n");
     assert!(
-        asked.starts_with("api --silent --method POST repos/one/two/issues/5/comments "),
-        "{asked}"
+        request.starts_with("api --silent --method POST repos/one/two/issues/5/comments "),
+        "{request}"
     );
     assert_eq!(body, "<!-- sobench:nightly -->\n### sobench: passed\n");
 
     fs::write(at("found"), "").unwrap();
-    let (asked, body) = say(&"ä long line\n".repeat(10_000));
+    let (request, body) = post_comment(&"ä long line\n".repeat(10_000));
     assert!(
-        asked.starts_with("api --silent --method PATCH repos/one/two/issues/comments/7 "),
-        "{asked}"
+        request.starts_with("api --silent --method PATCH repos/one/two/issues/comments/7 "),
+        "{request}"
     );
     assert!(
         body.len() < 65_536 && body.ends_with("(cut here; the whole page is among the results)\n"),

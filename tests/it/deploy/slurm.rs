@@ -1,6 +1,5 @@
-//! The scripts for Slurm, under a stand-in for `sbatch` that keeps what is submitted, and a
-//! scheduler in the test that runs the tasks of the array at once, with the variables that Slurm
-//! sets.
+//! Slurm scripts, with a stub of `sbatch` that stores submitted jobs. The tests run the tasks of an
+//! array concurrently, with the variables that Slurm sets.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,8 +11,8 @@ use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
 use super::{executable, path_with, script};
 use crate::support::{cache, sobench};
 
-/// Keeps the options and the script with its arguments of each job, one a line, in files that are
-/// named after its number.
+/// Stub of `sbatch`: stores options and script of each job, one per line, in files named by job
+/// number.
 const SBATCH: &str = r#"#!/usr/bin/env bash
 here=$(dirname "$0")
 id=$(cat "$here/next")
@@ -23,7 +22,7 @@ printf '%s\n' "$@" >"$here/command-$id"
 echo "$id;cluster"
 "#;
 
-/// What was submitted as job `id`: options of sbatch, then the script and its arguments.
+/// Options of sbatch and script of the job `id`.
 fn submitted(folder: &Path, id: usize) -> (Vec<String>, Vec<String>) {
     let lines = |kind: &str| {
         let text = fs::read_to_string(folder.join(format!("{kind}-{id}"))).unwrap();
@@ -32,18 +31,22 @@ fn submitted(folder: &Path, id: usize) -> (Vec<String>, Vec<String>) {
     (lines("options"), lines("command"))
 }
 
-/// The number of an array of which the script makes a port that is free: from 20000 to 29999 they
-/// are the same.
+/// An array number from which the script derives a free port. The script uses ports 20000 to 29999,
+/// so number and port are the same.
 fn free_array() -> usize {
-    let begin = std::process::id() as usize;
-    let mut ports = (0..10_000).map(|step| 20_000 + (begin + step) % 10_000);
+    let first = std::process::id() as usize;
+    let mut ports = (0..10_000).map(|step| 20_000 + (first + step) % 10_000);
     ports
         .find(|port| TcpListener::bind(("127.0.0.1", u16::try_from(*port).unwrap())).is_ok())
         .unwrap()
 }
 
-/// Runs a submitted script as a node does; the variables are the task's.
-fn begin(command: &[String], folder: &Path, variables: &[(&str, String)]) -> std::process::Child {
+/// Runs a submitted script as a node does, with the variables of the task.
+fn start_job(
+    command: &[String],
+    folder: &Path,
+    variables: &[(&str, String)],
+) -> std::process::Child {
     Command::new("bash")
         .args(command)
         .current_dir(folder)
@@ -58,12 +61,12 @@ fn begin(command: &[String], folder: &Path, variables: &[(&str, String)]) -> std
 }
 
 #[test]
-fn an_array_of_shards_is_merged_to_the_run_of_one_client() {
+fn array_of_shards_merges_to_the_run_of_one_client() {
     let array = free_array();
     let server = EmbeddedServer::start(EmbeddedOptions::default()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     executable(&folder.path().join("sbatch"), SBATCH);
-    // Nodes have names that others find them by; this one is found by its address.
+    // Other nodes find a node by its host name; this test uses the address.
     executable(
         &folder.path().join("hostname"),
         "#!/bin/sh\necho 127.0.0.1\n",
@@ -113,7 +116,7 @@ fn an_array_of_shards_is_merged_to_the_run_of_one_client() {
                 ("SLURM_ARRAY_TASK_STEP", "1".to_owned()),
                 ("SLURM_ARRAY_TASK_COUNT", "3".to_owned()),
             ];
-            begin(&command, folder.path(), &variables)
+            start_job(&command, folder.path(), &variables)
         })
         .collect();
     for task in tasks {
@@ -138,7 +141,7 @@ fn an_array_of_shards_is_merged_to_the_run_of_one_client() {
         options.contains(&"--kill-on-invalid-dep=yes".to_owned()),
         "{options:?}"
     );
-    let merged = begin(&command, folder.path(), &[])
+    let merged = start_job(&command, folder.path(), &[])
         .wait_with_output()
         .unwrap();
     assert!(
@@ -163,7 +166,7 @@ fn an_array_of_shards_is_merged_to_the_run_of_one_client() {
 }
 
 #[test]
-fn what_is_no_array_is_refused_before_anything_is_submitted() {
+fn invalid_array_is_rejected_before_submission() {
     let folder = tempfile::tempdir().unwrap();
     executable(
         &folder.path().join("sbatch"),

@@ -1,18 +1,17 @@
-//! Reads the `console` blocks of a page: commands behind `$ `, each with what the page shows of its
-//! output. Knows no program.
+//! Parses the `console` blocks of a page: commands after `$ `, each with its shown output.
 
-/// A command as the page shows it.
+/// A command of a page with its shown output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Command {
     /// Line of the page, from 1.
     pub(super) line: usize,
-    /// As typed; a line that ends with a backslash goes on in the next one.
+    /// The command text; a line that ends with a backslash continues on the next line.
     pub(super) text: String,
-    /// What is shown below it. `...` on a line of its own stands for lines that are left out.
+    /// The lines below it. A line `...` stands for omitted lines.
     pub(super) shown: Vec<String>,
 }
 
-/// The commands of a page in their order.
+/// The commands of a page in order.
 pub(super) fn commands(page: &str) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
     let (mut in_console, mut goes_on) = (false, false);
@@ -45,7 +44,7 @@ pub(super) fn commands(page: &str) -> Vec<Command> {
 }
 
 #[test]
-fn commands_and_what_is_shown_of_them_are_told_apart() {
+fn commands_and_shown_output_are_separated() {
     let page = "text\n```console\n$ one \\\n  two\nshown\n...\n$ three\n```\n$ no command\n```text\n$ none\n```\n";
     let shown = ["shown", "..."].map(str::to_owned).to_vec();
     let expected = [

@@ -1,20 +1,20 @@
-//! Compares what a page shows with what a program printed, by shape: numbers, units, paths and
-//! where lines break may differ, the words may not. Knows no program.
+//! Compares the output on a page with the printed output by shape: numbers, units, paths and line
+//! breaks may differ.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What may differ, in the order in which it is taken out, and what stands in its place.
+/// Patterns of variable text, in the order of replacement, each with its placeholder.
 static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
-        // Paths from the root or from home.
+        // Paths from the root or the home folder.
         (r#"(^|[\s"'(=])~?/[^\s"'),]*"#, "${1}PATH"),
-        // Hashes, and the random ends of names.
+        // Hashes and random suffixes of names.
         (r"\b[0-9a-f]{12,}\b", "#"),
-        // Dates in the names of files.
+        // Dates in file names.
         (r"[0-9]{8}-[0-9]{6}", "#"),
-        // A figure, with the mark of one that is no evidence or of too few.
+        // A figure, with an optional mark for too few samples.
         (r"[-+]?\b\d+(?:[.,:]\d+)*[?*]?", "#"),
         (r"# ?(?:ns|us|ms|s|min|h|B|KiB|MiB|GiB)\b", "#"),
         (r"-{2,}", "--"),
@@ -22,16 +22,11 @@ static MASKS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"[-+]{2,}", "--"),
         (r"\s+", " "),
     ]
-    .map(|(pattern, put)| {
-        (
-            Regex::new(pattern).expect("the pattern is well formed"),
-            put,
-        )
-    })
+    .map(|(pattern, put)| (Regex::new(pattern).expect("the pattern is valid"), put))
     .into()
 });
 
-/// The text with everything taken out that may differ.
+/// Replaces all variable text.
 pub(super) fn masked(text: &str) -> String {
     let masked = MASKS.iter().fold(text.to_owned(), |text, (mask, put)| {
         mask.replace_all(&text, *put).into_owned()
@@ -39,10 +34,10 @@ pub(super) fn masked(text: &str) -> String {
     masked.trim().to_owned()
 }
 
-/// Whether the printed text is what is shown; `...` on a line of its own stands for any text.
+/// Compares printed and shown text; a line `...` in `shown` matches any text.
 ///
 /// # Errors
-/// The first stretch of what is shown that is not where it should be, masked.
+/// Returns the first unmatched part of `shown`, masked.
 pub(super) fn compare(shown: &[String], printed: &str) -> Result<(), String> {
     let stretches: Vec<String> = shown
         .split(|line| line.trim() == "...")
@@ -71,7 +66,7 @@ pub(super) fn compare(shown: &[String], printed: &str) -> Result<(), String> {
 }
 
 #[test]
-fn numbers_paths_and_line_ends_may_differ_and_words_may_not() {
+fn only_numbers_paths_and_line_breaks_may_differ() {
     let shown = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let printed = "Duration (s):     1.52\n a |  3 |  n/a\n---+----+-----\nlog: /tmp/x/run-20260102.jsonl\ntook 35 ms at\n127.0.0.1:8000";
     let fits = |text: &str| compare(&shown(text), printed).is_ok();

@@ -1,5 +1,5 @@
-//! A stand-in for the reader's terminal: a folder with this package's fixtures in it, a shell that
-//! finds the program, and servers at the addresses that pages use. Knows no page.
+//! Simulates the user's terminal: a folder with the fixtures of this package, a shell, and servers
+//! at the addresses used on pages.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -8,24 +8,24 @@ use std::process::{Child, Command, Stdio};
 use std::{env, thread};
 
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 use tempfile::TempDir;
 
 use crate::support::cache;
 
-/// The address that pages use for "your server", unless they start one there themselves.
+/// The address that pages use for "your server", unless the page starts a server there.
 const YOUR_SERVER: &str = "127.0.0.1:8000";
 
-/// What a command left behind: stdout and stderr as they came, and the exit code.
+/// Result of a command: printed output and exit code.
 pub(super) struct Ended {
     pub(super) printed: String,
     pub(super) code: i32,
 }
 
-/// A folder, and who answers at which address of the page.
+/// A folder, and the servers by their address on the page.
 pub(super) struct Terminal {
     folder: TempDir,
-    /// Address of the page, and the real one.
+    /// Address on the page and actual address.
     addresses: Vec<(String, String)>,
     background: Vec<Child>,
     your_server: Option<EmbeddedServer>,
@@ -35,7 +35,7 @@ impl Terminal {
     pub(super) fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for shipped in ["fixtures", "schemas"] {
-            symlink(in_package(shipped), folder.path().join(shipped)).unwrap();
+            symlink(repository_path(shipped), folder.path().join(shipped)).unwrap();
         }
         Self {
             folder,
@@ -45,8 +45,7 @@ impl Terminal {
         }
     }
 
-    /// Types a command and waits for its end; one that ends with `&` is a server, and is waited for
-    /// until it serves.
+    /// Runs a command to its end. A command that ends with `&` is a server; waits until it serves.
     pub(super) fn run(&mut self, command: &str) -> Ended {
         if command.contains(YOUR_SERVER)
             && !self.addresses.iter().any(|(shown, _)| shown == YOUR_SERVER)
@@ -63,11 +62,10 @@ impl Terminal {
             return self.serve(server.trim_end());
         }
         let output = self.shell(&command).output().unwrap();
-        let printed =
-            self.as_shown(&String::from_utf8(output.stdout).expect("what is printed is UTF-8"));
+        let printed = self.as_shown(&String::from_utf8(output.stdout).expect("output is UTF-8"));
         Ended {
             printed,
-            code: output.status.code().expect("the command ended by itself"),
+            code: output.status.code().expect("no signal ended the command"),
         }
     }
 
@@ -84,12 +82,12 @@ impl Terminal {
         self.your_server = Some(server);
     }
 
-    /// Starts a server at any free port in place of the one that is typed, and reads from what it
-    /// says where that is.
+    /// Starts a server on a free port instead of the given one, and reads the actual address from
+    /// its output.
     fn serve(&mut self, command: &str) -> Ended {
         let port = command
             .split_once("--port ")
-            .expect("a server in the background is given a port")
+            .expect("the command has --port")
             .1;
         let port: String = port.chars().take_while(char::is_ascii_digit).collect();
         let moved = command.replace(&format!("--port {port}"), "--port 0");
@@ -103,15 +101,15 @@ impl Terminal {
             .map(Result::unwrap);
         let serving = lines
             .next()
-            .unwrap_or_else(|| panic!("it says nothing: {command}"));
+            .unwrap_or_else(|| panic!("no output: {command}"));
         let address = serving
             .rsplit_once("http://")
-            .unwrap_or_else(|| panic!("it does not say where it serves: {serving}"))
+            .unwrap_or_else(|| panic!("no address in: {serving}"))
             .1;
         self.addresses
             .push((format!("127.0.0.1:{port}"), address.to_owned()));
         self.background.push(server);
-        // A server whose reader is gone could not say anything more.
+        // Keep the pipe open, or the server could not write to it.
         thread::spawn(move || lines.for_each(drop));
         Ended {
             printed: self.as_shown(&serving),
@@ -139,7 +137,7 @@ impl Terminal {
         shell
     }
 
-    /// With the addresses of the page in place of the real ones.
+    /// Replaces actual addresses by those of the page.
     fn as_shown(&self, printed: &str) -> String {
         self.addresses
             .iter()
@@ -152,7 +150,7 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         for server in &mut self.background {
-            // One that has ended by itself cannot be ended again.
+            // Fails if the server has already ended.
             let _ = server.kill();
             let _ = server.wait();
         }

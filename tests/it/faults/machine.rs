@@ -1,5 +1,4 @@
-//! Tired machines: what runs out, who closes, who tells the program to end; with what the user sees
-//! and the exit code.
+//! Local faults: full disk, resource limits, closed streams, signals, and a server that restarts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use sobench_core::observation::Outcome;
 use sobench_results::runlog::{Keep, RunLog};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 use sobench_testkit::scripted::free_port;
 
 use crate::support::{Ran, cache, sobench, wait_until};
 
-/// The program by way of a shell, which sets limits and closes what is to be closed; `"$@"` is the
+/// Runs the program through a shell script that sets limits or closes streams; `"$@"` is the
 /// program with its arguments.
 pub(super) fn through_shell(script: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
@@ -32,7 +31,7 @@ pub(super) fn through_shell(script: &str, arguments: &[&str]) -> Command {
 pub(super) fn ran(command: &mut Command) -> Ran {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    // A shell says 128 and more for a program that a signal ended.
+    // A shell reports 128 plus the signal number for a program that a signal ended.
     Ran {
         code: output.status.code().unwrap_or(-1),
         stdout: text(output.stdout),
@@ -51,30 +50,36 @@ const SMALL: [&str; 8] = [
     "--skip-preflight",
 ];
 
-fn check_whole(page: &str) {
+fn check_complete(page: &str) {
+    let (valid, rest) = page.split_once(" of ").unwrap();
     assert!(
-        page.contains("Serving Benchmark Result") && page.contains("correct rate   | 100.00"),
+        page.contains("Serving Benchmark Result") && rest.starts_with(&format!("{valid} valid; ")),
         "{page}"
     );
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_that_cannot_be_written_costs_itself_and_the_exit_code() {
+fn unwritable_file_gives_exit_3_and_other_files_are_complete() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("run.jsonl");
-    let others = folder.path().join("other.csv");
-    let also = folder.path().join("also-full");
-    std::os::unix::fs::symlink("/dev/full", &also).unwrap();
+    let csv = folder.path().join("other.csv");
+    let second_file = folder.path().join("also-full");
+    std::os::unix::fs::symlink("/dev/full", &second_file).unwrap();
     for (flags, file) in [
         (&["--html", "/dev/full"][..], "/dev/full"),
         (&["--csv", "/dev/full"], "/dev/full"),
         (
-            &["--markdown", "/dev/full", "--csv", others.to_str().unwrap()],
+            &["--markdown", "/dev/full", "--csv", csv.to_str().unwrap()],
             "/dev/full",
         ),
         (
-            &["--junit", also.to_str().unwrap(), "--html", "/dev/full"],
+            &[
+                "--junit",
+                second_file.to_str().unwrap(),
+                "--html",
+                "/dev/full",
+            ],
             "/dev/full",
         ),
         (
@@ -107,30 +112,30 @@ fn a_file_that_cannot_be_written_costs_itself_and_the_exit_code() {
         };
         let ran = sobench(&[&SMALL[..], own_log, flags].concat());
         assert_eq!(ran.code, 3, "{flags:?}: {}", ran.stderr);
-        check_whole(&ran.stdout);
-        let said = ran
+        check_complete(&ran.stdout);
+        let error = ran
             .stderr
             .lines()
             .find(|line| line.starts_with("error: "))
             .unwrap();
         assert!(
-            said.contains("No space left on device") && said.ends_with(file),
-            "{flags:?}: {said}"
+            error.contains("No space left on device") && error.ends_with(file),
+            "{flags:?}: {error}"
         );
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
         let lost = ran
             .stderr
             .lines()
-            .filter(|line| line.starts_with("error: ") && line.contains("cannot be written"))
+            .filter(|line| line.starts_with("error: ") && line.contains("cannot write"))
             .count();
-        let both = flags.contains(&"--junit");
+        let two_files = flags.contains(&"--junit");
         assert!(
-            lost > usize::from(both),
-            "each file is named: {}",
+            lost > usize::from(two_files),
+            "each file is reported: {}",
             ran.stderr
         );
         assert!(
-            !both || ran.stderr.contains(also.to_str().unwrap()),
+            !two_files || ran.stderr.contains(second_file.to_str().unwrap()),
             "{}",
             ran.stderr
         );
@@ -144,15 +149,15 @@ fn a_file_that_cannot_be_written_costs_itself_and_the_exit_code() {
         }
     }
     assert!(
-        std::fs::read_to_string(&others).unwrap().lines().count() == 13,
-        "one file's failure is not another's"
+        std::fs::read_to_string(&csv).unwrap().lines().count() == 13,
+        "other files are complete"
     );
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folder_that_takes_no_file_ends_the_run_before_it_begins() {
-    // Nobody, root neither, makes files below these.
+fn unwritable_folder_fails_before_the_run() {
+    // Not even root can create files below these folders.
     for folder in ["/proc", "/dev/null"] {
         for flag in ["--html", "--csv", "--markdown", "--junit", "--run-log"] {
             let ran = sobench(&[&SMALL[..], &[flag, &format!("{folder}/none/a.file")]].concat());
@@ -179,10 +184,10 @@ fn a_folder_that_takes_no_file_ends_the_run_before_it_begins() {
     }
 }
 
-/// The system would end the program with SIGXFSZ.
+/// Without handling, SIGXFSZ would end the program.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_limit_on_file_sizes_is_a_full_disk() {
+fn file_size_limit_is_handled_like_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (log, html) = (at("run.jsonl"), at("run.html"));
@@ -199,20 +204,20 @@ fn a_limit_on_file_sizes_is_a_full_disk() {
         "--html",
         &html,
     ];
-    // Sixteen blocks of 512 bytes.
+    // 16 blocks of 512 bytes.
     let ran = ran(&mut through_shell("ulimit -f 16 && exec \"$@\"", &flags));
     assert_eq!(ran.code, 3, "{}", ran.stderr);
-    check_whole(&ran.stdout);
-    for words in [
-        "the run goes on, and its log in memory",
-        "error: the run log is not whole",
-        "the report cannot be written",
+    check_complete(&ran.stdout);
+    for text in [
+        "the run goes on with its log in memory",
+        "error: cannot write the run log",
+        "cannot write the report",
         "File too large",
     ] {
-        assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
+        assert!(ran.stderr.contains(text), "{text}: {}", ran.stderr);
     }
     assert!(ran.stderr.contains(&html), "{}", ran.stderr);
-    // What there was room for is a log.
+    // The part that was written is a valid log.
     let part = sobench(&["report", &log]);
     assert!(
         part.code == 0 && part.stdout.contains("partial"),
@@ -224,7 +229,7 @@ fn a_limit_on_file_sizes_is_a_full_disk() {
 
 #[cfg(unix)]
 #[test]
-fn whoever_reads_may_go_away_and_streams_may_be_closed() {
+fn closed_streams_do_not_change_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder
         .path()
@@ -234,7 +239,7 @@ fn whoever_reads_may_go_away_and_streams_may_be_closed() {
         .to_owned();
     let ran_first = sobench(&[&SMALL[..], &["--run-log", &log]].concat());
     assert_eq!(ran_first.code, 0, "{}", ran_first.stderr);
-    let rows = in_package("fixtures/runs/rows.jsonl");
+    let rows = repository_path("fixtures/runs/rows.jsonl");
     let commands: [&[&str]; 9] = [
         &SMALL,
         &["report", &log],
@@ -261,7 +266,7 @@ fn whoever_reads_may_go_away_and_streams_may_be_closed() {
             arguments.to_vec()
         };
         let whole = ran(&mut through_shell("exec \"$@\"", &arguments));
-        // A reader that takes a line, one that takes nothing; closed streams, one by one and all.
+        // In order: a reader of one line, a reader of nothing, closed stdout, all streams closed.
         for script in [
             "{ \"$@\"; echo $? >&3; } 3>&2 2>/dev/null | head -n 1 >/dev/null",
             "{ \"$@\"; echo $? >&3; } 3>&2 2>/dev/null | true",
@@ -294,7 +299,7 @@ fn whoever_reads_may_go_away_and_streams_may_be_closed() {
 
 #[cfg(unix)]
 #[test]
-fn no_terminal_and_an_absurd_one_are_all_the_same() {
+fn unusual_terminal_settings_do_not_fail() {
     for (name, value) in [
         ("TERM", None),
         ("TERM", Some("no-such-terminal")),
@@ -308,28 +313,28 @@ fn no_terminal_and_an_absurd_one_are_all_the_same() {
         };
         let ran = ran(&mut command);
         assert_eq!(ran.code, 0, "{name}={value:?}: {}", ran.stderr);
-        check_whole(&ran.stdout);
+        check_complete(&ran.stdout);
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
+fn low_open_file_limit_is_reported_and_the_run_completes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    // The soft limit alone is raised.
+    // Only the soft limit is too low, so the program raises it.
     let raised = ran(&mut through_shell(
         "ulimit -S -n 64 && exec \"$@\" --num-prompts 150 --no-run-log",
         &SMALL[..4],
     ));
     assert_eq!(raised.code, 0, "{}", raised.stderr);
     assert!(
-        !raised.stderr.contains("open files") && raised.stdout.contains("150/150"),
+        !raised.stderr.contains("open files") && raised.stdout.starts_with("150 of 150 valid"),
         "{}\n{}",
         raised.stderr,
         raised.stdout
     );
-    // The embedded server holds the other ends: with 40 files neither has enough for the other.
+    // The embedded server holds the other end of each connection, so 40 files suffice for neither.
     for limit in ["40", "64", "200"] {
         let script = format!(
             "ulimit -n {limit} && exec \"$@\" --num-prompts 150 --save-result --result-dir {path} --result-filename r.json"
@@ -342,7 +347,7 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
             ran.stderr
         );
         let warning = format!(
-            "warning: the system allows {limit} open files, too few for 150 requests at once"
+            "warning: the limit of {limit} open files is too low for 150 concurrent requests"
         );
         assert!(
             ran.stderr.contains(&warning) && ran.stderr.contains("ulimit -n"),
@@ -358,29 +363,29 @@ fn files_that_run_out_are_named_before_and_after_and_nothing_hangs() {
             150,
             "{outcomes:?}"
         );
-        let lacking = outcomes["transport"].as_u64().unwrap();
-        assert!(lacking > 0, "{outcomes:?}");
+        let without_connection = outcomes["transport"].as_u64().unwrap();
+        assert!(without_connection > 0, "{outcomes:?}");
         let quality = &result["sobench"]["quality"];
         let of = |rate: &str| quality[rate]["of"].as_u64().unwrap_or(0);
         let unsent = quality["not_sent"].as_u64().unwrap();
         assert_eq!(
             [of("correct_rate"), of("coverage")],
             [150 - unsent; 2],
-            "what never came to the server is in no rate"
+            "unsent requests are in no rate"
         );
         let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            page.contains("requests that found no connection on this machine")
-                && page.contains("may open no more files"),
+            page.contains("requests that failed to get a connection on this machine")
+                && page.contains("open-file limit of sobench reached"),
             "{page}"
         );
     }
 }
 
-/// The other ends are another process's matter, and its files as well.
+/// The server is another process, so its files do not count.
 #[cfg(target_os = "linux")]
 #[test]
-fn one_file_is_enough_for_a_connection_to_a_server_elsewhere() {
+fn connection_to_a_separate_server_needs_one_file() {
     let server = super::run::failing_after(usize::MAX, |_| sobench_testkit::scripted::Then::Close);
     let flags = [
         "--base-url",
@@ -399,7 +404,7 @@ fn one_file_is_enough_for_a_connection_to_a_server_elsewhere() {
     assert!(!ran.stderr.contains("open files"), "{}", ran.stderr);
 }
 
-/// A program that runs with a log.
+/// A running program that writes a run log.
 struct Running {
     child: Child,
     log: std::path::PathBuf,
@@ -428,14 +433,14 @@ impl Running {
         }
     }
 
-    /// Waits until the log has so many lines with these words.
-    fn wait_for(&mut self, words: &str, count: usize) {
-        wait_until(&format!("the log has {count} lines with {words}"), || {
-            let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let is_there = text.lines().filter(|line| line.contains(words)).count() >= count;
+    /// Waits until `count` lines of the log contain `text`.
+    fn wait_for(&mut self, text: &str, count: usize) {
+        wait_until(&format!("the log has {count} lines with {text}"), || {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let is_there = log.lines().filter(|line| line.contains(text)).count() >= count;
             assert!(
                 is_there || self.child.try_wait().unwrap().is_none(),
-                "the run ended too early"
+                "the run ended before the expected lines"
             );
             is_there
         });
@@ -471,9 +476,9 @@ const SLOW: [&str; 8] = [
 
 #[cfg(unix)]
 #[test]
-fn whoever_tells_the_program_to_end_gets_a_whole_report() {
+fn shutdown_signals_give_a_partial_report() {
     use rustix::process::Signal;
-    // Where the tests themselves are run under nohup the program is, too.
+    // If the tests run under nohup, so does the program.
     let signals = [Signal::TERM, Signal::INT]
         .into_iter()
         .chain((!sobench_shutdown::is_hang_up_ignored()).then_some(Signal::HUP));
@@ -491,15 +496,15 @@ fn whoever_tells_the_program_to_end_gets_a_whole_report() {
         assert_eq!(
             (log.requests.len(), log.is_partial()),
             (500, true),
-            "what was not sent is in the log, too"
+            "unsent requests are in the log"
         );
     }
 }
 
-/// The terminal's end is nothing to a program that was told so.
+/// nohup sets SIGHUP to be ignored, and the program keeps that.
 #[cfg(target_os = "linux")]
 #[test]
-fn under_nohup_the_run_outlives_its_terminal() {
+fn sighup_is_ignored_under_nohup() {
     use rustix::process::Signal;
     let mut running = Running::start("trap '' HUP; exec \"$@\"", &SLOW);
     running.wait_for("{\"request\"", 4);
@@ -516,24 +521,24 @@ fn under_nohup_the_run_outlives_its_terminal() {
     assert_eq!(log.requests.len(), 500);
 }
 
-/// A server that can die and come back at the same port.
+/// A server that can stop and restart on the same port.
 #[derive(Clone, Default)]
-struct Mortal {
-    /// Connections that are open.
+struct CrashingServer {
+    /// Open connections.
     open: Arc<Mutex<Vec<TcpStream>>>,
-    is_dead: Arc<AtomicBool>,
+    is_stopped: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
 }
 
-impl Mortal {
-    fn live(&self, address: SocketAddr) -> SocketAddr {
+impl CrashingServer {
+    fn listen(&self, address: SocketAddr) -> SocketAddr {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
-        self.is_dead.store(false, Ordering::SeqCst);
+        self.is_stopped.store(false, Ordering::SeqCst);
         let server = self.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                if server.is_dead.load(Ordering::SeqCst) {
+                if server.is_stopped.load(Ordering::SeqCst) {
                     return;
                 }
                 let stream = stream.unwrap();
@@ -543,24 +548,23 @@ impl Mortal {
                     .unwrap()
                     .push(stream.try_clone().unwrap());
                 let server = server.clone();
-                std::thread::spawn(move || server.converse(stream));
+                std::thread::spawn(move || server.handle_connection(stream));
             }
         });
         address
     }
 
-    /// The listener goes, and every connection with it.
-    fn die(&self, address: SocketAddr) {
-        self.is_dead.store(true, Ordering::SeqCst);
-        // Wakes the listener, which sees that it is dead; what is refused from then on has found
-        // nobody.
+    /// Closes the listener and every connection.
+    fn stop(&self, address: SocketAddr) {
+        self.is_stopped.store(true, Ordering::SeqCst);
+        // Wakes the listener, which then stops. Later connections are refused.
         while TcpStream::connect(address).is_ok() {}
         for stream in self.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    fn converse(&self, mut stream: TcpStream) -> Option<()> {
+    fn handle_connection(&self, mut stream: TcpStream) -> Option<()> {
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         loop {
             let (mut line, mut length) = (String::new(), 0);
@@ -573,7 +577,7 @@ impl Mortal {
                 line.clear();
             }
             reader.read_exact(&mut vec![0; length]).ok()?;
-            let said = if first.starts_with("GET /v1/models") {
+            let response = if first.starts_with("GET /v1/models") {
                 sobench_testkit::scripted::models()
             } else if first.starts_with("GET") {
                 sobench_testkit::scripted::whole("404 Not Found", "text/plain", "")
@@ -581,16 +585,16 @@ impl Mortal {
                 self.answered.fetch_add(1, Ordering::SeqCst);
                 sobench_testkit::scripted::whole("200 OK", "text/event-stream", super::run::ANSWER)
             };
-            stream.write_all(said.as_bytes()).ok()?;
+            stream.write_all(response.as_bytes()).ok()?;
         }
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn a_server_that_dies_and_comes_back_is_measured_before_and_after() {
-    let server = Mortal::default();
-    let address = server.live(free_port());
+fn server_restart_is_reported_as_an_outage() {
+    let server = CrashingServer::default();
+    let address = server.listen(free_port());
     let url = format!("http://{address}");
     let flags = [
         "--base-url",
@@ -600,16 +604,18 @@ fn a_server_that_dies_and_comes_back_is_measured_before_and_after() {
         "choice",
         "--request-rate",
         "100",
+        "--detail",
+        "full",
     ];
-    // Far more than it takes: the run ends when it has seen enough.
+    // More requests than needed: the test stops the run.
     let mut running = Running::start(
         "exec \"$@\"",
         &[&flags[..], &["--num-prompts", "20000"]].concat(),
     );
     running.wait_for("\"kind\":\"completed\"", 5);
-    server.die(address);
+    server.stop(address);
     running.wait_for("\"kind\":\"transport\"", 5);
-    server.live(address);
+    server.listen(address);
     let before = server.answered.load(Ordering::SeqCst);
     running.wait_for("\"kind\":\"completed\"", before + 10);
     running.signal(rustix::process::Signal::TERM);
@@ -618,7 +624,7 @@ fn a_server_that_dies_and_comes_back_is_measured_before_and_after() {
     assert_eq!(
         log.requests.len(),
         20_000,
-        "sent and not sent are what was planned"
+        "sent and unsent requests are all planned requests"
     );
     let outcomes: Vec<Outcome> = log
         .requests
@@ -628,26 +634,25 @@ fn a_server_that_dies_and_comes_back_is_measured_before_and_after() {
     let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
     let (answers, lost) = (
         count(Outcome::is_answer),
-        count(|it| matches!(it, Outcome::Transport { .. })),
+        count(|outcome| matches!(outcome, Outcome::Transport { .. })),
     );
     assert!(answers >= 15 && lost >= 5, "{answers} {lost}");
     assert_eq!(
-        answers + lost + count(|it| *it == Outcome::Cancelled),
+        answers + lost + count(|outcome| *outcome == Outcome::Cancelled),
         20_000,
-        "nothing else came of any of them"
+        "no other outcomes"
     );
     let last_lost = outcomes
         .iter()
-        .rposition(|it| matches!(it, Outcome::Transport { .. }))
+        .rposition(|outcome| matches!(outcome, Outcome::Transport { .. }))
         .unwrap();
     assert!(
         outcomes[last_lost..].iter().any(Outcome::is_answer),
-        "those after the gap are measured"
+        "requests after the outage are measured"
     );
     let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        page.contains("nobody was there to answer from ")
-            && page.contains(&format!("({lost} requests)")),
+        page.contains("server outages from ") && page.contains(&format!("({lost} requests)")),
         "{page}"
     );
 }

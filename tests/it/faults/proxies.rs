@@ -1,5 +1,5 @@
-//! Runs through HTTP proxies: what goes over them, and what is said of one that cannot be used. The
-//! server's name is known to the proxies only.
+//! Runs through HTTP proxies, and errors of unusable proxies. Only the proxies can resolve the
+//! server's name.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use sobench_testkit::scripted::{
-    Request, Scripted, Then, models, nobody, whole, with_tls_answering,
+    Request, ScriptedServer, Then, models, refusing_url, whole, with_tls_answering,
 };
 
 use super::run::ANSWER;
@@ -18,7 +18,7 @@ const PLANNED: usize = 40;
 /// Base64 of `user:pass`.
 const PASSWORD: &str = "Basic dXNlcjpwYXNz";
 
-/// What the server says to a request with this line.
+/// The server's response to a request line.
 fn answer(line: &str) -> String {
     if line.contains("/v1/models ") {
         models()
@@ -74,7 +74,7 @@ fn run(base_url: &str, proxy: &str, flags: &[&str]) -> Output {
         .expect("the program was built")
 }
 
-/// Runs it to a good end; returns how many connections it has opened for its requests.
+/// Runs successfully and returns the number of connections opened for requests.
 #[track_caller]
 fn check_run(base_url: &str, proxy: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
@@ -109,19 +109,19 @@ fn check_run(base_url: &str, proxy: &str) -> u64 {
 
 #[test]
 fn requests_to_http_servers_are_sent_to_the_proxy() {
-    let proxy = Scripted::answering(|request| answer(&request.line));
+    let proxy = ScriptedServer::answering(|request| answer(&request.line));
     let address = proxy.base_url.replace("http://", "http://user:pass@");
     let opened = check_run("http://server.test:8000", &address);
     assert!(
         (1..=PLANNED as u64 / 2).contains(&opened),
-        "connections are kept: {opened}"
+        "connections are reused: {opened}"
     );
     let requests = proxy.requests();
     let posts: Vec<&Request> = requests
         .iter()
         .filter(|request| request.line.starts_with("POST "))
         .collect();
-    // The trial, and what was planned.
+    // The trial request and the planned requests.
     assert_eq!(posts.len(), 1 + PLANNED);
     assert!(
         posts
@@ -151,7 +151,7 @@ fn requests_to_https_servers_go_through_a_tunnel() {
             .into_bytes()
     });
     let there = server.replace("https://", "");
-    let proxy = Scripted::new(move |_, stream| {
+    let proxy = ScriptedServer::new(move |_, stream| {
         stream
             .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
             .unwrap();
@@ -184,9 +184,9 @@ fn requests_to_https_servers_go_through_a_tunnel() {
     }
 }
 
-/// The proxy of these is a server with TLS, too: the second run has TLS within TLS.
+/// The proxy itself uses TLS; the second run has TLS within TLS.
 #[test]
-fn proxies_may_be_spoken_to_by_tls() {
+fn tls_connection_to_the_proxy() {
     let close = |head: &str| {
         answer(head)
             .replacen("\r\n", "\r\nconnection: close\r\n", 1)
@@ -211,12 +211,13 @@ fn proxies_may_be_spoken_to_by_tls() {
 }
 
 #[test]
-fn a_proxy_that_cannot_be_used_is_named_before_the_run() {
-    // What asks for the models is not what sends the requests: the model's name leaves it out.
+fn unusable_proxy_fails_before_the_run() {
+    // The model list is requested by a different client than the one that sends the requests; a
+    // model name skips it.
     let named = ["--model", "tiny", "--ready-check-timeout-sec", "0"];
-    let refusing = Scripted::saying("HTTP/1.1 407 Login\r\ncontent-length: 0\r\n\r\n");
+    let refusing = ScriptedServer::with_response("HTTP/1.1 407 Login\r\ncontent-length: 0\r\n\r\n");
     let socks = "socks5://user:s3cret@127.0.0.1:1080".to_owned();
-    for (proxy, flags, says, hint) in [
+    for (proxy, flags, expected, hint) in [
         (
             socks,
             &[][..],
@@ -224,16 +225,16 @@ fn a_proxy_that_cannot_be_used_is_named_before_the_run() {
             "NO_PROXY",
         ),
         (
-            nobody(),
+            refusing_url(),
             &named,
             "Connection refused",
-            "the words above say what to do",
+            "follow the advice in the error above",
         ),
         (
             refusing.base_url.clone(),
             &named,
-            "it answered 407: give the proxy's user and password",
-            "the words above say what to do",
+            "the proxy returned 407: give the proxy's user and password",
+            "follow the advice in the error above",
         ),
     ] {
         for base_url in ["http://server.test", "https://server.test"] {
@@ -241,16 +242,16 @@ fn a_proxy_that_cannot_be_used_is_named_before_the_run() {
             let stderr = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(3), "{stderr}");
             assert!(
-                stderr.contains(says) && stderr.contains(hint),
+                stderr.contains(expected) && stderr.contains(hint),
                 "{base_url}: {stderr}"
             );
             assert!(
                 flags.is_empty()
-                    || stderr.contains(&format!("no connection through the proxy {proxy}: ")),
+                    || stderr.contains(&format!("cannot connect through the proxy {proxy}: ")),
                 "{stderr}"
             );
             assert!(!stderr.contains("s3cret"), "{stderr}");
-            // The questions before the run, in words of their own.
+            // The preflight requests report the same error in other terms.
             let stderr = String::from_utf8(run(base_url, &proxy, &[]).stderr).unwrap();
             assert!(
                 stderr.contains("NO_PROXY")

@@ -1,6 +1,5 @@
-//! Faults on the wire, request by request, through the program: every planned request ends in the
-//! outcome that it should, the report says what happened, the exit code is that of a run which
-//! brought something. One table drives it.
+//! Table of protocol faults: each planned request ends in the expected outcome, the report shows
+//! the fault, and the exit code is 0.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -13,7 +12,8 @@ use std::time::Duration;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 use sobench_testkit::scripted::{
-    Request, STREAM_HEAD, Scripted, Then, chunk, models, nobody, until_closed, whole, with_tls,
+    Request, STREAM_HEAD, ScriptedServer, Then, chunk, models, refusing_url, wait_until_closed,
+    whole, with_tls,
 };
 
 use crate::support::{cache, check_result};
@@ -28,46 +28,46 @@ const LENGTH: &str =
     "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-/// Requests of a run. Every other one meets the fault.
+/// Requests of a run. Every second one meets the fault.
 const PLANNED: usize = 4;
 
-/// Bytes of the line that is too long, and of the body that is.
+/// Bytes of the oversized line and the oversized body.
 const HUGE: usize = 100_000_000;
 
-/// What a server does with the connection of a request that meets the fault.
+/// What the server does with the connection of a request that meets the fault.
 type Fault = fn(&mut TcpStream) -> std::io::Result<()>;
 
-/// A fault, and what the user sees of it.
+/// A fault and its effects.
 struct Row {
     name: &'static str,
     fault: Fault,
     flags: &'static [&'static str],
-    /// How such a request ends.
+    /// Outcome of the request.
     outcome: &'static str,
-    /// What the report says, white space aside.
-    says: &'static [&'static str],
+    /// Texts of the report, ignoring white space.
+    expected: &'static [&'static str],
 }
 
-fn say(stream: &mut TcpStream, parts: &[&str]) -> std::io::Result<()> {
+fn send(stream: &mut TcpStream, parts: &[&str]) -> std::io::Result<()> {
     stream.write_all(parts.concat().as_bytes())
 }
 
 fn stall(stream: &mut TcpStream, parts: &[&str]) -> std::io::Result<()> {
-    say(stream, parts)?;
-    until_closed(stream);
+    send(stream, parts)?;
+    wait_until_closed(stream);
     Ok(())
 }
 
-/// Says the same until the client has had enough, now and then.
+/// Repeats a part until the client closes the connection.
 fn repeat(stream: &mut TcpStream, part: &str) -> std::io::Result<()> {
-    say(stream, &[HEAD])?;
+    send(stream, &[HEAD])?;
     loop {
-        say(stream, &[part])?;
+        send(stream, &[part])?;
         sleep(Duration::from_millis(5));
     }
 }
 
-/// Ends the connection by a reset, when whoever holds it lets go of it.
+/// Closes the connection by a reset when the stream is dropped.
 fn reset(stream: &mut TcpStream) -> std::io::Result<()> {
     let at_once = nix::libc::linger {
         l_onoff: 1,
@@ -77,14 +77,14 @@ fn reset(stream: &mut TcpStream) -> std::io::Result<()> {
 }
 
 fn huge(stream: &mut TcpStream, head: &str) -> std::io::Result<()> {
-    say(stream, &[head])?;
+    send(stream, &[head])?;
     let part = [b'x'; 1 << 16];
     (0..HUGE / part.len()).try_for_each(|_| stream.write_all(&part))
 }
 
-/// An answer of two tokens that counts itself so.
+/// An answer of two tokens with the given usage.
 fn counting(stream: &mut TcpStream, usage: &str) -> std::io::Result<()> {
-    say(
+    send(
         stream,
         &[
             HEAD,
@@ -99,13 +99,12 @@ fn counting(stream: &mut TcpStream, usage: &str) -> std::io::Result<()> {
     )
 }
 
-/// Limits that stalled requests run into. The good requests beside them have to end within them on
-/// a busy machine, too.
+/// Timeouts for stalled requests. Good requests have to meet them too, even on a busy machine.
 const SHORT: &[&str] = &["--request-timeout", "3"];
 const IDLE: &[&str] = &["--idle-timeout", "3"];
-const SENSELESS: &[&str] = &[
-    "server's that cannot be right",
-    "which is in no figure",
+const IMPLAUSIBLE: &[&str] = &[
+    "an implausible token count from the server",
+    "these counts are ignored",
     "server 2, tokenizer 2",
 ];
 
@@ -114,14 +113,14 @@ const fn row(
     fault: Fault,
     flags: &'static [&'static str],
     outcome: &'static str,
-    says: &'static [&'static str],
+    expected: &'static [&'static str],
 ) -> Row {
     Row {
         name,
         fault,
         flags,
         outcome,
-        says,
+        expected,
     }
 }
 
@@ -147,7 +146,7 @@ const ROWS: &[Row] = &[
         |s| stall(s, &[]),
         SHORT,
         "timed_out",
-        &["no end within 3000 ms (--request-timeout), cut before headers"],
+        &["no end of the response within 3000 ms (--request-timeout), cut before headers"],
     ),
     // Stalls.
     row(
@@ -155,7 +154,7 @@ const ROWS: &[Row] = &[
         |s| stall(s, &[]),
         IDLE,
         "timed_out",
-        &["no byte of an answer for 3000 ms (--idle-timeout), stalled before headers"],
+        &["no byte of the response for 3000 ms (--idle-timeout), stalled before headers"],
     ),
     row(
         "no-token",
@@ -176,20 +175,23 @@ const ROWS: &[Row] = &[
         |s| repeat(s, A),
         SHORT,
         "timed_out",
-        &["no end within 3000 ms", "cut mid-stream"],
+        &["no end of the response within 3000 ms", "cut mid-stream"],
     ),
     row(
         "pings-for-ever",
         |s| repeat(s, ": ping\n\n"),
         SHORT,
         "timed_out",
-        &["no end within 3000 ms", "cut before the first token"],
+        &[
+            "no end of the response within 3000 ms",
+            "cut before the first token",
+        ],
     ),
     // Statuses.
     row(
         "429",
         |s| {
-            say(
+            send(
                 s,
                 &["HTTP/1.1 429 Slow\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nslow"],
             )
@@ -198,14 +200,14 @@ const ROWS: &[Row] = &[
         "rejected",
         &[
             "HTTP 429, retry-after: 7: slow",
-            "refused with 429: 2; the server asked for pauses of up to 7 s; sobench does not retry",
+            "rejected with status 429: 2; the server requested pauses of up to 7 s; sobench does not retry",
             "lower --request-rate or --max-concurrency",
         ],
     ),
     row(
         "4xx-json",
         |s| {
-            say(
+            send(
                 s,
                 &[&whole("400 Bad", "application/json", r#"{"error":"no"}"#)],
             )
@@ -216,14 +218,14 @@ const ROWS: &[Row] = &[
     ),
     row(
         "4xx-empty",
-        |s| say(s, &[&whole("403 No", "text/plain", "")]),
+        |s| send(s, &[&whole("403 No", "text/plain", "")]),
         &[],
         "rejected",
         &["HTTP 403:"],
     ),
     row(
         "5xx-html",
-        |s| say(s, &[&whole("502 Bad", "text/html", "<h1>nginx</h1>")]),
+        |s| send(s, &[&whole("502 Bad", "text/html", "<h1>nginx</h1>")]),
         &[],
         "server_error",
         &["HTTP 502: <h1>nginx</h1>"],
@@ -245,7 +247,7 @@ const ROWS: &[Row] = &[
     row(
         "redirect",
         |s| {
-            say(
+            send(
                 s,
                 &[
                     "HTTP/1.1 307 Moved\r\nlocation: https://elsewhere.invalid/v1\r\ncontent-length: 0\r\n\r\n",
@@ -255,20 +257,20 @@ const ROWS: &[Row] = &[
         &[],
         "server_error",
         &[
-            "HTTP 307, location: https://elsewhere.invalid/v1: no redirect is followed, give that server as --base-url",
+            "HTTP 307, location: https://elsewhere.invalid/v1: redirects are not followed, set --base-url to that server",
         ],
     ),
     // Bodies.
     row(
         "type",
-        |s| say(s, &[&whole("200 OK", "text/html", "<h1>")]),
+        |s| send(s, &[&whole("200 OK", "text/html", "<h1>")]),
         &[],
         "stream_error",
-        &["\"text/html\" came where text/event-stream was asked for"],
+        &["expected text/event-stream, got \"text/html\""],
     ),
     row(
         "chunks",
-        |s| say(s, &[STREAM_HEAD, "ff\r\ndata: {"]),
+        |s| send(s, &[STREAM_HEAD, "ff\r\ndata: {"]),
         &[],
         "transport",
         &["connection closed before message completed"],
@@ -276,7 +278,7 @@ const ROWS: &[Row] = &[
     row(
         "length",
         |s| {
-            say(
+            send(
                 s,
                 &[
                     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\n",
@@ -290,10 +292,10 @@ const ROWS: &[Row] = &[
     ),
     row(
         "no-http",
-        |s| say(s, &["SSH-2.0-OpenSSH\r\n\r\n"]),
+        |s| send(s, &["SSH-2.0-OpenSSH\r\n\r\n"]),
         &[],
         "transport",
-        &["no HTTP answer"],
+        &["not an HTTP response"],
     ),
     row(
         "utf-8",
@@ -315,7 +317,7 @@ const ROWS: &[Row] = &[
         |s| huge(s, &format!("{HEAD}data: ")),
         &[],
         "stream_error",
-        &["an event larger than 4194304 bytes"],
+        &["the event exceeds 4194304 bytes"],
     ),
     row(
         "body",
@@ -327,43 +329,43 @@ const ROWS: &[Row] = &[
         },
         &[],
         "transport",
-        &["a body larger than 67108864 bytes"],
+        &["the response body exceeds 67108864 bytes"],
     ),
     // Events.
     row(
         "two-ends",
-        |s| say(s, &[HEAD, A, STOP, LENGTH, DONE]),
+        |s| send(s, &[HEAD, A, STOP, LENGTH, DONE]),
         &[],
         "stream_error",
         &["two finish reasons: \"stop\", then \"length\""],
     ),
     row(
         "done-first",
-        |s| say(s, &[HEAD, DONE, A, STOP]),
+        |s| send(s, &[HEAD, DONE, A, STOP]),
         &[],
         "stream_error",
-        &["ended with neither content nor a finish reason"],
+        &["the stream ended with neither content nor a finish reason"],
     ),
     row(
         "usage-list",
         |s| counting(s, "[1,2]"),
         &[],
         "completed",
-        SENSELESS,
+        IMPLAUSIBLE,
     ),
     row(
         "usage-text",
         |s| counting(s, r#"{"completion_tokens":"two"}"#),
         &[],
         "completed",
-        SENSELESS,
+        IMPLAUSIBLE,
     ),
     row(
         "usage-negative",
         |s| counting(s, r#"{"completion_tokens":-2}"#),
         &[],
         "completed",
-        SENSELESS,
+        IMPLAUSIBLE,
     ),
     row(
         "usage-huge",
@@ -375,14 +377,14 @@ const ROWS: &[Row] = &[
         },
         &[],
         "completed",
-        SENSELESS,
+        IMPLAUSIBLE,
     ),
     row(
         "usage-float",
         |s| counting(s, r#"{"prompt_tokens":1e300,"completion_tokens":2.5}"#),
         &[],
         "completed",
-        SENSELESS,
+        IMPLAUSIBLE,
     ),
     row(
         "usage-too-many",
@@ -394,28 +396,28 @@ const ROWS: &[Row] = &[
         },
         &[],
         "completed",
-        SENSELESS,
+        IMPLAUSIBLE,
     ),
     row(
         "usage-too-few",
         |s| counting(s, r#"{"prompt_tokens":3,"completion_tokens":1}"#),
         &[],
         "completed",
-        SENSELESS,
+        IMPLAUSIBLE,
     ),
 ];
 
-/// A server whose first answer, that of the trial, and every other one after it are good.
-fn serving(fault: Fault) -> Scripted {
+/// A server that answers the trial and every second request after it correctly.
+fn serving(fault: Fault) -> ScriptedServer {
     let posts = Arc::new(AtomicUsize::new(0));
-    Scripted::new(move |request: &Request, stream: &mut TcpStream| {
-        if request.asks_for_models() {
-            // A client that has gone away is not the server's matter, here and below.
-            let _ = say(stream, &[&models()]);
+    ScriptedServer::new(move |request: &Request, stream: &mut TcpStream| {
+        if request.is_model_list() {
+            // The client may have closed the connection, here and below.
+            let _ = send(stream, &[&models()]);
             return Then::Keep;
         }
         if !request.line.starts_with("POST ") {
-            let _ = say(stream, &[&whole("404 Not Found", "text/plain", "")]);
+            let _ = send(stream, &[&whole("404 Not Found", "text/plain", "")]);
             return Then::Keep;
         }
         let _ = match posts.fetch_add(1, Ordering::SeqCst) {
@@ -429,7 +431,7 @@ fn serving(fault: Fault) -> Scripted {
     })
 }
 
-/// Runs the program where no proxy of the machine is in the way.
+/// Runs the program without a proxy.
 fn run(base_url: &str, folder: &str, planned: usize, flags: &[&str]) -> Output {
     let planned = planned.to_string();
     Command::new(env!("CARGO_BIN_EXE_sobench"))
@@ -443,6 +445,8 @@ fn run(base_url: &str, folder: &str, planned: usize, flags: &[&str]) -> Output {
             "--regex",
             "ab",
             "--skip-preflight",
+            "--detail",
+            "full",
         ])
         .args([
             "--constraint-dialect",
@@ -468,7 +472,7 @@ fn run(base_url: &str, folder: &str, planned: usize, flags: &[&str]) -> Output {
         .expect("the program was built")
 }
 
-/// One space where there was white space, so that the width of a table's column is no matter.
+/// Collapses white space, so that column widths do not matter.
 fn flat(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.replace('|', " ")
@@ -505,15 +509,15 @@ fn check(row: &Row) {
         "{}",
         row.name
     );
-    for words in row.says {
+    for text in row.expected {
         assert!(
-            stdout.contains(words),
-            "{}: {words:?} is not in\n{stdout}",
+            stdout.contains(text),
+            "{}: {text:?} is not in\n{stdout}",
             row.name
         );
     }
-    // No count that makes no sense is in a total. The tokenizer has one token for what the server
-    // says are two.
+    // Implausible counts are in no total. The tokenizer counts one token where the server counts
+    // two.
     let answers = count("completed");
     let by_tokenizer = answers - PLANNED / 2;
     let total = |name: &str| file[name].as_u64().unwrap() as usize;
@@ -524,16 +528,16 @@ fn check(row: &Row) {
         row.name
     );
     assert!(total("total_input_tokens") < 100 * answers, "{}", row.name);
-    // Nothing is sent twice: the trial, and what was planned.
+    // Nothing is sent twice: the trial and the planned requests.
     let posts = server
         .requests()
         .iter()
         .filter(|request| request.line.starts_with("POST "))
         .count();
     assert_eq!(posts, 1 + PLANNED, "{}", row.name);
-    // The log says the same.
+    // The run log gives the same report.
     let again = Command::new(env!("CARGO_BIN_EXE_sobench"))
-        .args(["report", &format!("{path}/run.jsonl")])
+        .args(["report", &format!("{path}/run.jsonl"), "--detail", "full"])
         .output()
         .unwrap();
     assert_eq!(
@@ -544,9 +548,9 @@ fn check(row: &Row) {
     );
 }
 
-/// A few at a time, as each row is mostly waiting.
+/// Several rows at once, because each mostly waits.
 #[test]
-fn every_fault_has_an_outcome_and_words() {
+fn faults_have_their_outcome_and_report_text() {
     const AT_A_TIME: usize = 4;
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -561,7 +565,7 @@ fn every_fault_has_an_outcome_and_words() {
 }
 
 #[test]
-fn memory_stays_bounded_while_lines_of_100_mb_come() {
+fn memory_is_bounded_with_lines_of_100_mb() {
     const LIMIT_MIB: f64 = 200.0;
     let server = serving(|stream| huge(stream, &format!("{HEAD}data: ")));
     let folder = tempfile::tempdir().unwrap();
@@ -577,76 +581,75 @@ fn memory_stays_bounded_while_lines_of_100_mb_come() {
     );
 }
 
-/// Where nothing can be measured: the error says why, its hint what to do, and the exit code that
-/// the run never was.
+/// Failures before the run: exit code 3, an error with the cause and a hint.
 #[test]
-fn what_keeps_a_run_from_beginning_says_what_to_do() {
+fn failures_before_the_run_have_a_hint() {
     let moved = "HTTP/1.1 308 Moved\r\nlocation: https://elsewhere.invalid/v1/models\r\ncontent-length: 0\r\n\r\n";
-    let moved = Scripted::saying(moved);
-    let page = Scripted::saying(whole("200 OK", "text/html", "<h1>"));
-    let busy = Scripted::answering(|request| {
+    let moved = ScriptedServer::with_response(moved);
+    let page = ScriptedServer::with_response(whole("200 OK", "text/html", "<h1>"));
+    let busy = ScriptedServer::answering(|request| {
         let body = "HTTP/1.1 429 Slow\r\nretry-after: 9\r\ncontent-length: 4\r\n\r\nslow";
-        if request.asks_for_models() {
+        if request.is_model_list() {
             models()
         } else {
             body.to_owned()
         }
     });
-    let posts_move = Scripted::answering(|request| {
+    let posts_move = ScriptedServer::answering(|request| {
         let body = "HTTP/1.1 301 Moved\r\nlocation: https://elsewhere.invalid/\r\ncontent-length: 0\r\n\r\n";
-        if request.asks_for_models() {
+        if request.is_model_list() {
             models()
         } else {
             body.to_owned()
         }
     });
-    let ssh = Scripted::saying("SSH-2.0-OpenSSH\r\n\r\n");
+    let ssh = ScriptedServer::with_response("SSH-2.0-OpenSSH\r\n\r\n");
     let secure = with_tls(models());
-    for (name, base_url, says, hint) in [
+    for (name, base_url, expected, hint) in [
         (
             "refused",
-            nobody(),
-            "no answer from http://127.0.0.1",
-            "is the server up?",
+            refusing_url(),
+            "no response from http://127.0.0.1",
+            "start the server",
         ),
         (
             "no such host",
             "http://sobench.invalid:8000".to_owned(),
-            "no address is known for the host",
+            "cannot resolve the host",
             "DNS",
         ),
         (
-            "a certificate of nobody",
+            "an untrusted certificate",
             secure.clone(),
             "invalid peer certificate",
-            "--insecure takes it unchecked",
+            "--insecure to skip verification",
         ),
         (
-            "TLS where none is expected",
+            "plain HTTP to a TLS port",
             secure.replace("https:", "http:"),
-            "no answer from",
+            "no response from",
             "hint:",
         ),
         (
-            "no TLS where it is expected",
+            "TLS to a plain HTTP port",
             page.base_url.replace("http:", "https:"),
-            "no answer from",
+            "no response from",
             "hint:",
         ),
         (
             "no HTTP",
             ssh.base_url.clone(),
-            "no answer from",
-            "https://?",
+            "no response from",
+            "should start with https://",
         ),
         (
             "moved",
             moved.base_url.clone(),
-            "308, and points to: https://elsewhere.invalid/v1/models",
-            "give that server as --base-url",
+            "308 and redirects to: https://elsewhere.invalid/v1/models",
+            "give the target as --base-url",
         ),
         (
-            "moved behind the models",
+            "only completions moved",
             posts_move.base_url.clone(),
             "HTTP 301, location: https://elsewhere.invalid/",
             "as --base-url",
@@ -654,7 +657,7 @@ fn what_keeps_a_run_from_beginning_says_what_to_do() {
         (
             "another page",
             page.base_url.clone(),
-            "did not list models",
+            "did not return a list of models",
             "--model",
         ),
         ("too busy", busy.base_url.clone(), "429", "--request-rate"),
@@ -664,22 +667,22 @@ fn what_keeps_a_run_from_beginning_says_what_to_do() {
         let stderr = flat(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{name}: {stderr}");
         assert!(
-            stderr.contains(says) && stderr.contains(hint) && !stderr.contains("panicked"),
+            stderr.contains(expected) && stderr.contains(hint) && !stderr.contains("panicked"),
             "{name}: {stderr}"
         );
-        assert!(output.stdout.is_empty(), "{name}: nothing was measured");
+        assert!(output.stdout.is_empty(), "{name}: no report");
     }
 }
 
-/// The trial run, with which every run begins, meets the limits as well.
+/// The trial request obeys the timeouts too.
 #[test]
-fn a_server_that_stalls_at_once_is_told_from_one_that_is_not_there() {
-    let server = Scripted::new(|request, stream| {
+fn timeout_of_the_trial_request_is_reported() {
+    let server = ScriptedServer::new(|request, stream| {
         let _ = match () {
-            () if request.asks_for_models() => say(stream, &[&models()]),
-            // What the server is: each of these questions has a limit of its own.
+            () if request.is_model_list() => send(stream, &[&models()]),
+            // Each of these metadata requests has a timeout of its own.
             () if request.line.starts_with("GET ") => {
-                say(stream, &[&whole("404 Not Found", "text/plain", "")])
+                send(stream, &[&whole("404 Not Found", "text/plain", "")])
             }
             () => stall(stream, &[HEAD]),
         };
@@ -687,21 +690,21 @@ fn a_server_that_stalls_at_once_is_told_from_one_that_is_not_there() {
     });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    for (flags, says) in [
+    for (flags, expected) in [
         (
             &["--idle-timeout", "2"][..],
-            "no byte of an answer for 2000 ms (--idle-timeout), stalled before the first token",
+            "no byte of the response for 2000 ms (--idle-timeout), stalled before the first token",
         ),
         (
             &["--request-timeout", "2"],
-            "no end within 2000 ms (--request-timeout), cut before the first token",
+            "no end of the response within 2000 ms (--request-timeout), cut before the first token",
         ),
     ] {
         let output = run(&server.base_url, path, PLANNED, flags);
         let stderr = flat(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{stderr}");
         assert!(
-            stderr.contains(says) && stderr.contains(&format!("hint: raise {}", flags[0])),
+            stderr.contains(expected) && stderr.contains(&format!("hint: raise {}", flags[0])),
             "{stderr}"
         );
     }
@@ -711,19 +714,19 @@ fn a_server_that_stalls_at_once_is_told_from_one_that_is_not_there() {
         &["--idle-timeout", "1", "--disable-stream"],
     ] {
         let output = run(&server.base_url, path, PLANNED, flags);
-        assert_eq!(output.status.code(), Some(2), "{flags:?} makes no sense");
+        assert_eq!(output.status.code(), Some(2), "{flags:?} is accepted");
     }
 }
 
-/// A key goes to the server that was named and to nobody else.
+/// The key is sent only to the given server.
 #[test]
-fn no_redirect_takes_the_key_along() {
-    let elsewhere = Scripted::answering(|_| models());
-    let there = elsewhere.base_url.clone();
-    let server = Scripted::answering(move |request| match request.asks_for_models() {
+fn redirects_do_not_receive_the_api_key() {
+    let target = ScriptedServer::answering(|_| models());
+    let target_url = target.base_url.clone();
+    let server = ScriptedServer::answering(move |request| match request.is_model_list() {
         true => models(),
         false => format!(
-            "HTTP/1.1 307 Moved\r\nlocation: {there}/v1/completions\r\ncontent-length: 0\r\n\r\n"
+            "HTTP/1.1 307 Moved\r\nlocation: {target_url}/v1/completions\r\ncontent-length: 0\r\n\r\n"
         ),
     });
     let folder = tempfile::tempdir().unwrap();
@@ -742,8 +745,8 @@ fn no_redirect_takes_the_key_along() {
             .all(|request| request.header("authorization") == Some("Bearer s3cret-key-of-ours"))
     );
     assert_eq!(
-        elsewhere.connections.load(Ordering::SeqCst),
+        target.connections.load(Ordering::SeqCst),
         0,
-        "nobody asked there"
+        "no request was sent there"
     );
 }

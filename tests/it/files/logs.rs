@@ -1,24 +1,24 @@
-//! Run logs that are damaged in ways of their own: `report`, `score` and `compare` say the line, or
-//! read what is there.
+//! Damaged run logs: `report`, `score` and `compare` name the line, or read the valid part.
 
 use serde_json::Value;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use super::bounded;
 
 fn lines() -> Vec<String> {
-    let text = std::fs::read_to_string(in_package("fixtures/runs/v2.jsonl")).unwrap();
+    let text = std::fs::read_to_string(repository_path("fixtures/runs/v2.jsonl")).unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
-/// What the three say of a log with these lines: code, stdout and stderr of each.
+/// Runs the three commands on a log with these lines. All report `message`, or all succeed if it is
+/// `None`.
 #[track_caller]
-fn check(lines: &[String], words: Option<&str>) {
+fn check(lines: &[String], message: Option<&str>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
     std::fs::write(&path, lines.join("\n") + "\n").unwrap();
     let path = path.to_str().unwrap().to_owned();
-    let good = in_package("fixtures/runs/v2.jsonl")
+    let good = repository_path("fixtures/runs/v2.jsonl")
         .to_str()
         .unwrap()
         .to_owned();
@@ -48,8 +48,8 @@ fn check(lines: &[String], words: Option<&str>) {
             "{command:?}\n{}",
             ran.stderr
         );
-        match words {
-            Some(words) => {
+        match message {
+            Some(message) => {
                 assert_eq!(
                     (ran.code, ran.stdout.as_str()),
                     (2, ""),
@@ -57,19 +57,19 @@ fn check(lines: &[String], words: Option<&str>) {
                     ran.stderr
                 );
                 assert!(
-                    ran.stderr.contains(words) && ran.stderr.contains("run.jsonl"),
-                    "{words:?} is not in\n{}",
+                    ran.stderr.contains(message) && ran.stderr.contains("run.jsonl"),
+                    "{message:?} is not in\n{}",
                     ran.stderr
                 );
                 assert_eq!(
                     ran.stderr.lines().count(),
                     2,
-                    "an error is a line, and a hint is another:\n{}",
+                    "not one line of error and one of hint:\n{}",
                     ran.stderr
                 );
             }
             None => {
-                // Settings that differ are not comparable (4), which is an answer.
+                // Different settings are not comparable (exit code 4), which is a valid result.
                 let is_answered = ran.code == 0 || (command[0] == "compare" && ran.code == 4);
                 assert!(
                     is_answered && !ran.stdout.is_empty(),
@@ -81,10 +81,10 @@ fn check(lines: &[String], words: Option<&str>) {
     }
 }
 
-/// The log with the member at `path` of its first line of this kind, or of all, put to `value`.
-fn with(kind: &str, path: &str, value: &str, all: bool) -> Vec<String> {
+/// The log with the member at `path` of its first (or every) line of this kind set to `value`.
+fn with_value(kind: &str, path: &str, value: &str, all: bool) -> Vec<String> {
     let mut is_done = false;
-    let spoil = |line: String| {
+    let change = |line: String| {
         let mut read: Value = serde_json::from_str(&line).unwrap();
         if read.get(kind).is_none() || (is_done && !all) {
             return line;
@@ -94,20 +94,20 @@ fn with(kind: &str, path: &str, value: &str, all: bool) -> Vec<String> {
             serde_json::from_str(value).unwrap();
         read.to_string()
     };
-    lines().into_iter().map(spoil).collect()
+    lines().into_iter().map(change).collect()
 }
 
 #[test]
-fn lines_that_do_not_belong_are_named() {
+fn misplaced_lines_are_reported() {
     let whole = lines();
     let put =
-        |place: usize, line: &str| [&whole[..place], &[line.to_owned()], &whole[place..]].concat();
+        |index: usize, line: &str| [&whole[..index], &[line.to_owned()], &whole[index..]].concat();
     let footer = whole.len();
-    for (lines, words) in [
-        (put(1, &whole[0]), ", line 2: a second header"),
+    for (lines, message) in [
+        (put(1, &whole[0]), ", line 2: second header"),
         (
             [&whole[..], &whole[..]].concat(),
-            ", line 21: a second header: the logs of two runs are in one file",
+            ", line 21: second header: the file contains the logs of two runs",
         ),
         (
             put(5, "{\"request\": {\"index\": "),
@@ -117,25 +117,22 @@ fn lines_that_do_not_belong_are_named() {
             put(5, "\u{1b}[2Jgarbage"),
             ", line 6: not a line of a run log (expected value at column 1): \\u{1b}[2Jgarbage",
         ),
-        (
-            put(footer, &whole[1]),
-            ", line 21: something follows the footer",
-        ),
-        (put(4, &whole[3]), "two requests of one number: 0"),
+        (put(footer, &whole[1]), ", line 21: line after the footer"),
+        (put(4, &whole[3]), "duplicate request number: 0"),
         (
             put(3, &whole[footer - 2]),
-            ", line 4: a verdict on a request that is not there",
+            ", line 4: verdict for an unknown request",
         ),
         (
             [&whole[..1], &whole[3..]].concat(),
-            ", line 2: no such prompt: 0",
+            ", line 2: unknown prompt: 0",
         ),
         (
             [&whole[..4], &whole[5..]].concat(),
-            "a verdict on a request that is not there",
+            "verdict for an unknown request",
         ),
     ] {
-        check(&lines, Some(words));
+        check(&lines, Some(message));
     }
 }
 
@@ -150,44 +147,52 @@ fn the_order_in_which_requests_ended_does_not_matter() {
 }
 
 #[test]
-fn versions_and_numbers_that_cannot_be_are_refused() {
-    for (path, value, words) in [
-        ("/version", "1", "this run log has version 1, and 2 is read"),
-        ("/version", "3", "this run log has version 3, and 2 is read"),
-        ("/version", "1e300", "its header has no version"),
-        ("/version", "\"1\"", "its header has no version"),
+fn invalid_versions_and_numbers_are_refused() {
+    for (path, value, message) in [
+        (
+            "/version",
+            "1",
+            "unsupported run log version 1 (supported: 2)",
+        ),
+        (
+            "/version",
+            "3",
+            "unsupported run log version 3 (supported: 2)",
+        ),
+        ("/version", "1e300", "the header has no version"),
+        ("/version", "\"1\"", "the header has no version"),
         (
             "/record/dataset/requests",
             "1e300",
-            "line 1, its header: invalid number",
+            "line 1, header: invalid number",
         ),
-        ("/record/dataset/requests", "-1", "line 1, its header: "),
+        ("/record/dataset/requests", "-1", "line 1, header: "),
         (
             "/record/settings/dataset/seed",
             "18446744073709551616",
-            "line 1, its header: ",
+            "line 1, header: ",
         ),
         (
             "/record/settings/load/request_timeout_s",
             "-1",
-            "line 1, its header: ",
+            "line 1, header: ",
         ),
-        ("/record", "[]", "line 1, its header: "),
+        ("/record", "[]", "line 1, header: "),
     ] {
-        check(&with("header", path, value, false), Some(words));
+        check(&with_value("header", path, value, false), Some(message));
     }
     check(
-        &with("request", "/index", "18446744073709551615", false),
-        Some(", line 4: no number of a request"),
+        &with_value("request", "/index", "18446744073709551615", false),
+        Some(", line 4: invalid request number"),
     );
     check(
-        &with("footer", "/requests", "9223372036854775808", false),
-        Some("8 requests are in a run log that ended with 9223372036854775808"),
+        &with_value("footer", "/requests", "9223372036854775808", false),
+        Some("the run log has 8 requests, but its footer says 9223372036854775808"),
     );
 }
 
 #[test]
-fn numbers_that_are_absurd_bring_nothing_down() {
+fn extreme_numbers_do_not_panic() {
     const MOST: &str = "18446744073709551615";
     for (kind, path, value) in [
         ("header", "/record/dataset/requests", MOST),
@@ -219,10 +224,10 @@ fn numbers_that_are_absurd_bring_nothing_down() {
         ),
         ("request", "/output_len", "0"),
     ] {
-        check(&with(kind, path, value, true), None);
+        check(&with_value(kind, path, value, true), None);
     }
     check(
-        &with("request", "/timing/end_ns", "3153600000000000000", false),
+        &with_value("request", "/timing/end_ns", "3153600000000000000", false),
         None,
     );
 }

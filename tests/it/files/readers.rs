@@ -1,58 +1,57 @@
-//! Everything that reads a file, with a file that it takes and the words that give it one.
+//! All readers of files, each with a valid file and the command that reads it.
 
 use std::path::Path;
 
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
-/// What a reader is made for; says which faults it has to name a line of, and which it takes.
+/// The file format of a reader, which determines the expected result of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// A row a line, each JSON.
+    /// One JSON value per line.
     JsonLines,
     /// One JSON value.
     Json,
-    /// Lines of a table.
+    /// CSV.
     Csv,
     /// Any text.
     Text,
     Toml,
     Parquet,
     Sound,
-    /// JSON Lines of our own, which are only ever added to: what is cut off is the last line, and
-    /// no error.
+    /// Our own append-only JSON Lines: a truncated last line is not an error.
     Log,
 }
 
 pub(crate) struct Reader {
     pub(crate) name: &'static str,
     pub(crate) shape: Shape,
-    /// The name that the file needs.
+    /// Required file name.
     pub(crate) file: &'static str,
     pub(crate) good: Vec<u8>,
-    /// The words of the command, with `{}` for the file and `{folder}` for the folder that it is
-    /// in.
-    words: Vec<String>,
-    /// Files that have to stand beside it, and are no matter of the test.
-    beside: Vec<&'static str>,
+    /// Arguments of the command, with `{}` for the file and `{folder}` for its folder.
+    arguments: Vec<String>,
+    /// Other required files, which stay valid.
+    required_files: Vec<&'static str>,
 }
 
 impl Reader {
     pub(crate) fn arguments(&self, file: &Path) -> Vec<String> {
         let folder = file.parent().unwrap().to_str().unwrap();
-        self.words
+        self.arguments
             .iter()
-            .map(|word| {
-                word.replace("{folder}", folder)
+            .map(|argument| {
+                argument
+                    .replace("{folder}", folder)
                     .replace("{}", file.to_str().unwrap())
             })
             .collect()
     }
 
-    /// Puts what belongs beside the file there.
-    pub(crate) fn furnish(&self, folder: &Path) {
-        for name in &self.beside {
+    /// Copies the other required files to the folder.
+    pub(crate) fn copy_required_files(&self, folder: &Path) {
+        for name in &self.required_files {
             std::fs::copy(
-                in_package("fixtures/tokenizer").join(name),
+                repository_path("fixtures/tokenizer").join(name),
                 folder.join(name),
             )
             .unwrap();
@@ -61,7 +60,7 @@ impl Reader {
 }
 
 fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(in_package("fixtures").join(name)).unwrap()
+    std::fs::read(repository_path("fixtures").join(name)).unwrap()
 }
 
 fn reader(
@@ -69,35 +68,35 @@ fn reader(
     shape: Shape,
     file: &'static str,
     good: impl Into<Vec<u8>>,
-    words: &str,
+    arguments: &str,
 ) -> Reader {
-    let fixtures = in_package("fixtures");
-    let words = words
+    let fixtures = repository_path("fixtures");
+    let arguments = arguments
         .split(' ')
-        .map(|word| word.replace("{fixtures}", fixtures.to_str().unwrap()))
+        .map(|argument| argument.replace("{fixtures}", fixtures.to_str().unwrap()))
         .collect();
     Reader {
         name,
         shape,
         file,
         good: good.into(),
-        words,
-        beside: Vec::new(),
+        arguments,
+        required_files: Vec::new(),
     }
 }
 
-/// A dataset that `--dataset-path` names.
+/// A dataset given by `--dataset-path`.
 fn dataset(
     name: &'static str,
     shape: Shape,
     file: &'static str,
     good: impl Into<Vec<u8>>,
-    of: &str,
+    dataset: &str,
 ) -> Reader {
-    let words = format!(
-        "--dataset {of} --dataset-path {{}} --backend openai-chat --num-prompts 3 --dry-run"
+    let arguments = format!(
+        "--dataset {dataset} --dataset-path {{}} --backend openai-chat --num-prompts 3 --dry-run"
     );
-    reader(name, shape, file, good, &words)
+    reader(name, shape, file, good, &arguments)
 }
 
 pub(crate) fn all() -> Vec<Reader> {
@@ -257,9 +256,9 @@ fn constraints() -> Vec<Reader> {
     ]
 }
 
-/// What makes prompts of three lines of a poem, through the tokenizer's template.
+/// Builds prompts of three lines of a poem with the tokenizer's chat template.
 const SONNET: &str = "--dataset sonnet --dataset-path {fixtures}/datasets/sonnet.txt --sonnet-input-len 300 --num-prompts 3 --dry-run";
-/// What measures one entry.
+/// Measures one entry.
 const MASK: &str = "mask --engine guidance --disable-tqdm --limit 1 --batch 0 --jobs 1 --cold-only --spelling compact";
 
 fn tokenizers() -> Vec<Reader> {
@@ -281,9 +280,9 @@ fn tokenizers() -> Vec<Reader> {
             &format!("{MASK} --tokenizer {{}} --eos-token <|im_end|>"),
         ),
     ];
-    let mut beside = |name, file, shape, good: Vec<u8>, beside: Vec<&'static str>| {
+    let mut add = |name, file, shape, good: Vec<u8>, required_files: Vec<&'static str>| {
         readers.push(Reader {
-            beside,
+            required_files,
             ..reader(
                 name,
                 shape,
@@ -293,14 +292,14 @@ fn tokenizers() -> Vec<Reader> {
             )
         });
     };
-    beside(
+    add(
         "settings of a tokenizer",
         "tokenizer_config.json",
         Json,
         fixture("tokenizer/tokenizer_config.json"),
         vec!["tokenizer.json"],
     );
-    beside(
+    add(
         "chat template",
         "chat_template.jinja",
         Text,

@@ -1,36 +1,35 @@
-//! The commands whose outputs are frozen, as `fixtures/frozen/commands.txt` has them. Knows no
-//! output.
+//! The commands whose outputs are frozen, from `fixtures/frozen/commands.txt`.
 
 use std::fs;
 use std::path::Path;
 
-/// How an output is made steady before it is kept.
+/// What is removed from an output before it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// As it is, but for paths.
+    /// Everything is stored, with paths replaced.
     Whole,
-    /// Of JSON its paths and the types of values, of text nothing: for what depends on the clock.
+    /// For outputs that depend on the clock: the paths and value types of JSON, nothing of text.
     Keys,
-    /// JSON and text without times, memory, dates and the machine: for measurements whose outcomes
-    /// are the same everywhere.
+    /// For measurements with machine-independent outcomes: JSON and text without times, memory,
+    /// dates and the machine.
     Outcomes,
 }
 
-/// A command.
+/// A command of the list.
 #[derive(Clone, Debug)]
-pub(super) struct Frozen {
+pub(super) struct FrozenCommand {
     pub(super) name: String,
     /// Lines for `sh`.
     pub(super) script: String,
     pub(super) kept: Kept,
-    /// Only the hash is kept.
+    /// Whether only the hash is stored.
     pub(super) is_hashed: bool,
 }
 
-/// All commands. A line is `NAME: SCRIPT` or `NAME (MARK): SCRIPT`; lines that begin with blanks go
-/// on with the script. `{run}` stands for every frozen run. Marks: `hash`, `hash but RUN RUN ...`,
+/// All commands. A line is `NAME: SCRIPT` or `NAME (MARK): SCRIPT`; lines that start with blanks
+/// continue the script. `{run}` stands for every frozen run. Marks: `hash`, `hash but RUN RUN ...`,
 /// `keys`, `outcomes`.
-pub(super) fn commands(folder: &Path) -> Vec<Frozen> {
+pub(super) fn commands(folder: &Path) -> Vec<FrozenCommand> {
     let text = fs::read_to_string(folder.join("commands.txt")).unwrap();
     let runs = runs(folder);
     let mut blocks: Vec<(String, String)> = Vec::new();
@@ -49,9 +48,9 @@ pub(super) fn commands(folder: &Path) -> Vec<Frozen> {
             blocks.push((name.to_owned(), format!("{}\n", script.trim())));
         }
     }
-    let of_a_run = |name: &str| name.contains("{run}");
-    let expand = |(name, script): &(String, String)| -> Vec<Frozen> {
-        if of_a_run(name) {
+    let is_per_run = |name: &str| name.contains("{run}");
+    let expand = |(name, script): &(String, String)| -> Vec<FrozenCommand> {
+        if is_per_run(name) {
             runs.iter().map(|run| frozen(name, script, run)).collect()
         } else {
             vec![frozen(name, script, "")]
@@ -60,22 +59,22 @@ pub(super) fn commands(folder: &Path) -> Vec<Frozen> {
     blocks.iter().flat_map(expand).collect()
 }
 
-fn frozen(name: &str, script: &str, run: &str) -> Frozen {
+fn frozen(name: &str, script: &str, run: &str) -> FrozenCommand {
     let (name, mark) = name
         .trim_end()
         .strip_suffix(')')
-        .and_then(|it| it.split_once(" ("))
+        .and_then(|rest| rest.split_once(" ("))
         .unwrap_or((name, ""));
     let is_excepted = mark
         .strip_prefix("hash but ")
-        .is_some_and(|runs| runs.split(' ').any(|it| it == run));
+        .is_some_and(|runs| runs.split(' ').any(|name| name == run));
     let kept = match mark {
         "keys" => Kept::Keys,
         "outcomes" => Kept::Outcomes,
         _ if mark.is_empty() || mark.starts_with("hash") => Kept::Whole,
-        _ => panic!("no such mark: {mark}"),
+        _ => panic!("unknown mark: {mark}"),
     };
-    Frozen {
+    FrozenCommand {
         name: name.replace("{run}", run),
         script: script.replace("{run}", run),
         kept,

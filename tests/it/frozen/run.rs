@@ -1,17 +1,16 @@
-//! Runs a command in a folder of its own, away from everything that the machine has, and reads what
-//! it left. Knows no manifest.
+//! Runs a command in an isolated folder and reads its output and files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
-use super::commands::Frozen;
+use super::commands::FrozenCommand;
 use super::steady::steady;
 
-/// Folders of the package that commands find under these names.
+/// Folders of the package under the names that commands use.
 const SHIPPED: [(&str, &str); 6] = [
     ("fixtures", "fixtures"),
     ("schemas", "schemas"),
@@ -21,18 +20,17 @@ const SHIPPED: [(&str, &str); 6] = [
     ("inputs", "fixtures/frozen/inputs"),
 ];
 
-/// Where commands put what is not frozen.
+/// Folder for files that are not frozen.
 const SCRATCH: &str = "tmp";
 
-/// What scripts may call beside `sobench`: `say` shows a command, what it prints and its exit code;
-/// `ask` does so with a run that sends nothing; `serve` starts a server at `$url`. A free port has
-/// five digits.
+/// Shell functions for scripts: `say` shows a command, its output and its exit code; `ask` does so
+/// with a run that sends nothing; `serve` starts a server at `$url`. Free ports have five digits.
 const PRELUDE: &str = r#"
 say() {
     echo "\$ sobench $*"
-    sobench "$@" > tmp/said 2>&1
+    sobench "$@" > tmp/printed 2>&1
     code=$?
-    sed 's/127\.0\.0\.1:[0-9]\{5\}/127.0.0.1:PORT/g' tmp/said
+    sed 's/127\.0\.0\.1:[0-9]\{5\}/127.0.0.1:PORT/g' tmp/printed
     echo "exit code: $code"
     echo
 }
@@ -51,19 +49,19 @@ serve() {
 }
 "#;
 
-/// What is kept of a command or of a file that it wrote.
+/// Stored output of a command or of a file that it wrote.
 pub(super) struct Output {
-    /// `None` of a file.
+    /// `None` for a file.
     pub(super) code: Option<i32>,
     pub(super) text: String,
     pub(super) is_kept: bool,
 }
 
-/// Runs a command; what it printed comes first, then its files by name.
-pub(super) fn run(command: &Frozen) -> Vec<(String, Output)> {
+/// Runs a command and returns its printed output, then its files by name.
+pub(super) fn run(command: &FrozenCommand) -> Vec<(String, Output)> {
     let folder = tempfile::tempdir().unwrap();
     for (name, shipped) in SHIPPED {
-        symlink(in_package(shipped), folder.path().join(name)).unwrap();
+        symlink(repository_path(shipped), folder.path().join(name)).unwrap();
     }
     fs::create_dir(folder.path().join(SCRATCH)).unwrap();
     let ran = shell(command, folder.path()).output().unwrap();
@@ -72,7 +70,7 @@ pub(super) fn run(command: &Frozen) -> Vec<(String, Output)> {
         .code()
         .unwrap_or_else(|| panic!("{}: {}", command.name, ran.status));
     let own = |bytes: &[u8]| {
-        let text = of_log(&String::from_utf8_lossy(bytes))
+        let text = without_log_lines(&String::from_utf8_lossy(bytes))
             .replace(folder.path().to_str().unwrap(), "<dir>");
         with_line_end(&steady(
             &text.replace(env!("CARGO_MANIFEST_DIR"), "<package>"),
@@ -110,7 +108,7 @@ pub(super) fn run(command: &Frozen) -> Vec<(String, Output)> {
     found
 }
 
-fn shell(command: &Frozen, folder: &Path) -> Command {
+fn shell(command: &FrozenCommand, folder: &Path) -> Command {
     let programs = Path::new(env!("CARGO_BIN_EXE_sobench"))
         .parent()
         .unwrap()
@@ -145,7 +143,7 @@ fn with_line_end(text: &str) -> String {
     }
 }
 
-/// Files below the folder that are no links, but for scratch.
+/// Files below the folder, except links and scratch files.
 fn written(folder: &Path, below: &str, files: &mut Vec<String>) {
     for entry in fs::read_dir(folder.join(below)).unwrap() {
         let entry = entry.unwrap();
@@ -166,9 +164,9 @@ fn written(folder: &Path, below: &str, files: &mut Vec<String>) {
     }
 }
 
-/// A run log by the number of its lines of each kind, since the format of logs may change; other
-/// texts as they are.
-fn of_log(text: &str) -> String {
+/// Replaces a run log by its number of lines per kind, because the log format may change; returns
+/// other texts unchanged.
+fn without_log_lines(text: &str) -> String {
     if !text.starts_with("{\"header\":") {
         return text.to_owned();
     }

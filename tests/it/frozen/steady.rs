@@ -1,4 +1,4 @@
-//! Takes out of an output what depends on the clock and on the machine. Knows no command.
+//! Removes values that depend on the clock or the machine from an output.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::commands::Kept;
 
-/// Ends of the names of JSON members that are measured.
+/// Suffixes of JSON members with measured values.
 const MEASURED: [&str; 8] = [
     "_ns",
     "_us",
@@ -18,9 +18,9 @@ const MEASURED: [&str; 8] = [
     "_by_p99",
     "_per_position",
 ];
-/// Whole names of such members, of what tells the machine and the day, and of what the outputs of
-/// saved rows have.
-const LEFT_OUT: [&str; 8] = [
+/// Names of JSON members that are measured, describe the machine or the date, or occur in the
+/// outputs of saved rows.
+const REMOVED: [&str; 8] = [
     "us",
     "date",
     "host",
@@ -31,10 +31,10 @@ const LEFT_OUT: [&str; 8] = [
     "definitions",
 ];
 
-/// What there is only where the machine is busy.
-const OF_A_BUSY_MACHINE: [&str; 2] = [".doubts", ".distrust"];
+/// Suffixes of members that exist only on a busy machine.
+const BUSY_MACHINE_ONLY: [&str; 2] = [".doubts", ".distrust"];
 
-/// The text, steady.
+/// The text without variable values.
 pub(super) fn steady(text: &str, kept: Kept) -> String {
     match (kept, json_values(text)) {
         (Kept::Whole, _) => text.to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn steady(text: &str, kept: Kept) -> String {
     }
 }
 
-/// One JSON value, or one a line.
+/// Parses one JSON value, or one per line.
 fn json_values(text: &str) -> Option<Vec<Value>> {
     if !text.starts_with(['{', '[']) {
         return None;
@@ -70,7 +70,7 @@ fn json_values(text: &str) -> Option<Vec<Value>> {
 
 fn add_paths(value: &Value, at: &str, paths: &mut BTreeSet<String>) {
     let kind = match value {
-        _ if OF_A_BUSY_MACHINE.iter().any(|end| at.ends_with(end)) => "(depends on the machine)",
+        _ if BUSY_MACHINE_ONLY.iter().any(|end| at.ends_with(end)) => "(depends on the machine)",
         Value::Object(members) => {
             members
                 .iter()
@@ -85,7 +85,7 @@ fn add_paths(value: &Value, at: &str, paths: &mut BTreeSet<String>) {
                 .for_each(|item| add_paths(item, &format!("{at}[]"), paths));
             "array"
         }
-        // Too few samples make a figure null.
+        // A figure is null if there are too few samples.
         Value::Null | Value::Number(_) => "number or null",
         Value::Bool(_) => "bool",
         Value::String(_) => "string",
@@ -97,8 +97,7 @@ fn strip(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|name, _| {
-                !LEFT_OUT.contains(&name.as_str())
-                    && !MEASURED.iter().any(|end| name.ends_with(end))
+                !REMOVED.contains(&name.as_str()) && !MEASURED.iter().any(|end| name.ends_with(end))
             });
             members.values_mut().for_each(strip);
         }
@@ -107,8 +106,7 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// Lines that tell the machine, the day and how long it took, without what they tell. Continuation
-/// lines are indented.
+/// Replaces machine, date and duration. Continuation lines are indented.
 fn without_machine(text: &str) -> String {
     let line = Regex::new(r"(?m)^(machine|wall time): .*(\n  .*)*$").unwrap();
     let date = Regex::new(r"\b\d{8}-\d{6}\b").unwrap();

@@ -1,5 +1,5 @@
-//! Contenders that run at once: each server gets its own share, request by request, and figures are
-//! those of an ordinary run.
+//! Concurrent contenders: each server gets its requests one by one in turn, and results equal those
+//! of a single run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
-use sobench_testkit::scripted::{Request, Scripted, models, until_closed, whole};
+use sobench_testkit::scripted::{Request, ScriptedServer, models, wait_until_closed, whole};
 
 use super::{compared, row};
 use crate::cli::assert_fails;
 use crate::support::{cache, sobench, wait_until};
 
-/// How long a server waits for the others before it gives up: long enough for any machine, since
-/// only a failing test waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that a server waits for the others. Only a failing test waits that long.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The requests that came, as server and number, in the order in which they came.
+/// Received requests as (server, number), in order.
 #[derive(Default)]
 struct Arrivals {
     all: Mutex<Vec<(usize, usize)>>,
@@ -26,25 +25,25 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    /// Notes a request, and waits until every server has its own of this number. Whether they all
-    /// came.
-    fn came(&self, server: usize, number: usize, servers: usize) -> bool {
+    /// Records a request, and waits until every server has its request of this number. Returns
+    /// false on timeout.
+    fn arrive(&self, server: usize, number: usize, servers: usize) -> bool {
         let mut all = self.all.lock().unwrap();
         all.push((server, number));
         self.changed.notify_all();
         let is_short = |all: &mut Vec<(usize, usize)>| {
-            all.iter().filter(|it| it.1 == number).count() < servers
+            all.iter().filter(|arrival| arrival.1 == number).count() < servers
         };
         !self
             .changed
-            .wait_timeout_while(all, PATIENCE, is_short)
+            .wait_timeout_while(all, TIMEOUT, is_short)
             .unwrap()
             .1
             .timed_out()
     }
 }
 
-/// The number of a measured request; trial requests have a word.
+/// The number of a measured request; `None` for trial requests.
 fn number(request: &Request) -> Option<usize> {
     request
         .header("x-request-id")?
@@ -63,7 +62,7 @@ fn answer(text: &str) -> String {
     )
 }
 
-/// The lines of a run's log.
+/// The lines of a run log.
 fn log(path: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     text.lines()
@@ -71,21 +70,21 @@ fn log(path: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Every request of a log by its case, without what depends on the time.
+/// Every request of a log by case, without times.
 fn answers(log: &[Value]) -> BTreeMap<u64, (Value, Value, Value)> {
     let requests = log.iter().filter_map(|line| line.get("request"));
     let verdicts: BTreeMap<u64, &Value> = log
         .iter()
         .filter_map(|line| line.get("judged"))
-        .map(|it| (it["index"].as_u64().unwrap(), it))
+        .map(|verdict| (verdict["index"].as_u64().unwrap(), verdict))
         .collect();
-    let shown = |it: &Value| {
-        let case = it["index"].as_u64().unwrap();
+    let shown = |request: &Value| {
+        let case = request["index"].as_u64().unwrap();
         (
             case,
             (
-                it["text"].clone(),
-                it["outcome"].clone(),
+                request["text"].clone(),
+                request["outcome"].clone(),
                 verdicts[&case].clone(),
             ),
         )
@@ -94,21 +93,23 @@ fn answers(log: &[Value]) -> BTreeMap<u64, (Value, Value, Value)> {
 }
 
 #[test]
-fn no_server_gets_its_next_request_before_the_others_have_theirs() {
+fn servers_get_requests_in_lockstep() {
     const SERVERS: usize = 3;
     let arrivals = Arc::new(Arrivals::default());
-    let servers: Vec<Scripted> = (0..SERVERS)
+    let servers: Vec<ScriptedServer> = (0..SERVERS)
         .map(|server| {
             let arrivals = Arc::clone(&arrivals);
-            Scripted::answering(move |asked| match number(asked) {
-                _ if asked.asks_for_models() => models(),
-                _ if !asked.line.starts_with("POST ") => whole("404 Not Found", "text/plain", "no"),
+            ScriptedServer::answering(move |request| match number(request) {
+                _ if request.is_model_list() => models(),
+                _ if !request.line.starts_with("POST ") => {
+                    whole("404 Not Found", "text/plain", "no")
+                }
                 None => answer("yes"),
-                Some(number) if arrivals.came(server, number, SERVERS) => answer("no"),
+                Some(number) if arrivals.arrive(server, number, SERVERS) => answer("no"),
                 Some(_) => whole(
                     "500 Internal Server Error",
                     "text/plain",
-                    "the others did not come",
+                    "the other servers got no request",
                 ),
             })
         })
@@ -116,7 +117,7 @@ fn no_server_gets_its_next_request_before_the_others_have_theirs() {
     let targets: Vec<String> = servers
         .iter()
         .enumerate()
-        .map(|(place, it)| format!("s{place}={}", it.base_url))
+        .map(|(index, server)| format!("s{index}={}", server.base_url))
         .collect();
     let mut flags = vec![
         "--dataset",
@@ -145,36 +146,35 @@ fn no_server_gets_its_next_request_before_the_others_have_theirs() {
     assert_eq!(
         all.len(),
         7 * SERVERS,
-        "every server got its share, and no more: {all:?}"
+        "every server gets 7 requests: {all:?}"
     );
     for (index, round) in all.chunks(SERVERS).enumerate() {
         assert!(
             round.iter().all(|(_, number)| *number == index),
-            "request by request: {all:?}"
+            "requests are not interleaved: {all:?}"
         );
     }
-    for place in 0..SERVERS {
+    for index in 0..SERVERS {
         assert_eq!(
-            row(&found, &format!("s{place}"), "choice")["correct_rate"]["hits"].as_u64(),
+            row(&found, &format!("s{index}"), "choice")["correct_rate"]["hits"].as_u64(),
             Some(7)
         );
     }
     assert_eq!(found["about"]["interleaved"], true);
     let order = found["about"]["order"].as_str().unwrap();
     assert!(
-        order.starts_with("interleaved, request by request (each names a server of its own)"),
+        order.starts_with("interleaved, request by request (each contender has its own server)"),
         "{order}"
     );
     assert!(
-        ran.stdout
-            .contains("servers on one machine that run at once"),
+        ran.stdout.contains("concurrent servers on one machine"),
         "{}",
         ran.stdout
     );
 }
 
 #[test]
-fn a_run_beside_others_is_the_run_that_it_is_alone() {
+fn concurrent_run_equals_a_single_run() {
     let servers = [
         EmbeddedServer::start(EmbeddedOptions::default()).unwrap(),
         EmbeddedServer::start(EmbeddedOptions::default()).unwrap(),
@@ -226,7 +226,7 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
     assert_eq!(
         order,
         ["one", "two", "one", "two", "two", "one", "two", "one"],
-        "places change from repeat to repeat"
+        "the order alternates between repeats"
     );
     let treatments: Vec<&str> = runs
         .iter()
@@ -238,8 +238,8 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
         ["control", "constrained", "constrained", "control"]
     );
     for run in runs {
-        let [result, log] =
-            ["result", "run_log"].map(|it| Path::new(run[it].as_str().unwrap()).with_extension(""));
+        let [result, log] = ["result", "run_log"]
+            .map(|key| Path::new(run[key].as_str().unwrap()).with_extension(""));
         assert_eq!(result, log, "result and log of a run have one name");
     }
     for pair in runs.chunks(2) {
@@ -247,12 +247,16 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
             .iter()
             .map(|run| log(run["run_log"].as_str().unwrap()))
             .collect();
-        let begin = |log: &[Value]| {
+        let started_ns = |log: &[Value]| {
             log[0]["header"]["record"]["started_unix_ns"]
                 .as_u64()
                 .unwrap()
         };
-        assert_eq!(begin(&logs[0]), begin(&logs[1]), "one begin");
+        assert_eq!(
+            started_ns(&logs[0]),
+            started_ns(&logs[1]),
+            "concurrent runs start together"
+        );
         let footer = |log: &[Value]| log.last().unwrap()["footer"].clone();
         assert!(
             logs.iter()
@@ -263,10 +267,10 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
         let due = |log: &[Value]| -> BTreeMap<u64, u64> {
             let requests = log.iter().filter_map(|line| line.get("request"));
             requests
-                .map(|it| {
+                .map(|request| {
                     (
-                        it["index"].as_u64().unwrap(),
-                        it["timing"]["due_ns"].as_u64().unwrap(),
+                        request["index"].as_u64().unwrap(),
+                        request["timing"]["due_ns"].as_u64().unwrap(),
                     )
                 })
                 .collect()
@@ -282,7 +286,7 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
             assert_eq!(
                 (later(&first, case), later(&second, case)),
                 apart,
-                "at each request another one goes first: {case}"
+                "the first server alternates per request: {case}"
             );
         }
         if pair[0]["treatment"] == "constrained" {
@@ -297,7 +301,7 @@ fn a_run_beside_others_is_the_run_that_it_is_alone() {
 }
 
 #[test]
-fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
+fn interleaving_is_rejected_or_shown_in_the_dry_run() {
     let interleaved = [
         "--matrix-order",
         "interleaved",
@@ -328,10 +332,10 @@ fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
             "--target",
             "two=http://127.0.0.1:1/v1",
         ],
-        "two name one server",
+        "two contenders share a server",
     );
-    refused(&["--repeat", "2"], "there is nobody to run beside");
-    refused(&[], "one run has no order among others");
+    refused(&["--repeat", "2"], "there is one contender");
+    refused(&[], "applies to comparisons only");
     let several = [
         "--target",
         "one=http://127.0.0.1:1",
@@ -349,12 +353,12 @@ fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
         ran.stdout
     );
     assert!(
-        ran.stdout.contains("   1  one, json, control (5 requests), at once with those that follow:\n   2  two, json, control")
+        ran.stdout.contains("   1  one, json, control (5 requests), concurrent with the following:\n   2  two, json, control")
     );
     let ran = sobench(&[&several[..], &["--matrix-order", "blocks"]].concat());
     assert!(
         ran.stdout
-            .contains("order: whole runs, one after the other (as --matrix-order asks)"),
+            .contains("order: complete runs, one after the other (requested with --matrix-order)"),
         "{}",
         ran.stdout
     );
@@ -362,26 +366,26 @@ fn what_cannot_run_at_once_is_refused_with_the_reason_or_told() {
 
 #[cfg(unix)]
 #[test]
-fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
+fn sigint_stops_all_concurrent_runs_with_partial_logs() {
     use std::io::Read;
     use std::process::{Command, Stdio};
-    // Two requests are answered, and the rest hang: that is when the user has had enough.
-    let servers: Vec<Scripted> = (0..2)
+    // Two requests are answered, the rest hang; then the test sends SIGINT.
+    let servers: Vec<ScriptedServer> = (0..2)
         .map(|_| {
-            Scripted::new(|asked, stream| {
+            ScriptedServer::new(|request, stream| {
                 use std::io::Write;
-                let said = match number(asked) {
-                    _ if asked.asks_for_models() => models(),
-                    _ if !asked.line.starts_with("POST ") => {
+                let response = match number(request) {
+                    _ if request.is_model_list() => models(),
+                    _ if !request.line.starts_with("POST ") => {
                         whole("404 Not Found", "text/plain", "no")
                     }
                     Some(2..) => {
-                        until_closed(stream);
+                        wait_until_closed(stream);
                         return sobench_testkit::scripted::Then::Close;
                     }
                     _ => answer("yes"),
                 };
-                stream.write_all(said.as_bytes()).unwrap();
+                stream.write_all(response.as_bytes()).unwrap();
                 sobench_testkit::scripted::Then::Keep
             })
         })
@@ -389,7 +393,7 @@ fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
     let targets: Vec<String> = servers
         .iter()
         .enumerate()
-        .map(|(place, it)| format!("s{place}={}", it.base_url))
+        .map(|(index, server)| format!("s{index}={}", server.base_url))
         .collect();
     let mut running = Command::new(env!("CARGO_BIN_EXE_sobench"))
         .args([
@@ -424,34 +428,34 @@ fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let hangs = |server: &Scripted| {
+    let hangs = |server: &ScriptedServer| {
         server
             .requests()
             .iter()
-            .any(|asked| number(asked) == Some(2))
+            .any(|request| number(request) == Some(2))
     };
     wait_until("every server has a request that hangs", || {
         assert!(
             running.try_wait().unwrap().is_none(),
-            "it ended before its requests came"
+            "the program ended before its requests arrived"
         );
         servers.iter().all(hangs)
     });
     let pid = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let mut said = String::new();
+    let mut stderr = String::new();
     running
         .stderr
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut stderr)
         .unwrap();
-    assert_eq!(running.wait().unwrap().code(), Some(130), "{said}");
-    let logs: Vec<&str> = said
+    assert_eq!(running.wait().unwrap().code(), Some(130), "{stderr}");
+    let logs: Vec<&str> = stderr
         .lines()
         .filter_map(|line| line.strip_prefix("run log: "))
         .collect();
-    assert_eq!(logs.len(), 2, "no third run began: {said}");
+    assert_eq!(logs.len(), 2, "no third run starts: {stderr}");
     for path in logs {
         let log = log(path);
         let footer = &log.last().unwrap()["footer"];
@@ -469,8 +473,10 @@ fn one_ctrl_c_stops_all_and_each_keeps_what_it_has() {
         assert!(Path::new(path).exists());
     }
     assert_eq!(
-        said.matches("stopping: requests under way may end").count(),
+        stderr
+            .matches("stopping: requests in flight may end")
+            .count(),
         1,
-        "{said}"
+        "{stderr}"
     );
 }

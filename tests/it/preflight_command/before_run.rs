@@ -1,14 +1,16 @@
-//! Before a run: what goes first, which dialect `auto` comes to, and who is not asked.
+//! Preflight before a run: order of requests, choice of the dialect by `auto`, and cases without
+//! preflight.
 
 use serde_json::{Value, json};
 use sobench_testkit::constrained::{
-    Reply, allowed, answering, as_sglang, of_version, posts, text_of_constraint,
+    Reply, allowed, answering, constrained_server_with_version, constraint_text, posts,
+    sglang_reply,
 };
-use sobench_testkit::scripted::Scripted;
+use sobench_testkit::scripted::ScriptedServer;
 
 use crate::support::{sobench, sobench_result};
 
-fn ran_against(server: &Scripted, arguments: &[&str]) -> (String, Value) {
+fn run_against(server: &ScriptedServer, arguments: &[&str]) -> (String, Value) {
     let number: &[&str] = if arguments.contains(&"--num-prompts") {
         &[]
     } else {
@@ -23,20 +25,20 @@ fn ran_against(server: &Scripted, arguments: &[&str]) -> (String, Value) {
     )
 }
 
-/// What this dialect's fields carry is enforced, and the others are dropped.
-fn reading(field: &'static str) -> Scripted {
+/// A server that enforces constraints in this field and ignores others.
+fn enforcing_field(field: &'static str) -> ScriptedServer {
     answering(move |body| match body.get(field) {
-        Some(_) => allowed(body).map_or(Reply::Prose, Reply::Say),
+        Some(_) => allowed(body).map_or(Reply::Prose, Reply::Text),
         None => Reply::Prose,
     })
 }
 
 #[test]
-fn auto_uses_the_dialect_that_was_proved() {
-    // An unknown server in OpenAI's shape is expected to read `response_format`, which has no place
-    // for a choice.
-    let sglang = answering(as_sglang);
-    let (page, result) = ran_against(
+fn auto_uses_the_enforced_dialect() {
+    // An unknown OpenAI-compatible server is expected to read `response_format`, which cannot carry
+    // a choice.
+    let sglang = answering(sglang_reply);
+    let (page, result) = run_against(
         &sglang,
         &[
             "--backend",
@@ -57,13 +59,13 @@ fn auto_uses_the_dialect_that_was_proved() {
     );
     assert!(
         page.contains("sent as sglang")
-            && page.contains("--constraint-dialect auto: sglang, which preflight saw"),
+            && page.contains("--constraint-dialect auto: using sglang, which is enforced"),
         "{page}"
     );
     assert_eq!(result["quality"]["correct_rate"]["percent"], 100.0);
 
-    // A vLLM that reads the old fields only, and says nothing of its version.
-    let (page, result) = ran_against(&reading("guided_json"), &["--dataset", "json"]);
+    // A vLLM server that reads only the old fields and does not report its version.
+    let (page, result) = run_against(&enforcing_field("guided_json"), &["--dataset", "json"]);
     assert_eq!(
         (
             &result["constraint_dialect"],
@@ -73,13 +75,13 @@ fn auto_uses_the_dialect_that_was_proved() {
         "{page}"
     );
     assert!(
-        page.contains("and not structured-outputs, in which json is ignored"),
+        page.contains("instead of structured-outputs, in which json is ignored"),
         "{page}"
     );
     let findings = result["enforcement"]["findings"].as_array().unwrap();
     let classes: Vec<&str> = findings
         .iter()
-        .map(|it| it["class"].as_str().unwrap())
+        .map(|finding| finding["class"].as_str().unwrap())
         .collect();
     assert_eq!(
         classes,
@@ -89,18 +91,18 @@ fn auto_uses_the_dialect_that_was_proved() {
 }
 
 #[test]
-fn a_dialect_that_is_refused_is_no_end_where_another_one_works() {
+fn auto_replaces_a_rejected_dialect() {
     let server = answering(|body| match body.get("structured_outputs") {
         Some(_) => Reply::Status("400 Bad Request", "extra fields not permitted"),
-        None => allowed(body).map_or(Reply::Prose, Reply::Say),
+        None => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
-    let (_, result) = ran_against(&server, &["--dataset", "choice"]);
+    let (_, result) = run_against(&server, &["--dataset", "choice"]);
     assert_eq!(
         (&result["constraint_dialect"], &result["trial_requests"]),
         (&json!("guided"), &json!(2)),
         "{result}"
     );
-    // The user's word is not gone against.
+    // A dialect requested by the user is not replaced.
     let named = [
         "--base-url",
         &server.base_url,
@@ -118,7 +120,7 @@ fn a_dialect_that_is_refused_is_no_end_where_another_one_works() {
 }
 
 #[test]
-fn nothing_is_measured_where_every_dialect_is_dropped_unless_the_user_wants_it() {
+fn unenforced_constraints_stop_the_run_unless_allowed() {
     let server = answering(|_| Reply::Prose);
     let arguments = [
         "--base-url",
@@ -134,8 +136,8 @@ fn nothing_is_measured_where_every_dialect_is_dropped_unless_the_user_wants_it()
         "{}",
         ran.stderr
     );
-    let asked = posts(&server).len();
-    let (page, result) = ran_against(&server, &["--dataset", "choice", "--allow-unenforced"]);
+    let preflight_requests = posts(&server).len();
+    let (page, result) = run_against(&server, &["--dataset", "choice", "--allow-unenforced"]);
     assert!(
         page.starts_with("CONSTRAINT NOT ENFORCED: choice in structured-outputs is ignored"),
         "{page}"
@@ -143,16 +145,16 @@ fn nothing_is_measured_where_every_dialect_is_dropped_unless_the_user_wants_it()
     assert_eq!(result["enforcement"]["state"], "not_enforced");
     assert_eq!(
         posts(&server).len(),
-        2 * asked + 4,
-        "the same questions, and the run"
+        2 * preflight_requests + 4,
+        "the same preflight requests, and the run"
     );
 }
 
 #[test]
-fn on_vllm_the_run_s_own_constrained_request_goes_first_and_the_report_says_what_it_fixed() {
-    let healthy = |body: &Value| allowed(body).map_or(Reply::Prose, Reply::Say);
-    let server = of_version(Some("0.33.0"), healthy);
-    // Of these, the first is not constrained.
+fn first_constrained_request_on_vllm_fixes_the_engine() {
+    let healthy = |body: &Value| allowed(body).map_or(Reply::Prose, Reply::Text);
+    let server = constrained_server_with_version(Some("0.33.0"), healthy);
+    // The first of these requests is unconstrained.
     let arguments = [
         "--dataset",
         "choice",
@@ -161,13 +163,13 @@ fn on_vllm_the_run_s_own_constrained_request_goes_first_and_the_report_says_what
         "--guided-decoding-ratio",
         "0.3",
     ];
-    let (page, result) = ran_against(&server, &arguments);
+    let (page, result) = run_against(&server, &arguments);
     let sent = posts(&server);
-    let first = sent.iter().find_map(text_of_constraint).unwrap();
+    let first = sent.iter().find_map(constraint_text).unwrap();
     assert!(first.contains("Positive"), "{first}");
     assert!(
-        text_of_constraint(&sent[0]).is_none(),
-        "the trial run's request has none"
+        constraint_text(&sent[0]).is_none(),
+        "the trial request is unconstrained"
     );
     let fixed = &result["enforcement"]["first_constrained"];
     assert_eq!(
@@ -176,24 +178,25 @@ fn on_vllm_the_run_s_own_constrained_request_goes_first_and_the_report_says_what
         "{fixed}"
     );
     assert!(
-        page.contains("fixed its engine by it, to xgrammar, by vLLM's rule (as of vLLM 0.33:"),
+        page.contains("keeps its engine, xgrammar by vLLM's rule (as of vLLM 0.33:"),
         "{page}"
     );
-    // Two questions, none of which is the run's, after the trial and before the run.
-    let questions: Vec<String> = sent[2..4]
+    // The two preflight requests, after the trial request and before the run. They do not use the
+    // run's prompts.
+    let prompts: Vec<String> = sent[2..4]
         .iter()
         .map(|body| body["prompt"].as_str().unwrap().to_owned())
         .collect();
     assert!(
-        questions
+        prompts
             .iter()
             .all(|prompt| prompt.contains("weather at sea")),
-        "{questions:?}"
+        "{prompts:?}"
     );
     assert_eq!(result["enforcement"]["requests"], 2);
 
     let declared = [&arguments[..], &["--guided-decoding-backend", "outlines"]].concat();
-    let (_, result) = ran_against(&server, &declared);
+    let (_, result) = run_against(&server, &declared);
     assert_eq!(
         result["enforcement"]["first_constrained"]["engine"],
         Value::Null
@@ -201,7 +204,7 @@ fn on_vllm_the_run_s_own_constrained_request_goes_first_and_the_report_says_what
 }
 
 #[test]
-fn who_need_not_be_asked_is_not() {
+fn preflight_is_skipped_if_not_needed() {
     let (ran, embedded) = sobench_result(&["--num-prompts", "2"]);
     assert_eq!(
         (ran.code, &embedded["sobench"]["enforcement"]["state"]),
@@ -211,8 +214,8 @@ fn who_need_not_be_asked_is_not() {
         &["--dataset", "choice", "--skip-preflight"][..],
         &["--no-guided-decoding"],
     ] {
-        let server = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Say));
-        let (_, result) = ran_against(&server, arguments);
+        let server = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Text));
+        let (_, result) = run_against(&server, arguments);
         assert_eq!(posts(&server).len(), 5, "the trial and the run");
         assert_eq!(
             (

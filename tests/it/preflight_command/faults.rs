@@ -1,66 +1,65 @@
-//! Planted faults, one a row: what preflight says of a server that has it, and what a run against
-//! it says.
+//! Server faults, one per row: the result of preflight and of a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use sobench_testkit::constrained::{Reply, allowed, answering, text_of_constraint};
-use sobench_testkit::scripted::Scripted;
+use sobench_testkit::constrained::{Reply, allowed, answering, constraint_text};
+use sobench_testkit::scripted::ScriptedServer;
 
 use crate::support::{Ran, sobench, sobench_result};
 
-/// Requests of a run, and how many of them are constrained at the share below: the first one is
-/// not.
+/// Requests of a run, and the number of constrained ones at this ratio. The first request is
+/// unconstrained.
 const PROMPTS: usize = 20;
-const SHARE: &str = "0.3";
-const OF_SHARE: usize = 6;
+const RATIO: &str = "0.3";
+const CONSTRAINED: usize = 6;
 
-/// The constrained request from which on a server of its own ignores constraints, counted from 0.
+/// Number of the first constrained request, from 0, of which the server ignores the constraint.
 const IGNORED_FROM: usize = 12;
 
-/// One fault.
-struct Planted {
+/// A fault and its expected results.
+struct FaultRow {
     name: &'static str,
-    server: fn() -> Scripted,
-    /// What is asked by preflight.
+    server: fn() -> ScriptedServer,
+    /// Constraint kind in preflight.
     kind: &'static str,
     backend: &'static str,
     dialect: &'static str,
-    /// What preflight says.
+    /// Expected class in preflight.
     class: &'static str,
     cause: Option<&'static str>,
-    /// Flags of the run beside server, backend, dialect and number.
+    /// Flags of the run in addition to server, backend, dialect and number of requests.
     run: &'static [&'static str],
-    /// What the run's console says.
-    words: &'static [&'static str],
-    /// Members of the run's result, by JSON pointer.
+    /// Texts on the run's console.
+    console: &'static [&'static str],
+    /// Members of the run's result by JSON pointer.
     result: &'static [(&'static str, &'static str)],
 }
 
-const SANE: Planted = Planted {
+const NO_FAULT: FaultRow = FaultRow {
     name: "none",
-    server: || answering(right),
+    server: || answering(correct_reply),
     kind: "choice",
     backend: "vllm",
     dialect: "structured-outputs",
     class: "enforced",
     cause: None,
     run: &["--dataset", "choice"],
-    words: &["seen to be enforced before the run"],
+    console: &["enforced in preflight"],
     result: &[
         ("/correct_rate(%)", "100.0"),
         ("/sobench/enforcement/state", "\"enforced\""),
     ],
 };
 
-fn right(body: &Value) -> Reply {
-    allowed(body).map_or(Reply::Prose, Reply::Say)
+fn correct_reply(body: &Value) -> Reply {
+    allowed(body).map_or(Reply::Prose, Reply::Text)
 }
 
-/// A server that does this with constrained requests, and answers the others.
-fn only_constrained(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Scripted {
+/// A server that replies so to constrained requests, and with prose to others.
+fn only_constrained(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> ScriptedServer {
     answering(move |body| {
-        if text_of_constraint(body).is_some() {
+        if constraint_text(body).is_some() {
             reply(body)
         } else {
             Reply::Prose
@@ -68,39 +67,39 @@ fn only_constrained(reply: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> 
     })
 }
 
-/// Answers that the constraint did not make.
-fn dropping() -> Vec<Planted> {
+/// Answers that ignore the constraint.
+fn ignored_constraints() -> Vec<FaultRow> {
     vec![
-        Planted {
+        FaultRow {
             name: "constraint ignored",
             server: || answering(|_| Reply::Prose),
             class: "ignored",
             run: &["--dataset", "choice", "--allow-unenforced"],
-            words: &[
+            console: &[
                 "CONSTRAINT NOT ENFORCED: choice in structured-outputs is ignored",
                 "choice, sent as structured-outputs, NOT ENFORCED",
-                "20 of 20 constrained answers that ended by themselves break their constraint",
+                "20 of 20 constrained answers that ended normally violate their constraint",
             ],
             result: &[
                 ("/correct_rate(%)", "0.0"),
                 ("/sobench/enforcement/state", "\"not_enforced\""),
             ],
-            ..SANE
+            ..NO_FAULT
         },
-        Planted {
+        FaultRow {
             name: "ignored from the k-th request on",
             server: || {
                 let before = AtomicUsize::new(0);
                 only_constrained(move |body| match before.fetch_add(1, Ordering::SeqCst) {
-                    ..IGNORED_FROM => right(body),
+                    ..IGNORED_FROM => correct_reply(body),
                     _ => Reply::Prose,
                 })
             },
             run: &["--dataset", "choice", "--max-concurrency", "1"],
-            // One constrained request was the trial run's, one preflight's.
-            words: &[
-                "although the server was seen to enforce such constraints",
-                "constraints stopped holding with request choice-10: all of the 10 answers sent before",
+            // One constrained request is the trial request, one is preflight's.
+            console: &[
+                "although preflight showed that the server enforces such constraints",
+                "constraints were no longer enforced from request choice-10 on: all 10 answers sent before",
             ],
             result: &[
                 ("/sobench/enforcement/state", "\"enforced\""),
@@ -110,13 +109,13 @@ fn dropping() -> Vec<Planted> {
                     r#"{"case_id":"choice-10","valid_before":10,"invalid_after":10}"#,
                 ),
             ],
-            ..SANE
+            ..NO_FAULT
         },
-        Planted {
+        FaultRow {
             name: "wrong wrapper",
             server: || {
                 only_constrained(|_| {
-                    Reply::Say(
+                    Reply::Text(
                         json!({"name": "w", "schema": {"type": "object"}, "strict": true})
                             .to_string(),
                     )
@@ -126,39 +125,36 @@ fn dropping() -> Vec<Planted> {
             dialect: "response-format",
             class: "wrong_wrapper",
             run: &["--dataset", "json", "--allow-unenforced"],
-            words: &[
-                "CONSTRAINT NOT ENFORCED: json in response-format is taken for its own envelope",
+            console: &[
+                "CONSTRAINT NOT ENFORCED: json in response-format is used as its own envelope",
             ],
             result: &[
                 ("/correct_rate(%)", "0.0"),
                 ("/sobench/quality/reasons/0/name", "\"schema\""),
             ],
-            ..SANE
+            ..NO_FAULT
         },
-        Planted {
+        FaultRow {
             name: "white space run-away",
-            server: || only_constrained(|_| Reply::Cut(format!("{{{}", "\n ".repeat(60)))),
+            server: || only_constrained(|_| Reply::Truncated(format!("{{{}", "\n ".repeat(60)))),
             kind: "json",
             class: "broken",
             cause: Some("white_space_run_away"),
             run: &["--dataset", "json"],
-            words: &[
-                "broken: white space to the token limit",
-                "white space without end: 20 of 20 answers",
-            ],
+            console: &["broken", "endless white space: 20 of 20 answers"],
             result: &[
                 ("/sobench/quality/white_space_runs", "20"),
                 ("/sobench/enforcement/state", "\"unproven\""),
             ],
-            ..SANE
+            ..NO_FAULT
         },
     ]
 }
 
-/// Failures of constrained requests alone.
-fn failing() -> Vec<Planted> {
+/// Failures of constrained requests only.
+fn constrained_failures() -> Vec<FaultRow> {
     vec![
-        Planted {
+        FaultRow {
             name: "200 with an error event",
             server: || {
                 only_constrained(|_| {
@@ -169,67 +165,67 @@ fn failing() -> Vec<Planted> {
                 })
             },
             class: "rejected",
-            run: &["--dataset", "choice", "--guided-decoding-ratio", SHARE],
-            words: &[
-                "preflight could not prove the constraint: choice in structured-outputs: rejected:",
+            run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
+            console: &[
+                "preflight cannot prove that the constraint is enforced: choice in structured-outputs: rejected:",
                 "no grammar for you",
             ],
             result: &[
                 ("/sobench/outcomes/rejected", "6"),
                 ("/sobench/enforcement/state", "\"unproven\""),
             ],
-            ..SANE
+            ..NO_FAULT
         },
-        Planted {
+        FaultRow {
             name: "EOF mid-answer",
             server: || only_constrained(|_| Reply::CutOff),
             class: "broken",
             cause: Some("stream_error"),
-            run: &["--dataset", "choice", "--guided-decoding-ratio", SHARE],
-            words: &[
-                "preflight could not prove the constraint: choice in structured-outputs: broken",
+            run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
+            console: &[
+                "preflight cannot prove that the constraint is enforced: choice in structured-outputs: broken",
             ],
             result: &[
                 ("/sobench/outcomes/stream_error", "6"),
                 ("/sobench/enforcement/state", "\"unproven\""),
             ],
-            ..SANE
+            ..NO_FAULT
         },
-        Planted {
+        FaultRow {
             name: "500 only for constrained requests",
             server: || only_constrained(|_| Reply::Status("500 Internal Server Error", "it broke")),
             class: "broken",
             cause: Some("server_error"),
-            run: &["--dataset", "choice", "--guided-decoding-ratio", SHARE],
-            words: &[
-                "preflight could not prove the constraint: choice in structured-outputs: broken: it broke",
+            run: &["--dataset", "choice", "--guided-decoding-ratio", RATIO],
+            console: &[
+                "preflight cannot prove that the constraint is enforced: choice in structured-outputs: broken: it broke",
             ],
             result: &[
                 ("/sobench/outcomes/server_error", "6"),
                 ("/sobench/quality/correct_rate/percent", "0.0"),
             ],
-            ..SANE
+            ..NO_FAULT
         },
     ]
 }
 
-/// Streams that are right, and easily misread.
-fn peculiar() -> Vec<Planted> {
+/// Valid streams of unusual form.
+fn unusual_streams() -> Vec<FaultRow> {
     vec![
-        SANE,
-        Planted {
+        NO_FAULT,
+        FaultRow {
             name: "role-only first chunk",
             server: || answering(|body| allowed(body).map_or(Reply::Prose, Reply::RoleFirst)),
             backend: "openai-chat",
             run: &["--dataset", "choice", "--save-detailed"],
-            // Two chunks with content, so one gap: the role is no token.
+            // Two chunks with content give one gap: the role is not a token.
             result: &[
                 ("/correct_rate(%)", "100.0"),
                 ("/sobench/overall/latency/itl_ms/n", "20"),
             ],
-            ..SANE
+            ..NO_FAULT
         },
-        Planted {
+        FaultRow {
             name: "usage in the last choice chunk",
             server: || answering(|body| allowed(body).map_or(Reply::Prose, Reply::WithUsage)),
             result: &[
@@ -237,20 +233,20 @@ fn peculiar() -> Vec<Planted> {
                 ("/total_output_tokens", "140"),
                 ("/sobench/overall/tokens/output_sources/server", "20"),
             ],
-            ..SANE
+            ..NO_FAULT
         },
-        Planted {
+        FaultRow {
             name: "UTF-8 split",
             server: || answering(|body| allowed(body).map_or(Reply::Prose, Reply::ByteByByte)),
             kind: "json",
             run: &["--dataset", "choice", "--choice", "Größe,Weiß"],
-            ..SANE
+            ..NO_FAULT
         },
     ]
 }
 
-/// The flags that preflight and the run share.
-fn arguments<'a>(server: &'a Scripted, fault: &'a Planted) -> [&'a str; 6] {
+/// Flags that preflight and the run share.
+fn arguments<'a>(server: &'a ScriptedServer, fault: &'a FaultRow) -> [&'a str; 6] {
     [
         "--base-url",
         &server.base_url,
@@ -261,7 +257,7 @@ fn arguments<'a>(server: &'a Scripted, fault: &'a Planted) -> [&'a str; 6] {
     ]
 }
 
-fn preflight(fault: &Planted) -> Value {
+fn preflight(fault: &FaultRow) -> Value {
     let server = (fault.server)();
     let command = [
         "preflight",
@@ -275,7 +271,7 @@ fn preflight(fault: &Planted) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stderr))
 }
 
-fn run_against(fault: &Planted) -> (Ran, Value) {
+fn run_against(fault: &FaultRow) -> (Ran, Value) {
     let server = (fault.server)();
     sobench_result(
         &[
@@ -288,9 +284,13 @@ fn run_against(fault: &Planted) -> (Ran, Value) {
 }
 
 #[test]
-fn preflight_and_the_run_find_every_planted_fault() {
-    assert_eq!(OF_SHARE, 6, "as the rows have it");
-    for fault in dropping().into_iter().chain(failing()).chain(peculiar()) {
+fn preflight_and_run_detect_every_fault() {
+    assert_eq!(CONSTRAINED, 6, "as the rows have it");
+    for fault in ignored_constraints()
+        .into_iter()
+        .chain(constrained_failures())
+        .chain(unusual_streams())
+    {
         let name = fault.name;
         let found = preflight(&fault);
         let cell = &found["cells"][0];
@@ -302,7 +302,7 @@ fn preflight_and_the_run_find_every_planted_fault() {
         assert_eq!(
             found["control"]["failure"],
             Value::Null,
-            "{name}: without a constraint it answers"
+            "{name}: unconstrained requests are answered"
         );
         if name == "UTF-8 split" {
             assert!(
@@ -313,11 +313,11 @@ fn preflight_and_the_run_find_every_planted_fault() {
             );
         }
         let (ran, result) = run_against(&fault);
-        for words in fault.words {
+        for console in fault.console {
             let page: String = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(
-                page.contains(words),
-                "{name}: {words:?} is not in\n{}",
+                page.contains(console),
+                "{name}: {console:?} is not in\n{}",
                 ran.stdout
             );
         }

@@ -1,15 +1,15 @@
-//! `sobench preflight --features` finds by itself what engines are known to accept and break, to
-//! refuse, and to hold.
+//! `sobench preflight --features`: finds known unsupported, rejected and enforced keywords of
+//! engines.
 
 use serde_json::{Value, json};
 use sobench_testkit::constrained::{
-    Reply, allowed, answering, dying_of, posts, text_of_constraint,
+    Reply, allowed, answering, constraint_text, crashing_server, posts,
 };
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::support::{Ran, sobench};
 
-/// Verdicts by feature, a map a server.
+/// Verdict by keyword, one map per server.
 type Verdicts = Vec<Vec<(String, String)>>;
 
 fn probe(arguments: &[&str]) -> Ran {
@@ -20,7 +20,7 @@ fn surveyed(arguments: &[&str]) -> (Ran, Value) {
     let ran = probe(&[arguments, &["--format", "json"]].concat());
     assert!(!ran.stdout.is_empty(), "{}", ran.stderr);
     let file: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let contract = std::fs::read_to_string(in_package(
+    let contract = std::fs::read_to_string(repository_path(
         "schemas/contracts/preflight-features.schema.json",
     ))
     .unwrap();
@@ -30,11 +30,11 @@ fn surveyed(arguments: &[&str]) -> (Ran, Value) {
 }
 
 fn verdicts(file: &Value) -> Verdicts {
-    let word = |found: &Value, name: &str| found[name].as_str().unwrap().to_owned();
+    let member = |found: &Value, name: &str| found[name].as_str().unwrap().to_owned();
     let of_server = |server: &Value| {
         let found = server["found"].as_array().unwrap().iter();
         found
-            .map(|found| (word(found, "id"), word(found, "verdict")))
+            .map(|found| (member(found, "id"), member(found, "verdict")))
             .collect()
     };
     file["servers"]
@@ -46,7 +46,7 @@ fn verdicts(file: &Value) -> Verdicts {
 }
 
 #[test]
-fn what_engines_are_known_for_is_found() {
+fn known_limits_of_engines_are_detected() {
     let known = [
         ("maxLength", ["enforced", "enforced", "enforced"]),
         ("required", ["enforced", "enforced", "enforced"]),
@@ -110,34 +110,34 @@ fn what_engines_are_known_for_is_found() {
     for (engine, server) in engines.iter().zip(file["servers"].as_array().unwrap()) {
         assert_eq!(server["label"], **engine);
         for found in server["found"].as_array().unwrap() {
-            let [complete, invalid, asked] =
+            let [complete, invalid, sent] =
                 ["complete", "invalid", "asked"].map(|name| found[name].as_u64().unwrap());
             match found["verdict"].as_str().unwrap() {
-                "enforced" => assert!(complete > 0 && invalid == 0 && asked == 8, "{found}"),
+                "enforced" => assert!(complete > 0 && invalid == 0 && sent == 8, "{found}"),
                 "under_enforced" => assert!(
                     invalid > 0 && found["offending"]["reason"].is_string(),
                     "{found}"
                 ),
-                _ => assert!(asked == 1 && found["words"] != "", "{found}"),
+                _ => assert!(sent == 1 && found["words"] != "", "{found}"),
             }
         }
     }
 }
 
-/// The text that a prompt asks for, if it asks for one.
-fn asked_for(body: &Value) -> Option<String> {
+/// The text that the prompt demands, if any.
+fn demanded_text(body: &Value) -> Option<String> {
     let (_, rest) = body["prompt"].as_str()?.split_once("<<<")?;
     rest.rsplit_once(">>>").map(|(text, _)| text.to_owned())
 }
 
 #[test]
-fn a_server_is_held_to_what_it_answers() {
-    // It enforces the plain schema that is asked about first, refuses one keyword, fails at
-    // another, cuts the answers to a third, writes valid answers to a fourth, and else whatever it
-    // is told to.
+fn features_are_judged_by_the_answers() {
+    // The server enforces the plain schema, rejects multipleOf, fails at uniqueItems, truncates
+    // answers for maxLength, writes valid answers for enum, and otherwise repeats the demanded
+    // text.
     let server = answering(|body| {
-        let schema = text_of_constraint(body).unwrap_or_default();
-        match asked_for(body) {
+        let schema = constraint_text(body).unwrap_or_default();
+        match demanded_text(body) {
             _ if schema.contains("multipleOf") => Reply::Status(
                 "400 Bad Request",
                 r#"{"error":{"message":"no multipleOf here"}}"#,
@@ -145,10 +145,10 @@ fn a_server_is_held_to_what_it_answers() {
             _ if schema.contains("uniqueItems") => {
                 Reply::Status("500 Internal Server Error", "it broke")
             }
-            _ if schema.contains("maxLength") => Reply::Cut("{\"v\": \"abc".to_owned()),
-            _ if schema.contains("green") => Reply::Say(r#"{"v": "red"}"#.to_owned()),
-            Some(text) => Reply::Say(text),
-            None => allowed(body).map_or(Reply::Prose, Reply::Say),
+            _ if schema.contains("maxLength") => Reply::Truncated("{\"v\": \"abc".to_owned()),
+            _ if schema.contains("green") => Reply::Text(r#"{"v": "red"}"#.to_owned()),
+            Some(text) => Reply::Text(text),
+            None => allowed(body).map_or(Reply::Prose, Reply::Text),
         }
     });
     let keywords = "required,multipleOf,uniqueItems,maxLength,enum,maximum";
@@ -163,33 +163,33 @@ fn a_server_is_held_to_what_it_answers() {
     let (ran, file) = surveyed(&arguments);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let found = file["servers"][0]["found"].as_array().unwrap();
-    let of = |id: &str| {
+    let finding = |id: &str| {
         found
             .iter()
             .find(|found| found["id"] == id)
-            .unwrap_or_else(|| panic!("{id} was not asked"))
+            .unwrap_or_else(|| panic!("{id} was not tested"))
     };
-    for (id, verdict, words) in [
+    for (id, verdict, text) in [
         ("required", "under_enforced", ""),
         ("multipleOf", "rejected", "no multipleOf here"),
         ("uniqueItems", "crashed", "it broke"),
         ("maxLength", "undecided", "4 of 4 cut at the token limit"),
         ("enum", "enforced", ""),
     ] {
-        let found = of(id);
+        let found = finding(id);
         assert!(
-            found["verdict"] == verdict && found["words"].as_str().unwrap().contains(words),
+            found["verdict"] == verdict && found["words"].as_str().unwrap().contains(text),
             "{found}"
         );
     }
     assert_eq!(
         (
-            of("multipleOf")["asked"].as_u64(),
-            of("multipleOf")["status"].as_u64()
+            finding("multipleOf")["asked"].as_u64(),
+            finding("multipleOf")["status"].as_u64()
         ),
         (Some(1), Some(400))
     );
-    let offending = &of("maximum")["offending"];
+    let offending = &finding("maximum")["offending"];
     assert_eq!(
         (&offending["text"], &offending["sample"], &offending["cut"]),
         (&json!(r#"{"v": 101}"#), &json!(0), &json!(false))
@@ -203,7 +203,7 @@ fn a_server_is_held_to_what_it_answers() {
     );
 
     let ran = probe(&arguments);
-    for words in [
+    for text in [
         "keyword",
         "verdict",
         "evidence",
@@ -214,16 +214,16 @@ fn a_server_is_held_to_what_it_answers() {
         "{\"v\": 101}",
     ] {
         assert!(
-            ran.stdout.contains(words),
-            "{words:?} is not in\n{}",
+            ran.stdout.contains(text),
+            "{text:?} is not in\n{}",
             ran.stdout
         );
     }
 }
 
 #[test]
-fn samples_differ_and_carry_the_constraint() {
-    let server = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Say));
+fn samples_differ_and_are_constrained() {
+    let server = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Text));
     surveyed(&[
         "--base-url",
         &server.base_url,
@@ -234,35 +234,33 @@ fn samples_differ_and_carry_the_constraint() {
         "--seed",
         "5",
     ]);
-    let asked: Vec<Value> = posts(&server)
+    let sent: Vec<Value> = posts(&server)
         .into_iter()
         .filter(|body| body["temperature"] == 1.0)
         .collect();
-    let mut seeds: Vec<u64> = asked
+    let mut seeds: Vec<u64> = sent
         .iter()
         .map(|body| body["seed"].as_u64().unwrap())
         .collect();
     seeds.sort_unstable();
     assert_eq!(seeds, (5..13).collect::<Vec<_>>());
     assert!(
-        asked
-            .iter()
-            .all(|body| text_of_constraint(body).is_some_and(|schema| schema.contains("else")))
+        sent.iter()
+            .all(|body| constraint_text(body).is_some_and(|schema| schema.contains("else")))
     );
     assert_eq!(
-        asked
-            .iter()
-            .filter(|body| asked_for(body).is_some())
+        sent.iter()
+            .filter(|body| demanded_text(body).is_some())
             .count(),
         6
     );
 }
 
 #[test]
-fn a_server_that_dies_of_a_schema_is_known_by_it_and_one_that_enforces_nothing_is_not_surveyed() {
-    let mortal = dying_of("uniqueItems");
-    // One after the other, so that it is known what comes after its death.
-    let asked = [
+fn schema_that_crashes_the_server_is_named_and_unenforcing_server_is_rejected() {
+    let mortal = crashing_server("uniqueItems");
+    // One request at a time, so that the schema that crashed the server is known.
+    let flags = [
         "--keyword",
         "required,uniqueItems,not",
         "--samples",
@@ -273,7 +271,7 @@ fn a_server_that_dies_of_a_schema_is_known_by_it_and_one_that_enforces_nothing_i
     let (ran, file) = surveyed(
         &[
             &["--base-url", &mortal.base_url(), "--model", "m"],
-            &asked[..],
+            &flags[..],
         ]
         .concat(),
     );
@@ -288,10 +286,7 @@ fn a_server_that_dies_of_a_schema_is_known_by_it_and_one_that_enforces_nothing_i
         "{pairs:?}"
     );
     let notices = file["servers"][0]["notices"].to_string();
-    assert!(
-        notices.contains("the last that it was asked: uniqueItems"),
-        "{notices}"
-    );
+    assert!(notices.contains("last request: uniqueItems"), "{notices}");
 
     let ignoring = answering(|_| Reply::Prose);
     let ran = probe(&["--base-url", &ignoring.base_url]);
@@ -299,7 +294,7 @@ fn a_server_that_dies_of_a_schema_is_known_by_it_and_one_that_enforces_nothing_i
         ran.code == 3
             && ran
                 .stderr
-                .contains("no dialect enforces a JSON Schema here"),
+                .contains("no dialect enforces a JSON Schema on this server"),
         "{}",
         ran.stderr
     );

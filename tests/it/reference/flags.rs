@@ -1,4 +1,4 @@
-//! The page of flags, from the parser. Knows no flag by name.
+//! The page of flags, generated from the parser.
 
 use clap::{Arg, Command, CommandFactory};
 use sobench::cli::Cli;
@@ -10,8 +10,8 @@ pub(super) fn page() -> String {
     program.build();
     let commands = program
         .get_subcommands()
-        .filter(|it| !it.is_hide_set() && it.get_name() != "help");
-    let intro = "Names may be spelt with `_` for `-`. Without a command it is `bench`. `--help` and `-h` are everywhere.\n";
+        .filter(|subcommand| !subcommand.is_hide_set() && subcommand.get_name() != "help");
+    let intro = "Flag names accept `_` in place of `-`. The default command is `bench`. Every command has `--help` and `-h`.\n";
     commands.fold(intro.to_owned(), |page, command| page + &section(command))
 }
 
@@ -23,10 +23,10 @@ fn section(command: &Command) -> String {
     let mut section = format!("\n## sobench {}\n{about}\n", command.get_name());
     let shown: Vec<&Arg> = command
         .get_arguments()
-        .filter(|it| !it.is_hide_set() && it.get_id() != "help")
+        .filter(|argument| !argument.is_hide_set() && argument.get_id() != "help")
         .collect();
     let mut headings: Vec<Option<&str>> = Vec::new();
-    for heading in shown.iter().map(|it| it.get_help_heading()) {
+    for heading in shown.iter().map(|argument| argument.get_help_heading()) {
         if !headings.contains(&heading) {
             headings.push(heading);
         }
@@ -35,12 +35,12 @@ fn section(command: &Command) -> String {
     for heading in headings {
         let rows: Vec<Vec<String>> = shown
             .iter()
-            .filter(|it| it.get_help_heading() == heading)
-            .map(|it| row(it))
+            .filter(|argument| argument.get_help_heading() == heading)
+            .map(|argument| row(argument))
             .collect();
         section.push_str(
             &heading
-                .map(|it| format!("\n### {it}\n"))
+                .map(|title| format!("\n### {title}\n"))
                 .unwrap_or_default(),
         );
         section.push_str(&format!(
@@ -74,7 +74,7 @@ fn takes_values(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|range| range.takes_values())
 }
 
-/// What stands behind the flag; `...` where there may be several.
+/// The value names of the flag; `...` if several are allowed.
 fn value(arg: &Arg) -> String {
     if !takes_values(arg) {
         return String::new();
@@ -100,7 +100,7 @@ fn default(arg: &Arg) -> String {
     let values: Vec<String> = arg
         .get_default_values()
         .iter()
-        .map(|it| format!("`{}`", it.to_string_lossy()))
+        .map(|value| format!("`{}`", value.to_string_lossy()))
         .collect();
     if takes_values(arg) {
         values.join(" ")
@@ -109,19 +109,20 @@ fn default(arg: &Arg) -> String {
     }
 }
 
-/// What may be given, where that is a list.
+/// The possible values, if they are listed.
 fn values(arg: &Arg) -> String {
     let listed = arg
         .get_possible_values()
         .into_iter()
-        .filter(|it| !it.is_hide_set());
+        .filter(|value| !value.is_hide_set());
     let listed: Vec<String> = match takes_values(arg) {
         true => listed
-            .map(|it| {
+            .map(|value| {
                 format!(
                     "`{}`{}",
-                    it.get_name(),
-                    it.get_help()
+                    value.get_name(),
+                    value
+                        .get_help()
                         .map(|help| format!(" ({help})"))
                         .unwrap_or_default()
                 )

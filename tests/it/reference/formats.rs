@@ -1,24 +1,23 @@
-//! The page of files, from the contracts: what members there are, of what type, and what is said of
-//! them. Knows no file by name.
+//! The page of file formats, generated from the contracts: members, types and descriptions.
 
 use std::fs;
 
 use serde_json::{Map, Value};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use super::table;
 
-/// The folder of the contracts, from the package's root.
+/// The folder of the contracts, relative to the package root.
 const FOLDER: &str = "schemas/contracts";
 
 pub(super) fn page() -> String {
-    let mut names: Vec<String> = fs::read_dir(in_package(FOLDER))
+    let mut names: Vec<String> = fs::read_dir(repository_path(FOLDER))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let intro = "The contracts are JSON Schemas; these tables are taken from them. *Always* marks members that are always there, where what they are \
-                 in is. `[]` is each item of a list, `*` any name.\n";
+    let intro = "The contracts are JSON Schemas, and these tables are generated from them. *Always* marks required members. \
+                 `[]` is each item of a list, `*` any name.\n";
     names
         .iter()
         .fold(intro.to_owned(), |page, name| page + &section(name))
@@ -26,11 +25,12 @@ pub(super) fn page() -> String {
 
 fn section(file: &str) -> String {
     let contract: Value =
-        serde_json::from_str(&fs::read_to_string(in_package(FOLDER).join(file)).unwrap()).unwrap();
+        serde_json::from_str(&fs::read_to_string(repository_path(FOLDER).join(file)).unwrap())
+            .unwrap();
     let text = |key: &str| contract[key].as_str().unwrap_or_default();
     let name = file
         .strip_suffix(".schema.json")
-        .expect("a contract is named so");
+        .expect("contracts end in .schema.json");
     let mut section = format!(
         "\n## {}\n[`{file}`](../../{FOLDER}/{file}). {}\n",
         text("title"),
@@ -52,7 +52,7 @@ fn heading(file: &str, part: &str) -> String {
     format!("{file}: {part}")
 }
 
-/// A table of what is in a schema, or its type where it has no members.
+/// A table of the members of a schema, or its type if it has none.
 fn members(file: &str, schema: &Value) -> String {
     let mut rows = Vec::new();
     collect(file, "", schema, &mut rows);
@@ -69,35 +69,36 @@ fn collect(file: &str, path: &str, schema: &Value, rows: &mut Vec<Vec<String>>) 
             .as_object()
             .unwrap_or(&empty)
             .iter()
-            .map(|(name, it)| (name.clone(), it))
+            .map(|(name, member)| (name.clone(), member))
     };
-    let patterns = object("patternProperties").map(|(pattern, it)| (format!("/{pattern}/"), it));
-    let others =
-        Some(("*".to_owned(), &schema["additionalProperties"])).filter(|(_, it)| it.is_object());
+    let patterns =
+        object("patternProperties").map(|(pattern, member)| (format!("/{pattern}/"), member));
+    let others = Some(("*".to_owned(), &schema["additionalProperties"]))
+        .filter(|(_, member)| member.is_object());
     for (name, member) in object("properties").chain(patterns).chain(others) {
-        let place = if path.is_empty() {
+        let member_path = if path.is_empty() {
             name.clone()
         } else {
             format!("{path}.{name}")
         };
-        let is_always = schema["required"]
+        let is_required = schema["required"]
             .as_array()
-            .is_some_and(|names| names.iter().any(|it| *it == name));
+            .is_some_and(|names| names.iter().any(|required| *required == name));
         let described = member["description"]
             .as_str()
             .unwrap_or_default()
             .to_owned();
         let row = vec![
-            format!("`{place}`"),
+            format!("`{member_path}`"),
             kind(file, member),
-            if is_always { "yes" } else { "" }.to_owned(),
+            if is_required { "yes" } else { "" }.to_owned(),
             described,
         ];
         // Alternatives of one object often share members.
         if !rows.contains(&row) {
             rows.push(row);
         }
-        collect(file, &place, member, rows);
+        collect(file, &member_path, member, rows);
     }
     if schema["items"].is_object() {
         collect(file, &format!("{path}[]"), &schema["items"], rows);
@@ -110,18 +111,18 @@ fn collect(file: &str, path: &str, schema: &Value, rows: &mut Vec<Vec<String>>) 
     }
 }
 
-/// The type of a member in words; a link where it is described elsewhere on the page.
+/// The type of a member, with a link if it is described elsewhere on the page.
 fn kind(file: &str, schema: &Value) -> String {
     let list = |values: &Vec<Value>| {
         values
             .iter()
-            .map(|it| format!("`{it}`"))
+            .map(|value| format!("`{value}`"))
             .collect::<Vec<_>>()
             .join(", ")
     };
     if let Some(part) = schema["$ref"]
         .as_str()
-        .and_then(|it| it.strip_prefix("#/$defs/"))
+        .and_then(|reference| reference.strip_prefix("#/$defs/"))
     {
         return format!("[{part}](#{})", anchor(&heading(file, part)));
     }
@@ -135,8 +136,8 @@ fn kind(file: &str, schema: &Value) -> String {
         let mut kinds: Vec<String> = Vec::new();
         for kind in choices
             .iter()
-            .map(|it| kind(file, it))
-            .filter(|it| !it.is_empty())
+            .map(|choice| kind(file, choice))
+            .filter(|kind| !kind.is_empty())
         {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
@@ -162,12 +163,12 @@ fn kind(file: &str, schema: &Value) -> String {
     }
 }
 
-/// The anchor that Markdown renderers make of a heading.
+/// The anchor that Markdown renderers generate for a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading
         .to_lowercase()
         .chars()
-        .filter(|it| it.is_alphanumeric() || " -_".contains(*it))
+        .filter(|character| character.is_alphanumeric() || " -_".contains(*character))
         .collect::<String>();
     kept.replace(' ', "-")
 }

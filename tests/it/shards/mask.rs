@@ -1,8 +1,7 @@
-//! A corpus dealt out to several measurements of engines: the rows of the shards, merged, are those
-//! of one measurement.
+//! Sharded corpora of `sobench mask`: the merged rows of the shards equal those of one measurement.
 
 use serde_json::Value;
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use crate::cli::assert_fails;
 use crate::support::{Ran, sobench};
@@ -10,7 +9,7 @@ use crate::support::{Ran, sobench};
 fn mask(more: &[&str]) -> Ran {
     let corpus = format!(
         "custom:{}",
-        in_package("fixtures/mask/traps.jsonl").display()
+        repository_path("fixtures/mask/traps.jsonl").display()
     );
     let fixed = [
         "mask",
@@ -27,7 +26,7 @@ fn mask(more: &[&str]) -> Ran {
     sobench(&[&fixed[..], &["--jobs", "1", "--disable-tqdm"], more].concat())
 }
 
-/// The rows of a file without what they cost, in its order.
+/// The rows of a file in order, without costs.
 fn outcomes(path: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     let rows = text.lines().skip(1).map(|line| {
@@ -45,7 +44,7 @@ fn outcomes(path: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_corpus_in_shards_is_measured_once_and_merges() {
+fn sharded_corpus_is_measured_once_and_merged() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let whole = mask(&["--rows", &at("whole")]);
@@ -58,12 +57,12 @@ fn a_corpus_in_shards_is_measured_once_and_merges() {
             &at(&format!("shard-{number}")),
         ]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let page = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            said.contains(&format!(
-                "shard {number} of 3: every figure is of this part"
+            page.contains(&format!(
+                "shard {number} of 3: the figures include only the entries of this shard"
             )),
-            "{said}"
+            "{page}"
         );
     }
     let shards = [at("shard-3"), at("shard-1"), at("shard-2")];
@@ -78,17 +77,17 @@ fn a_corpus_in_shards_is_measured_once_and_merges() {
     assert_eq!(
         (found.len(), &found),
         (7, &expected),
-        "the rows of the whole, in its order"
+        "the rows of the whole measurement in order"
     );
     assert!(
         merged.stdout.contains("Outcomes of schemas"),
         "{}",
         merged.stdout
     );
-    // A measurement of the whole has nothing left to do.
+    // Resuming the whole measurement has nothing left to do.
     let resumed = mask(&["--rows", &at("merged"), "--resume"]);
     assert!(
-        resumed.code == 0 && resumed.stderr.contains("7 of 7 rows are there already"),
+        resumed.code == 0 && resumed.stderr.contains("resuming: 7 of 7 rows are done"),
         "{}",
         resumed.stderr
     );
@@ -110,7 +109,7 @@ fn a_corpus_in_shards_is_measured_once_and_merges() {
         let errors: Vec<String> = jsonschema::draft202012::new(&schema)
             .unwrap()
             .iter_errors(report)
-            .map(|it| it.to_string())
+            .map(|value| value.to_string())
             .collect();
         assert!(errors.is_empty(), "{errors:?}");
     }
@@ -124,42 +123,42 @@ fn a_corpus_in_shards_is_measured_once_and_merges() {
     assert_fails(
         &merge(&["--output", &at("whole")]),
         2,
-        &["rows file exists already"],
+        &["rows file already exists"],
     );
     assert_fails(
         &merge(&["--format", "junit"]),
         2,
-        &["a measurement of engines has no such report: --format junit"],
+        &["unsupported format for a measurement of engines: --format junit"],
     );
     assert_fails(
         &sobench(&["merge", &shards[0], &shards[1]]),
         2,
-        &["of 3 shards the file of shard 2 is missing"],
+        &["missing of 3 shards: the file of shard 2"],
     );
 }
 
 #[test]
-fn what_a_shard_of_a_corpus_cannot_be_is_said() {
+fn invalid_corpus_shards_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let rows = folder.path().join("rows").to_str().unwrap().to_owned();
-    for (arguments, words) in [
+    for (arguments, expected) in [
         (
             &["--shard", "1/2"][..],
-            "a shard without rows cannot be merged with the others: --shard 1/2",
+            "--shard requires --rows, to merge the shards: 1/2",
         ),
         (
             &["--shard", "9/9", "--rows", &rows],
-            "7 entries are selected, none for --shard 9/9",
+            "no entry for --shard 9/9, of 7 selected entries",
         ),
         (
             &["--shard", "0/2", "--rows", &rows],
-            "--shard is no shard from 1/2 to 2/2: 0/2",
+            "--shard is not a shard from 1/2 to 2/2: 0/2",
         ),
         (
             &["--replay", "none", "--shard", "1/2"],
-            "witnesses are not dealt out: --shard 1/2",
+            "--shard cannot be used with --replay: 1/2",
         ),
     ] {
-        assert_fails(&mask(arguments), 2, &[words, "hint: "]);
+        assert_fails(&mask(arguments), 2, &[expected, "hint: "]);
     }
 }

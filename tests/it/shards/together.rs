@@ -1,4 +1,4 @@
-//! Shards that begin at one instant, by a coordinator or by the clock.
+//! Shards that start together, by a coordinator or at a given time.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,13 +6,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use sobench_core::shard::Start;
 use sobench_results::runlog::{Keep, RunLog};
-use sobench_testkit::scripted::{Scripted, free_port};
+use sobench_testkit::scripted::{ScriptedServer, free_port};
 
 use super::{answer, check_lines, merge, paths};
 use crate::cli::assert_fails;
 use crate::support::{Ran, check_result, sobench};
 
-fn shard(server: &Scripted, part: &str, log: &str, more: &[&str]) -> Ran {
+fn shard(server: &ScriptedServer, part: &str, log: &str, more: &[&str]) -> Ran {
     let load = [
         "--dataset",
         "choice",
@@ -40,25 +40,25 @@ fn shard(server: &Scripted, part: &str, log: &str, more: &[&str]) -> Ran {
     )
 }
 
-/// All shards at once; `more` is what one has beside the others.
+/// Runs all shards concurrently; `more` gives the extra arguments of each.
 fn all(
-    server: &Scripted,
-    of: usize,
+    server: &ScriptedServer,
+    count: usize,
     folder: &Path,
     common: &[&str],
     more: impl Fn(usize) -> Vec<&'static str> + Sync,
 ) -> Vec<Ran> {
     let one = |number: usize| {
-        let log = paths(folder, of)[number - 1].clone();
+        let log = paths(folder, count)[number - 1].clone();
         shard(
             server,
-            &format!("{number}/{of}"),
+            &format!("{number}/{count}"),
             &log,
             &[common, &more(number)].concat(),
         )
     };
     std::thread::scope(|scope| {
-        let running: Vec<_> = (1..=of)
+        let running: Vec<_> = (1..=count)
             .map(|number| {
                 scope.spawn({
                     let one = &one;
@@ -71,9 +71,9 @@ fn all(
 }
 
 #[test]
-fn shards_that_find_each_other_begin_at_one_instant_of_clocks_that_were_measured() {
-    let (server, folder, place) = (
-        Scripted::answering(answer),
+fn coordinated_shards_start_together_with_measured_clock_offsets() {
+    let (server, folder, address) = (
+        ScriptedServer::answering(answer),
         tempfile::tempdir().unwrap(),
         free_port().to_string(),
     );
@@ -81,7 +81,7 @@ fn shards_that_find_each_other_begin_at_one_instant_of_clocks_that_were_measured
         &server,
         3,
         folder.path(),
-        &["--coordinator", &place],
+        &["--coordinator", &address],
         |_| Vec::new(),
     ) {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -91,16 +91,15 @@ fn shards_that_find_each_other_begin_at_one_instant_of_clocks_that_were_measured
         .iter()
         .map(|path| RunLog::read(path.as_ref(), Keep::WithoutTexts).unwrap())
         .collect();
-    for (place, log) in logs.iter().enumerate() {
-        check_lines(paths[place].as_ref());
+    for (index, log) in logs.iter().enumerate() {
+        check_lines(paths[index].as_ref());
         let about = log.record.shard.as_ref().unwrap();
         let (before, after) = (
             about.clock.unwrap(),
             log.footer.as_ref().unwrap().clock.unwrap(),
         );
         assert_eq!(about.start, Start::Coordinator);
-        // One machine has one clock, but every process asked it for the time at another instant: by
-        // its steering since then they may differ.
+        // All processes share one clock, but it may be slewed between their measurements.
         let slack_ns = 1_000_000;
         for clock in [before, after] {
             assert!(
@@ -110,28 +109,32 @@ fn shards_that_find_each_other_begin_at_one_instant_of_clocks_that_were_measured
         }
         assert_eq!(
             (before.exchanges > 8, before.uncertainty_ns > 0),
-            (place > 0, place > 0),
-            "shard 1 is the measure of the others"
+            (index > 0, index > 0),
+            "clocks are measured against shard 1"
         );
-        assert_eq!(log.record.begun_ns(), logs[0].record.begun_ns());
+        assert_eq!(
+            log.record.start_on_shard1_clock_ns(),
+            logs[0].record.start_on_shard1_clock_ns()
+        );
         assert!(
             log.requests
                 .iter()
-                .all(|request| request.moments().sent_ns >= Some(request.moments().due_ns))
+                .all(|request| request.request_times().sent_ns
+                    >= Some(request.request_times().due_ns))
         );
     }
     let ran = merge(&paths, &["--format", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(check_result(&result), Ok(()));
-    let (said, shards) = (
+    let (notices, shards) = (
         result["sobench"]["notices"].to_string(),
         result["sobench"]["shards"].as_array().unwrap(),
     );
     assert!(
-        said.contains("the clocks of the shards were measured against shard 1's")
-            && !said.contains("at one instant"),
-        "{said}"
+        notices.contains("clock offsets of the shards were measured against shard 1")
+            && !notices.contains("at one instant"),
+        "{notices}"
     );
     assert!(shards.iter().all(|shard| shard["begin_s"] == 0.0
         && shard["start"] == "coordinator"
@@ -140,9 +143,9 @@ fn shards_that_find_each_other_begin_at_one_instant_of_clocks_that_were_measured
 }
 
 #[test]
-fn another_plan_or_a_missing_shard_keeps_all_from_beginning() {
-    let (server, folder, place) = (
-        Scripted::answering(answer),
+fn different_plan_or_missing_shard_prevents_the_start() {
+    let (server, folder, address) = (
+        ScriptedServer::answering(answer),
         tempfile::tempdir().unwrap(),
         free_port().to_string(),
     );
@@ -150,7 +153,7 @@ fn another_plan_or_a_missing_shard_keeps_all_from_beginning() {
         &server,
         2,
         folder.path(),
-        &["--coordinator", &place],
+        &["--coordinator", &address],
         |number| {
             if number == 2 {
                 vec!["--seed", "9"]
@@ -167,15 +170,15 @@ fn another_plan_or_a_missing_shard_keeps_all_from_beginning() {
         .iter()
         .filter(|request| request.line.starts_with("POST"))
         .count();
-    assert_eq!(sent, 2, "nothing but the trial requests");
-    let place = free_port().to_string();
+    assert_eq!(sent, 2, "only trial requests");
+    let address = free_port().to_string();
     let log = folder.path().join("alone.jsonl");
     let alone = |part: &str| {
         shard(
             &server,
             part,
             log.to_str().unwrap(),
-            &["--coordinator", &place, "--coordinator-timeout", "2"],
+            &["--coordinator", &address, "--coordinator-timeout", "2"],
         )
     };
     assert_fails(
@@ -192,8 +195,11 @@ fn another_plan_or_a_missing_shard_keeps_all_from_beginning() {
 }
 
 #[test]
-fn a_begin_by_the_clock_is_kept_or_refused() {
-    let (server, folder) = (Scripted::answering(answer), tempfile::tempdir().unwrap());
+fn start_at_is_obeyed_or_rejected() {
+    let (server, folder) = (
+        ScriptedServer::answering(answer),
+        tempfile::tempdir().unwrap(),
+    );
     let late = shard(
         &server,
         "1/2",
@@ -203,12 +209,9 @@ fn a_begin_by_the_clock_is_kept_or_refused() {
     assert_fails(
         &late,
         3,
-        &[
-            "the begin of --start-at passed before the run was ready",
-            "hint: ",
-        ],
+        &["--start-at passed before the run was ready", "hint: "],
     );
-    // As far away as a busy machine takes to get ready, and farther.
+    // Long enough for a busy machine to get ready.
     let start_s = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
@@ -232,10 +235,10 @@ fn a_begin_by_the_clock_is_kept_or_refused() {
         let about = log.record.shard.as_ref().unwrap();
         assert_eq!((about.start, about.clock), (Start::StartAt, None));
     }
-    for (arguments, words) in [
+    for (arguments, expected) in [
         (
             &["--start-at", "tomorrow"][..],
-            "--start-at is no instant: tomorrow",
+            "--start-at is not an instant: tomorrow",
         ),
         (
             &["--coordinator", "nowhere"],
@@ -249,7 +252,7 @@ fn a_begin_by_the_clock_is_kept_or_refused() {
         assert_fails(
             &shard(&server, "1/2", "none.jsonl", arguments),
             2,
-            &[words, "hint: "],
+            &[expected, "hint: "],
         );
     }
 }

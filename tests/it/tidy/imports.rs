@@ -1,27 +1,27 @@
-//! Which module imports which, by the paths in the code. A module is a folder or file of a crate;
-//! each command is one of its own. Between crates the compiler sees that there is no circle.
+//! Module imports, by the paths in the code: no cycles, and commands do not use other commands. A
+//! module is a folder or file of a crate; each command is a module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{code_of, is_test, sources};
 
-/// Commands that use another one: a matrix makes runs, and a merge reports.
+/// Allowed uses of another command: a comparison makes runs, and a merge reports.
 const KNOWN_COMMANDS: [(&str, &str); 3] = [
     ("commands::matrix", "commands::bench"),
     ("commands::merge", "commands::mask"),
     ("commands::merge", "commands::report"),
 ];
 
-/// Modules in the folder of the commands that are no command.
-const SHARED: [&str; 4] = [
+/// Modules in the commands folder that are not commands.
+const SHARED: [&str; 5] = [
     "commands",
     "commands::distinct",
     "commands::flags",
     "commands::output",
+    "commands::run_cache",
 ];
 
-/// The sources of crates that are several modules side by side. In the others, files are parts of
-/// one module.
+/// Sources of crates with several top-level modules. In other crates, the files form one module.
 const SIDE_BY_SIDE: [&str; 5] = [
     "src/",
     "crates/core/src/",
@@ -30,7 +30,7 @@ const SIDE_BY_SIDE: [&str; 5] = [
     "crates/results/src/",
 ];
 
-/// Every module, with those that it imports outside of its tests.
+/// Modules with the modules that they import outside of tests.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn imports(folder: &str) -> Imports {
@@ -54,17 +54,17 @@ fn imports(folder: &str) -> Imports {
     imports
 }
 
-/// The module that a path is in.
+/// The module of a path.
 fn module(path: &[&str]) -> String {
     let depth = if path[0] == "commands" { 2 } else { 1 };
     path[..depth.min(path.len())].join("::")
 }
 
-/// The modules that the code of the file at `path` names by `crate::` and `super::`.
+/// The modules that the code of the file at `path` refers to by `crate::` and `super::`.
 fn imported(code: &str, path: &[&str]) -> BTreeSet<String> {
     assert!(
         !code.contains("crate::{"),
-        "{}: a `use` for each module shows what is imported",
+        "{}: write one `use` per module",
         path.join("/")
     );
     let mut found: BTreeSet<String> = paths(code, "crate::")
@@ -84,17 +84,17 @@ fn imported(code: &str, path: &[&str]) -> BTreeSet<String> {
     found
 }
 
-/// What follows each path that begins with a word.
-fn paths<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
-    let begins = |at: usize| {
+/// The text after each path that starts with `prefix`.
+fn paths<'a>(code: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    let starts_path = |at: usize| {
         !code[..at].ends_with(|last: char| last == ':' || last == '_' || last.is_alphanumeric())
     };
-    code.match_indices(word)
-        .filter(move |(at, _)| begins(*at))
-        .map(move |(at, _)| &code[at + word.len()..])
+    code.match_indices(prefix)
+        .filter(move |(at, _)| starts_path(*at))
+        .map(move |(at, _)| &code[at + prefix.len()..])
 }
 
-/// The names of modules at the begin of a path.
+/// The module names at the start of a path.
 fn names(path: &str) -> Vec<&str> {
     let is_end = |character: char| !matches!(character, 'a'..='z' | '0'..='9' | '_' | ':');
     path[..path.find(is_end).unwrap_or(path.len())]
@@ -103,7 +103,7 @@ fn names(path: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The modules that a module leads to.
+/// The modules that are reachable from a module.
 fn reached<'a>(imports: &'a Imports, from: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];
@@ -118,8 +118,8 @@ fn reached<'a>(imports: &'a Imports, from: &'a str) -> BTreeSet<&'a str> {
     reached
 }
 
-/// The modules that a module leads to and that lead back to it.
-fn circle<'a>(imports: &'a Imports, module: &'a str) -> Vec<&'a str> {
+/// The modules that are reachable from a module and from which it is reachable.
+fn cycle<'a>(imports: &'a Imports, module: &'a str) -> Vec<&'a str> {
     let leads_back = |other: &&str| reached(imports, other).contains(module);
     reached(imports, module)
         .into_iter()
@@ -128,26 +128,23 @@ fn circle<'a>(imports: &'a Imports, module: &'a str) -> Vec<&'a str> {
 }
 
 #[test]
-fn modules_do_not_import_each_other_in_circles() {
+fn module_imports_have_no_cycles() {
     let mut modules = 0;
     for folder in SIDE_BY_SIDE {
         let imports = imports(folder);
-        let circles: BTreeSet<Vec<&str>> = imports
+        let cycles: BTreeSet<Vec<&str>> = imports
             .keys()
-            .map(|module| circle(&imports, module))
-            .filter(|circle| !circle.is_empty())
+            .map(|module| cycle(&imports, module))
+            .filter(|cycle| !cycle.is_empty())
             .collect();
-        assert!(
-            circles.is_empty(),
-            "modules of {folder} import each other: {circles:?}"
-        );
+        assert!(cycles.is_empty(), "import cycles in {folder}: {cycles:?}");
         modules += imports.len();
     }
     assert!(modules > 40, "{modules} modules were found");
 }
 
 #[test]
-fn commands_use_no_other_commands() {
+fn commands_do_not_use_other_commands() {
     let imports = imports("src/");
     let is_command = |module: &str| module.starts_with("commands::") && !SHARED.contains(&module);
     for (one, others) in imports
@@ -157,7 +154,7 @@ fn commands_use_no_other_commands() {
         for other in others.iter().filter(|module| is_command(module)) {
             assert!(
                 KNOWN_COMMANDS.contains(&(one, other)),
-                "{one} uses {other}: what both need is in commands/flags or below"
+                "{one} uses {other}: move shared code to commands/flags or below"
             );
         }
     }
@@ -176,12 +173,12 @@ fn paths_are_found_in_code() {
 }
 
 #[test]
-fn circles_are_found() {
+fn cycles_are_found() {
     let imports: Imports = [("a", "b"), ("b", "c"), ("c", "b")]
         .map(|(from, to)| (from.to_owned(), BTreeSet::from([to.to_owned()])))
         .into();
     assert_eq!(
-        (circle(&imports, "a"), circle(&imports, "b")),
+        (cycle(&imports, "a"), cycle(&imports, "b")),
         (Vec::new(), vec!["b", "c"])
     );
 }

@@ -1,12 +1,12 @@
-//! The flat `guided_*` fields of vLLM before 0.12 and of Aphrodite.
+//! The `guided_*` fields of vLLM before 0.12 and of Aphrodite.
 
 use serde_json::json;
 
-use super::spelling::schema_or_text;
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, response_format};
+use super::conversion::schema_or_text;
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, response_format};
 use sobench_core::constraint::Constraint;
 
-/// Fields of the same prefix that constrain nothing.
+/// Fields with this prefix that are not constraints.
 const OPTIONS: [&str; 2] = ["guided_decoding_backend", "guided_whitespace_pattern"];
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -19,11 +19,11 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-/// One flat field, and `guided_decoding_backend` where an engine was asked for.
+/// One field, and `guided_decoding_backend` if an engine was requested.
 ///
-/// vLLM's clients of that time sent no `guided_*` field for "any JSON object" nor for structural
-/// tags: servers took both through `response_format`, and so they are sent here.
-fn carry(constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Refusal> {
+/// vLLM's clients of that time had no `guided_*` field for "any JSON object" and structural tags.
+/// Servers read both from `response_format`, so they are sent there.
+fn carry(constraint: &Constraint, engine: Option<&str>) -> Result<ConstraintFields, Refusal> {
     let (field, pinned, value) = match constraint {
         Constraint::JsonSchema(schema) => ("guided_json", "/guided_json", schema_or_text(schema)),
         Constraint::Regex(regex) => ("guided_regex", "/guided_regex", json!(regex)),
@@ -33,10 +33,13 @@ fn carry(constraint: &Constraint, engine: Option<&str>) -> Result<Carried, Refus
             return Ok(with_engine(response_format::carry(constraint)?, engine));
         }
     };
-    Ok(with_engine(Carried::new(field, value, &[pinned]), engine))
+    Ok(with_engine(
+        ConstraintFields::new(field, value, &[pinned]),
+        engine,
+    ))
 }
 
-fn with_engine(mut carried: Carried, engine: Option<&str>) -> Carried {
+fn with_engine(mut carried: ConstraintFields, engine: Option<&str>) -> ConstraintFields {
     if let Some(engine) = engine {
         carried.fields["guided_decoding_backend"] = json!(engine);
         carried.pinned.push("/guided_decoding_backend");

@@ -1,12 +1,12 @@
-//! llama.cpp server's `json_schema` and `grammar`, on its own endpoint and its OpenAI-shaped ones.
+//! llama.cpp server's `json_schema` and `grammar`, on its native endpoint and its OpenAI-compatible ones.
 //!
-//! Source: exchanges recorded from the llama-server of 2026. `grammar` is GBNF and nothing else; it
-//! has no regex and no choice. A choice goes as the grammar of its alternatives. On
-//! `/v1/completions`, `response_format` is ignored without a word, and these fields are not.
+//! Source: exchanges recorded from the llama-server of 2026. `grammar` must be GBNF. There is no
+//! field for regex and choice; a choice is sent as a grammar of its alternatives. On
+//! `/v1/completions`, `response_format` is silently ignored, but these fields work.
 
 use serde_json::{Value, json};
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
 use crate::Unsendable;
 use sobench_core::constraint::{Constraint, GrammarDialect, GrammarSpelling};
 
@@ -19,22 +19,31 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
-    let grammar = |text: Value| Ok(Carried::new("grammar", text, &["/grammar"]));
-    let schema = |schema: Value| Ok(Carried::new("json_schema", schema, &["/json_schema"]));
+fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
+    let grammar = |text: Value| Ok(ConstraintFields::new("grammar", text, &["/grammar"]));
+    let schema = |schema: Value| {
+        Ok(ConstraintFields::new(
+            "json_schema",
+            schema,
+            &["/json_schema"],
+        ))
+    };
     match constraint {
-        Constraint::JsonSchema(value) => schema(spelling::schema_object(value)?),
-        Constraint::JsonObject(_) => schema(spelling::any_object()),
-        Constraint::Choice(choices) => grammar(Value::String(spelling::choice_gbnf(choices)?)),
+        Constraint::JsonSchema(value) => schema(conversion::schema_object(value)?),
+        Constraint::JsonObject(_) => schema(conversion::any_object()),
+        Constraint::Choice(choices) => grammar(Value::String(conversion::choice_gbnf(choices)?)),
         Constraint::Grammar {
             dialect: GrammarDialect::Ebnf,
             text,
         } => grammar(json!(text)),
         Constraint::Grammar { dialect, .. } => {
-            let what =
-                format!("the llama-cpp dialect carries a grammar in GBNF only, not in {dialect}");
-            Err(Unsendable::new(what, "give --grammar-path a GBNF file (`root ::= ...`)").into())
+            let what = format!("the llama-cpp dialect carries grammars in GBNF only: {dialect}");
+            Err(Unsendable::new(
+                what,
+                "give a GBNF file (`root ::= ...`) with --grammar-path",
+            )
+            .into())
         }
-        Constraint::Regex(_) | Constraint::StructuralTag(_) => Err(Refusal::NoPlace),
+        Constraint::Regex(_) | Constraint::StructuralTag(_) => Err(Refusal::NoField),
     }
 }

@@ -1,12 +1,12 @@
-//! Constraint dialects: which request fields carry a constraint. One dialect a file.
+//! Constraint dialects: the request fields that carry a constraint. One file per dialect.
 
+mod conversion;
 mod guided;
 mod llama_cpp;
 mod ollama_format;
 mod regex_schema;
 mod response_format;
 mod sglang;
-mod spelling;
 mod structured_outputs;
 #[cfg(test)]
 mod tests;
@@ -40,30 +40,28 @@ registry! {
     }
 }
 
-/// Everything that is known of a dialect.
+/// The properties of a dialect.
 pub(crate) struct DialectSpec {
     pub(crate) name: &'static str,
-    /// The kinds of constraints that it has a place for, as [`Constraint::kind`] names them.
+    /// The kinds of constraints that it has fields for, as [`Constraint::kind`] names them.
     kinds: &'static [&'static str],
-    /// Whether the embedded server reads it.
+    /// Whether the embedded server supports it.
     embedded: bool,
     /// Whether it has a field for the decoding engine.
     names_engine: bool,
-    /// What becomes of a grammar that is not in the notation to be sent, unless the user names the
+    /// How to handle a grammar in another notation than the one to send, unless the user sets the
     /// notation.
     pub(super) grammar_spelling: GrammarSpelling,
-    /// Whether a request field of this name constrains the answer, at the top of the request or in
-    /// `holder`.
+    /// Whether a request field of this name constrains the answer, at the top level or in `holder`.
     is_field: fn(&str) -> bool,
-    /// The top-level field that holds the dialect's fields among others.
+    /// The top-level field that contains the dialect's fields.
     holder: Option<&'static str>,
-    /// The fields that carry a constraint to a kind of server, with the engine that the request
-    /// names.
-    carry: fn(&Constraint, ServerKind, Option<&str>) -> Result<Carried, Refusal>,
+    /// The fields that carry a constraint to a server kind, with the requested engine.
+    carry: fn(&Constraint, ServerKind, Option<&str>) -> Result<ConstraintFields, Refusal>,
 }
 
-/// The base of every spec: a dialect for JSON alone, which has yet to say which fields are its own
-/// and how it carries a constraint.
+/// The base of every spec: a dialect for JSON only. A spec adds its fields and how it carries a
+/// constraint.
 const JSON_ONLY: DialectSpec = DialectSpec {
     name: "json only",
     kinds: &["json", "json_object"],
@@ -72,34 +70,34 @@ const JSON_ONLY: DialectSpec = DialectSpec {
     grammar_spelling: GrammarSpelling::AsWritten,
     is_field: |_| false,
     holder: None,
-    carry: |_, _, _| Err(Refusal::NoPlace),
+    carry: |_, _, _| Err(Refusal::NoField),
 };
 
 impl ConstraintDialect {
-    /// The fields that carry `constraint` in this dialect to this kind of server; `engine` is
+    /// The fields that carry `constraint` in this dialect to this server kind; `engine` is
     /// `--guided-decoding-backend`.
     pub(super) fn carry(
         self,
         server: ServerKind,
         constraint: &Constraint,
         engine: Option<&str>,
-    ) -> Result<Carried, Unsendable> {
+    ) -> Result<ConstraintFields, Unsendable> {
         if !server.dialects().contains(&self) || !self.carries(constraint.kind()) {
             return Err(self.unsupported(server, constraint));
         }
         let carried = (self.spec().carry)(constraint, server, engine);
         carried.map_err(|refusal| match refusal {
-            Refusal::NoPlace => self.unsupported(server, constraint),
+            Refusal::NoField => self.unsupported(server, constraint),
             Refusal::Unsendable(unsendable) => unsendable,
         })
     }
 
-    /// Whether the dialect has a place for the kind that [`Constraint::kind`] names.
+    /// Whether the dialect has a field for a kind of constraint ([`Constraint::kind`]).
     pub fn carries(self, kind: &str) -> bool {
         self.spec().kinds.contains(&kind)
     }
 
-    /// Whether the embedded server reads this dialect.
+    /// Whether the embedded server supports this dialect.
     pub fn is_embedded(self) -> bool {
         self.spec().embedded
     }
@@ -109,16 +107,16 @@ impl ConstraintDialect {
         self.spec().names_engine
     }
 
-    /// Whether a top-level request field constrains the answer, in any dialect: such a field in
-    /// `--extra-body` would constrain the control arm as well.
+    /// Whether a top-level request field is a constraint in any dialect. In `--extra-body`, such a
+    /// field would also constrain the control arm.
     pub fn is_constraint_field(field: &str) -> bool {
         Self::ALL
             .into_iter()
             .any(|dialect| (dialect.spec().is_field)(field))
     }
 
-    /// Whether a top-level request field constrains the answer by itself or by a member:
-    /// `text.format`, and SGLang's and TGI's parameters hold constraints among other things.
+    /// Whether a top-level request field or one of its members is a constraint: `text.format`, and
+    /// the parameters of SGLang and TGI, contain constraints and other fields.
     pub fn constrains(field: &str, value: &Value) -> bool {
         let members = || {
             value
@@ -133,19 +131,18 @@ impl ConstraintDialect {
         Self::is_constraint_field(field) || (is_holder && members().any(Self::is_constraint_field))
     }
 
-    /// Says that no dialect of this kind of server has a place for the constraint.
+    /// The error if no dialect of this server kind has a field for the constraint.
     pub(super) fn no_field(server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();
         Unsendable::new(
             format!(
                 "unsupported by this server kind: the {server} backend has no field for a {kind} constraint"
             ),
-            "nothing was sent, as the answers would be unconstrained; use another --backend that the server speaks, \
-             or --no-guided-decoding to measure without a constraint",
+            "use another --backend that the server supports, or --no-guided-decoding to measure without a constraint",
         )
     }
 
-    /// Says what would work, if anything does.
+    /// The error with the dialects that work, if any.
     fn unsupported(self, server: ServerKind, constraint: &Constraint) -> Unsendable {
         let kind = constraint.kind();
         let others: Vec<_> = server
@@ -160,12 +157,12 @@ impl ConstraintDialect {
         let what = if server.dialects().contains(&self) {
             format!("the {self} dialect cannot carry a {kind} constraint")
         } else {
-            format!("the {server} backend does not speak the {self} dialect")
+            format!("the {server} backend does not support the {self} dialect")
         };
         Unsendable::new(
             what,
             format!(
-                "use --constraint-dialect {}, if the server takes it",
+                "use --constraint-dialect {}, if the server supports it",
                 others.join(" or ")
             ),
         )
@@ -174,16 +171,15 @@ impl ConstraintDialect {
 
 /// Request fields that carry a constraint.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Carried {
-    /// An object of top-level fields of the request, merged into those that are there already.
+pub(super) struct ConstraintFields {
+    /// Top-level fields of the request, merged into the existing ones.
     pub(super) fields: Value,
-    /// JSON pointers into the request whose values *are* the constraint: whatever is merged over
-    /// them later must leave them as they are, or an answer would be judged by something else than
-    /// was sent.
+    /// JSON pointers to the values that are the constraint. Later fields must not change them, or
+    /// answers would be judged by another constraint than the one sent.
     pub(super) pinned: Vec<&'static str>,
 }
 
-impl Carried {
+impl ConstraintFields {
     fn new(field: &str, value: Value, pinned: &[&'static str]) -> Self {
         Self {
             fields: Value::Object([(field.to_owned(), value)].into_iter().collect()),
@@ -195,10 +191,9 @@ impl Carried {
 /// Why a dialect cannot carry a constraint.
 #[derive(Debug)]
 enum Refusal {
-    /// It has no field for this kind of constraint, which [`ConstraintDialect::carries`] says as
-    /// well.
-    NoPlace,
-    /// It has one for the kind, and not for this very constraint.
+    /// It has no field for this kind of constraint; see [`ConstraintDialect::carries`].
+    NoField,
+    /// It has a field for the kind, but cannot carry this constraint.
     Unsendable(Unsendable),
 }
 

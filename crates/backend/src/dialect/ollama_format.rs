@@ -1,11 +1,11 @@
-//! Ollama's `format`: a JSON Schema, or the word `json`.
+//! Ollama's `format`: a JSON Schema, or the string `json`.
 //!
-//! Source: Ollama's API reference and its grammar for `json`, whose root is an object; read, not
-//! run.
+//! Source: Ollama's API reference and its grammar for `json`, whose root is an object; not tested
+//! against a server.
 
 use serde_json::{Value, json};
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
 use sobench_core::constraint::Constraint;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -15,11 +15,11 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let format: Value = match constraint {
-        Constraint::JsonSchema(schema) => spelling::schema_object(schema)?,
+        Constraint::JsonSchema(schema) => conversion::schema_object(schema)?,
         Constraint::JsonObject(_) => json!("json"),
-        _ => return Err(Refusal::NoPlace),
+        _ => return Err(Refusal::NoField),
     };
-    Ok(Carried::new("format", format, &["/format"]))
+    Ok(ConstraintFields::new("format", format, &["/format"]))
 }

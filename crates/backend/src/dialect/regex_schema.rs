@@ -1,11 +1,11 @@
-//! LMDeploy's `response_format`, which has the type `regex_schema` beside OpenAI's.
+//! LMDeploy's `response_format`, which has the type `regex_schema` in addition to OpenAI's.
 //!
-//! Source: `ResponseFormat` in `lmdeploy/serve/openai/protocol.py`, read and not run. A choice goes
-//! as the regular expression of its alternatives.
+//! Source: `ResponseFormat` in `lmdeploy/serve/openai/protocol.py`, not tested against a server. A
+//! choice is sent as a regular expression of its alternatives.
 
 use serde_json::{Value, json};
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, response_format, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion, response_format};
 use sobench_core::constraint::Constraint;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -16,16 +16,16 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let regex = match constraint {
         Constraint::JsonSchema(_) | Constraint::JsonObject(_) => {
             return response_format::carry(constraint);
         }
         Constraint::Regex(regex) => json!(regex),
-        Constraint::Choice(choices) => Value::String(spelling::choice_regex(choices)?),
-        Constraint::Grammar { .. } | Constraint::StructuralTag(_) => return Err(Refusal::NoPlace),
+        Constraint::Choice(choices) => Value::String(conversion::choice_regex(choices)?),
+        Constraint::Grammar { .. } | Constraint::StructuralTag(_) => return Err(Refusal::NoField),
     };
-    Ok(Carried::new(
+    Ok(ConstraintFields::new(
         "response_format",
         json!({"type": "regex_schema", "regex_schema": regex}),
         &["/response_format"],

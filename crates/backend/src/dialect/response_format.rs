@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::spelling::NAME;
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal};
+use super::conversion::NAME;
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal};
 use crate::Unsendable;
 use sobench_core::constraint::Constraint;
 
@@ -17,11 +17,11 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
 };
 
 /// `json_schema` with `strict: true` (without it OpenAI does not enforce the schema),
-/// `json_object`, or `structural_tag`. `name` and `strict` are not pinned: `--extra-body` may set
-/// them otherwise.
-pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+/// `json_object`, or `structural_tag`. `name` and `strict` are not pinned, so `--extra-body` may
+/// change them.
+pub(super) fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     match constraint {
-        Constraint::JsonSchema(schema) => Ok(Carried::new(
+        Constraint::JsonSchema(schema) => Ok(ConstraintFields::new(
             "response_format",
             json!({"type": "json_schema", "json_schema": {"name": NAME, "schema": **schema, "strict": true}}),
             &[
@@ -29,7 +29,7 @@ pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
                 "/response_format/json_schema/schema",
             ],
         )),
-        Constraint::JsonObject(_) => Ok(Carried::new(
+        Constraint::JsonObject(_) => Ok(ConstraintFields::new(
             "response_format",
             json!({"type": "json_object"}),
             &["/response_format/type"],
@@ -37,19 +37,19 @@ pub(super) fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
         Constraint::StructuralTag(tag) => match &**tag {
             Value::Object(members) => Ok(structural_tag(members)),
             _ => {
-                let what = "the response-format dialect carries a structural_tag only as an object";
+                let what = "the response-format dialect carries a structural_tag as an object only";
                 Err(Unsendable::new(what, "write the tag as a JSON object").into())
             }
         },
         Constraint::Regex(_) | Constraint::Choice(_) | Constraint::Grammar { .. } => {
-            Err(Refusal::NoPlace)
+            Err(Refusal::NoField)
         }
     }
 }
 
-/// The tag's own members beside the type, both in the older form (`structures`, `triggers`) and in
-/// the newer (`format`).
-fn structural_tag(members: &Map<String, Value>) -> Carried {
+/// The tag's members besides the type, in the older form (`structures`, `triggers`) or the newer
+/// one (`format`).
+fn structural_tag(members: &Map<String, Value>) -> ConstraintFields {
     let mut format = Map::from_iter([("type".to_owned(), json!("structural_tag"))]);
     format.extend(
         members
@@ -68,5 +68,5 @@ fn structural_tag(members: &Map<String, Value>) -> Carried {
             .filter(|(member, _)| format.contains_key(*member))
             .map(|(_, pointer)| pointer),
     );
-    Carried::new("response_format", Value::Object(format), &pointers)
+    ConstraintFields::new("response_format", Value::Object(format), &pointers)
 }

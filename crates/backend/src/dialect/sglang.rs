@@ -1,14 +1,14 @@
-//! SGLang: all in `sampling_params` of its own `/generate`, or `regex` and `ebnf` beside
-//! `response_format` on its OpenAI-shaped endpoints.
+//! SGLang: `sampling_params` of its native `/generate`, or `regex`, `ebnf` and `response_format` on
+//! its OpenAI-compatible endpoints.
 //!
-//! Source: exchanges recorded from SGLang 0.5.23. `json_schema` is a string there, an object is
-//! refused. SGLang has no choice: it goes as the regular expression of its alternatives. `ebnf` is
-//! given to the grammar backend as it is: xgrammar reads EBNF, llguidance was seen to read Lark as
-//! well.
+//! Source: exchanges recorded from SGLang 0.5.23. `json_schema` must be a string; an object is
+//! refused. SGLang has no field for a choice, which is sent as a regular expression of its
+//! alternatives. `ebnf` is passed to the grammar backend unchanged: xgrammar reads EBNF, llguidance
+//! also reads Lark.
 
 use serde_json::{Value, json};
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, response_format, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion, response_format};
 use crate::ServerKind;
 use sobench_core::constraint::{Constraint, GrammarSpelling};
 
@@ -22,10 +22,10 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
+fn carry(server: ServerKind, constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let is_native = server == ServerKind::Sglang;
     let native = |name: &str, value: Value, pinned| {
-        Ok(Carried::new(
+        Ok(ConstraintFields::new(
             "sampling_params",
             json!({name: value}),
             &[pinned],
@@ -39,34 +39,36 @@ fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal
         }
         Constraint::JsonSchema(schema) => native(
             "json_schema",
-            spelling::text(schema),
+            conversion::text(schema),
             "/sampling_params/json_schema",
         ),
-        // SGLang itself turns `json_object` into this schema.
+        // SGLang itself converts `json_object` to this schema.
         Constraint::JsonObject(_) => native(
             "json_schema",
-            spelling::text(&spelling::any_object()),
+            conversion::text(&conversion::any_object()),
             "/sampling_params/json_schema",
         ),
         Constraint::StructuralTag(tag) => native(
             "structural_tag",
-            spelling::text(tag),
+            conversion::text(tag),
             "/sampling_params/structural_tag",
         ),
         Constraint::Regex(regex) if is_native => {
             native("regex", json!(regex), "/sampling_params/regex")
         }
-        Constraint::Regex(regex) => Ok(Carried::new("regex", json!(regex), &["/regex"])),
+        Constraint::Regex(regex) => Ok(ConstraintFields::new("regex", json!(regex), &["/regex"])),
         Constraint::Choice(choices) => {
-            let regex = Value::String(spelling::choice_regex(choices)?);
+            let regex = Value::String(conversion::choice_regex(choices)?);
             if is_native {
                 return native("regex", regex, "/sampling_params/regex");
             }
-            Ok(Carried::new("regex", regex, &["/regex"]))
+            Ok(ConstraintFields::new("regex", regex, &["/regex"]))
         }
         Constraint::Grammar { text, .. } if is_native => {
             native("ebnf", json!(text), "/sampling_params/ebnf")
         }
-        Constraint::Grammar { text, .. } => Ok(Carried::new("ebnf", json!(text), &["/ebnf"])),
+        Constraint::Grammar { text, .. } => {
+            Ok(ConstraintFields::new("ebnf", json!(text), &["/ebnf"]))
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::spelling::{schema_or_text, text};
-use super::{Carried, DialectSpec, JSON_ONLY};
+use super::conversion::{schema_or_text, text};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY};
 use sobench_core::constraint::Constraint;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -15,9 +15,8 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-/// One member of `structured_outputs`, named as [`Constraint::kind`] names it; vLLM wants exactly
-/// one.
-fn carry(constraint: &Constraint) -> Carried {
+/// One member of `structured_outputs`, named after [`Constraint::kind`]; vLLM requires exactly one.
+fn carry(constraint: &Constraint) -> ConstraintFields {
     let (value, pinned) = match constraint {
         Constraint::JsonSchema(schema) => (schema_or_text(schema), "/structured_outputs/json"),
         Constraint::JsonObject(_) => (Value::Bool(true), "/structured_outputs/json_object"),
@@ -26,11 +25,10 @@ fn carry(constraint: &Constraint) -> Carried {
         Constraint::Grammar { text: grammar, .. } => {
             (json!(grammar), "/structured_outputs/grammar")
         }
-        // vLLM's field is a string that holds JSON; only `response_format` takes the tag as an
-        // object.
+        // vLLM's field is a string with JSON; only `response_format` takes the tag as an object.
         Constraint::StructuralTag(tag) => (text(tag), "/structured_outputs/structural_tag"),
     };
-    Carried::new(
+    ConstraintFields::new(
         "structured_outputs",
         json!({ constraint.kind(): value }),
         &[pinned],

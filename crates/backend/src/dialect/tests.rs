@@ -1,4 +1,4 @@
-//! Every dialect against every kind of constraint: the fields, or why there are none.
+//! Tests of every dialect with every kind of constraint.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn constraints() -> Vec<Constraint> {
     ]
 }
 
-/// One line a constraint: the fields, or why there are none.
+/// One line per constraint: the fields, or the error.
 #[track_caller]
 fn check(server: ServerKind, dialect: ConstraintDialect, engine: Option<&str>, expected: &[&str]) {
     let constraints = constraints();
@@ -120,7 +120,7 @@ fn response_format_carries_json_and_structural_tags_only() {
 }
 
 #[test]
-fn a_structural_tag_that_is_no_object_has_no_place_in_response_format() {
+fn response_format_rejects_a_structural_tag_that_is_not_an_object() {
     let tag = Constraint::StructuralTag(Arc::new(Value::from(1)));
     let unsendable = ConstraintDialect::ResponseFormat
         .carry(OpenaiChat, &tag, None)
@@ -134,7 +134,7 @@ fn a_structural_tag_that_is_no_object_has_no_place_in_response_format() {
 }
 
 #[test]
-fn sglang_has_one_place_on_its_own_endpoint_and_others_on_openais() {
+fn sglang_uses_different_fields_on_native_and_openai_endpoints() {
     check(
         ServerKind::Sglang,
         ConstraintDialect::Sglang,
@@ -173,7 +173,7 @@ fn llama_cpp_reads_schemas_and_gbnf() {
         None,
         &[
             r#"{"json_schema":{"type":"object"}}"#,
-            "this dialect carries a JSON Schema only as an object: true",
+            "this dialect carries a JSON Schema as an object only: true",
             r#"{"json_schema":{"type":"object"}}"#,
             "unsupported by this server kind: the llama.cpp backend has no field for a regex constraint",
             r#"{"grammar":"root ::= \"a\" | \"b\""}"#,
@@ -190,12 +190,12 @@ fn llama_cpp_reads_schemas_and_gbnf() {
         .unwrap_err();
     assert_eq!(
         unsendable.what,
-        "the llama-cpp dialect carries a grammar in GBNF only, not in lark"
+        "the llama-cpp dialect carries grammars in GBNF only: lark"
     );
 }
 
 #[test]
-fn tgi_has_one_object_in_two_places() {
+fn tgi_uses_one_object_in_two_fields() {
     check(
         Tgi,
         ConstraintDialect::TgiGrammar,
@@ -221,7 +221,7 @@ fn tgi_has_one_object_in_two_places() {
 }
 
 #[test]
-fn lmdeploy_and_tensorrt_llm_have_types_of_their_own() {
+fn lmdeploy_and_tensorrt_llm_have_their_own_types() {
     check(
         Lmdeploy,
         ConstraintDialect::RegexSchema,
@@ -242,7 +242,7 @@ fn lmdeploy_and_tensorrt_llm_have_types_of_their_own() {
         None,
         &[
             r#"{"response_format":{"type":"json","schema":{"type":"object"}}}"#,
-            "this dialect carries a JSON Schema only as an object: true",
+            "this dialect carries a JSON Schema as an object only: true",
             r#"{"response_format":{"type":"json_object"}}"#,
             r#"{"response_format":{"type":"regex","regex":"a+\n"}}"#,
             r#"{"response_format":{"type":"regex","regex":"(a|b)"}}"#,
@@ -266,7 +266,7 @@ fn lmdeploy_and_tensorrt_llm_have_types_of_their_own() {
     );
 }
 
-/// The last four kinds are refused by a dialect for JSON only.
+/// A dialect for JSON only rejects the last four kinds.
 #[track_caller]
 fn check_json_only(
     server: ServerKind,
@@ -290,7 +290,7 @@ fn json_only_dialects() {
         ConstraintDialect::OllamaFormat,
         [
             r#"{"format":{"type":"object"}}"#,
-            "this dialect carries a JSON Schema only as an object: true",
+            "this dialect carries a JSON Schema as an object only: true",
             r#"{"format":"json"}"#,
         ],
         "unsupported by this server kind: the ollama backend has no field for a KIND constraint",
@@ -311,7 +311,7 @@ fn json_only_dialects() {
         ConstraintDialect::ToolCall,
         [
             call,
-            "this dialect carries a JSON Schema only as an object: true",
+            "this dialect carries a JSON Schema as an object only: true",
             call,
         ],
         "the tool-call dialect cannot carry a KIND constraint",
@@ -322,7 +322,7 @@ fn json_only_dialects() {
         ConstraintDialect::ToolCall,
         [
             call,
-            "this dialect carries a JSON Schema only as an object: true",
+            "this dialect carries a JSON Schema as an object only: true",
             call,
         ],
         "the tool-call dialect cannot carry a KIND constraint",
@@ -330,13 +330,13 @@ fn json_only_dialects() {
 }
 
 #[test]
-fn a_pair_that_makes_no_sense_is_refused_with_what_would() {
+fn an_unsupported_dialect_is_rejected_with_alternatives() {
     let regex = Constraint::Regex("a".into());
     for (server, dialect, what, hint) in [
         (
             ServerKind::Sglang,
             ConstraintDialect::StructuredOutputs,
-            "the sglang backend does not speak the structured-outputs dialect",
+            "the sglang backend does not support the structured-outputs dialect",
             "use --constraint-dialect sglang, if",
         ),
         (
@@ -365,7 +365,7 @@ fn a_pair_that_makes_no_sense_is_refused_with_what_would() {
 }
 
 #[test]
-fn fields_that_constrain_are_known_wherever_they_hide() {
+fn constraint_fields_are_found_at_every_level() {
     for (field, value, constrains) in [
         ("regex", r#""a""#, true),
         ("tool_choice", r#""required""#, true),

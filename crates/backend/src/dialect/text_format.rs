@@ -1,14 +1,14 @@
 //! `text.format` of the responses endpoint.
 //!
-//! Source: OpenAI's reference of the responses endpoint, and vLLM's `ResponsesRequest`; read, not
-//! run. The schema's members stand in the format itself, with no envelope around them. vLLM reads
-//! `json_schema`, lately with `disable_any_whitespace` and `disable_additional_properties`, so that
-//! the same schema means less there than by other dialects; `json_object` it refused in older
-//! versions and ignores in newer ones.
+//! Source: OpenAI's reference of the responses endpoint, and vLLM's `ResponsesRequest`; not tested
+//! against a server. The schema's members are in the format itself, without an envelope. vLLM reads
+//! `json_schema`, recently with `disable_any_whitespace` and `disable_additional_properties`, so
+//! the same schema allows less than in other dialects. Older versions of vLLM refuse `json_object`,
+//! newer ones ignore it.
 
 use serde_json::json;
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
 use sobench_core::constraint::Constraint;
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -19,14 +19,18 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let (format, pinned) = match constraint {
         Constraint::JsonSchema(schema) => (
-            json!({"type": "json_schema", "name": spelling::NAME, "schema": **schema, "strict": true}),
+            json!({"type": "json_schema", "name": conversion::NAME, "schema": **schema, "strict": true}),
             &["/text/format/type", "/text/format/schema"][..],
         ),
         Constraint::JsonObject(_) => (json!({"type": "json_object"}), &["/text/format/type"][..]),
-        _ => return Err(Refusal::NoPlace),
+        _ => return Err(Refusal::NoField),
     };
-    Ok(Carried::new("text", json!({"format": format}), pinned))
+    Ok(ConstraintFields::new(
+        "text",
+        json!({"format": format}),
+        pinned,
+    ))
 }

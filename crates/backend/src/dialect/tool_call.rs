@@ -1,15 +1,14 @@
-//! The schema as the parameters of one function that has to be called, with `strict`.
+//! The schema as the parameters of one forced function call, with `strict`.
 //!
 //! Source: OpenAI's guide "Function calling". The arguments are collected from the stream and
-//! judged like any answer. What a server writes beside the call is part of the answer too, and
-//! makes it invalid: a forced call leaves room for nothing else. Servers may need a tool-call
-//! parser for this (vLLM refuses without one, SGLang streams the call as text). vLLM's responses
-//! endpoint sends the arguments of a forced call in one piece, so that its stream tells nothing of
-//! the time between tokens.
+//! judged like any answer. Text besides the call is part of the answer and makes it invalid,
+//! because a forced call allows no other output. Servers may need a tool-call parser for this (vLLM
+//! refuses without one, SGLang streams the call as text). vLLM's responses endpoint sends the
+//! arguments of a forced call in one event, so the stream has no inter-token latency.
 
 use serde_json::json;
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
 use crate::ServerKind;
 use sobench_core::constraint::Constraint;
 
@@ -20,15 +19,15 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal> {
+fn carry(server: ServerKind, constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let parameters = match constraint {
-        Constraint::JsonSchema(schema) => spelling::schema_object(schema)?,
-        Constraint::JsonObject(_) => spelling::any_object(),
-        _ => return Err(Refusal::NoPlace),
+        Constraint::JsonSchema(schema) => conversion::schema_object(schema)?,
+        Constraint::JsonObject(_) => conversion::any_object(),
+        _ => return Err(Refusal::NoField),
     };
-    let name = spelling::NAME;
+    let name = conversion::NAME;
     let (tool, choice) = match server {
-        // The responses endpoint has no envelope around the function.
+        // The responses endpoint has no envelope for the function.
         ServerKind::OpenaiResponses => (
             json!({"type": "function", "name": name, "parameters": parameters, "strict": true}),
             json!({"type": "function", "name": name}),
@@ -38,7 +37,7 @@ fn carry(server: ServerKind, constraint: &Constraint) -> Result<Carried, Refusal
             json!({"type": "function", "function": {"name": name}}),
         ),
     };
-    Ok(Carried {
+    Ok(ConstraintFields {
         fields: json!({"tools": [tool], "tool_choice": choice}),
         pinned: vec!["/tools", "/tool_choice"],
     })

@@ -1,12 +1,12 @@
-//! TensorRT-LLM's guide behind Triton: `guided_decoding_guide_type` and `guided_decoding_guide`.
+//! TensorRT-LLM with Triton: `guided_decoding_guide_type` and `guided_decoding_guide`.
 //!
-//! Source: `docs/guided_decoding.md` of triton-inference-server/tensorrtllm_backend, read and not
-//! run. Guides are strings, and the type `json` allows any JSON value, not only an object: so "any
-//! JSON object" goes as a schema. A choice goes as the regular expression of its alternatives.
+//! Source: `docs/guided_decoding.md` of triton-inference-server/tensorrtllm_backend, not tested
+//! against a server. Guides are strings. The type `json` allows any JSON value, so "any JSON
+//! object" is sent as a schema. A choice is sent as a regular expression of its alternatives.
 
 use serde_json::{Value, json};
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion};
 use sobench_core::constraint::{Constraint, GrammarSpelling};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -23,16 +23,16 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let (kind, guide) = match constraint {
-        Constraint::JsonSchema(schema) => ("json_schema", spelling::text(schema)),
-        Constraint::JsonObject(_) => ("json_schema", spelling::text(&spelling::any_object())),
+        Constraint::JsonSchema(schema) => ("json_schema", conversion::text(schema)),
+        Constraint::JsonObject(_) => ("json_schema", conversion::text(&conversion::any_object())),
         Constraint::Regex(regex) => ("regex", json!(regex)),
-        Constraint::Choice(choices) => ("regex", Value::String(spelling::choice_regex(choices)?)),
+        Constraint::Choice(choices) => ("regex", Value::String(conversion::choice_regex(choices)?)),
         Constraint::Grammar { text, .. } => ("ebnf_grammar", json!(text)),
-        Constraint::StructuralTag(_) => return Err(Refusal::NoPlace),
+        Constraint::StructuralTag(_) => return Err(Refusal::NoField),
     };
-    Ok(Carried {
+    Ok(ConstraintFields {
         fields: json!({"guided_decoding_guide_type": kind, "guided_decoding_guide": guide}),
         pinned: vec!["/guided_decoding_guide_type", "/guided_decoding_guide"],
     })

@@ -1,13 +1,13 @@
-//! TensorRT-LLM's `response_format` with types of its own.
+//! TensorRT-LLM's `response_format`, with its own types.
 //!
-//! Source: `ResponseFormat` in `tensorrt_llm/serve/openai_protocol.py`, read and not run. `{"type":
-//! "json", "schema": ...}` is in every version; the OpenAI form came later, and the first version
-//! that took it took the envelope for the schema (issue 4855). `regex` and `ebnf` came later too. A
-//! choice goes as the regular expression of its alternatives.
+//! Source: `ResponseFormat` in `tensorrt_llm/serve/openai_protocol.py`, not tested against a
+//! server. `{"type": "json", "schema": ...}` is in every version. The OpenAI form was added later,
+//! and its first version read the envelope as the schema (issue 4855). `regex` and `ebnf` were
+//! added later, too. A choice is sent as a regular expression of its alternatives.
 
 use serde_json::{Value, json};
 
-use super::{Carried, DialectSpec, JSON_ONLY, Refusal, response_format, spelling};
+use super::{ConstraintFields, DialectSpec, JSON_ONLY, Refusal, conversion, response_format};
 use sobench_core::constraint::{Constraint, GrammarSpelling};
 
 pub(super) const SPEC: DialectSpec = DialectSpec {
@@ -19,21 +19,21 @@ pub(super) const SPEC: DialectSpec = DialectSpec {
     ..JSON_ONLY
 };
 
-fn carry(constraint: &Constraint) -> Result<Carried, Refusal> {
+fn carry(constraint: &Constraint) -> Result<ConstraintFields, Refusal> {
     let format = match constraint {
         Constraint::JsonSchema(schema) => {
-            json!({"type": "json", "schema": spelling::schema_object(schema)?})
+            json!({"type": "json", "schema": conversion::schema_object(schema)?})
         }
         Constraint::JsonObject(_) | Constraint::StructuralTag(_) => {
             return response_format::carry(constraint);
         }
         Constraint::Regex(regex) => json!({"type": "regex", "regex": regex}),
         Constraint::Choice(choices) => {
-            json!({"type": "regex", "regex": Value::String(spelling::choice_regex(choices)?)})
+            json!({"type": "regex", "regex": Value::String(conversion::choice_regex(choices)?)})
         }
         Constraint::Grammar { text, .. } => json!({"type": "ebnf", "ebnf": text}),
     };
-    Ok(Carried::new(
+    Ok(ConstraintFields::new(
         "response_format",
         format,
         &["/response_format"],

@@ -1,5 +1,5 @@
-//! Aphrodite's completions: a fork of vLLM's. Which version turned from `guided_*` to
-//! `structured_outputs` could not be confirmed.
+//! Aphrodite's completions, a fork of vLLM's. The version that changed from `guided_*` to
+//! `structured_outputs` is not known.
 
 use super::openai::{self, COMPLETIONS};
 use super::{ConstraintDialect, KindSpec};

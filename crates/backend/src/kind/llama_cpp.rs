@@ -1,12 +1,11 @@
-//! llama.cpp server's own `/completion`: `{prompt, n_predict, ...}`.
+//! llama.cpp server's native `/completion`: `{prompt, n_predict, ...}`.
 //!
-//! Source: exchanges recorded from the llama-server of 2026; what older ones did is from their
-//! sources. There is no `[DONE]`: the event with `stop: true` is the last. Finish reasons are
-//! written in OpenAI's words, by which everything downstream counts: `stop_type` `limit` is
-//! `length`, `eos` and `word` are `stop`; older servers said so in three booleans.
-//! `tokens_evaluated` is the whole prompt, the cached part included. An error after the stream
-//! began is an event with an `error` member; older servers sent it in an SSE field named `error`,
-//! which is no data and shows as a stream that ends too early.
+//! Source: exchanges recorded from the llama-server of 2026, and the source code of older versions.
+//! There is no `[DONE]`: the event with `stop: true` is the last. Finish reasons are converted to
+//! OpenAI's: `stop_type` `limit` is `length`, `eos` and `word` are `stop`; older servers send three
+//! booleans instead. `tokens_evaluated` is the whole prompt, including the cached part. An error
+//! after the start of the stream is an event with an `error` member; older servers send it in an
+//! SSE field named `error`, which is not data, so the stream appears to end early.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -15,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::product::{Info, InfoPage, ProductSpec, text_member};
-use crate::shape::Shape;
+use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, WireError};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
@@ -29,11 +28,11 @@ pub(super) const SPEC: KindSpec = KindSpec {
     dialects: &[ConstraintDialect::LlamaCpp],
     auto_dialect: |_| ConstraintDialect::LlamaCpp,
     grammar_spelling: Some(GrammarSpelling::Portable),
-    body: Shape {
+    body: BodyLayout {
         length: "n_predict",
-        asks_usage: false,
+        has_stream_options: false,
         renamed: &[("repetition_penalty", "repeat_penalty")],
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     logprobs: Some(|n| json!({"n_probs": n})),
     product: Some(ProductSpec {
@@ -43,7 +42,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
             path: "/props",
             read: read_props,
         }],
-        engine: Some("llama.cpp's own grammars"),
+        engine: Some("llama.cpp grammars"),
         ignores_vllm_fields: true,
         ..ProductSpec::new("llama_cpp", "llama.cpp")
     }),
@@ -52,16 +51,16 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPLETIONS
 };
 
-fn read_props(page: &Value) -> Option<Info> {
+fn read_props(page: &Value) -> Option<ServerInfo> {
     page.get("default_generation_settings")?;
-    Some(Info {
+    Some(ServerInfo {
         version: text_member(page, "build_info"),
         model: text_member(page, "model_alias"),
         engine: None,
     })
 }
 
-/// The model's name chooses one of several where the server routes, and is ignored elsewhere.
+/// The model's name selects a model if the server is a router, and is ignored otherwise.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let prompt = body::text(kind, case)?;
     let body =
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_it_stopped_in_the_words_of_old_and_new() {
+    fn stop_reasons_of_old_and_new_servers() {
         for (members, reason) in [
             (r#""stop_type":"eos""#, Some("stop")),
             (r#""stop_type":"word""#, Some("stop")),

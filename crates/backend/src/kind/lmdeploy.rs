@@ -1,10 +1,10 @@
-//! LMDeploy's chat completions; its completions have no place for a constraint. Source:
-//! `protocol.py`, read and not run; fields that it does not know are ignored.
+//! LMDeploy's chat completions; its completions have no field for a constraint. Source:
+//! `protocol.py`, not tested against a server. Unknown fields are ignored.
 
 use super::openai_chat::CHAT;
 use super::{ConstraintDialect, KindSpec};
+use crate::body_layout::BodyLayout;
 use crate::product::ProductSpec;
-use crate::shape::Shape;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "lmdeploy",
@@ -14,8 +14,8 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::ToolCall,
     ],
     auto_dialect: |_| ConstraintDialect::RegexSchema,
-    // Older releases know `max_tokens` only, and newer ones still read it.
-    body: Shape {
+    // Older releases read `max_tokens` only, and newer ones still accept it.
+    body: BodyLayout {
         length: "max_tokens",
         ..CHAT.body
     },

@@ -1,5 +1,4 @@
-//! Kinds of servers, one file each: what requests look like, how answers are read, and how such a
-//! server names itself.
+//! Server kinds, one file each: requests, responses and how to identify the server.
 
 mod aphrodite;
 mod deepspeed_mii;
@@ -23,16 +22,16 @@ mod vllm_rerank;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
+use super::body_layout::BodyLayout;
 use super::decode::Wire;
 use super::product::{Product, ProductSpec};
-use super::shape::Shape;
 use super::{Adapter, ConstraintDialect, RequestOptions, Unsendable};
 use sobench_core::case::Case;
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::registry;
 
 registry! {
-    /// What kind of server is on the other side, as `--backend` names it.
+    /// The kind of server, as `--backend` names it.
     #[derive(Default)]
     pub enum ServerKind is "backend" with KindSpec {
         #[default]
@@ -57,14 +56,14 @@ registry! {
     }
 }
 
-/// What a kind's requests are made from.
+/// The input of a kind's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Text: messages are put into a template here.
+    /// Text: the client applies the chat template.
     Text,
-    /// Chat messages: the server has the template.
+    /// Chat messages: the server applies the chat template.
     Messages,
-    /// Files of sound.
+    /// Audio files.
     Audio,
     /// A query and documents.
     Ranking,
@@ -73,81 +72,78 @@ pub enum Input {
 /// Major and minor version of a server.
 pub(crate) type Version = (u32, u32);
 
-/// Everything that is known of a kind of server. The functions take the server's version where it
-/// is known.
+/// The properties of a server kind. Functions take the server's version if it is known.
 pub(crate) struct KindSpec {
     pub(crate) name: &'static str,
-    /// The path that requests for streams go to unless `--endpoint` names another one.
+    /// The path for streaming requests, unless `--endpoint` gives another one.
     pub(super) path: &'static str,
-    /// The path for whole answers, where it is another one.
+    /// The path without streaming, if it differs.
     pub(super) whole_path: Option<&'static str>,
-    /// Words of which a path has one if requests of this kind fit it. Where there are none, the
-    /// words of other kinds tell that they do not, and `chat` that messages do.
+    /// Keywords of which a path for this kind contains one. A kind without keywords fits paths
+    /// without those of other kinds, with or without `chat` depending on its input.
     pub(super) path_words: &'static [&'static str],
     pub(super) input: Input,
-    /// Whether answers are text that is generated token by token. Other answers are vectors or
-    /// scores and come whole.
+    /// Whether answers are generated token by token. Other answers are vectors or scores, sent
+    /// whole.
     pub(super) generates: bool,
-    /// Whether an answer can be constrained. Kinds that merely have no field for a constraint say
-    /// so by having no dialects.
+    /// Whether an answer can be constrained. Kinds without a field for a constraint have no
+    /// dialects instead.
     pub(super) takes_constraints: bool,
-    /// Whether the embedded server speaks this kind's wire format.
+    /// Whether the embedded server supports this kind's wire format.
     pub(super) embedded: bool,
-    /// The dialects that some server of this kind is known to read, the one with the widest reach
-    /// first.
+    /// The dialects that some server of this kind reads, the most capable first.
     pub(super) dialects: &'static [ConstraintDialect],
-    /// The dialect that `--constraint-dialect auto` means.
+    /// The dialect of `--constraint-dialect auto`.
     pub(super) auto_dialect: fn(Option<Version>) -> ConstraintDialect,
-    /// The notation in which the shipped grammar is sent.
+    /// The notation of the shipped grammar.
     pub(super) grammar_dialect: fn(Option<Version>) -> GrammarDialect,
-    /// What becomes of grammars in the other notation, if it is the same in every dialect.
+    /// How to handle grammars in another notation, if it does not depend on the dialect.
     pub(super) grammar_spelling: Option<GrammarSpelling>,
-    /// Whether the server takes its decoding engine from the request, in the dialect that has a
-    /// field for it.
-    pub(super) honours_engine: fn(Option<Version>) -> bool,
+    /// Whether the server accepts the decoding engine per request, in the dialect that has a field
+    /// for it.
+    pub(super) accepts_engine: fn(Option<Version>) -> bool,
     /// Whether this version ignores the fields of a dialect.
     pub(super) ignores_dialect: fn(Version, ConstraintDialect) -> bool,
-    /// The kind that such a server is treated as if `/v1/models` names another kind as the owner;
-    /// `None` for its own.
+    /// The kind to treat the server as if `/v1/models` reports another owner; `None` for this kind.
     pub(super) treated_as: fn(ServerKind, Option<Version>) -> Option<ServerKind>,
-    /// Where the body keeps what all kinds share.
-    pub(super) body: Shape,
-    /// The `repetition_penalty` that is sent unless another one is asked for.
+    /// The layout of the shared fields of the body.
+    pub(super) body: BodyLayout,
+    /// The `repetition_penalty` that is sent by default.
     pub(super) repetition_penalty: Option<f64>,
-    /// The fields that ask for the log probabilities of the likeliest tokens.
+    /// The fields that request log probabilities of the most likely tokens.
     pub(super) logprobs: Option<fn(u32) -> Value>,
-    /// Whether a request says which model it asks for.
+    /// Whether a request contains the model.
     pub(super) names_model: bool,
-    /// The field that hands variables to the server's chat template.
+    /// The field with variables for the server's chat template.
     pub(super) template_variables: Option<&'static str>,
-    /// JSON pointers to the message in the body of an error, the first one that holds text counts.
+    /// JSON pointers to the message in the body of an error; the first one with text is used.
     pub(super) error_messages: &'static [&'static str],
-    /// The software, where it can be recognised by what it says of itself.
+    /// The server software, if it can be identified.
     pub(super) product: Option<ProductSpec>,
-    /// The request body for this kind, as JSON.
+    /// Encodes the request body as JSON.
     pub(super) encode: fn(ServerKind, &Case, &RequestOptions) -> Result<Bytes, Unsendable>,
-    /// How answers are read.
+    /// How responses are decoded.
     pub(super) wire: Wire,
     pub(super) adapter: fn(ServerKind) -> Box<dyn Adapter>,
 }
 
 impl ServerKind {
-    /// Whether its body has OpenAI's `stream_options`, which ask for counts in a stream.
+    /// Whether its body has OpenAI's `stream_options`, which request counts in a stream.
     pub fn takes_stream_options(self) -> bool {
-        self.spec().body.asks_usage
+        self.spec().body.has_stream_options
     }
 
-    /// Whether its body has a field that makes servers go on past the end of an answer.
+    /// Whether its body has a field to continue after the end of an answer.
     pub fn takes_ignore_eos(self) -> bool {
-        self.spec().body.ignores_eos
+        self.spec().body.has_ignore_eos
     }
 
-    /// The path that requests for streams go to unless `--endpoint` names another one.
+    /// The path for streaming requests, unless `--endpoint` gives another one.
     pub fn default_path(self) -> &'static str {
         self.spec().path
     }
 
-    /// The path for requests with or without streaming: some kinds have one path for each.
+    /// The path for requests with or without streaming, which differ for some kinds.
     pub fn path(self, stream: bool) -> &'static str {
         self.spec()
             .whole_path
@@ -155,7 +151,7 @@ impl ServerKind {
             .unwrap_or(self.spec().path)
     }
 
-    /// Whether a path looks like one that this kind's requests fit.
+    /// Whether a path looks like an endpoint of this kind.
     pub fn fits(self, path: &str) -> bool {
         let has = |kind: Self| {
             kind.spec()
@@ -171,64 +167,64 @@ impl ServerKind {
             && !Self::ALL.into_iter().any(has)
     }
 
-    /// What requests are made from.
+    /// The input of requests.
     pub fn input(self) -> Input {
         self.spec().input
     }
 
-    /// Whether the server templates chat messages itself, so that a dataset must not.
+    /// Whether the server applies the chat template, so that a dataset must not.
     pub fn takes_messages(self) -> bool {
         self.input() == Input::Messages
     }
 
-    /// Whether answers are text that is generated token by token. The other kinds answer with
-    /// vectors or scores, whole: they have no output tokens, and no latency but the one to the end.
+    /// Whether answers are generated token by token. Other kinds answer with whole vectors or
+    /// scores: they have no output tokens, and only an end-to-end latency.
     pub fn generates(self) -> bool {
         self.spec().generates
     }
 
-    /// Whether a constraint is a thing that these answers could have. Kinds that merely have no
-    /// field for one take it, and refuse it for each case.
+    /// Whether these answers could have a constraint. For kinds without a field for one, each case
+    /// is rejected instead.
     pub fn takes_constraints(self) -> bool {
         self.spec().takes_constraints
     }
 
-    /// Whether the embedded server speaks this kind's wire format.
+    /// Whether the embedded server supports this kind's wire format.
     pub fn is_embedded(self) -> bool {
         self.spec().embedded
     }
 
-    /// The dialects that some server of this kind is known to read, the one with the widest reach
-    /// first. Empty where there is no way at all to send a constraint.
+    /// The dialects that some server of this kind reads, the most capable first. Empty if
+    /// constraints cannot be sent.
     pub fn dialects(self) -> &'static [ConstraintDialect] {
         self.spec().dialects
     }
 
-    /// The fields that ask for the log probabilities of the `n` likeliest tokens at each place;
-    /// `None` where a kind has none.
+    /// The fields that request log probabilities of the `n` most likely tokens at each position;
+    /// `None` if the kind has none.
     pub fn logprobs(self, n: u32) -> Option<Map<String, Value>> {
         self.spec()
             .logprobs
             .and_then(|fields| fields(n).as_object().cloned())
     }
 
-    /// Whether a request of this kind says which model it asks for.
+    /// Whether a request of this kind contains the model.
     pub fn names_model(self) -> bool {
         self.spec().names_model
     }
 
-    /// The field that hands variables to the server's chat template; `None` where a kind has no
-    /// such field, or no template.
+    /// The field with variables for the server's chat template; `None` if the kind has no such
+    /// field or no template.
     pub fn template_variables(self) -> Option<&'static str> {
         self.spec().template_variables
     }
 
-    /// The `repetition_penalty` that is sent unless another one is asked for.
+    /// The `repetition_penalty` that is sent by default.
     pub fn repetition_penalty(self) -> Option<f64> {
         self.spec().repetition_penalty
     }
 
-    /// The software that servers of this kind are, where it can be recognised.
+    /// The server software of this kind, if it can be identified.
     pub fn product(self) -> Option<Product> {
         self.spec().product.as_ref().map(Product::new)
     }
@@ -240,7 +236,7 @@ mod tests {
     use crate::adapter;
 
     #[test]
-    fn names_read_back_and_unknown_ones_list_the_known() {
+    fn names_round_trip_and_unknown_names_list_the_known_ones() {
         for kind in ServerKind::ALL {
             assert_eq!(kind.name().parse::<ServerKind>().unwrap(), kind);
             assert_eq!(adapter(kind).kind(), kind);
@@ -260,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_other_endpoints_are_noticed() {
+    fn paths_of_other_endpoints_are_detected() {
         for (kind, path) in [
             (ServerKind::Vllm, "/v1/chat/completions"),
             (ServerKind::Openai, "/v1/responses"),
@@ -285,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn every_dialect_has_a_kind_that_reads_it() {
+    fn every_dialect_has_a_server_kind() {
         for dialect in ConstraintDialect::ALL {
             assert!(
                 ServerKind::ALL
@@ -297,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_sends_by_a_dialect_of_its_own_unless_it_has_none() {
+    fn the_auto_dialect_of_every_kind_is_one_of_its_dialects() {
         for kind in ServerKind::ALL {
             let auto = (kind.spec().auto_dialect)(None);
             assert!(

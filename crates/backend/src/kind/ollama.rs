@@ -1,12 +1,12 @@
-//! Ollama's own `/api/chat`: `{model, messages, options: {...}, format}`, answered by one JSON
-//! object a line.
+//! Ollama's native `/api/chat`: `{model, messages, options: {...}, format}`, answered by one JSON
+//! object per line.
 //!
-//! Source: Ollama's API reference, `api/types.go` and `server/routes.go`; read, not run. `done:
-//! true` ends the answer and brings the counts; `prompt_eval_count` is missing where the prompt was
-//! cached, in some versions. Reasoning is `thinking`. An error after the stream began is a line
-//! `{"error": "words"}` and stands for no status. `/api/generate` is read too (`response` in place
-//! of `message`), but its body has a prompt where this one has messages. Image parts have a field
-//! of their own there and are refused here.
+//! Source: Ollama's API reference, `api/types.go` and `server/routes.go`; not tested against a
+//! server. `done: true` ends the answer and has the counts; some versions omit `prompt_eval_count`
+//! if the prompt was cached. Reasoning is `thinking`. An error after the start of the stream is a
+//! line `{"error": "..."}` without a status. Responses of `/api/generate` are read too (`response`
+//! instead of `message`), but its requests differ. Image parts need a separate field and are
+//! rejected here.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, Input, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::{Framing, Wire};
-use crate::product::{Info, InfoPage, ProductSpec, text_member};
-use crate::shape::Shape;
+use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, WireError};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::{Case, Prompt};
@@ -28,14 +28,14 @@ pub(super) const SPEC: KindSpec = KindSpec {
     input: Input::Messages,
     dialects: &[ConstraintDialect::OllamaFormat],
     auto_dialect: |_| ConstraintDialect::OllamaFormat,
-    body: Shape {
-        nest: Some("options"),
+    body: BodyLayout {
+        nested_in: Some("options"),
         prompt: "messages",
         length: "num_predict",
-        asks_usage: false,
-        ignores_eos: false,
+        has_stream_options: false,
+        has_ignore_eos: false,
         renamed: &[("repetition_penalty", "repeat_penalty")],
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     error_messages: &["/error"],
     product: Some(ProductSpec {
@@ -53,10 +53,10 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPLETIONS
 };
 
-fn read_version(page: &Value) -> Option<Info> {
-    Some(Info {
+fn read_version(page: &Value) -> Option<ServerInfo> {
+    Some(ServerInfo {
         version: Some(text_member(page, "version")?),
-        ..Info::default()
+        ..ServerInfo::default()
     })
 }
 
@@ -65,7 +65,7 @@ fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Byt
         && let Some(message) = messages.iter().find(|message| !message.content.is_string())
     {
         let what = format!(
-            "the ollama backend takes messages of text, not of parts: {:?}",
+            "the ollama backend takes text messages, not content parts: {:?}",
             message.role
         );
         return Err(Unsendable::new(what, "write the content as one string"));

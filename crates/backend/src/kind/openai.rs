@@ -1,19 +1,19 @@
-//! Any completions endpoint in OpenAI's shape: `{model, prompt, max_tokens, ...}`. Nothing is sent
-//! that was not asked for, as OpenAI refuses unknown fields.
+//! OpenAI-compatible completions: `{model, prompt, max_tokens, ...}`. Only requested fields are
+//! sent, as OpenAI refuses unknown ones.
 //!
-//! Spoken by vLLM, its fork Aphrodite, SGLang, llama.cpp, OpenAI of old, ScaleLLM and
+//! Supported by vLLM, its fork Aphrodite, SGLang, llama.cpp, OpenAI (legacy), ScaleLLM and
 //! DeepSpeed-MII.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Input, KindSpec, ServerKind};
-use crate::shape::Shape;
+use crate::body_layout::BodyLayout;
 use crate::{ConstraintDialect, RequestOptions, Unsendable, body, decode};
 use sobench_core::case::Case;
 use sobench_core::constraint::GrammarDialect;
 
-/// Completions of a server that has nothing but what every such server has.
+/// The base of every kind: completions with the fields that all servers have.
 pub(super) const COMPLETIONS: KindSpec = KindSpec {
     name: "completions",
     path: "/v1/completions",
@@ -27,15 +27,15 @@ pub(super) const COMPLETIONS: KindSpec = KindSpec {
     auto_dialect: |_| ConstraintDialect::ResponseFormat,
     grammar_dialect: |_| GrammarDialect::Ebnf,
     grammar_spelling: None,
-    honours_engine: |_| true,
+    accepts_engine: |_| true,
     ignores_dialect: |_, _| false,
     treated_as: |_, _| None,
-    body: Shape::COMPLETIONS,
+    body: BodyLayout::COMPLETIONS,
     repetition_penalty: None,
     logprobs: None,
     names_model: true,
     template_variables: None,
-    // OpenAI's and vLLM's, SGLang's and mistral.rs's, FastAPI's.
+    // OpenAI and vLLM; SGLang and mistral.rs; FastAPI.
     error_messages: &["/error/message", "/message", "/detail"],
     product: None,
     encode,

@@ -1,13 +1,12 @@
-//! The transcriptions endpoint: a form with a file of sound, answered by its text.
+//! OpenAI's transcriptions endpoint: a form with an audio file, answered by its text.
 //!
 //! Source: vLLM's client (`async_request_openai_audio`) and `TranscriptionRequest`, OpenAI's
-//! reference "Create transcription" and "Transcription streaming events"; read, not run. The form
-//! is the one of vLLM's client: the language is `en` unless `--extra-body` says something else, and
-//! the options of streams, which are an object elsewhere, are fields of their own. vLLM streams
-//! chunks in the shape of chat completions, OpenAI typed events of which the last one repeats the
-//! whole text; there is no `[DONE]` then. A whole answer is `{text, usage}`: vLLM's usage is of
-//! seconds, not of tokens, and then says nothing here. `/v1/audio/translations` takes the same
-//! form.
+//! reference "Create transcription" and "Transcription streaming events"; not tested against a
+//! server. The form is that of vLLM's client: the language is `en` unless `--extra-body` sets
+//! another one, and the stream options, an object elsewhere, are separate fields. vLLM streams
+//! chunks in the format of chat completions. OpenAI streams typed events, the last of which repeats
+//! the whole text, without `[DONE]`. A whole response is `{text, usage}`; vLLM's usage is in
+//! seconds, not tokens, and is then ignored. `/v1/audio/translations` takes the same form.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,15 +19,15 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{Input, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::shape::Shape;
 use crate::wire::{self, Delta, Text, TextIs};
 use crate::{Adapter, RequestOptions, Unsendable, body};
+use sobench_core::audio::Clip;
 use sobench_core::case::{Case, Prompt};
-use sobench_core::sound::Clip;
 
-/// What stands between the parts of a form. Made by chance once; a file that has it in it is
-/// refused.
+/// The boundary between the parts of a form, a fixed random string. A file that contains it is
+/// rejected.
 const BOUNDARY: &str = "sobench-7c1f6a52e09d4b83a5d7f04e3c9821b6";
 const CONTENT_TYPE: &str = "multipart/form-data; boundary=sobench-7c1f6a52e09d4b83a5d7f04e3c9821b6";
 
@@ -38,35 +37,33 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path_words: &["transcriptions", "translations"],
     input: Input::Audio,
     takes_constraints: false,
-    // vLLM's `TranscriptionRequest` has every parameter; its options of streams are fields of their
-    // own.
-    body: Shape {
+    // vLLM's `TranscriptionRequest` has every parameter; its stream options are separate fields.
+    body: BodyLayout {
         prompt: "file",
         length: "max_completion_tokens",
-        asks_usage: false,
-        ignores_eos: false,
-        ..Shape::COMPLETIONS
+        has_stream_options: false,
+        has_ignore_eos: false,
+        ..BodyLayout::COMPLETIONS
     },
     wire: Wire::sse(read),
-    adapter: |_| Box::new(Audio::default()),
+    adapter: |_| Box::new(AudioAdapter::default()),
     ..COMPLETIONS
 };
 
 #[derive(Default)]
-struct Audio {
-    /// Bodies made so far, by the form's fields and the clip: a thousand requests about one file
-    /// share its bytes.
-    made: Mutex<HashMap<(Vec<u8>, String), Bytes>>,
+struct AudioAdapter {
+    /// Encoded bodies by form fields and clip, so that requests for one file share its bytes.
+    encoded: Mutex<HashMap<(Vec<u8>, String), Bytes>>,
 }
 
-impl Adapter for Audio {
+impl Adapter for AudioAdapter {
     fn kind(&self) -> ServerKind {
         ServerKind::OpenaiAudio
     }
 
     fn encode(&self, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
         let Prompt::Audio(clip) = &case.prompt else {
-            return Err(body::no_such_prompt(self.kind(), "sound", &case.prompt));
+            return Err(body::wrong_prompt_type(self.kind(), "sound", &case.prompt));
         };
         let model = options.model_of(case);
         let mut fields =
@@ -76,13 +73,13 @@ impl Adapter for Audio {
             fields["stream_continuous_usage_stats"] = json!(true);
         }
         let parts = field_parts(&body::assemble(self.kind(), fields, case, options)?);
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut encoded = self.encoded.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (parts, format!("{} {}", clip.sha256(), clip.name()));
-        if let Some(body) = made.get(&key) {
+        if let Some(body) = encoded.get(&key) {
             return Ok(body.clone());
         }
         let body = form(&key.0, clip)?;
-        made.insert(key, body.clone());
+        encoded.insert(key, body.clone());
         Ok(body)
     }
 
@@ -91,8 +88,8 @@ impl Adapter for Audio {
     }
 }
 
-/// The parts of a form (RFC 7578) that are not files. Of a list every member is a field of the same
-/// name; `null` is no field.
+/// The parts of a form (RFC 7578) that are not files. Each item of a list is a field of the same
+/// name; `null` is omitted.
 fn field_parts(body: &Value) -> Vec<u8> {
     let mut parts = Vec::new();
     for (name, value) in body.as_object().into_iter().flatten() {
@@ -117,7 +114,7 @@ fn field_parts(body: &Value) -> Vec<u8> {
     parts
 }
 
-/// The whole form: the file, then the fields.
+/// The form: the file, then the fields.
 fn form(fields: &[u8], clip: &Clip) -> Result<Bytes, Unsendable> {
     let head = format!(
         "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{}\"\r\nContent-Type: {}\r\n\r\n",
@@ -126,11 +123,8 @@ fn form(fields: &[u8], clip: &Clip) -> Result<Bytes, Unsendable> {
     );
     if memmem::find(clip.bytes(), BOUNDARY.as_bytes()).is_some() {
         return Err(Unsendable::new(
-            format!(
-                "the file has the text in it that separates the parts of a form: {}",
-                clip.name()
-            ),
-            "a file of sound has no such text by chance: use another one",
+            format!("the file contains the form boundary: {}", clip.name()),
+            "use another audio file",
         ));
     }
     let mut form =
@@ -143,7 +137,7 @@ fn form(fields: &[u8], clip: &Clip) -> Result<Bytes, Unsendable> {
     Ok(Bytes::from(form))
 }
 
-/// A name as forms quote it (the HTML standard, "multipart/form-data encoding algorithm").
+/// A name quoted for a form (HTML standard, "multipart/form-data encoding algorithm").
 fn quoted(name: &str) -> String {
     name.replace('"', "%22")
         .replace('\r', "%0D")
@@ -183,7 +177,7 @@ fn read(json: &str) -> serde_json::Result<Delta> {
             is_last: true,
             ..Delta::default()
         },
-        // Who said it and when, which repeats text that came before.
+        // Speaker and time, which repeat earlier text.
         ("transcript.text.segment", _) => return Ok(Delta::default()),
         (_, Some(text)) => Delta {
             text: text.0.into_owned(),
@@ -194,7 +188,7 @@ fn read(json: &str) -> serde_json::Result<Delta> {
         (_, None) => return wire::read(json),
     };
     delta.is_content = !delta.text.is_empty();
-    delta.usage = event.usage.and_then(wire::stated);
+    delta.usage = event.usage.and_then(wire::parse_usage);
     Ok(delta)
 }
 
@@ -224,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_the_boundary_in_it_is_refused() {
+    fn a_file_with_the_boundary_is_rejected() {
         let clip = |bytes: &str| Clip::new("a\"b.wav", bytes.as_bytes().to_vec());
         let form =
             |bytes: &str| super::form(b"", &clip(bytes)).map_err(|unsendable| unsendable.what);
@@ -237,14 +231,11 @@ mod tests {
             .is_some()
         );
         let what = form(&format!("so{BOUNDARY}und")).unwrap_err();
-        assert_eq!(
-            what,
-            "the file has the text in it that separates the parts of a form: a\"b.wav"
-        );
+        assert_eq!(what, "the file contains the form boundary: a\"b.wav");
     }
 
     #[test]
-    fn answers_of_both_shapes() {
+    fn answers_of_both_formats() {
         for (json, text, is_content, is_last) in [
             (
                 r#"{"type":"transcript.text.delta","delta":" wonder"}"#,
@@ -308,9 +299,9 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_an_answer_and_nothing_is_none() {
+    fn empty_text_is_an_answer_and_no_text_is_none() {
         let outcome = |body: &str| {
-            let mut decoder = Audio::default().decoder(false, 0);
+            let mut decoder = AudioAdapter::default().decoder(false, 0);
             decoder.push(body.as_bytes());
             decoder.finish();
             decoder.into_decoded().outcome().name()

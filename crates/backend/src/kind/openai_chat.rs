@@ -1,24 +1,24 @@
-//! Any chat completions endpoint in OpenAI's shape: `{model, messages, max_completion_tokens,
-//! ...}`. Spoken by nearly every server; the server has the chat template.
+//! OpenAI-compatible chat completions: `{model, messages, max_completion_tokens, ...}`. Supported
+//! by nearly every server; the server applies the chat template.
 
 use bytes::Bytes;
 use serde_json::json;
 
 use super::openai::COMPLETIONS;
 use super::{Input, KindSpec, ServerKind};
-use crate::shape::Shape;
+use crate::body_layout::BodyLayout;
 use crate::{ConstraintDialect, RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
 
-/// Chat completions of a server that has nothing but what every such server has.
+/// The base of chat kinds: chat completions with the fields that all servers have.
 pub(super) const CHAT: KindSpec = KindSpec {
     name: "chat",
     path: "/v1/chat/completions",
     input: Input::Messages,
-    body: Shape {
+    body: BodyLayout {
         prompt: "messages",
         length: "max_completion_tokens",
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     logprobs: Some(|n| json!({"logprobs": true, "top_logprobs": n})),
     template_variables: Some("chat_template_kwargs"),
@@ -45,7 +45,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
 };
 
 /// A text prompt becomes one user message. The limit is `max_completion_tokens`, as in vLLM's
-/// client and as OpenAI asks; a server that knows only `max_tokens` needs it through
+/// client and required by OpenAI; for a server that reads only `max_tokens`, send it with
 /// `--extra-body`.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let body = json!({

@@ -1,33 +1,33 @@
-//! The embeddings endpoint: `{model, input}`, answered by a vector.
+//! OpenAI's embeddings endpoint: `{model, input}`, answered by a vector.
 //!
 //! Source: OpenAI's reference "Create embeddings", and vLLM's client
 //! (`async_request_openai_embeddings`), which adds `truncate_prompt_tokens: -1`. OpenAI refuses
-//! fields that it does not know, and so this kind sends none: where inputs are longer than the
-//! model's context, `--extra-body '{"truncate_prompt_tokens": -1}'` does as vLLM's client does.
+//! unknown fields, so this kind does not send it. If inputs are longer than the model's context,
+//! `--extra-body '{"truncate_prompt_tokens": -1}'` has the effect of vLLM's client.
 
 use bytes::Bytes;
 use serde_json::json;
 
 use super::openai::COMPLETIONS;
 use super::{KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::lists::{self, Listed};
-use crate::shape::Shape;
+use crate::lists::{self, ListItem};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
 
-/// A kind that generates nothing, and so samples nothing and streams nothing.
+/// The base of kinds that do not generate text: no sampling and no streaming.
 pub(super) const COMPUTED: KindSpec = KindSpec {
     name: "computed",
     generates: false,
     takes_constraints: false,
-    body: Shape {
+    body: BodyLayout {
         prompt: "input",
-        says_stream: false,
-        asks_usage: false,
-        ignores_eos: false,
+        has_stream_field: false,
+        has_stream_options: false,
+        has_ignore_eos: false,
         sampling: &[],
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     ..COMPLETIONS
 };
@@ -37,7 +37,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path: "/v1/embeddings",
     path_words: &["embeddings"],
     encode,
-    wire: Wire::sse(|json| lists::read(Listed::Embeddings, json)),
+    wire: Wire::sse(|json| lists::read(ListItem::Embeddings, json)),
     ..COMPUTED
 };
 

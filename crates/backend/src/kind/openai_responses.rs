@@ -1,14 +1,14 @@
-//! The responses endpoint: `{model, input, max_output_tokens, ...}`, answered by typed events.
+//! OpenAI's responses endpoint: `{model, input, max_output_tokens, ...}`, answered by typed events.
 //!
-//! Source: OpenAI's reference "Responses: streaming events" and vLLM's `responses/protocol.py`;
-//! read, not run. Text comes in `response.output_text.delta`, reasoning in
-//! `response.reasoning_text.delta` or, where only a summary is given away, in
+//! Source: OpenAI's reference "Responses: streaming events" and vLLM's `responses/protocol.py`; not
+//! tested against a server. Text is in `response.output_text.delta`, reasoning in
+//! `response.reasoning_text.delta` or, if only a summary is available, in
 //! `response.reasoning_summary_text.delta`, arguments of a function in
 //! `response.function_call_arguments.delta`. The last event (`response.completed`,
-//! `response.incomplete`, `response.failed`) repeats the whole response with its status, which
-//! counts whatever the event is called: vLLM has no other event than the first, also for what is
-//! incomplete. `max_output_tokens` as the reason is written as `length`, by which everything
-//! downstream counts. OpenAI sends no `[DONE]`; where one comes, it ends the answer.
+//! `response.incomplete`, `response.failed`) repeats the whole response with its status. The status
+//! decides, not the name of the event: vLLM uses only the first one, also for incomplete responses.
+//! The reason `max_output_tokens` is converted to `length`. OpenAI sends no `[DONE]`; if one is
+//! received, it ends the answer.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, Input, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::shape::Shape;
 use crate::wire::{self, Delta, Text, TextIs, WireError};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::answer::ToolCall;
@@ -35,18 +35,18 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::ToolCall,
     ],
     auto_dialect: |_| ConstraintDialect::TextFormat,
-    // vLLM's endpoint learnt `structured_outputs` later than its others, and ignores it before;
-    // 0.32 was seen to read it.
+    // vLLM added `structured_outputs` to this endpoint later than to others; older versions ignore
+    // it. 0.32 reads it.
     treated_as: |owner, version| version.filter(|version| *version >= (0, 32)).map(|_| owner),
-    body: Shape {
+    body: BodyLayout {
         prompt: "input",
         length: "max_output_tokens",
-        asks_usage: false,
-        ignores_eos: false,
-        // What OpenAI has, and `top_k`, which vLLM adds; its other additions came later and are
-        // ignored before.
+        has_stream_options: false,
+        has_ignore_eos: false,
+        // OpenAI's parameters, and `top_k` of vLLM; older versions of vLLM ignore its other
+        // additions.
         sampling: &["temperature", "top_p", "top_k"],
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     logprobs: Some(|n| json!({"include": ["message.output_text.logprobs"], "top_logprobs": n})),
     encode,
@@ -57,8 +57,8 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPLETIONS
 };
 
-/// Text parts of messages have another type here than in chat completions; other parts go as they
-/// are.
+/// Text parts of messages have another type than in chat completions; other parts are sent
+/// unchanged.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let mut input = body::messages(kind, case)?;
     for message in input.as_array_mut().into_iter().flatten() {
@@ -84,7 +84,7 @@ fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Byt
 struct Event<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<Text<'a>>,
-    /// Text in the events that are read; an object in some that are not.
+    /// Text in the events that are used; an object in some others.
     delta: Option<&'a RawValue>,
     response: Option<Response<'a>>,
     code: Option<&'a RawValue>,
@@ -162,14 +162,14 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
             delta.reasoning = text(event.delta)?.unwrap_or_default();
         }
         "response.output_item.added" => {
-            // The call's name is generated, but it is no text.
+            // The call's name is generated content, but not text.
             let call = event.item.filter(|item| {
                 item.kind
                     .as_ref()
                     .is_some_and(|kind| kind.0 == "function_call")
             });
             delta.is_content = call.is_some();
-            // Its arguments come in events of their own.
+            // Its arguments are sent in separate events.
             let call = call.map(|item| ToolCall {
                 arguments: String::new(),
                 ..item.into_call(wire::number(event.output_index).unwrap_or(0))
@@ -187,7 +187,7 @@ fn read_event(json: &str) -> serde_json::Result<Delta> {
         "error" => {
             delta.error = Some(WireError {
                 status: wire::status_of(event.code, event.code),
-            })
+            });
         }
         _ => {}
     }
@@ -216,12 +216,12 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
         .status
         .map_or_else(String::new, |status| status.0.into_owned());
     let mut is_call = false;
-    for (place, mut item) in response.output.into_iter().flatten().enumerate() {
+    for (position, mut item) in response.output.into_iter().flatten().enumerate() {
         let is_reasoning = item.kind.as_ref().is_some_and(|kind| kind.0 == "reasoning");
         let parts = item.content.take();
         if item.arguments.is_some() {
             is_call = true;
-            delta.tool_calls.push(item.into_call(place as u64));
+            delta.tool_calls.push(item.into_call(position as u64));
         }
         for part in parts.into_iter().flatten() {
             let is_reasoning =
@@ -254,10 +254,10 @@ fn add_response(delta: &mut Delta, response: Response<'_>) {
         }
         _ => None,
     };
-    delta.usage = response.usage.and_then(wire::stated);
+    delta.usage = response.usage.and_then(wire::parse_usage);
 }
 
-/// A failed response names its cause in `code`, where chat completions have a `type`.
+/// A failed response has its cause in `code`, where chat completions have a `type`.
 fn error_status(error: &RawValue) -> Option<u16> {
     #[derive(Deserialize)]
     struct Code<'a> {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_become_finish_reasons() {
+    fn statuses_are_converted_to_finish_reasons() {
         for (members, reason) in [
             (r#""status":"completed","output":[]"#, Some("stop")),
             (
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_every_shape() {
+    fn errors_in_every_format() {
         for (json, status) in [
             (
                 r#"{"type":"error","code":"server_error","message":"no","param":null}"#,
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_events_are_passed_over() {
+    fn unused_events_are_skipped() {
         for json in [
             r#"{"type":"response.created","response":{"status":"in_progress","output":[]},"sequence_number":0}"#,
             r#"{"type":"response.output_text.done","text":"ab"}"#,

@@ -1,14 +1,14 @@
 //! ScaleLLM's completions. They have no field for a constraint (`api_protocol.py`) and would ignore
-//! one: such a case is refused.
+//! one, so such a case is rejected.
 
 use super::KindSpec;
 use super::openai::{self, COMPLETIONS};
-use crate::shape::Shape;
+use crate::body_layout::BodyLayout;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "scalellm",
-    body: Shape {
-        asks_usage: false,
+    body: BodyLayout {
+        has_stream_options: false,
         sampling: &[
             "temperature",
             "top_p",
@@ -17,7 +17,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
             "repetition_penalty",
             "top_k",
         ],
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     logprobs: Some(openai::logprobs),
     ..COMPLETIONS

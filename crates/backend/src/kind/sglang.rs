@@ -1,13 +1,12 @@
-//! SGLang's own `/generate`: `{text, sampling_params: {...}, stream}`.
+//! SGLang's native `/generate`: `{text, sampling_params: {...}, stream}`.
 //!
 //! Source: exchanges recorded from SGLang 0.5.23 and its "Sampling Parameters" page. Every event
 //! repeats the whole text so far, unless the server was started with disjoint segments
-//! (`--stream-output`, later `--incremental-streaming-output`): then an event has fewer
-//! `output_ids` than `completion_tokens`, by which the two are told apart; that mode was not seen
-//! running, and where an event has no ids its text is taken to be all. A refusal inside a stream is
-//! no error object but the finish reason `{"type": "abort", "status_code": 400}`, beside a stray
-//! token that is no answer. Reasoning is never kept apart here. The body names no model: there is
-//! one.
+//! (`--stream-output`, later `--incremental-streaming-output`). Then an event has fewer
+//! `output_ids` than `completion_tokens`. That mode was not tested against a server; without ids,
+//! the text is assumed to be the whole text. A refusal inside a stream is the finish reason
+//! `{"type": "abort", "status_code": 400}`, with a token that is not part of an answer. Reasoning
+//! is not separated. The request has no model, as the server has only one.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -16,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::product::{Info, InfoPage, ProductSpec, text_member};
-use crate::shape::Shape;
+use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, TextIs, WireError};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
@@ -29,19 +28,19 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path_words: &["generate"],
     dialects: &[ConstraintDialect::Sglang],
     auto_dialect: |_| ConstraintDialect::Sglang,
-    body: Shape {
-        nest: Some("sampling_params"),
+    body: BodyLayout {
+        nested_in: Some("sampling_params"),
         prompt: "text",
         length: "max_new_tokens",
-        asks_usage: false,
+        has_stream_options: false,
         renamed: &[("seed", "sampling_seed")],
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     logprobs: Some(|n| json!({"return_logprob": true, "top_logprobs_num": n})),
     names_model: false,
     product: Some(ProductSpec {
         owned_by: Some("sglang"),
-        // The first is the older name.
+        // The first name is the older one.
         pages: &[
             InfoPage {
                 path: "/get_server_info",
@@ -60,9 +59,9 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPLETIONS
 };
 
-/// The page names the grammar backend.
-fn read_server_info(page: &Value) -> Option<Info> {
-    Some(Info {
+/// The page contains the grammar backend.
+fn read_server_info(page: &Value) -> Option<ServerInfo> {
+    Some(ServerInfo {
         engine: Some(text_member(page, "grammar_backend")?),
         version: text_member(page, "version"),
         model: text_member(page, "served_model_name"),
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cumulative_and_disjoint_texts_are_told_apart() {
+    fn cumulative_and_disjoint_texts_are_distinguished() {
         for (json, text_is) in [
             (
                 r#"{"text":"ab","output_ids":[5,6],"meta_info":{"completion_tokens":2}}"#,
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_come_as_finish_reasons_or_as_errors() {
+    fn refusals_are_finish_reasons_or_errors() {
         for (json, status) in [
             (
                 r#"{"text":"Pi","meta_info":{"finish_reason":{"type":"abort","message":"no","status_code":400}}}"#,

@@ -1,12 +1,12 @@
-//! TensorRT-LLM behind Triton's generate extension: `{text_input, max_tokens, stream}`.
+//! TensorRT-LLM with Triton's generate extension: `{text_input, max_tokens, stream}`.
 //!
 //! Source: `docs/guided_decoding.md` and README of triton-inference-server/tensorrtllm_backend,
-//! Triton's generate extension, and the parser of vLLM's serving benchmark; read, not run. Every
-//! event's `text_output` is what was added. There is neither a finish reason nor a token count nor
-//! a terminal event: the end of the body ends the answer, and an answer that was cut at the token
-//! limit cannot be told from one that ended. Errors are `{"error": "words"}`, with no status inside
-//! a stream. A field that the model's configuration does not know becomes a parameter that nobody
-//! reads: an engine built without guided decoding answers unconstrained.
+//! Triton's generate extension, and the parser of vLLM's serving benchmark; not tested against a
+//! server. The `text_output` of an event is the added text. There is no finish reason, token count
+//! or terminal event: the end of the body ends the answer, and truncation at the token limit cannot
+//! be detected. Errors are `{"error": "..."}`, without a status inside a stream. Fields that are
+//! not in the model's configuration are ignored, so an engine built without guided decoding answers
+//! without the constraint.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -15,26 +15,25 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::product::{Info, InfoPage, ProductSpec, text_member};
-use crate::shape::Shape;
+use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, WireError};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
 
 pub(super) const SPEC: KindSpec = KindSpec {
     name: "tensorrt-llm",
-    // The model's name is part of Triton's path, and `ensemble` is what TensorRT-LLM's own
-    // repository calls it.
+    // The model's name is part of Triton's path; TensorRT-LLM's repository uses `ensemble`.
     path: "/v2/models/ensemble/generate_stream",
     whole_path: Some("/v2/models/ensemble/generate"),
     path_words: &["generate"],
     dialects: &[ConstraintDialect::TritonGuide],
     auto_dialect: |_| ConstraintDialect::TritonGuide,
-    body: Shape {
+    body: BodyLayout {
         prompt: "text_input",
-        asks_usage: false,
-        ignores_eos: false,
+        has_stream_options: false,
+        has_ignore_eos: false,
         sampling: &[
             "temperature",
             "top_p",
@@ -44,7 +43,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
             "top_k",
             "seed",
         ],
-        ..Shape::COMPLETIONS
+        ..BodyLayout::COMPLETIONS
     },
     names_model: false,
     error_messages: &["/error"],
@@ -64,16 +63,15 @@ pub(super) const SPEC: KindSpec = KindSpec {
 };
 
 /// The server metadata of Triton's inference protocol.
-fn read_metadata(page: &Value) -> Option<Info> {
+fn read_metadata(page: &Value) -> Option<ServerInfo> {
     text_member(page, "name").filter(|name| name == "triton")?;
-    Some(Info {
+    Some(ServerInfo {
         version: text_member(page, "version"),
-        ..Info::default()
+        ..ServerInfo::default()
     })
 }
 
-/// The prompt is asked not to be repeated in the answer, as a whole body would have it otherwise.
-/// The path names the model.
+/// Disables the repetition of the prompt in a whole response. The model is in the path.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let prompt = body::text(kind, case)?;
     let body = json!({"text_input": prompt, "max_tokens": case.output_len, "exclude_input_in_output": true});

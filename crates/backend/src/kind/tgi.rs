@@ -1,12 +1,12 @@
-//! Text Generation Inference's own `/generate_stream` and `/generate`: `{inputs, parameters:
+//! Text Generation Inference's native `/generate_stream` and `/generate`: `{inputs, parameters:
 //! {...}}`.
 //!
-//! Source: `router/src/lib.rs` and `server.rs` of TGI 2 and 3, read and not run. Every event is one
-//! token; special tokens are no text. The last event states the whole answer (`generated_text`) and
-//! `details`, with a finish reason in TGI's own words (`eos_token`, `stop_sequence`, `length`);
-//! there is no `[DONE]`. Errors are `{error, error_type}`, and the type stands for the status that
-//! TGI gives it outside of streams. `ignore_eos_token`, which vLLM's script sends, is no parameter
-//! of TGI's and so is refused.
+//! Source: `router/src/lib.rs` and `server.rs` of TGI 2 and 3, not tested against a server. Every
+//! event is one token; special tokens are not text. The last event has the whole answer
+//! (`generated_text`) and `details`, with TGI's finish reason (`eos_token`, `stop_sequence`,
+//! `length`); there is no `[DONE]`. Errors are `{error, error_type}`; the type determines the
+//! status that TGI returns outside of streams. `ignore_eos_token`, which vLLM's script sends, is
+//! not a parameter of TGI, so `--ignore-eos` is rejected.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::openai::COMPLETIONS;
 use super::{ConstraintDialect, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::product::{Info, InfoPage, ProductSpec, text_member};
-use crate::shape::Shape;
+use crate::product::{InfoPage, ProductSpec, ServerInfo, text_member};
 use crate::wire::{self, Delta, Text, TextIs, WireError};
 use crate::{RequestOptions, Sampling, Unsendable, body};
 use sobench_core::case::Case;
@@ -29,13 +29,13 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path_words: &["generate"],
     dialects: &[ConstraintDialect::TgiGrammar],
     auto_dialect: |_| ConstraintDialect::TgiGrammar,
-    body: Shape {
-        nest: Some("parameters"),
+    body: BodyLayout {
+        nested_in: Some("parameters"),
         prompt: "inputs",
         length: "max_new_tokens",
-        says_stream: false,
-        asks_usage: false,
-        ignores_eos: false,
+        has_stream_field: false,
+        has_stream_options: false,
+        has_ignore_eos: false,
         sampling: &[
             "temperature",
             "top_p",
@@ -61,21 +61,21 @@ pub(super) const SPEC: KindSpec = KindSpec {
     ..COMPLETIONS
 };
 
-fn read_info(page: &Value) -> Option<Info> {
+fn read_info(page: &Value) -> Option<ServerInfo> {
     text_member(page, "router").filter(|router| router.starts_with("text-generation-router"))?;
-    Some(Info {
+    Some(ServerInfo {
         version: text_member(page, "version"),
         model: text_member(page, "model_id"),
         engine: None,
     })
 }
 
-/// TGI refuses a temperature of 0 and decodes greedily where it is absent. A `top_p` or `top_k`
-/// makes it sample whatever `do_sample` says (`has_warpers` in `utils/tokens.py`), and so does a
-/// temperature, unless it is 1. So a temperature of 0 sends none of them, and any other says that
-/// it means sampling.
+/// TGI refuses a temperature of 0 and decodes greedily without one. A `top_p` or `top_k`, or a
+/// temperature other than 1, enables sampling regardless of `do_sample` (`has_warpers` in
+/// `utils/tokens.py`). So for a temperature of 0 none of them is sent, and for others `do_sample`
+/// is set.
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
-    // Without `details` a whole body has neither finish reason nor token count.
+    // Without `details`, a whole response has no finish reason and no token count.
     let mut parameters = json!({"max_new_tokens": case.output_len, "details": true});
     let mut options = options.clone();
     if let Some(temperature) = options.sampling.temperature {
@@ -146,7 +146,7 @@ fn read(json: &str) -> serde_json::Result<Delta> {
     Ok(delta)
 }
 
-/// The status that TGI's router gives an error of this type.
+/// The status that TGI's router returns for an error type.
 fn status_of(error_type: &Text<'_>) -> Option<u16> {
     match &*error_type.0 {
         "validation" | "template_error" | "tool_error" => Some(422),
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn special_tokens_are_no_content() {
+    fn special_tokens_are_not_content() {
         for (json, text, is_content) in [
             (
                 r#"{"token":{"text":"a","special":false},"generated_text":null,"details":null}"#,

@@ -1,5 +1,5 @@
-//! TensorRT-LLM behind its own `trtllm-serve`: chat completions. Source: `openai_protocol.py`, read
-//! and not run; fields that it does not know are refused.
+//! TensorRT-LLM's `trtllm-serve`: chat completions. Source: `openai_protocol.py`, not tested
+//! against a server. Unknown fields are refused.
 
 use super::openai_chat::CHAT;
 use super::{ConstraintDialect, KindSpec};

@@ -1,4 +1,4 @@
-//! vLLM's completions endpoint. The body is the one of vLLM's own client.
+//! vLLM's completions endpoint. The body is that of vLLM's own client.
 
 use super::openai::{self, COMPLETIONS};
 use super::{ConstraintDialect, KindSpec, ServerKind};
@@ -13,7 +13,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
         ConstraintDialect::Guided,
         ConstraintDialect::ResponseFormat,
     ],
-    // `structured-outputs` came in 0.11, where `guided` was still forwarded.
+    // 0.11 added `structured-outputs` and still forwarded `guided`.
     auto_dialect: |version| match version {
         Some(version) if version < (0, 11) => ConstraintDialect::Guided,
         _ => ConstraintDialect::StructuredOutputs,
@@ -23,9 +23,9 @@ pub(super) const SPEC: KindSpec = KindSpec {
         Some(version) if version < (0, 8) => GrammarDialect::Lark,
         _ => GrammarDialect::Ebnf,
     },
-    // Up to 0.7 (its V0); later the engine belongs to the server, and the field is refused or
-    // ignored.
-    honours_engine: |version| version.is_none_or(|version| version < (0, 8)),
+    // Up to 0.7 (V0). Later versions configure the engine on the server and refuse or ignore the
+    // field.
+    accepts_engine: |version| version.is_none_or(|version| version < (0, 8)),
     ignores_dialect: |version, dialect| match dialect {
         ConstraintDialect::Guided => version >= (0, 12),
         ConstraintDialect::StructuredOutputs => version < (0, 11),
@@ -37,8 +37,8 @@ pub(super) const SPEC: KindSpec = KindSpec {
             .filter(|product| product.ignores_vllm_fields())
             .map(|_| ServerKind::Openai)
     },
-    // vLLM's own client sends this always. It undoes a penalty from the model's generation config,
-    // so leaving it out could measure another sampler than results of vLLM's script did.
+    // vLLM's own client always sends this. It overrides a penalty of the model's generation config,
+    // so without it the sampling could differ from that of vLLM's script.
     repetition_penalty: Some(1.0),
     logprobs: Some(openai::logprobs),
     product: Some(ProductSpec {

@@ -1,9 +1,9 @@
-//! vLLM's pooling endpoint: `{model, truncate_prompt_tokens, input}`, answered by what the model's
-//! pooler makes of it.
+//! vLLM's pooling endpoint: `{model, truncate_prompt_tokens, input}`, answered by the output of the
+//! model's pooler.
 //!
 //! Source: vLLM's client (`async_request_vllm_pooling`) and `PoolingResponse`. A truncation of -1
-//! cuts inputs at the model's context. Answers in `encoding_format` `bytes` are no JSON and are not
-//! read.
+//! cuts inputs at the model's context. Responses with `encoding_format` `bytes` are not JSON and
+//! are not supported.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::openai_embeddings::COMPUTED;
 use super::{KindSpec, ServerKind};
 use crate::decode::Wire;
-use crate::lists::{self, Listed};
+use crate::lists::{self, ListItem};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::Case;
 
@@ -20,7 +20,7 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path: "/pooling",
     path_words: &["pooling"],
     encode,
-    wire: Wire::sse(|json| lists::read(Listed::Pooled, json)),
+    wire: Wire::sse(|json| lists::read(ListItem::Pooled, json)),
     ..COMPUTED
 };
 

@@ -1,17 +1,17 @@
-//! vLLM's rerank endpoint: `{model, query, documents, truncate_prompt_tokens}`, answered by a score
-//! a document.
+//! vLLM's rerank endpoint: `{model, query, documents, truncate_prompt_tokens}`, answered by one
+//! score per document.
 //!
-//! Source: vLLM's client (`async_request_vllm_rerank`) and `RerankResponse`, whose shape is Jina's
-//! and Cohere's. Also at `/v1/rerank` and `/v2/rerank`.
+//! Source: vLLM's client (`async_request_vllm_rerank`) and `RerankResponse`, whose format is that
+//! of Jina and Cohere. Also at `/v1/rerank` and `/v2/rerank`.
 
 use bytes::Bytes;
 use serde_json::json;
 
 use super::openai_embeddings::COMPUTED;
 use super::{Input, KindSpec, ServerKind};
+use crate::body_layout::BodyLayout;
 use crate::decode::Wire;
-use crate::lists::{self, Listed};
-use crate::shape::Shape;
+use crate::lists::{self, ListItem};
 use crate::{RequestOptions, Unsendable, body};
 use sobench_core::case::{Case, Prompt};
 
@@ -20,18 +20,18 @@ pub(super) const SPEC: KindSpec = KindSpec {
     path: "/rerank",
     path_words: &["rerank"],
     input: Input::Ranking,
-    body: Shape {
+    body: BodyLayout {
         prompt: "documents",
         ..COMPUTED.body
     },
     encode,
-    wire: Wire::sse(|json| lists::read(Listed::Scores, json)),
+    wire: Wire::sse(|json| lists::read(ListItem::Scores, json)),
     ..COMPUTED
 };
 
 fn encode(kind: ServerKind, case: &Case, options: &RequestOptions) -> Result<Bytes, Unsendable> {
     let Prompt::Ranking { query, documents } = &case.prompt else {
-        return Err(body::no_such_prompt(
+        return Err(body::wrong_prompt_type(
             kind,
             "a query with documents",
             &case.prompt,

@@ -1,5 +1,5 @@
-//! Shard 1: listens for the others, tells them the time, and names the begin. Knows no connection's
-//! other end but by what it says.
+//! Leader (shard 1): accepts the other shards, answers their time stamps and sets the start
+//! instant.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,36 +14,36 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::wire::{Link, Message, PROTOCOL};
 use super::{CoordinatorOptions, LEAD};
-use crate::clock::{Begin, as_ns, begin_at_unix_ns, instant_in, unix_ns};
+use crate::clock::{StartInstant, as_ns, instant_in, start_at_unix_ns, unix_ns};
 use sobench_core::error::{Error, Result};
 use sobench_core::shard::{ClockOffset, Shard};
 
-/// How long who connects may take to say who it is.
+/// How long a peer may take to send its `Join` message.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections at a time beside those of the shards: what knocks at an open port.
-const MAX_STRANGERS: usize = 64;
+/// Concurrent connections of peers that are not shards, such as port scanners.
+const MAX_UNKNOWN_PEERS: usize = 64;
 
-/// Shards that are named where they are missing.
+/// The most missing shards listed in an error.
 const MAX_NAMED: usize = 20;
 
 pub(super) struct Leader {
     part: Shard,
     options: CoordinatorOptions,
     deadline: Instant,
-    table: Arc<watch::Sender<Table>>,
-    /// Listens, and attends to each that has come. Ends with this.
-    _attending: JoinSet<()>,
+    state: Arc<watch::Sender<SharedState>>,
+    /// Accepts and serves connections; aborted when this is dropped.
+    _connections: JoinSet<()>,
 }
 
-/// Who has come, and how far.
+/// The state of each shard.
 #[derive(Default)]
-struct Table {
+struct SharedState {
     shards: BTreeMap<usize, Stage>,
-    /// Why nobody can begin.
-    fault: Option<Error>,
-    /// What is said to all: `Start` or `Refused`.
-    word: Option<Message>,
+    /// Why the run cannot start.
+    refusal: Option<Error>,
+    /// The message to all shards: `Start` or `Refused`.
+    message_to_all: Option<Message>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ enum Stage {
 
 impl Leader {
     /// # Errors
-    /// Nobody can listen there.
+    /// The address cannot be bound.
     pub(super) async fn listen(
         options: &CoordinatorOptions,
         part: Shard,
@@ -64,61 +64,61 @@ impl Leader {
     ) -> Result<Self> {
         let listener = bind(&options.address).await.map_err(|error| {
             Error::environment(format!(
-                "shard 1 cannot listen for the others ({error}): {}",
+                "shard 1 cannot listen on the coordinator address ({error}): {}",
                 options.address
             ))
-            .hint("give --coordinator a port of this machine that is free")
+            .hint("give --coordinator a free port of this machine")
         })?;
-        let table = Arc::new(watch::Sender::new(Table::default()));
-        let mut attending = JoinSet::new();
-        attending.spawn(accept(
+        let state = Arc::new(watch::Sender::new(SharedState::default()));
+        let mut connections = JoinSet::new();
+        connections.spawn(accept(
             listener,
             part,
             plan_sha256.to_owned(),
-            Arc::clone(&table),
+            Arc::clone(&state),
         ));
         let deadline = instant_in(options.timeout);
         Ok(Self {
             part,
             options: options.clone(),
             deadline,
-            table,
-            _attending: attending,
+            state,
+            _connections: connections,
         })
     }
 
-    /// Waits until all are ready, and names the begin to them.
-    pub(super) async fn begin(&mut self) -> Result<(Begin, ClockOffset)> {
+    /// Waits until all shards are ready, and sends them the start instant.
+    pub(super) async fn start(&mut self) -> Result<(StartInstant, ClockOffset)> {
         let of = self.part.of;
-        let mut table = self.table.subscribe();
-        let is_settled = |table: &Table| {
-            table.fault.is_some()
-                || (2..=of).all(|number| table.shards.get(&number) == Some(&Stage::Ready))
+        let mut state = self.state.subscribe();
+        let is_settled = |state: &SharedState| {
+            state.refusal.is_some()
+                || (2..=of).all(|number| state.shards.get(&number) == Some(&Stage::Ready))
         };
-        // What came before the limit counts, also where nobody looked until now.
-        let is_in_time = timeout_at(self.deadline, table.wait_for(is_settled))
+        // Shards that were ready before the deadline count, even if this is polled later.
+        let is_in_time = timeout_at(self.deadline, state.wait_for(is_settled))
             .await
             .is_ok()
-            || is_settled(&table.borrow());
-        let fault = table.borrow().fault.clone();
-        if let Some(error) = fault.or_else(|| (!is_in_time).then(|| self.missing())) {
-            self.say(Message::Refused {
-                words: error.what.clone(),
+            || is_settled(&state.borrow());
+        let refusal = state.borrow().refusal.clone();
+        if let Some(error) = refusal.or_else(|| (!is_in_time).then(|| self.missing())) {
+            self.send_to_all(Message::Refused {
+                reason: error.what.clone(),
             });
-            // Time for the word to leave.
+            // Give the message time to be sent.
             let _ = timeout(
                 LEAD,
-                table.wait_for(|table| table.shards.values().all(|stage| *stage == Stage::Gone)),
+                state.wait_for(|state| state.shards.values().all(|stage| *stage == Stage::Gone)),
             )
             .await;
             return Err(error);
         }
         let at_ns = unix_ns().saturating_add(as_ns(LEAD));
-        self.say(Message::Start { at_ns });
-        let begin = begin_at_unix_ns(at_ns)
-            .ok_or_else(|| Error::internal("the begin of all shards cannot be waited for"))?;
+        self.send_to_all(Message::Start { at_ns });
+        let start = start_at_unix_ns(at_ns)
+            .ok_or_else(|| Error::internal("the start instant of the shards is out of range"))?;
         Ok((
-            begin,
+            start,
             ClockOffset {
                 offset_ns: 0,
                 uncertainty_ns: 0,
@@ -127,23 +127,24 @@ impl Leader {
         ))
     }
 
-    /// Waits until all have closed their connections.
+    /// Waits until all shards have closed their connections.
     pub(super) async fn leave(self) -> bool {
-        let mut table = self.table.subscribe();
+        let mut state = self.state.subscribe();
         let all_gone =
-            table.wait_for(|table| table.shards.values().all(|stage| *stage == Stage::Gone));
+            state.wait_for(|state| state.shards.values().all(|stage| *stage == Stage::Gone));
         timeout(self.options.timeout, all_gone).await.is_ok()
     }
 
-    fn say(&self, word: Message) {
-        self.table.send_modify(|table| table.word = Some(word));
+    fn send_to_all(&self, message_to_all: Message) {
+        self.state
+            .send_modify(|state| state.message_to_all = Some(message_to_all));
     }
 
-    /// Which shards are not there, or not ready.
+    /// The error that lists the shards that did not join or are not ready.
     fn missing(&self) -> Error {
-        let table = self.table.borrow();
+        let state = self.state.borrow();
         let named = |is_meant: &dyn Fn(Option<&Stage>) -> bool| {
-            let numbers = (2..=self.part.of).filter(|number| is_meant(table.shards.get(number)));
+            let numbers = (2..=self.part.of).filter(|number| is_meant(state.shards.get(number)));
             let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
             let more = numbers.len().saturating_sub(MAX_NAMED);
             let shown = numbers[..numbers.len() - more].join(", ");
@@ -158,62 +159,66 @@ impl Leader {
         let absent = named(&|stage| stage.is_none()).map(|names| format!("did not join: {names}"));
         let unready = named(&|stage| stage == Some(&Stage::Joined))
             .map(|names| format!("did not become ready: {names}"));
-        let words: Vec<String> = absent.into_iter().chain(unready).collect();
+        let problems: Vec<String> = absent.into_iter().chain(unready).collect();
         let limit_s = self.options.timeout.as_secs_f64();
-        Error::environment(format!("of {} shards, within {limit_s} s, {}", self.part.of, words.join("; ")))
-            .hint("nothing was measured; start them about at the same time, or raise --coordinator-timeout")
+        Error::environment(format!(
+            "of {} shards, within {limit_s} s, {}",
+            self.part.of,
+            problems.join("; ")
+        ))
+        .hint("start the shards at about the same time, or raise --coordinator-timeout")
     }
 }
 
-/// Listens where the others look, which for them need not be an address of this machine: on all of
-/// its addresses, but where it is one of this machine alone.
+/// Binds the port of the coordinator address. The host may be a name that only the other shards can
+/// resolve, so all interfaces are bound, except for a loopback address.
 async fn bind(address: &str) -> io::Result<TcpListener> {
     let (host, port) = address
         .rsplit_once(':')
         .ok_or(io::ErrorKind::InvalidInput)?;
     let port: u16 = port.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let own = match host.parse::<IpAddr>() {
-        Ok(own) if own.is_loopback() => own,
+    let local = match host.parse::<IpAddr>() {
+        Ok(local) if local.is_loopback() => local,
         Ok(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
         Err(_) if host == "localhost" => Ipv4Addr::LOCALHOST.into(),
         Ok(IpAddr::V4(_)) | Err(_) => Ipv4Addr::UNSPECIFIED.into(),
     };
-    TcpListener::bind((own, port)).await
+    TcpListener::bind((local, port)).await
 }
 
 async fn accept(
     listener: TcpListener,
     part: Shard,
     plan_sha256: String,
-    table: Arc<watch::Sender<Table>>,
+    state: Arc<watch::Sender<SharedState>>,
 ) {
-    let mut attending = JoinSet::new();
+    let mut connections = JoinSet::new();
     loop {
         let accepted = listener.accept().await;
-        while attending.try_join_next().is_some() {}
+        while connections.try_join_next().is_some() {}
         let Ok((stream, _)) = accepted else {
-            // Out of files, for a moment.
+            // Out of file descriptors for a moment.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        if attending.len() < part.of + MAX_STRANGERS {
-            attending.spawn(attend(
+        if connections.len() < part.of + MAX_UNKNOWN_PEERS {
+            connections.spawn(handle_peer(
                 stream,
                 part,
                 plan_sha256.clone(),
-                Arc::clone(&table),
+                Arc::clone(&state),
             ));
         }
     }
 }
 
-/// One connection, from its first word to its end. What does not speak our language is nobody.
-async fn attend(
+/// Serves one connection. Peers that send no `Join`, or an invalid one, are ignored.
+async fn handle_peer(
     stream: TcpStream,
     part: Shard,
     plan_sha256: String,
-    table: Arc<watch::Sender<Table>>,
+    state: Arc<watch::Sender<SharedState>>,
 ) {
     let Ok(mut link) = Link::new(stream) else {
         return;
@@ -227,76 +232,75 @@ async fn attend(
     else {
         return;
     };
-    let mut is_welcome = false;
-    table.send_modify(|table| {
+    let mut is_accepted = false;
+    state.send_modify(|state| {
         let objection = match () {
             () if protocol != PROTOCOL => Some(format!(
-                "shard {shard} speaks another version of coordination: {protocol}"
+                "shard {shard} uses another version of the coordination protocol: {protocol}"
             )),
             () if of != part.of => Some(format!(
-                "shard {shard} is one of {of}, and shard 1 one of {}",
+                "shard {shard} is one of {of}, but shard 1 is one of {}",
                 part.of
             )),
             () if other != plan_sha256 => {
                 Some(format!("shard {shard} has another plan than shard 1"))
             }
-            () if !(2..=of).contains(&shard) => Some(format!(
-                "there are two shards 1, or there is no such shard: {shard}"
-            )),
-            () if table.shards.contains_key(&shard) => {
-                Some(format!("there are two shards {shard}"))
+            () if !(2..=of).contains(&shard) => {
+                Some(format!("duplicate or unknown shard: {shard}"))
             }
+            () if state.shards.contains_key(&shard) => Some(format!("duplicate shard {shard}")),
             () => None,
         };
-        is_welcome = objection.is_none();
+        is_accepted = objection.is_none();
         match objection {
-            None => drop(table.shards.insert(shard, Stage::Joined)),
-            // Who comes late changes nothing for those who have begun.
-            Some(words) if table.word.is_none() => {
-                table.fault.get_or_insert(different(words));
+            None => drop(state.shards.insert(shard, Stage::Joined)),
+            // A late shard does not affect a run that has started.
+            Some(reason) if state.message_to_all.is_none() => {
+                state.refusal.get_or_insert(plan_mismatch(reason));
             }
             Some(_) => {}
         }
     });
-    if !is_welcome {
-        let words = table.borrow().fault.as_ref().map_or_else(
-            || "the run has begun".to_owned(),
-            |fault| fault.what.clone(),
+    if !is_accepted {
+        let reason = state.borrow().refusal.as_ref().map_or_else(
+            || "the run has started".to_owned(),
+            |refusal| refusal.what.clone(),
         );
-        let _ = link.send(&Message::Refused { words }).await;
+        let _ = link.send(&Message::Refused { reason }).await;
         return;
     }
-    // Only fails where the other side is gone, as it will show below.
+    // Fails only if the peer is gone, which `serve` reports.
     let _ = link.send(&Message::Welcome {}).await;
-    let _ = converse(&mut link, shard, &table).await;
-    table.send_modify(|table| {
-        table.shards.insert(shard, Stage::Gone);
-        if table.word.is_none() {
-            let error = Error::environment(format!("shard {shard} left before the begin"))
-                .hint("what it said last tells why; nothing was measured");
-            table.fault.get_or_insert(error);
+    let _ = serve(&mut link, shard, &state).await;
+    state.send_modify(|state| {
+        state.shards.insert(shard, Stage::Gone);
+        if state.message_to_all.is_none() {
+            let error = Error::environment(format!("shard {shard} left before the start"))
+                .hint("see the output of that shard; no request was sent");
+            state.refusal.get_or_insert(error);
         }
     });
 }
 
-fn different(words: String) -> Error {
-    Error::usage(words).hint("start all shards of a run with the same flags and files but for --shard; nothing was measured")
+fn plan_mismatch(reason: String) -> Error {
+    Error::usage(reason).hint("start all shards with the same flags and files, except for --shard")
 }
 
-/// Answers what a shard asks, and says to it what is said to all, until it is gone.
-async fn converse(
+/// Answers the shard's time stamps and sends it the message to all, until it is gone.
+async fn serve(
     link: &mut Link,
     shard: usize,
-    table: &Arc<watch::Sender<Table>>,
+    state: &Arc<watch::Sender<SharedState>>,
 ) -> io::Result<()> {
-    let mut told = table.subscribe();
-    let mut is_told = false;
+    let mut updates = state.subscribe();
+    let mut is_sent = false;
     loop {
-        let word = async {
-            told.wait_for(|table| table.word.is_some())
+        let message_to_all = async {
+            updates
+                .wait_for(|state| state.message_to_all.is_some())
                 .await
                 .ok()?
-                .word
+                .message_to_all
                 .clone()
         };
         tokio::select! {
@@ -308,17 +312,18 @@ async fn converse(
                         let answered_ns = unix_ns();
                         link.send(&Message::Stamped { sent_ns, received_ns, answered_ns }).await?;
                     }
-                    Message::Ready {} => table.send_modify(|table| {
-                        table.shards.insert(shard, Stage::Ready);
+                    Message::Ready {} => state.send_modify(|state| {
+                        state.shards.insert(shard, Stage::Ready);
                     }),
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
             }
-            Some(word) = word, if !is_told => {
-                is_told = true;
-                link.send(&word).await?;
-                if let Message::Refused { .. } = word {
-                    // Were it closed at once, what the shard says meanwhile could cost it the word.
+            Some(message_to_all) = message_to_all, if !is_sent => {
+                is_sent = true;
+                link.send(&message_to_all).await?;
+                if let Message::Refused { .. } = message_to_all {
+                    // Closing at once could reset the connection before the shard has read the
+                    // message.
                     let _ = timeout(LEAD, async { while link.receive().await.is_ok() {} }).await;
                     return Ok(());
                 }

@@ -1,4 +1,4 @@
-//! The messages between shards, and the line of JSON that each is. Knows no role.
+//! Coordination protocol: messages between shards, one line of JSON each.
 
 use std::io::{self, ErrorKind};
 
@@ -7,35 +7,37 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// The version of what is said; other versions are refused.
+/// Protocol version; other versions are refused.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// The most bytes of a message; what is longer is none of ours.
+/// Maximum size of a message in bytes.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// What shards say to each other. Instants are nanoseconds since 1970, by the clock of who states
-/// them.
+/// A message between shards. Instants are nanoseconds since 1970, by the sender's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Message {
-    /// A shard to the leader, first of all.
+    /// First message of a shard to the leader.
     Join {
         protocol: u32,
         shard: usize,
         of: usize,
         plan_sha256: String,
     },
-    /// The leader has no objection.
+    /// The leader accepts the shard.
     Welcome {},
-    /// A shard could begin.
+    /// A shard is ready to start.
     Ready {},
-    /// All could: they begin then, by the leader's clock.
+    /// All shards start at this instant, by the leader's clock.
     Start { at_ns: u64 },
-    /// Nobody begins, and why.
-    Refused { words: String },
-    /// A shard asks for the time.
+    /// The run does not start, and why.
+    Refused {
+        #[serde(rename = "words")]
+        reason: String,
+    },
+    /// A shard requests the leader's time.
     Stamp { sent_ns: u64 },
-    /// The leader's answer, with its own instants.
+    /// The leader's reply, with its own instants.
     Stamped {
         sent_ns: u64,
         received_ns: u64,
@@ -47,7 +49,7 @@ pub(super) enum Message {
 pub(super) struct Link {
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
-    /// What there is of a line that is not whole yet.
+    /// The part of a line received so far.
     line: Vec<u8>,
 }
 
@@ -63,21 +65,21 @@ impl Link {
     }
 
     /// # Errors
-    /// The other side is gone.
+    /// The peer is gone.
     pub(super) async fn send(&mut self, message: &Message) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(message)?;
         bytes.push(b'\n');
         self.writer.write_all(&bytes).await
     }
 
-    /// The next message. Cancelling the wait loses nothing.
+    /// Receives the next message. Cancel-safe.
     ///
     /// # Errors
-    /// The other side is gone, or says what is no message.
+    /// The peer is gone, or the line is not a message.
     pub(super) async fn receive(&mut self) -> io::Result<Message> {
-        let room = (MAX_LINE_BYTES - self.line.len()) as u64;
+        let remaining = (MAX_LINE_BYTES - self.line.len()) as u64;
         (&mut self.reader)
-            .take(room)
+            .take(remaining)
             .read_until(b'\n', &mut self.line)
             .await?;
         if !self.line.ends_with(b"\n") {

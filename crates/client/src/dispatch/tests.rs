@@ -1,7 +1,8 @@
-//! The loop under a stepped clock with a fake server: every instant is exact, nothing sleeps.
+//! The dispatcher with a paused clock and a fake server: every instant is exact, and nothing
+//! sleeps.
 //!
-//! tokio's paused time goes forward only when every task waits, and then straight to the next
-//! instant that one waits for. It counts whole milliseconds.
+//! tokio's paused time advances only when every task waits, directly to the next timer. It counts
+//! whole milliseconds.
 
 use std::sync::Mutex;
 
@@ -13,31 +14,31 @@ use crate::exchange::Body;
 use sobench_core::load::ErrorLimits;
 use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate, due_times};
 
-/// A server that takes `takes(index)` for each request, and remembers when each came.
+/// A server that takes `takes(index)` milliseconds for each request and records when each was sent.
 struct Fake {
-    begin: Instant,
+    start: Instant,
     takes: fn(usize) -> u64,
     fails: fn(usize) -> bool,
     sent: Arc<Mutex<Vec<(usize, u64)>>>,
 }
 
-impl World for Fake {
+impl Executor for Fake {
     fn now(&self) -> Duration {
-        self.begin.elapsed()
+        self.start.elapsed()
     }
 
     async fn wait_until(&self, at: Duration) {
-        tokio::time::sleep_until(self.begin + at).await;
+        tokio::time::sleep_until(self.start + at).await;
     }
 
-    type Place = ();
+    type Location = ();
 
-    fn place(&self) -> ((), Option<Handle>) {
+    fn locate(&self) -> ((), Option<Handle>) {
         ((), None)
     }
 
     async fn exchange(&self, prepared: Prepared, (): ()) -> Observation {
-        let ns = |fake: &Self| super::super::clock::as_ns(fake.begin.elapsed());
+        let ns = |fake: &Self| super::super::clock::as_ns(fake.start.elapsed());
         let sent_ns = ns(self);
         self.sent
             .lock()
@@ -64,19 +65,24 @@ impl World for Fake {
     }
 }
 
-/// What came of a run.
-struct Ran {
-    /// Number and millisecond of each request, as they were sent.
+/// The result of a run.
+struct DispatchResult {
+    /// Index and millisecond of each request, in the order of sending.
     sent: Vec<(usize, u64)>,
-    /// Numbers of the cases that were not.
+    /// Indices of the cancelled cases.
     cancelled: Vec<usize>,
     /// The millisecond in which the last request ended.
     ended: u64,
-    /// Where the breaker fired.
+    /// The index at which the breaker tripped.
     broke: Option<usize>,
 }
 
-async fn run(due_ms: &[u64], cap: Option<usize>, until: Until, takes: fn(usize) -> u64) -> Ran {
+async fn run(
+    due_ms: &[u64],
+    cap: Option<usize>,
+    until: Until,
+    takes: fn(usize) -> u64,
+) -> DispatchResult {
     run_until_stopped(due_ms, cap, until, takes, |_| {}).await
 }
 
@@ -86,7 +92,7 @@ async fn run_until_stopped(
     until: Until,
     takes: fn(usize) -> u64,
     stopping: impl FnOnce(Shutdown),
-) -> Ran {
+) -> DispatchResult {
     run_with_faults(
         due_ms,
         cap,
@@ -107,7 +113,7 @@ async fn run_with_faults(
     fails: fn(usize) -> bool,
     limits: ErrorLimits,
     stopping: impl FnOnce(Shutdown),
-) -> Ran {
+) -> DispatchResult {
     let mut queue = Queue::new("", due_ms.len());
     let body = queue.body(Body::Bytes(Default::default()));
     due_ms
@@ -119,12 +125,12 @@ async fn run_with_faults(
     stopping(shutdown.clone());
     let sent = Arc::default();
     let fake = Fake {
-        begin: Instant::now(),
+        start: Instant::now(),
         takes,
         fails,
         sent: Arc::clone(&sent),
     };
-    let begin = fake.begin;
+    let start = fake.start;
     let (sender, mut events) = unbounded_channel();
     dispatch(
         fake,
@@ -138,17 +144,17 @@ async fn run_with_faults(
         sender,
     )
     .await;
-    let ended = begin.elapsed().as_millis() as u64;
+    let ended = start.elapsed().as_millis() as u64;
     let mut cancelled = Vec::new();
     let (mut answered, mut broke) = (0, None);
     while let Some(event) = events.recv().await {
         match event {
             RunEvent::Ended(seen) if seen.outcome == Outcome::Cancelled => {
-                cancelled.push(seen.case_index)
+                cancelled.push(seen.case_index);
             }
             RunEvent::Ended(seen) => {
                 answered += 1;
-                // Here nothing takes time but the server, so nothing is the client's own delay.
+                // Only the server takes time here, so there is no client send delay.
                 assert_eq!(
                     seen.timing.ready_ns, seen.timing.sent_ns,
                     "{}",
@@ -156,14 +162,14 @@ async fn run_with_faults(
                 );
             }
             RunEvent::Started { .. } | RunEvent::Sent { .. } => {}
-            RunEvent::Tripped(tripped) => {
-                assert_eq!(broke.replace(tripped.index), None, "reported once")
+            RunEvent::ErrorLimitReached(tripped) => {
+                assert_eq!(broke.replace(tripped.index), None, "reported once");
             }
         }
     }
     let sent = sent.lock().unwrap().clone();
     assert_eq!(answered, sent.len(), "every request that was sent ends");
-    Ran {
+    DispatchResult {
         sent,
         cancelled,
         ended,
@@ -176,7 +182,7 @@ fn seconds(s: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_cap_every_request_leaves_when_it_is_due() {
+async fn without_a_cap_every_request_is_sent_when_due() {
     let ran = run(&[0, 0, 5, 1000, 1000, 1001], None, Until::LastCase, |_| {
         60_000
     })
@@ -189,7 +195,7 @@ async fn without_a_cap_every_request_leaves_when_it_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cap_holds_requests_back_in_the_order_in_which_they_are_due() {
+async fn the_cap_delays_requests_in_due_order() {
     // The first of two slots is free again at 100, the second at 30, 60, 90 ...
     let takes = |index| if index == 0 { 100 } else { 30 };
     let ran = run(&[0, 0, 1, 2, 80, 500], Some(2), Until::LastCase, takes).await;
@@ -200,7 +206,7 @@ async fn the_cap_holds_requests_back_in_the_order_in_which_they_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_loop_goes_round_until_its_time_is_over() {
+async fn a_closed_loop_cycles_until_its_time_is_over() {
     let ran = run(&[0, 0, 0], Some(2), Until::Cycling(seconds(1)), |_| 300).await;
     let expected: Vec<(usize, u64)> = [0, 300, 600, 900]
         .into_iter()
@@ -216,7 +222,7 @@ async fn a_closed_loop_goes_round_until_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_takes_no_time_does_not_keep_the_loop_going() {
+async fn an_instant_server_does_not_extend_the_loop() {
     let ran = run(
         &[0, 0],
         Some(1),
@@ -230,7 +236,7 @@ async fn a_server_that_takes_no_time_does_not_keep_the_loop_going() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_of_number_and_time_ends_the_sending() {
+async fn the_first_of_count_and_time_ends_sending() {
     let ran = run(
         &[100, 900, 1000, 1001],
         None,
@@ -249,12 +255,12 @@ async fn the_first_of_number_and_time_ends_the_sending() {
     assert_eq!(
         (ran.sent, ran.cancelled),
         (vec![(0, 0), (1, 600)], vec![]),
-        "nobody asked for the rest"
+        "the rest was not requested"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cap_holds_back_past_the_end_is_missing() {
+async fn requests_delayed_past_the_end_are_not_sent() {
     let ran = run(
         &[100, 200, 300, 2000],
         Some(1),
@@ -270,7 +276,7 @@ async fn what_the_cap_holds_back_past_the_end_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_cancels_what_was_still_to_come() {
+async fn a_signal_cancels_unsent_requests() {
     let stop_at_250 = |shutdown: Shutdown| {
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(250)).await;
@@ -304,12 +310,12 @@ async fn a_signal_cancels_what_was_still_to_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_too_many_errors_nothing_more_is_sent_and_what_is_under_way_ends() {
+async fn after_too_many_errors_no_request_is_sent_and_those_in_flight_end() {
     let in_a_row = |most| ErrorLimits {
         max_consecutive_errors: Some(most),
         ..ErrorLimits::default()
     };
-    // One at a time: the slot of the last error that was put up with is nobody's.
+    // One at a time: the slot of the last tolerated error is not used again.
     let ran = run_with_faults(
         &[0; 6],
         Some(1),
@@ -324,7 +330,7 @@ async fn after_too_many_errors_nothing_more_is_sent_and_what_is_under_way_ends()
         (ran.sent, ran.broke, ran.cancelled),
         (vec![(0, 0), (1, 10), (2, 20), (3, 30)], Some(3), vec![4, 5])
     );
-    // Beside them one takes long: it may end.
+    // A long request beside them may end.
     let takes = |index| if index == 0 { 500 } else { 10 };
     let ran = run_with_faults(
         &[0, 0, 5, 300],
@@ -363,7 +369,7 @@ async fn after_too_many_errors_nothing_more_is_sent_and_what_is_under_way_ends()
 }
 
 #[tokio::test(start_paused = true)]
-async fn drawn_schedules_are_kept_to_the_tick() {
+async fn random_schedules_are_followed_exactly() {
     let ramp = Ramp {
         strategy: RampStrategy::Linear,
         start_rps: 1,
@@ -378,8 +384,8 @@ async fn drawn_schedules_are_kept_to_the_tick() {
     }
 }
 
-/// When a queue with `cap` servers sends each of its customers: at the later of its due time and
-/// the earliest free slot.
+/// The send times of a queue with `cap` slots: each request at the later of its due time and the
+/// earliest free slot.
 fn reference(due_ms: &[u64], cap: usize, takes: fn(usize) -> u64) -> Vec<(usize, u64)> {
     let mut free_at = vec![0; cap];
     let send = |(index, due): (usize, &u64)| {
@@ -392,7 +398,7 @@ fn reference(due_ms: &[u64], cap: usize, takes: fn(usize) -> u64) -> Vec<(usize,
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_load_under_any_cap_is_that_of_a_queue() {
+async fn dispatch_matches_a_reference_queue() {
     let takes = |index: usize| 1 + (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % 97;
     for seed in 0..25 {
         let due = due_times(60, Pace::Steady(Rate::PerSecond(40.0)), 0.4, seed);

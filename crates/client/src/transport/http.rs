@@ -1,8 +1,8 @@
-//! HTTP/1.1 answers: bytes to head and body, however they are cut. Knows no socket.
+//! Incremental parser of HTTP/1.1 responses: head and body framing.
 //!
 //! Framing by RFC 9112, sections 6 and 7: the transfer coding `chunked`, else `Content-Length`,
-//! else until the connection closes. Body bytes are handed on where they lie, without a copy: at
-//! thousands of streams this is the client's inner loop.
+//! else until the connection closes. Body bytes are passed on without a copy, as this is the
+//! client's inner loop with thousands of streams.
 
 use std::{fmt, io};
 
@@ -10,29 +10,29 @@ use reqwest::StatusCode;
 
 use sobench_core::observation::Advice;
 
-/// The most bytes of an answer's head with the interim answers before it, of the extensions behind
-/// a chunk's size, and of the trailers behind a body.
+/// Maximum bytes of a response head including interim responses, of the extensions of a chunk, and
+/// of the trailers.
 pub(super) const MAX_HEAD_BYTES: usize = 128 << 10;
 
-/// The most header lines of an answer.
+/// Maximum number of header lines.
 const MAX_HEADERS: usize = 100;
 
-/// The most digits of a chunk's size: 64 bits.
+/// Maximum hexadecimal digits of a chunk size: 64 bits.
 const MAX_SIZE_DIGITS: u8 = 16;
 
-/// What an answer's head says, as far as anybody asks.
+/// The parts of a response head that are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct ResponseHead {
     pub(crate) status: StatusCode,
     pub(crate) content_type: Option<String>,
-    /// Only read where the status is no 200.
+    /// Only read if the status is not 2xx.
     pub(crate) advice: Option<Advice>,
-    /// Whether the connection may carry another request after this answer.
+    /// Whether the connection may carry another request after this response.
     pub(super) keeps_connection: bool,
 }
 
-impl Head {
-    /// Whether the body is of this media type.
+impl ResponseHead {
+    /// Whether the body has this media type.
     pub(crate) fn is_of_type(&self, media_type: &str) -> bool {
         let essence = self
             .content_type
@@ -45,56 +45,55 @@ impl Head {
     }
 }
 
-/// The most characters that are kept of a header which gives advice; one that is longer is cut,
-/// with an ellipsis.
+/// Maximum characters kept of a `Location` or `Retry-After` header; a longer one ends in an
+/// ellipsis.
 const MAX_ADVICE_CHARS: usize = 1000;
 
-/// Why bytes are no answer, or no more of it.
+/// Why a response could not be read.
 #[derive(Debug)]
 pub(crate) enum HttpError {
-    /// The connection ended inside the answer, or before it.
+    /// The connection ended before the end of the response.
     Closed,
     Io(io::Error),
-    /// What came is not HTTP, in these words.
+    /// Not valid HTTP; the message.
     Broken(String),
 }
 
-/// Where a body stands.
+/// Parser state of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     Done,
-    /// So many bytes are to come.
+    /// Bytes left.
     Length(u64),
     UntilClose,
     Chunked(Chunk),
 }
 
-/// Where a chunked body stands.
+/// Parser state of a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chunk {
-    /// In the size's digits.
+    /// In the digits of the size.
     Size {
         size: u64,
         digits: u8,
     },
-    /// Behind the size: white space or extensions, which nobody uses.
+    /// After the size: white space or extensions, which are ignored.
     Extension {
         size: u64,
         seen: usize,
     },
-    /// The CR after the size came.
+    /// After the CR behind the size.
     SizeEnd {
         size: u64,
     },
     Data {
         left: u64,
     },
-    /// The CR LF after the data.
+    /// In the CR LF after the data.
     DataEnd {
         seen_cr: bool,
     },
-    /// Behind the last chunk; `line` counts the bytes of the line at hand, `all` those of all
-    /// lines.
+    /// After the last chunk; `line` counts the bytes of the current line, `all` those of all lines.
     Trailers {
         line: usize,
         all: usize,
@@ -106,8 +105,8 @@ impl Body {
         self == Self::Done
     }
 
-    /// Takes bytes and calls `on_data` for those of the body; returns how many were used, which are
-    /// all unless the body ends before.
+    /// Parses bytes and calls `on_data` for those of the body. Returns the number of bytes used,
+    /// which is all of them unless the body ends earlier.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -132,7 +131,7 @@ impl Body {
         }
     }
 
-    /// Takes the end of the connection.
+    /// Handles the end of the connection.
     pub(super) fn end(&mut self) -> Result<(), HttpError> {
         match self {
             Self::Done | Self::UntilClose => {
@@ -173,12 +172,12 @@ impl Body {
 impl Chunk {
     const FIRST: Self = Self::Size { size: 0, digits: 0 };
 
-    /// Takes a byte that is not data; `None` at the body's end.
+    /// Parses a byte outside the data; `None` at the end of the body.
     fn step(self, byte: u8) -> Result<Option<Self>, HttpError> {
         let broken = || {
             Err(HttpError::Broken(format!(
                 "invalid chunked transfer coding: byte {byte:#04x} {}",
-                self.place()
+                self.position()
             )))
         };
         Ok(Some(match (self, byte) {
@@ -209,7 +208,7 @@ impl Chunk {
             (Self::DataEnd { seen_cr: true }, b'\n') => Self::FIRST,
             (Self::Trailers { line: 0, .. }, b'\n') => return Ok(None),
             (Self::Trailers { all, .. }, b'\n') => Self::Trailers { line: 0, all },
-            // The CR of an empty line is no part of a line.
+            // The CR of an empty line does not count.
             (Self::Trailers { line: 0, all }, b'\r') => Self::Trailers { line: 0, all },
             (Self::Trailers { line, all }, _) if all < MAX_HEAD_BYTES => Self::Trailers {
                 line: line + 1,
@@ -219,30 +218,30 @@ impl Chunk {
         }))
     }
 
-    fn place(self) -> &'static str {
+    fn position(self) -> &'static str {
         match self {
             Self::Size { .. } => "in a chunk's size",
-            Self::Extension { .. } | Self::SizeEnd { .. } => "behind a chunk's size",
-            Self::Data { .. } | Self::DataEnd { .. } => "behind a chunk's data",
+            Self::Extension { .. } | Self::SizeEnd { .. } => "after a chunk's size",
+            Self::Data { .. } | Self::DataEnd { .. } => "after a chunk's data",
             Self::Trailers { .. } => "in trailers that are too long",
         }
     }
 }
 
-/// Reads a head from the beginning of `bytes`, with how the body is framed and how many bytes the
-/// head takes; `None` if it is not all there yet. Interim answers (1xx) are passed over.
-pub(super) fn read_head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, HttpError> {
+/// Parses a head at the start of `bytes` and returns it with the framing of the body and the size
+/// of the head; `None` if it is incomplete. Interim responses (1xx) are skipped.
+pub(super) fn read_head(bytes: &[u8]) -> Result<Option<(ResponseHead, Body, usize)>, HttpError> {
     let mut passed = 0;
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         let parsed = response
             .parse(&bytes[passed..])
-            .map_err(|error| no_http(&bytes[passed..], error))?;
+            .map_err(|error| invalid_response(&bytes[passed..], error))?;
         let httparse::Status::Complete(size) = parsed else {
             return if bytes.len() - passed > MAX_HEAD_BYTES {
                 Err(HttpError::Broken(format!(
-                    "an answer's head larger than {MAX_HEAD_BYTES} bytes"
+                    "the response head exceeds {MAX_HEAD_BYTES} bytes"
                 )))
             } else {
                 Ok(None)
@@ -251,59 +250,59 @@ pub(super) fn read_head(bytes: &[u8]) -> Result<Option<(Head, Body, usize)>, Htt
         passed += size;
         let code = response.code.unwrap_or_default();
         let status = StatusCode::from_u16(code)
-            .map_err(|_| HttpError::Broken(format!("no HTTP status: {code}")))?;
+            .map_err(|_| HttpError::Broken(format!("invalid HTTP status: {code}")))?;
         if status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(HttpError::Broken(
                 "the server switched to another protocol".to_owned(),
             ));
         }
         if !status.is_informational() {
-            let (head, body) = understand(status, response.version == Some(0), response.headers)?;
+            let (head, body) = parse_head(status, response.version == Some(0), response.headers)?;
             return Ok(Some((head, body, passed)));
         }
         if passed > MAX_HEAD_BYTES {
             return Err(HttpError::Broken(format!(
-                "interim answers (1xx) of more than {MAX_HEAD_BYTES} bytes"
+                "the interim responses (1xx) exceed {MAX_HEAD_BYTES} bytes"
             )));
         }
     }
 }
 
-/// Names what a server with TLS answers to plain HTTP: an alert record (RFC 8446, sections 5.1 and
-/// 6).
-fn no_http(bytes: &[u8], error: httparse::Error) -> HttpError {
+/// The error for bytes that are not HTTP. A TLS server answers plain HTTP with an alert record (RFC
+/// 8446, sections 5.1 and 6).
+fn invalid_response(bytes: &[u8], error: httparse::Error) -> HttpError {
     HttpError::Broken(match bytes {
         [0x15, 0x03, ..] => {
-            "a TLS alert in place of an HTTP answer: is the address one of https://?".to_owned()
+            "got a TLS alert instead of an HTTP response: check whether the URL should start with https://".to_owned()
         }
-        _ => format!("no HTTP answer: {error}"),
+        _ => format!("not an HTTP response: {error}"),
     })
 }
 
-fn understand(
+fn parse_head(
     status: StatusCode,
-    is_1_0: bool,
+    is_http_1_0: bool,
     headers: &[httparse::Header<'_>],
-) -> Result<(Head, Body), HttpError> {
+) -> Result<(ResponseHead, Body), HttpError> {
     let values = |name: &'static str| {
         let named = headers
             .iter()
             .filter(move |header| header.name.eq_ignore_ascii_case(name));
         named.map(|header| String::from_utf8_lossy(header.value))
     };
-    let lists = |name: &'static str, word: &str| {
+    let list_contains = |name: &'static str, word: &str| {
         values(name).any(|value| {
             value
                 .split(',')
-                .any(|one| one.trim().eq_ignore_ascii_case(word))
+                .any(|item| item.trim().eq_ignore_ascii_case(word))
         })
     };
     let mut transfer_codings = values("transfer-encoding").peekable();
     let body = if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
         Body::Done
     } else if transfer_codings.peek().is_some() {
-        // Who codes in another way than chunked closes the connection at the end.
-        if lists("transfer-encoding", "chunked") {
+        // With a transfer coding other than chunked, the body ends with the connection.
+        if list_contains("transfer-encoding", "chunked") {
             Body::Chunked(Chunk::FIRST)
         } else {
             Body::UntilClose
@@ -315,15 +314,15 @@ fn understand(
             Some(length) => Body::Length(length),
         }
     };
-    let keeps_connection = if is_1_0 {
-        lists("connection", "keep-alive")
+    let keeps_connection = if is_http_1_0 {
+        list_contains("connection", "keep-alive")
     } else {
-        !lists("connection", "close")
+        !list_contains("connection", "close")
     };
     let value = |name: &'static str| values(name).next().map(std::borrow::Cow::into_owned);
     let (content_type, advice) = (value("content-type"), advice(status, value));
     Ok((
-        Head {
+        ResponseHead {
             status,
             content_type,
             advice,
@@ -333,8 +332,8 @@ fn understand(
     ))
 }
 
-/// What the headers of an answer that is none say to do. `header` gives the first value of a name
-/// in lower case.
+/// The advice in the headers of an error response. `header` returns the first value of a lower-case
+/// name.
 fn advice(status: StatusCode, header: impl Fn(&'static str) -> Option<String>) -> Option<Advice> {
     if status.is_success() {
         return None;
@@ -350,27 +349,29 @@ fn advice(status: StatusCode, header: impl Fn(&'static str) -> Option<String>) -
     }
 }
 
-/// One length, be it stated once or several times.
+/// The content length; repeated values must be equal.
 fn length<'a>(
     values: impl Iterator<Item = std::borrow::Cow<'a, str>>,
 ) -> Result<Option<u64>, HttpError> {
-    let mut known = None;
+    let mut length_so_far = None;
     for value in values {
-        for one in value.split(',') {
-            let stated = one.trim();
+        for item in value.split(',') {
+            let stated = item.trim();
             let length = stated
                 .parse()
                 .ok()
                 .filter(|_| stated.bytes().all(|byte| byte.is_ascii_digit()));
-            if length.is_none() || known.is_some_and(|known| Some(known) != length) {
+            if length.is_none()
+                || length_so_far.is_some_and(|length_so_far| Some(length_so_far) != length)
+            {
                 return Err(HttpError::Broken(format!(
                     "invalid Content-Length: {value}"
                 )));
             }
-            known = length;
+            length_so_far = length;
         }
     }
-    Ok(known)
+    Ok(length_so_far)
 }
 
 impl fmt::Display for HttpError {
@@ -378,7 +379,7 @@ impl fmt::Display for HttpError {
         match self {
             Self::Closed => f.write_str("connection closed before message completed"),
             Self::Io(error) => write!(f, "{error}"),
-            Self::Broken(words) => f.write_str(words),
+            Self::Broken(message) => f.write_str(message),
         }
     }
 }
@@ -396,8 +397,8 @@ impl std::error::Error for HttpError {
 mod tests {
     use super::*;
 
-    /// Status, body, how many bytes are left over; the error in words. The bytes come in these
-    /// pieces, then the connection ends.
+    /// Status, body, whether the connection is kept, and the number of bytes left over; or the
+    /// error message. The bytes arrive in these pieces, then the connection ends.
     fn read<'a>(
         pieces: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(u16, String, bool, usize), String> {
@@ -429,7 +430,7 @@ mod tests {
         ))
     }
 
-    /// Whole, cut at every byte, and byte by byte: always the same.
+    /// Checks that the result is the same for the whole input, cut at every byte, and byte by byte.
     #[track_caller]
     fn check(bytes: &str, expected: Result<(u16, &str, bool, usize), &str>) {
         let expected = expected
@@ -508,7 +509,7 @@ mod tests {
         );
         check(
             &format!("{chunked}1\r\nab"),
-            Err("invalid chunked transfer coding: byte 0x62 behind a chunk's data"),
+            Err("invalid chunked transfer coding: byte 0x62 after a chunk's data"),
         );
         check(
             &format!("{chunked}11111111111111111"),
@@ -528,14 +529,14 @@ mod tests {
         );
         check(
             "SSH-2.0-OpenSSH\r\n\r\n",
-            Err("no HTTP answer: invalid HTTP version"),
+            Err("not an HTTP response: invalid HTTP version"),
         );
         let alert = read_head(b"\x15\x03\x01\x00\x02\x02\x46")
             .unwrap_err()
             .to_string();
         assert_eq!(
             alert,
-            "a TLS alert in place of an HTTP answer: is the address one of https://?"
+            "got a TLS alert instead of an HTTP response: check whether the URL should start with https://"
         );
     }
 
@@ -579,11 +580,11 @@ mod tests {
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(MAX_HEAD_BYTES));
         assert_eq!(
             read_head(endless.as_bytes()).unwrap_err().to_string(),
-            "an answer's head larger than 131072 bytes"
+            "the response head exceeds 131072 bytes"
         );
         let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(MAX_HEAD_BYTES / 20);
         let error = read_head(interim.as_bytes()).unwrap_err().to_string();
-        assert_eq!(error, "interim answers (1xx) of more than 131072 bytes");
+        assert_eq!(error, "the interim responses (1xx) exceed 131072 bytes");
         let mut body = Body::Chunked(Chunk::FIRST);
         let error = body
             .take(
@@ -593,7 +594,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "invalid chunked transfer coding: byte 0x78 behind a chunk's size"
+            "invalid chunked transfer coding: byte 0x78 after a chunk's size"
         );
         let mut body = Body::Chunked(Chunk::Trailers { line: 0, all: 0 });
         let error = body

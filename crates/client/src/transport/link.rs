@@ -1,5 +1,5 @@
-//! Opens connections to one server, directly or through a proxy, with or without TLS, and writes
-//! the heads of requests to it.
+//! Connections to one server, directly or through a proxy, with or without TLS, and the encoding of
+//! request heads.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,47 +25,47 @@ use super::proxy::{Proxy, tunnel};
 use super::socket::Socket;
 use super::{Connection, Outgoing};
 use crate::clock::instant_in;
-use crate::files::ran_out;
-use crate::remedy::addresses;
+use crate::connection_hint::addresses;
+use crate::rlimit::exhausted_resource;
 use sobench_core::error::{Error, Result};
 
-/// Where connections go, and how every request to there begins.
+/// The server to connect to, and the common head of its requests.
 #[derive(Clone)]
 pub(crate) struct Target {
-    /// Of the server, or of its proxy.
+    /// The host of the server or of its proxy.
     host: String,
     port: u16,
-    /// Request line and headers, as far as all requests have them in common.
-    begin: Bytes,
+    /// Request line and the headers that all requests share.
+    request_head: Bytes,
     tls: Option<Tls>,
-    via: Option<Via>,
+    route: Option<ProxyRoute>,
 }
 
-/// The way through a proxy.
+/// Route through a proxy.
 #[derive(Clone)]
-struct Via {
+struct ProxyRoute {
     proxy: Proxy,
     tls: Option<Tls>,
-    /// The request for a tunnel; `None` where the proxy is sent the requests themselves.
+    /// The `CONNECT` request; `None` if requests are sent to the proxy itself.
     connect_head: Option<Bytes>,
 }
 
-/// TLS with one host.
+/// TLS settings for one host.
 #[derive(Clone)]
 struct Tls {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
-/// Headers that say what the body is: they are written for each request.
-const OF_THE_BODY: [HeaderName; 3] = [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE];
+/// Headers that describe the body, written for each request.
+const BODY_HEADERS: [HeaderName; 3] = [CONTENT_LENGTH, TRANSFER_ENCODING, CONTENT_TYPE];
 
 impl Target {
-    /// The server of an address, behind this proxy if there is one. `tls` is for a server of the
-    /// scheme `https` and for a proxy of it.
+    /// The server of a URL, through this proxy if there is one. `tls` is used for `https` servers
+    /// and `https` proxies.
     ///
     /// # Errors
-    /// The host cannot be that of a certificate.
+    /// The host is not valid in a certificate.
     pub(crate) fn new(
         url: &Url,
         headers: &HeaderMap,
@@ -85,56 +85,60 @@ impl Target {
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
         let forwarding = proxy.as_ref().filter(|_| !is_https);
         let origin = forwarding.map_or_else(String::new, |_| format!("http://{authority}"));
-        let mut begin = format!("POST {origin}{path} HTTP/1.1\r\n").into_bytes();
+        let mut request_head = format!("POST {origin}{path} HTTP/1.1\r\n").into_bytes();
         let password = forwarding.and_then(|proxy| {
             Some((
                 PROXY_AUTHORIZATION,
                 proxy.authorization.as_ref()?.as_bytes(),
             ))
         });
-        let own = [
+        let extra_headers = [
             (HOST, authority.as_bytes()),
             (USER_AGENT, agent.as_bytes()),
             (ACCEPT, "*/*".as_bytes()),
         ];
-        for (name, value) in own.into_iter().chain(password) {
+        for (name, value) in extra_headers.into_iter().chain(password) {
             if !headers.contains_key(&name) {
-                write_header(&mut begin, name.as_str(), value);
+                write_header(&mut request_head, name.as_str(), value);
             }
         }
         for (name, value) in headers
             .iter()
-            .filter(|(name, _)| !OF_THE_BODY.contains(name))
+            .filter(|(name, _)| !BODY_HEADERS.contains(name))
         {
-            write_header(&mut begin, name.as_str(), value.as_bytes());
+            write_header(&mut request_head, name.as_str(), value.as_bytes());
         }
-        let via = proxy.map(|proxy| -> Result<Via> {
+        let route = proxy.map(|proxy| -> Result<ProxyRoute> {
             let connect_head =
                 is_https.then(|| proxy.connect_head(&format!("{with_brackets}:{port}"), agent));
-            Ok(Via {
+            Ok(ProxyRoute {
                 tls: tls_with(proxy.is_tls, &proxy.host)?,
                 connect_head,
                 proxy,
             })
         });
-        let (via, tls) = (via.transpose()?, tls_with(is_https, host)?);
-        let (host, port) = via
+        let (route, tls) = (route.transpose()?, tls_with(is_https, host)?);
+        let (host, port) = route
             .as_ref()
-            .map_or((host, port), |via| (&via.proxy.host, via.proxy.port));
+            .map_or((host, port), |route| (&route.proxy.host, route.proxy.port));
         Ok(Self {
             host: host.to_owned(),
             port,
-            begin: begin.into(),
+            request_head: request_head.into(),
             tls,
-            via,
+            route,
         })
     }
 
-    /// A request as it goes over a connection to this very server, with such headers of its own.
-    pub(crate) fn request(&self, own: &[(HeaderName, HeaderValue)], body: Bytes) -> Outgoing {
-        let mut head = Vec::with_capacity(self.begin.len() + 128);
-        head.extend_from_slice(&self.begin);
-        for (name, value) in own {
+    /// Encodes a request to this server with these additional headers.
+    pub(crate) fn request(
+        &self,
+        extra_headers: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Outgoing {
+        let mut head = Vec::with_capacity(self.request_head.len() + 128);
+        head.extend_from_slice(&self.request_head);
+        for (name, value) in extra_headers {
             write_header(&mut head, name.as_str(), value.as_bytes());
         }
         write_header(
@@ -149,73 +153,79 @@ impl Target {
         }
     }
 
-    /// Opens a connection on the runtime that this is called on, within this time.
+    /// Opens a connection on the current runtime, within this time.
     ///
     /// # Errors
-    /// Those of a proxy have a [`ProxyError`](super::ProxyError) among their causes.
-    pub(super) async fn open(&self, most: Duration) -> io::Result<Connection> {
+    /// Errors of a proxy have a [`ProxyError`](super::ProxyError) among their causes.
+    pub(super) async fn open(&self, timeout: Duration) -> io::Result<Connection> {
         let limit = Limit {
-            most,
-            deadline: instant_in(most),
+            timeout,
+            deadline: instant_in(timeout),
         };
-        let connection = match &self.via {
-            None => self.reach(&limit).await,
-            Some(via) => self
-                .reach_through(via, &limit)
+        let connection = match &self.route {
+            None => self.connect_tcp(&limit).await,
+            Some(route) => self
+                .connect_proxy(route, &limit)
                 .await
-                .map_err(|error| via.proxy.error(error)),
+                .map_err(|error| route.proxy.error(error)),
         }?;
         match &self.tls {
             None => Ok(connection),
             Some(tls) => {
                 limit
-                    .bound("no TLS handshake", tls.handshake(connection))
+                    .bound("TLS handshake", tls.handshake(connection))
                     .await
             }
         }
     }
 
-    async fn reach(&self, limit: &Limit) -> io::Result<Connection> {
+    async fn connect_tcp(&self, limit: &Limit) -> io::Result<Connection> {
         let connecting = async {
             let addresses = addresses(&self.host, self.port)
                 .await
                 .map_err(io::Error::other)?;
-            first_that_takes(&addresses, TcpStream::connect).await
+            connect_first(&addresses, TcpStream::connect).await
         };
-        let socket = Socket::new(limit.bound("no connection", connecting).await?)?;
+        let socket = Socket::new(limit.bound("TCP connection", connecting).await?)?;
         let arrival = socket.arrival();
         Ok(Connection::new(Link::Plain(socket), arrival))
     }
 
-    async fn reach_through(&self, via: &Via, limit: &Limit) -> io::Result<Connection> {
-        let mut connection = self.reach(limit).await?;
-        if let Some(tls) = &via.tls {
+    async fn connect_proxy(&self, route: &ProxyRoute, limit: &Limit) -> io::Result<Connection> {
+        let mut connection = self.connect_tcp(limit).await?;
+        if let Some(tls) = &route.tls {
             connection = limit
-                .bound("no TLS handshake", tls.handshake(connection))
+                .bound("TLS handshake", tls.handshake(connection))
                 .await?;
         }
-        match &via.connect_head {
+        match &route.connect_head {
             None => Ok(connection),
             Some(head) => {
                 limit
-                    .bound("no answer to CONNECT", tunnel(connection, head.clone()))
+                    .bound("response to CONNECT", tunnel(connection, head.clone()))
                     .await
             }
         }
     }
 
-    /// The error for a status that comes from the proxy and not from the server.
-    pub(crate) fn refusal_of_proxy(&self, status: StatusCode) -> Option<io::Error> {
-        let via = self.via.as_ref().filter(|via| via.connect_head.is_none())?;
-        (status == StatusCode::PROXY_AUTHENTICATION_REQUIRED).then(|| via.proxy.refusal(status))
+    /// The error for a status that the proxy returned, not the server.
+    pub(crate) fn proxy_refusal(&self, status: StatusCode) -> Option<io::Error> {
+        let route = self
+            .route
+            .as_ref()
+            .filter(|route| route.connect_head.is_none())?;
+        (status == StatusCode::PROXY_AUTHENTICATION_REQUIRED)
+            .then(|| route.proxy.status_error(status))
     }
 }
 
 impl Tls {
     fn new(connector: &TlsConnector, host: &str) -> Result<Self> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            Error::usage(format!("no certificate can be for this host: {host}"))
-                .hint("check --base-url, and the proxy's address if there is one")
+            Error::usage(format!(
+                "the host is not valid in a TLS certificate: {host}"
+            ))
+            .hint("check --base-url, and the address of the proxy if there is one")
         })?;
         Ok(Self {
             connector: connector.clone(),
@@ -235,42 +245,43 @@ impl Tls {
     }
 }
 
-/// The time limit of connecting, over all of its steps.
+/// The connect timeout, over all steps.
 struct Limit {
-    most: Duration,
+    timeout: Duration,
     deadline: Instant,
 }
 
 impl Limit {
-    /// Takes a step of connecting. `lacking` says what is missing if the time runs out in it.
+    /// Runs one step of connecting; `step_name` is for the error if the time expires in it.
     async fn bound<T>(
         &self,
-        lacking: &str,
+        step_name: &str,
         step: impl Future<Output = io::Result<T>>,
     ) -> io::Result<T> {
         timeout_at(self.deadline, step).await.unwrap_or_else(|_| {
-            let seconds = self.most.as_secs_f64();
-            let words = format!("{lacking} within {seconds} s, the most that connecting may take");
-            Err(io::Error::new(io::ErrorKind::TimedOut, words))
+            let seconds = self.timeout.as_secs_f64();
+            let message = format!("no {step_name} within the connect timeout of {seconds} s");
+            Err(io::Error::new(io::ErrorKind::TimedOut, message))
         })
     }
 }
 
-/// Connects to the first of the addresses that takes it, in their order. Where none does, it is the
-/// first failure that is told, but before all others that this machine lacked something: who
-/// listens elsewhere was not the one who was meant, and refuses.
-async fn first_that_takes<T, F: Future<Output = io::Result<T>>>(
+/// Connects to the first address that accepts, in order. If none does, the first failure is
+/// returned, but a lack of local resources takes precedence: it explains why a listening address
+/// was not reached.
+async fn connect_first<T, F: Future<Output = io::Result<T>>>(
     addresses: &[SocketAddr],
     connect: impl Fn(SocketAddr) -> F,
 ) -> io::Result<T> {
     let mut failure: Option<io::Error> = None;
     for address in addresses {
         match connect(*address).await {
-            Ok(taken) => return Ok(taken),
+            Ok(connected) => return Ok(connected),
             Err(error) => {
-                let tells_more =
-                    |failure: &io::Error| ran_out(failure).is_none() && ran_out(&error).is_some();
-                if failure.as_ref().is_none_or(tells_more) {
+                let takes_precedence = |failure: &io::Error| {
+                    exhausted_resource(failure).is_none() && exhausted_resource(&error).is_some()
+                };
+                if failure.as_ref().is_none_or(takes_precedence) {
                     failure = Some(error);
                 }
             }
@@ -285,10 +296,10 @@ pub(super) fn write_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     }
 }
 
-/// Bytes to and from a server.
+/// A byte stream to a server.
 pub(super) enum Link {
     Plain(Socket),
-    /// Over a socket, or over TLS with a proxy.
+    /// Over a socket, or over TLS to a proxy.
     Tls(Box<TlsStream<Link>>),
 }
 
@@ -356,8 +367,8 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of connecting to addresses that do so: their number, where one takes it, or
-    /// what is told.
+    /// The result of connecting to addresses with these results: the index of the one that accepts,
+    /// or the error.
     #[cfg(unix)]
     #[track_caller]
     fn check(
@@ -374,7 +385,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        let found = runtime.block_on(first_that_takes(&addresses, connect));
+        let found = runtime.block_on(connect_first(&addresses, connect));
         let number = |error: io::Error| {
             error
                 .raw_os_error()
@@ -385,13 +396,13 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_is_told_of_several_addresses() {
+    fn the_most_useful_failure_of_several_addresses_is_returned() {
         use nix::errno::Errno::{EADDRNOTAVAIL, ECONNREFUSED, EHOSTUNREACH, EMFILE};
         check(&[Err(ECONNREFUSED), Ok(())], Ok(1));
         check(&[Err(EADDRNOTAVAIL), Ok(())], Ok(1));
-        // The server's machine answered; the last of the addresses is merely no way to it.
+        // The server's machine answered; the last address is just not reachable.
         check(&[Err(ECONNREFUSED), Err(EHOSTUNREACH)], Err(ECONNREFUSED));
-        // Ports ran out where the server is, and nobody listens at the other address.
+        // Local ports are exhausted for the server's address, and nothing listens at the other one.
         check(&[Err(EADDRNOTAVAIL), Err(ECONNREFUSED)], Err(EADDRNOTAVAIL));
         check(&[Err(ECONNREFUSED), Err(EADDRNOTAVAIL)], Err(EADDRNOTAVAIL));
         check(&[Err(EMFILE), Err(EMFILE)], Err(EMFILE));

@@ -1,4 +1,4 @@
-//! Open connections of one thread that wait for a request. Knows no request.
+//! Connection pool of one client thread, and the limit on open connections.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,31 +7,30 @@ use std::time::Duration;
 
 use super::{Connection, Target};
 use crate::clock;
-use crate::files::no_more_files;
+use crate::rlimit::too_many_open_files;
 
-/// How many connections are opened at a time, ahead of their use. More would fill the server's
-/// queue of connections to accept (128 on many systems), and the kernel tries the rest again only
-/// after a second.
+/// Maximum connections that are opened at a time before they are needed. More would overflow the
+/// server's accept queue (128 on many systems), and the kernel retries only after a second.
 const OPENING_AT_A_TIME: usize = 64;
 
-/// A connection that a server closes within this time of an answer is one that it does not keep,
-/// whatever its headers say.
+/// A server that closes a connection within this time of a response does not keep connections, even
+/// if its headers state otherwise.
 const CLOSES_AT_ONCE: Duration = Duration::from_secs(1);
 
-/// How many connections were opened.
+/// Counts and limits the connections of a client.
 pub(crate) struct Connections {
     opened: AtomicUsize,
     waited_for: AtomicUsize,
-    /// Those that are open, or being opened.
+    /// Connections that are open or being opened.
     open: AtomicUsize,
-    /// The most that may be.
-    most: AtomicUsize,
-    /// Where idle ones lie.
+    /// Maximum of `open`.
+    max_open: AtomicUsize,
+    /// The pools with idle connections.
     pools: Mutex<Vec<Weak<Pool>>>,
 }
 
-/// The right to have a connection open, until it is dropped.
-pub(super) struct Place(Arc<Connections>);
+/// Permit for one open connection, released when dropped.
+pub(super) struct ConnectionPermit(Arc<Connections>);
 
 impl Default for Connections {
     fn default() -> Self {
@@ -39,50 +38,50 @@ impl Default for Connections {
             opened: AtomicUsize::default(),
             waited_for: AtomicUsize::default(),
             open: AtomicUsize::default(),
-            most: AtomicUsize::new(usize::MAX),
+            max_open: AtomicUsize::new(usize::MAX),
             pools: Mutex::default(),
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Connections {
-    /// From now on no more than so many are open at a time; those past them are refused as the
-    /// system would refuse them.
-    pub(crate) fn keep_within(&self, most: usize) {
-        self.most.store(most, Ordering::Relaxed);
+    /// Limits the open connections; those beyond fail with the system's error for too many open
+    /// files.
+    pub(crate) fn limit_open_connections(&self, max_open: usize) {
+        self.max_open.store(max_open, Ordering::Relaxed);
     }
 
-    /// A place for one more.
-    fn place(self: &Arc<Self>) -> io::Result<Place> {
-        let place = Place(Arc::clone(self));
+    /// A permit for one more connection.
+    fn permit(self: &Arc<Self>) -> io::Result<ConnectionPermit> {
+        let permit = ConnectionPermit(Arc::clone(self));
         let before = self.open.fetch_add(1, Ordering::Relaxed);
-        if before < self.most.load(Ordering::Relaxed) {
-            Ok(place)
+        if before < self.max_open.load(Ordering::Relaxed) {
+            Ok(permit)
         } else {
-            Err(no_more_files())
+            Err(too_many_open_files())
         }
     }
 
-    /// A place for one more, for which one that lies idle is closed where there is no other:
-    /// threads share the places, and each keeps its own connections.
-    fn place_or_make_one(self: &Arc<Self>) -> io::Result<Place> {
-        self.place().or_else(|full| {
-            if self.close_an_idle_one() {
-                self.place()
+    /// A permit for one more connection. Closes an idle one if the limit is reached: threads share
+    /// the permits, but each has its own pool.
+    fn permit_or_close_idle(self: &Arc<Self>) -> io::Result<ConnectionPermit> {
+        self.permit().or_else(|full| {
+            if self.close_idle() {
+                self.permit()
             } else {
                 Err(full)
             }
         })
     }
 
-    /// Whether there was one.
-    fn close_an_idle_one(&self) -> bool {
+    /// Returns whether there was one.
+    fn close_idle(&self) -> bool {
         let pools: Vec<Arc<Pool>> = locked(&self.pools)
             .iter()
             .filter_map(Weak::upgrade)
@@ -94,38 +93,38 @@ impl Connections {
         pools.iter().find_map(longest_idle).is_some()
     }
 
-    /// All that were opened.
+    /// Number of connections that were opened.
     pub(crate) fn opened(&self) -> usize {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Those of them that a request had to wait for, as no open one was free.
+    /// Number of connections that a request had to wait for because no open one was free.
     pub(crate) fn waited_for(&self) -> usize {
         self.waited_for.load(Ordering::Relaxed)
     }
 }
 
-/// Idle connections, the one used last on top.
+/// Idle connections, last used on top.
 pub(crate) struct Pool {
     target: Target,
     idle: Mutex<Vec<Idle>>,
     connections: Arc<Connections>,
-    /// How long a connection may lie idle between two requests.
-    keep: Duration,
+    /// How long a connection may be idle between two requests.
+    idle_timeout: Duration,
     connect_timeout: Duration,
-    /// How many are kept ready besides those in use.
+    /// Number of spare connections besides those in use.
     spare: AtomicUsize,
     is_refilling: AtomicBool,
-    /// Whether the server was seen to close connections after an answer. Such a server often has a
-    /// thread for every connection as well (llama.cpp's does both), which one that lies ready would
-    /// hold up: then none is kept and none opened ahead.
-    closes: AtomicBool,
+    /// Whether the server has closed a connection after a response. Such a server often uses a
+    /// thread for each connection as well (llama.cpp does both), which an idle connection would
+    /// block. Then no connection is kept or opened before it is needed.
+    server_closes: AtomicBool,
 }
 
 struct Idle {
     connection: Connection,
-    /// Since when, in [`clock::process_ns`]; `None` for one that has carried no request yet: a
-    /// server's patience with idle connections begins after an answer.
+    /// Since when, as [`clock::process_ns`]; `None` for a connection that has carried no request
+    /// yet: the keep-alive timeout of a server starts after a response.
     since_ns: Option<u64>,
 }
 
@@ -133,18 +132,18 @@ impl Pool {
     pub(crate) fn new(
         target: Target,
         connections: Arc<Connections>,
-        keep: Duration,
+        idle_timeout: Duration,
         connect_timeout: Duration,
     ) -> Arc<Self> {
         let pool = Arc::new(Self {
             target,
             idle: Mutex::default(),
             connections,
-            keep,
+            idle_timeout,
             connect_timeout,
             spare: AtomicUsize::new(0),
             is_refilling: AtomicBool::new(false),
-            closes: AtomicBool::new(false),
+            server_closes: AtomicBool::new(false),
         });
         locked(&pool.connections.pools).push(Arc::downgrade(&pool));
         pool
@@ -154,13 +153,12 @@ impl Pool {
         &self.target
     }
 
-    /// From now on so many connections are kept ready besides those in use, opened whenever fewer
-    /// are.
+    /// Sets the number of spare connections to keep besides those in use.
     pub(crate) fn keep_spare(&self, spare: usize) {
         self.spare.store(spare, Ordering::Relaxed);
     }
 
-    /// An open connection; opens one if none is free.
+    /// Takes an idle connection, or opens one.
     pub(crate) async fn take(self: &Arc<Self>) -> io::Result<Connection> {
         self.refill();
         loop {
@@ -168,7 +166,7 @@ impl Pool {
                 self.connections.waited_for.fetch_add(1, Ordering::Relaxed);
                 return self.open().await;
             };
-            if idle.time().is_some_and(|time| time >= self.keep) {
+            if idle.time().is_some_and(|time| time >= self.idle_timeout) {
                 continue;
             }
             if let Some(idle) = self.still_open(idle).await {
@@ -177,32 +175,33 @@ impl Pool {
         }
     }
 
-    /// The server closed a connection after an answer: from now on none is kept.
-    pub(crate) fn closes_after_answers(&self) {
-        self.closes.store(true, Ordering::Relaxed);
+    /// Stops keeping connections, because the server closed one after a response.
+    pub(crate) fn stop_keeping_connections(&self) {
+        self.server_closes.store(true, Ordering::Relaxed);
         self.lock().clear();
     }
 
-    /// A connection that nobody has used yet, for a request that waits for it.
+    /// Opens a connection for a waiting request.
     pub(crate) async fn open(&self) -> io::Result<Connection> {
-        self.open_at(self.connections.place_or_make_one()?).await
+        self.open_with_permit(self.connections.permit_or_close_idle()?)
+            .await
     }
 
-    /// One that nobody waits for yet: it takes nobody's place.
-    async fn open_ahead(&self) -> io::Result<Connection> {
-        self.open_at(self.connections.place()?).await
+    /// Opens a connection that no request waits for, if the limit is not reached.
+    async fn preconnect_one(&self) -> io::Result<Connection> {
+        self.open_with_permit(self.connections.permit()?).await
     }
 
-    async fn open_at(&self, place: Place) -> io::Result<Connection> {
+    async fn open_with_permit(&self, permit: ConnectionPermit) -> io::Result<Connection> {
         let mut connection = self.target.open(self.connect_timeout).await?;
-        connection.place = Some(place);
+        connection.permit = Some(permit);
         self.connections.opened.fetch_add(1, Ordering::Relaxed);
         Ok(connection)
     }
 
-    /// Takes back a connection after an answer.
+    /// Takes back a connection after a response.
     pub(crate) fn put_back(&self, mut connection: Connection) {
-        if self.closes.load(Ordering::Relaxed) {
+        if self.server_closes.load(Ordering::Relaxed) {
             return;
         }
         connection.is_reused = true;
@@ -212,11 +211,11 @@ impl Pool {
         });
     }
 
-    /// Opens connections ahead of their use, until so many lie ready or one fails: the request that
-    /// it was meant for will tell.
-    pub(crate) async fn prepare(&self, wanted: usize) {
-        self.look().await;
-        while !self.closes.load(Ordering::Relaxed) {
+    /// Opens connections before they are needed, until `wanted` are idle or one fails. The failure
+    /// is not reported here; the request itself will report it.
+    pub(crate) async fn preconnect(&self, wanted: usize) {
+        self.remove_closed().await;
+        while !self.server_closes.load(Ordering::Relaxed) {
             let missing = wanted
                 .saturating_sub(self.lock().len())
                 .min(OPENING_AT_A_TIME);
@@ -224,7 +223,7 @@ impl Pool {
                 return;
             }
             let opened =
-                futures_util::future::join_all((0..missing).map(|_| self.open_ahead())).await;
+                futures_util::future::join_all((0..missing).map(|_| self.preconnect_one())).await;
             let mut idle = self.lock();
             let before = idle.len();
             idle.extend(opened.into_iter().flatten().map(|connection| Idle {
@@ -237,35 +236,35 @@ impl Pool {
         }
     }
 
-    /// Looks whether the connections that lie here are still open.
-    async fn look(&self) {
+    /// Removes idle connections that were closed.
+    async fn remove_closed(&self) {
         let idle = std::mem::take(&mut *self.lock());
         for idle in idle {
             if let Some(idle) = self.still_open(idle).await {
                 self.lock().push(idle);
-            } else if self.closes.load(Ordering::Relaxed) {
+            } else if self.server_closes.load(Ordering::Relaxed) {
                 return;
             }
         }
     }
 
-    /// The connection, unless it was closed while it lay here; one that was closed soon after its
-    /// answer tells of the server.
+    /// The connection, unless it was closed while idle. If it was closed soon after its response,
+    /// the server does not keep connections.
     async fn still_open(&self, mut idle: Idle) -> Option<Idle> {
         if idle.connection.is_usable().await {
             return Some(idle);
         }
         if idle.time().is_some_and(|time| time < CLOSES_AT_ONCE) {
-            self.closes_after_answers();
+            self.stop_keeping_connections();
         }
         None
     }
 
-    /// Has spare connections opened, beside the request that is about to take one.
+    /// Opens spare connections in the background.
     fn refill(self: &Arc<Self>) {
         let spare = self.spare.load(Ordering::Relaxed);
         if spare == 0
-            || self.closes.load(Ordering::Relaxed)
+            || self.server_closes.load(Ordering::Relaxed)
             || self.lock().len() > spare
             || self.is_refilling.swap(true, Ordering::Relaxed)
         {
@@ -273,7 +272,7 @@ impl Pool {
         }
         let pool = Arc::clone(self);
         tokio::spawn(async move {
-            pool.prepare(2 * spare).await;
+            pool.preconnect(2 * spare).await;
             pool.is_refilling.store(false, Ordering::Relaxed);
         });
     }
@@ -283,13 +282,13 @@ impl Pool {
     }
 }
 
-fn locked<T>(it: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
-    // Nobody panics while holding it; a vector is whole at any time.
-    it.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    // No code panics while holding the lock, and a vector is always valid.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Idle {
-    /// How long it has lain here; `None` for one that has carried nothing yet.
+    /// The idle time; `None` for a connection that has carried no request yet.
     fn time(&self) -> Option<Duration> {
         self.since_ns
             .map(|since_ns| Duration::from_nanos(clock::process_ns().saturating_sub(since_ns)))
@@ -305,7 +304,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_lies_idle_with_one_thread_makes_room_for_a_request_of_another() {
+    async fn an_idle_connection_of_one_thread_is_closed_for_a_request_of_another() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap())
             .parse()
@@ -315,13 +314,13 @@ mod tests {
         let an_hour = Duration::from_secs(3600);
         let pool = || Pool::new(target.clone(), Arc::clone(&connections), an_hour, an_hour);
         let (one, other) = (pool(), pool());
-        connections.keep_within(2);
-        one.prepare(2).await;
-        other.prepare(1).await;
+        connections.limit_open_connections(2);
+        one.preconnect(2).await;
+        other.preconnect(1).await;
         assert_eq!(
             (one.lock().len(), other.lock().len()),
             (2, 0),
-            "nobody waits for what is opened ahead"
+            "no request waits for a preconnected connection"
         );
         let first = other.take().await.unwrap();
         assert_eq!((one.lock().len(), connections.opened()), (1, 3));

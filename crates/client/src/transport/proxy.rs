@@ -1,4 +1,4 @@
-//! HTTP proxies: which one stands before a server, and connections through it.
+//! HTTP proxies: selection from the environment, and tunnels through them.
 //!
 //! Requests to `https://` servers go through a tunnel (`CONNECT`, RFC 9110, section 9.3.6).
 //! Requests to `http://` servers are sent to the proxy in absolute form (RFC 9112, section 3.2.2),
@@ -16,7 +16,7 @@ use url::Url;
 use super::http::HttpError;
 use super::link::write_header;
 use super::{Connection, Outgoing};
-use crate::remedy::causes;
+use crate::connection_hint::causes;
 use sobench_core::error::{Error, Result};
 
 /// An HTTP proxy from the environment.
@@ -28,26 +28,26 @@ pub(crate) struct Proxy {
     pub(super) port: u16,
     /// The value of `Proxy-Authorization`.
     pub(super) authorization: Option<HeaderValue>,
-    /// Whether the proxy itself is spoken to by TLS.
+    /// Whether the connection to the proxy itself uses TLS.
     pub(crate) is_tls: bool,
 }
 
-/// No connection through a proxy. The server is not the cause.
+/// A connection through a proxy failed because of the proxy, not the server.
 #[derive(Debug, Error)]
-#[error("no connection through the proxy {proxy}")]
+#[error("cannot connect through the proxy {proxy}")]
 pub(crate) struct ProxyError {
     proxy: String,
     source: io::Error,
 }
 
-/// The status with which a proxy refuses.
+/// An error status of a proxy.
 #[derive(Debug, Error)]
-#[error("it answered {}", .0.as_u16())]
-struct Refused(StatusCode);
+#[error("the proxy returned {}", .0.as_u16())]
+struct ProxyStatus(StatusCode);
 
 impl Proxy {
-    /// The proxy that the environment names for an address: `HTTP_PROXY`, `HTTPS_PROXY`,
-    /// `ALL_PROXY` and `NO_PROXY`, as curl reads them.
+    /// The proxy for a URL from the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and
+    /// `NO_PROXY`, as curl reads them.
     ///
     /// # Errors
     /// The proxy is not an HTTP proxy.
@@ -74,7 +74,7 @@ impl Proxy {
             "https" => 443,
             _ => {
                 return Err(Error::environment(format!("only HTTP proxies are supported: {address}")).hint(
-                    "set HTTP_PROXY or HTTPS_PROXY to a proxy of http:// or https://, or add the server's host to NO_PROXY",
+                    "set HTTP_PROXY or HTTPS_PROXY to a URL with http:// or https://, or add the server's host to NO_PROXY",
                 ));
             }
         };
@@ -91,7 +91,7 @@ impl Proxy {
         }))
     }
 
-    /// The head of a request for a tunnel to `authority`, which is `host:port`.
+    /// The head of a `CONNECT` request to `authority`, which is `host:port`.
     pub(super) fn connect_head(&self, authority: &str, agent: &str) -> Bytes {
         let mut head = format!("CONNECT {authority} HTTP/1.1\r\n").into_bytes();
         write_header(&mut head, HOST.as_str(), authority.as_bytes());
@@ -110,24 +110,24 @@ impl Proxy {
         })
     }
 
-    pub(super) fn refusal(&self, status: StatusCode) -> io::Error {
-        self.error(refused(status))
+    pub(super) fn status_error(&self, status: StatusCode) -> io::Error {
+        self.error(proxy_status_error(status))
     }
 }
 
 impl ProxyError {
-    pub(crate) fn asks_for_password(&self) -> bool {
+    pub(crate) fn needs_password(&self) -> bool {
         causes(self)
             .filter_map(|error| error.downcast_ref())
-            .any(|Refused(status)| *status == StatusCode::PROXY_AUTHENTICATION_REQUIRED)
+            .any(|ProxyStatus(status)| *status == StatusCode::PROXY_AUTHENTICATION_REQUIRED)
     }
 }
 
-fn refused(status: StatusCode) -> io::Error {
-    io::Error::other(Refused(status))
+fn proxy_status_error(status: StatusCode) -> io::Error {
+    io::Error::other(ProxyStatus(status))
 }
 
-/// Asks a proxy for a tunnel. The same connection then goes to the server.
+/// Requests a tunnel from a proxy and returns the connection, which then leads to the server.
 pub(super) async fn tunnel(connection: Connection, connect_head: Bytes) -> io::Result<Connection> {
     let answer = match connection
         .send(Outgoing {
@@ -145,13 +145,13 @@ pub(super) async fn tunnel(connection: Connection, connect_head: Bytes) -> io::R
         }
     };
     if !answer.head.status.is_success() {
-        return Err(refused(answer.head.status));
+        return Err(proxy_status_error(answer.head.status));
     }
-    // The server speaks only after the TLS client hello.
+    // The server sends data only after the TLS client hello.
     if !answer.early.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "it sent data before the TLS handshake",
+            "the proxy sent data before the TLS handshake",
         ));
     }
     Ok(answer.connection)
@@ -169,9 +169,9 @@ mod tests {
 
     use super::super::http::MAX_HEAD_BYTES;
     use super::*;
+    use crate::pooled_connection::{ExchangeError, OutgoingMessage, PooledConnection};
     use crate::tls;
     use crate::transport::{Connections, Pool, Target};
-    use crate::way::{Broken, Message, Way};
     use sobench_core::observation::{Outcome, TransportCause};
 
     fn found(proxy: &str, no_proxy: &str, url: &str) -> Result<Option<Proxy>> {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     /// A proxy that answers the first request of one connection with these bytes and closes.
-    /// Returns its address, and the head of that request.
+    /// Returns its address and the head of that request.
     fn answering(bytes: impl Into<Vec<u8>>) -> (String, Receiver<String>) {
         let bytes = bytes.into();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -251,7 +251,7 @@ mod tests {
                 received.push(byte[0]);
             }
             let _ = seen.send(String::from_utf8(received).unwrap());
-            // A client that has read enough closes the connection.
+            // The client closes the connection when it has read enough.
             let _ = stream
                 .write_all(&bytes)
                 .and_then(|()| stream.shutdown(std::net::Shutdown::Write));
@@ -260,7 +260,8 @@ mod tests {
         (address, head)
     }
 
-    /// Sends a request to `server.test` through the proxy; the error's words, or the status.
+    /// Sends a request to `server.test` through the proxy and returns the status or the error
+    /// message.
     async fn send(
         scheme: &str,
         proxy: &str,
@@ -269,7 +270,7 @@ mod tests {
         let url = format!("{scheme}://server.test:8443/v1?a=b");
         let proxy = found(proxy, "", &url).unwrap();
         let tls = (scheme == "https")
-            .then(|| TlsConnector::from(std::sync::Arc::new(tls::config(true).unwrap())));
+            .then(|| TlsConnector::from(std::sync::Arc::new(tls::tls_config(true).unwrap())));
         let target = Target::new(
             &url.parse().unwrap(),
             &HeaderMap::new(),
@@ -286,9 +287,9 @@ mod tests {
         );
         let answered = match pool.take().await {
             Ok(connection) => {
-                Way { connection, pool }
+                PooledConnection { connection, pool }
                     .send(
-                        Message {
+                        OutgoingMessage {
                             headers: vec![],
                             body: "{}".into(),
                         },
@@ -296,7 +297,7 @@ mod tests {
                     )
                     .await
             }
-            Err(error) => Err(Broken::Connect(error)),
+            Err(error) => Err(ExchangeError::Connect(error)),
         };
         answered
             .map(|mut response| response.head().status.as_u16())
@@ -312,11 +313,11 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
-    async fn failures_of_a_proxy_name_the_proxy() {
+    async fn proxy_failures_contain_the_proxy_address() {
         const CHECK: &str =
             "check HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the server's host to NO_PROXY";
         let endless = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(2 * MAX_HEAD_BYTES));
-        let password = "it answered 407: give the proxy's user and password in its address: http://USER:PASSWORD@HOST:PORT";
+        let password = "the proxy returned 407: give the proxy's user and password in its address: http://USER:PASSWORD@HOST:PORT";
         for (scheme, answer, expected) in [
             (
                 "https",
@@ -331,17 +332,17 @@ mod tests {
             (
                 "https",
                 "HTTP/1.0 502 Bad Gateway\r\n\r\n<h1>",
-                format!("it answered 502: {CHECK}"),
+                format!("the proxy returned 502: {CHECK}"),
             ),
             (
                 "https",
                 "HTTP/1.1 307 Moved\r\nlocation: http://elsewhere\r\n\r\n",
-                format!("it answered 307: {CHECK}"),
+                format!("the proxy returned 307: {CHECK}"),
             ),
             (
                 "https",
                 "SSH-2.0-OpenSSH\r\n\r\n",
-                format!("no HTTP answer: invalid HTTP version: {CHECK}"),
+                format!("not an HTTP response: invalid HTTP version: {CHECK}"),
             ),
             (
                 "https",
@@ -351,37 +352,40 @@ mod tests {
             (
                 "https",
                 "HTTP/1.1 200 OK\r\n\r\nhello",
-                format!("it sent data before the TLS handshake: {CHECK}"),
+                format!("the proxy sent data before the TLS handshake: {CHECK}"),
             ),
             (
                 "https",
                 &endless,
-                format!("an answer's head larger than 131072 bytes: {CHECK}"),
+                format!("the response head exceeds 131072 bytes: {CHECK}"),
             ),
         ] {
             let (address, _head) = answering(answer);
-            let words = send(scheme, &address, LONG).await.unwrap_err();
+            let message = send(scheme, &address, LONG).await.unwrap_err();
             assert_eq!(
-                words,
+                message,
                 format!(
-                    "error trying to connect: no connection through the proxy http://{address}: {expected}"
+                    "cannot connect: cannot connect through the proxy http://{address}: {expected}"
                 )
             );
         }
-        let nobody = TcpListener::bind("127.0.0.1:0")
+        let unused_address = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
             .unwrap();
         for scheme in ["http", "https"] {
-            let words = send(scheme, &nobody.to_string(), LONG).await.unwrap_err();
+            let message = send(scheme, &unused_address.to_string(), LONG)
+                .await
+                .unwrap_err();
             assert!(
-                words.contains(&format!("the proxy http://{nobody}: Connection refused"))
-                    && words.ends_with(CHECK),
-                "{words}"
+                message.contains(&format!(
+                    "the proxy http://{unused_address}: Connection refused"
+                )) && message.ends_with(CHECK),
+                "{message}"
             );
         }
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-        let words = send(
+        let message = send(
             "https",
             &silent.local_addr().unwrap().to_string(),
             Duration::from_secs(1),
@@ -389,14 +393,14 @@ mod tests {
         .await
         .unwrap_err();
         assert!(
-            words.contains("no answer to CONNECT within 1 s, the most that connecting may take")
-                && words.ends_with(CHECK),
-            "{words}"
+            message.contains("no response to CONNECT within the connect timeout of 1 s")
+                && message.ends_with(CHECK),
+            "{message}"
         );
     }
 
     #[tokio::test]
-    async fn statuses_that_a_server_may_have_sent_are_answers() {
+    async fn statuses_from_the_server_are_responses() {
         let (address, head) = answering("HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(
             send("http", &format!("http://u:p@{address}"), LONG).await,
@@ -408,13 +412,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_behind_a_tunnel_do_not_name_the_proxy() {
-        // Its end comes where the server's handshake should.
+    async fn failures_behind_a_tunnel_do_not_contain_the_proxy_address() {
+        // The connection ends where the server's handshake should be.
         let (address, head) = answering("HTTP/1.1 200 Connection established\r\n\r\n");
-        let words = send("https", &format!("http://u:p@{address}"), LONG)
+        let message = send("https", &format!("http://u:p@{address}"), LONG)
             .await
             .unwrap_err();
-        assert!(words.contains("eof") && !words.contains("proxy"), "{words}");
+        assert!(
+            message.contains("eof") && !message.contains("proxy"),
+            "{message}"
+        );
         let expected = "CONNECT server.test:8443 HTTP/1.1\r\nhost: server.test:8443\r\nuser-agent: test\r\n\
                         proxy-authorization: Basic dTpw\r\n\r\n";
         assert_eq!(head.recv().unwrap(), expected);

@@ -1,12 +1,12 @@
-//! A TCP connection that says when its bytes arrived. Knows no HTTP.
+//! TCP socket that records when its bytes arrived.
 //!
-//! An instant that is taken when a task gets its turn tells of the client, too: with a thousand
-//! streams on one thread the last one waits for all others. So, on Linux, the kernel is asked for
-//! the instant at which it took the packet in (`SO_TIMESTAMPNS`, see "timestamping" in the kernel's
-//! networking documentation), which comes beside the bytes. Where several packets lie ready, the
-//! kernel merges them and gives the instant of the last one. Elsewhere, and where a socket cannot
-//! do this, it is the instant right after the read. The stamps are by the wall clock, which may be
-//! set at any time: those that cannot be true do not count (see [`crate::clock::LastRead`]).
+//! An instant taken when a task runs includes delays of the client: with a thousand streams on one
+//! thread, the last one waits for all others. On Linux, the kernel therefore stamps received
+//! packets (`SO_TIMESTAMPNS`, see "timestamping" in the kernel's networking documentation). If
+//! several packets are ready, the kernel merges them and returns the stamp of the last one. On
+//! other systems, and if a socket does not support this, the instant right after the read is used.
+//! The stamps are by the wall clock, which can be set at any time; implausible ones are ignored
+//! (see [`crate::clock::LastRead`]).
 
 use std::io;
 use std::pin::Pin;
@@ -22,8 +22,8 @@ use self::kernel::Stamps;
 #[cfg(not(target_os = "linux"))]
 use self::user::Stamps;
 
-/// When the bytes of the latest read arrived, in nanoseconds of [`crate::clock::process_ns`];
-/// shared by a socket and who waits for it.
+/// When the bytes of the last read arrived, as [`crate::clock::process_ns`]; shared by a socket and
+/// its reader.
 #[derive(Clone, Debug, Default)]
 pub struct Arrival(Arc<AtomicU64>);
 
@@ -44,7 +44,7 @@ pub struct Socket {
 impl Socket {
     pub fn new(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
-        let stamps = Stamps::switch_on(&tcp);
+        let stamps = Stamps::enable(&tcp);
         Ok(Self {
             tcp,
             arrival: Arrival::default(),
@@ -67,7 +67,7 @@ impl AsyncRead for Socket {
         let before = buffer.filled().len();
         let arrived = this.stamps.poll_read(&mut this.tcp, cx, buffer);
         arrived.map_ok(|at_ns| {
-            // The end is no arrival.
+            // The end of the stream is not an arrival.
             if buffer.filled().len() > before {
                 this.arrival.0.store(at_ns, Ordering::Relaxed);
             }
@@ -120,25 +120,25 @@ mod kernel {
 
     use crate::clock::LastRead;
 
-    /// Reads with the kernel's stamps.
+    /// Reads with kernel time stamps.
     #[derive(Debug)]
     pub(super) struct Stamps {
-        /// Room for one stamp.
-        room: Vec<u8>,
+        /// Buffer for one stamp.
+        control_buffer: Vec<u8>,
         last: LastRead,
     }
 
     impl Stamps {
-        pub(super) fn switch_on(tcp: &TcpStream) -> Self {
-            // Where it fails no stamps come, and instants are those of the reads.
+        pub(super) fn enable(tcp: &TcpStream) -> Self {
+            // On failure there are no stamps, and the instants of the reads are used.
             let _ = setsockopt(tcp, sockopt::ReceiveTimestampns, &true);
             Self {
-                room: cmsg_space!(TimeSpec),
-                last: LastRead::opening(),
+                control_buffer: cmsg_space!(TimeSpec),
+                last: LastRead::new(),
             }
         }
 
-        /// Reads once; the result says when the last of the bytes arrived.
+        /// Reads once and returns when the last of the bytes arrived.
         pub(super) fn poll_read(
             &mut self,
             tcp: &mut TcpStream,
@@ -147,14 +147,14 @@ mod kernel {
         ) -> Poll<io::Result<u64>> {
             loop {
                 ready!(tcp.poll_read_ready(cx))?;
-                let room = buffer.initialize_unfilled();
-                let size = room.len();
+                let unfilled = buffer.initialize_unfilled();
+                let size = unfilled.len();
                 let mut received = None;
                 let tried = tcp.try_io(Interest::READABLE, || {
-                    let (read, at_ns) = self.receive(tcp, room)?;
+                    let (read, at_ns) = self.receive(tcp, unfilled)?;
                     received = Some((read, at_ns));
-                    // A read that left room has emptied the socket. Saying so here saves the system
-                    // call that would find nothing.
+                    // A read that did not fill the buffer has emptied the socket. `WouldBlock`
+                    // saves the system call that would return nothing.
                     if 0 < read && read < size {
                         Err(io::ErrorKind::WouldBlock.into())
                     } else {
@@ -182,7 +182,7 @@ mod kernel {
             let message = recvmsg::<()>(
                 tcp.as_raw_fd(),
                 &mut parts,
-                Some(&mut self.room),
+                Some(&mut self.control_buffer),
                 MsgFlags::empty(),
             )?;
             let stamp = message.cmsgs().ok().and_then(|mut all| {
@@ -207,12 +207,12 @@ mod user {
 
     use crate::clock;
 
-    /// Reads without stamps.
+    /// Reads without kernel time stamps.
     #[derive(Debug)]
     pub(super) struct Stamps;
 
     impl Stamps {
-        pub(super) fn switch_on(_tcp: &TcpStream) -> Self {
+        pub(super) fn enable(_tcp: &TcpStream) -> Self {
             Self
         }
 

@@ -1,4 +1,4 @@
-//! The threads that connections live on: each a runtime of one thread. Knows no connection.
+//! Client threads, each with a single-threaded runtime that owns connections.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, thread};
@@ -6,11 +6,11 @@ use std::{io, thread};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// One thread carries tens of thousands of tokens a second; more than a few would only take turns
-/// from the server.
+/// One thread handles tens of thousands of tokens per second; more threads would take CPU time from
+/// a local server.
 const MAX_THREADS: usize = 4;
 
-/// The threads; they end when this is dropped, and with them every task and connection on them.
+/// The threads. Dropping this ends them with all their tasks and connections.
 #[derive(Debug)]
 pub(crate) struct Threads {
     handles: Vec<Handle>,
@@ -20,7 +20,7 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Starts a thread for every two cores, at most [`MAX_THREADS`].
+    /// Starts one thread per two cores, at most [`MAX_THREADS`].
     pub(crate) fn start() -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let (mut handles, mut ends) = (Vec::new(), Vec::new());
@@ -29,7 +29,7 @@ impl Threads {
             let (end, ended) = oneshot::channel::<()>();
             handles.push(runtime.handle().clone());
             ends.push(end);
-            // The sender is never used: the thread waits for it to be dropped.
+            // Nothing is sent: the thread waits until the sender is dropped.
             let run = move || drop(runtime.block_on(ended));
             thread::Builder::new()
                 .name(format!("client-{number}"))
@@ -46,7 +46,7 @@ impl Threads {
         self.handles.len()
     }
 
-    /// The threads in turn: a number below [`Threads::len`], and what spawns on it.
+    /// The next thread in turn: its index and its runtime handle.
     pub(crate) fn next(&self) -> (usize, &Handle) {
         let number = self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len();
         (number, &self.handles[number])

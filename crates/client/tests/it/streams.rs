@@ -1,6 +1,5 @@
-//! The wire, end to end: every recorded shape of answer, however it is cut, and every way in which
-//! an exchange can fail. Knows no verdicts. A scripted server on a free port stands in for real
-//! ones.
+//! End-to-end tests of HTTP exchanges against scripted servers: every recorded response format,
+//! every split of its bytes, and every failure.
 
 mod broken;
 mod faults;
@@ -15,10 +14,9 @@ use std::time::Duration;
 use sobench_backend::{
     Adapter, ConstraintDialect, Input, RequestOptions, Sampling, ServerKind, adapter,
 };
-use sobench_client::{Client, DriverOptions, Endpoint, send_one};
+use sobench_client::{Client, ClientOptions, Endpoint, send_one};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::observation::Observation;
-use sobench_core::sound::Clip;
 use sobench_shutdown::Shutdown;
 
 fn case(id: &str) -> Case {
@@ -37,7 +35,7 @@ fn request(stream: bool) -> RequestOptions {
     }
 }
 
-fn options(base_url: &str, kind: ServerKind) -> DriverOptions {
+fn options(base_url: &str, kind: ServerKind) -> ClientOptions {
     let endpoint = Endpoint {
         base_url: base_url.to_owned(),
         path: kind.default_path().to_owned(),
@@ -45,19 +43,19 @@ fn options(base_url: &str, kind: ServerKind) -> DriverOptions {
         api_key: None,
         insecure: false,
     };
-    DriverOptions::plain(endpoint)
+    ClientOptions::with_defaults(endpoint)
 }
 
 fn shared(kind: ServerKind) -> Arc<dyn Adapter> {
     adapter(kind).into()
 }
 
-/// Sends one request and returns what was seen of it.
-async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Observation {
+/// Sends one request and returns its observation.
+async fn observe(options: ClientOptions, kind: ServerKind, stream: bool) -> Observation {
     let client = Client::new(options).unwrap();
     let mut case = case("t-0");
     if kind.input() == Input::Audio {
-        case.prompt = Prompt::Audio(Arc::new(Clip::new("a.wav", "sound")));
+        case.prompt = Prompt::Audio(Arc::new(sobench_core::audio::Clip::new("a.wav", "sound")));
     }
     send_one(
         &client,
@@ -71,7 +69,7 @@ async fn observe(options: DriverOptions, kind: ServerKind, stream: bool) -> Obse
     .unwrap()
 }
 
-/// Instants must come in the order of what happened, whatever happened.
+/// Checks that the instants are in order.
 #[track_caller]
 fn check_order(observation: &Observation) {
     let timing = &observation.timing;
@@ -89,9 +87,8 @@ fn check_order(observation: &Observation) {
     assert_eq!(timing.sent_ns.is_some(), timing.end_ns.is_some());
 }
 
-/// A limit that a test waits for: long enough that what comes before it comes on a busy machine,
-/// too.
+/// A timeout that a test waits for, long enough for a busy machine.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// Long enough that it never runs out in a test that passes.
+/// A timeout that never expires in a passing test.
 const FOREVER: Duration = Duration::from_secs(600);

@@ -1,19 +1,19 @@
-//! What is below a folder.
+//! Lists the files below a folder.
 
 use std::path::Path;
 
 use super::unreadable;
 use crate::error::{Error, Result};
 
-/// The most files that are looked at below a folder.
+/// Maximum number of files below a folder.
 const MAX_LISTED: usize = 100_000;
 
-/// The names of all files below a folder, sorted, with `/` between the parts.
+/// Lists all files below a folder as relative paths with `/`, sorted.
 ///
 /// # Errors
-/// A folder cannot be read, or there are more than 100,000 files: what was left out would not be
-/// seen to be missing.
-pub fn list(folder: &Path) -> Result<Vec<String>> {
+/// A folder cannot be read, or there are more than 100,000 files. A partial list would hide the
+/// missing ones.
+pub fn list_files(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(next) = folders.pop() {
@@ -21,7 +21,8 @@ pub fn list(folder: &Path) -> Result<Vec<String>> {
         for entry in std::fs::read_dir(&next).map_err(cannot_read)? {
             let entry = entry.map_err(cannot_read)?;
             let path = entry.path();
-            // A link to a folder could lead in a circle; the cache of the Hub links files only.
+            // Links to folders are not followed, because they may form a cycle; the cache of the
+            // Hub only links files.
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
             } else if let Some(name) = path.strip_prefix(folder).ok().and_then(Path::to_str) {
@@ -30,10 +31,10 @@ pub fn list(folder: &Path) -> Result<Vec<String>> {
         }
         if names.len() > MAX_LISTED {
             return Err(Error::usage(format!(
-                "more than {MAX_LISTED} files are below {}",
+                "more than {MAX_LISTED} files below {}",
                 folder.display()
             ))
-            .hint("give a folder that holds the dataset alone, or a file of it"));
+            .hint("use a folder that contains only the dataset, or one of its files"));
         }
     }
     names.sort_unstable();
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_a_folder_is_listed_and_circles_are_not_walked() {
+    fn files_below_a_folder_are_listed_without_following_links() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("b")).unwrap();
         for name in ["b/two.json", "one.json"] {
@@ -53,11 +54,11 @@ mod tests {
         }
         #[cfg(unix)]
         std::os::unix::fs::symlink(folder.path(), folder.path().join("b/circle")).unwrap();
-        let mut names = list(folder.path()).unwrap();
+        let mut names = list_files(folder.path()).unwrap();
         names.retain(|name| name != "b/circle");
         assert_eq!(names, ["b/two.json", "one.json"]);
         assert!(
-            list(&folder.path().join("none"))
+            list_files(&folder.path().join("none"))
                 .unwrap_err()
                 .what
                 .starts_with("cannot read ")

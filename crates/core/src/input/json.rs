@@ -1,21 +1,20 @@
-//! JSON as files of strangers have it: what is said of a bad one, and of objects that name a member
-//! twice. Knows no layout.
+//! JSON from input files: errors without line numbers, and detection of duplicate keys.
 //!
-//! RFC 8259 leaves open what such an object means; here the last one counts in every file, as in
-//! Python's `json`, and it is said.
+//! RFC 8259 does not define objects with duplicate keys. Here the last value counts, as in Python's
+//! `json`, with a warning.
 
 use std::collections::HashSet;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads a value. Of a member that stands twice in an object the last counts.
+/// Parses a value. The last of duplicate keys counts.
 ///
 /// # Errors
-/// It is not JSON, or not of this type.
+/// Not JSON, or not of this type.
 pub fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     match serde_json::from_str(text) {
-        // What is read straight into a type refuses such an object; a tree of values does not.
+        // Deserialising into a struct fails on duplicate keys; a `Value` keeps the last one.
         Err(error) if error.to_string().starts_with("duplicate field") => {
             serde_json::from_str(&serde_json::from_str::<Value>(text)?.to_string())
         }
@@ -23,113 +22,114 @@ pub fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     }
 }
 
-/// The same of an object: a struct would be read from a list of its members' values as well.
+/// As [`from_text`], but only for objects: serde would also read a struct from an array of its
+/// values.
 ///
 /// # Errors
-/// It is not JSON, no object, or not of this type.
+/// Not JSON, not an object, or not of this type.
 pub fn object_from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     if text.trim_start().starts_with('[') {
         return Err(serde::de::Error::custom(
-            "a list, where an object was expected",
+            "expected an object, found an array",
         ));
     }
     from_text(text)
 }
 
-/// What is wrong with a text of one line, whose number is told elsewhere.
-pub fn in_line(error: &serde_json::Error) -> String {
-    let words = error.to_string();
-    words.replace(&format!(" at line {} column ", error.line()), " at column ")
+/// The error message without the line number, which the caller reports.
+pub fn message_without_line(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    message.replace(&format!(" at line {} column ", error.line()), " at column ")
 }
 
-/// Objects that name a member twice, counted over the rows of a dataset.
+/// Counts objects with duplicate keys in the rows of a dataset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Repeated {
+pub struct DuplicateKeys {
     objects: usize,
     first: Option<String>,
 }
 
-impl Repeated {
-    /// Looks through JSON that was read; `place` makes a name of the line in it.
-    pub fn look(&mut self, text: &str, place: impl Fn(usize) -> String) {
+impl DuplicateKeys {
+    /// Scans a valid JSON text; `position` formats the position from a line number.
+    pub fn scan(&mut self, text: &str, position: impl Fn(usize) -> String) {
         let (objects, first) = repeated(text);
         self.objects += objects;
         if let (None, Some((line, name))) = (&self.first, first) {
-            self.first = Some(format!("{}: {name}", place(line)));
+            self.first = Some(format!("{}: {name}", position(line)));
         }
     }
 
-    /// How many there are, and which is the first.
+    /// The number of objects with duplicate keys, and the first one.
     pub fn found(self) -> Option<(usize, String)> {
         Some((self.objects, self.first?))
     }
 }
 
-/// How many objects of a JSON text name a member twice, and where the first of them does: its line
-/// from 1, and the member. Names are compared as they are spelt.
+/// Counts objects with duplicate keys in a JSON text. Returns the first one's line (from 1) and
+/// key. Keys are compared as written, escapes included.
 fn repeated(text: &str) -> (usize, Option<(usize, String)>) {
     let bytes = text.as_bytes();
     let (mut objects, mut first) = (0, None);
-    // The names of each open object, and whether it was counted; nothing of arrays.
+    // Keys of each open object, and whether it was counted; `None` for arrays.
     let mut open: Vec<Option<(HashSet<&str>, bool)>> = Vec::new();
-    let (mut place, mut is_name) = (0, false);
-    while place < bytes.len() {
-        match bytes[place] {
+    let (mut position, mut is_name) = (0, false);
+    while position < bytes.len() {
+        match bytes[position] {
             b'{' => open.push(Some((HashSet::new(), false))),
             b'[' => open.push(None),
             b'}' | b']' => drop(open.pop()),
             b'"' => {
-                let end = string_end(bytes, place + 1);
+                let end = string_end(bytes, position + 1);
                 if let (true, Some(Some((names, is_counted)))) = (is_name, open.last_mut()) {
-                    let name = &text[place + 1..end];
+                    let name = &text[position + 1..end];
                     if !names.insert(name) && !std::mem::replace(is_counted, true) {
                         objects += 1;
                         first.get_or_insert_with(|| {
-                            (1 + super::lines::ends(&bytes[..place]), name.to_owned())
+                            (1 + super::lines::ends(&bytes[..position]), name.to_owned())
                         });
                     }
                 }
-                place = end;
+                position = end;
             }
             _ => {}
         }
-        is_name = match bytes.get(place) {
+        is_name = match bytes.get(position) {
             Some(b'{') => true,
             Some(b',') => matches!(open.last(), Some(Some(_))),
             Some(b' ' | b'\t' | b'\n' | b'\r') => is_name,
             _ => false,
         };
-        place += 1;
+        position += 1;
     }
     (objects, first)
 }
 
-/// Where the string ends whose first byte is at `place`: at its closing quote.
-fn string_end(bytes: &[u8], mut place: usize) -> usize {
+/// The index of the closing quote of the string whose first byte is at `position`.
+fn string_end(bytes: &[u8], mut position: usize) -> usize {
     while let Some(found) = bytes
-        .get(place..)
+        .get(position..)
         .and_then(|rest| memchr::memchr2(b'"', b'\\', rest))
     {
-        place += found;
-        if bytes[place] == b'"' {
-            return place;
+        position += found;
+        if bytes[position] == b'"' {
+            return position;
         }
-        place += 2;
+        position += 2;
     }
     bytes.len()
 }
 
-/// The first place where two values differ, as members and places with dots between them, and both
-/// values there.
-pub fn difference(left: &Value, right: &Value) -> Option<(String, String, String)> {
+/// The first difference between two values: its path (keys and indices joined with dots) and both
+/// values.
+pub fn first_difference(left: &Value, right: &Value) -> Option<(String, String, String)> {
     let missing = Value::Null;
     let within = |name: String, found: Option<(String, String, String)>| {
-        let (place, left, right) = found?;
+        let (position, left, right) = found?;
         Some((
-            if place.is_empty() {
+            if position.is_empty() {
                 name
             } else {
-                format!("{name}.{place}")
+                format!("{name}.{position}")
             },
             left,
             right,
@@ -145,13 +145,13 @@ pub fn difference(left: &Value, right: &Value) -> Option<(String, String, String
                     left.get(name).unwrap_or(&missing),
                     right.get(name).unwrap_or(&missing),
                 );
-                within(name.clone(), difference(left, right))
+                within(name.clone(), first_difference(left, right))
             })
         }
         (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
             let pairs = left.iter().zip(right).enumerate();
             pairs.into_iter().find_map(|(index, (left, right))| {
-                within(index.to_string(), difference(left, right))
+                within(index.to_string(), first_difference(left, right))
             })
         }
         (left, right) if left == right => None,
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_stand_twice_are_found() {
+    fn duplicate_keys_are_counted() {
         for (text, expected) in [
             ("", (0, None)),
             (
@@ -192,18 +192,18 @@ mod tests {
                 "{text}"
             );
         }
-        let mut repeated = Repeated::default();
-        repeated.look("{}", |_| String::new());
+        let mut repeated = DuplicateKeys::default();
+        repeated.scan("{}", |_| String::new());
         assert_eq!(repeated.clone().found(), None);
-        repeated.look(r#"{"a": 1, "a": 2}"#, |line| {
+        repeated.scan(r#"{"a": 1, "a": 2}"#, |line| {
             format!("FILE, line {}", line + 6)
         });
-        repeated.look(r#"{"b": 1, "b": 2}"#, |_| String::new());
+        repeated.scan(r#"{"b": 1, "b": 2}"#, |_| String::new());
         assert_eq!(repeated.found(), Some((2, "FILE, line 7: a".to_owned())));
     }
 
     #[test]
-    fn the_last_counts_whatever_is_read() {
+    fn the_last_duplicate_key_counts() {
         #[derive(Deserialize)]
         struct Row {
             a: u32,
@@ -212,6 +212,6 @@ mod tests {
         assert_eq!(from_text::<Row>(text).unwrap().a, 2);
         assert_eq!(from_text::<Value>(text).unwrap()["a"], 2);
         let error = from_text::<Row>("{\"a\": 1,}").err().unwrap();
-        assert_eq!(in_line(&error), "trailing comma at column 9");
+        assert_eq!(message_without_line(&error), "trailing comma at column 9");
     }
 }

@@ -1,7 +1,6 @@
-//! A text a line at a time, from a file or from memory: memory holds one line, however long the
-//! file is. Knows no format beyond lines.
+//! Reads text line by line, from a file or from memory. Memory use is one line.
 //!
-//! A line ends with LF, CR LF or CR alone, as Python reads text ("universal newlines").
+//! Lines end with LF, CR LF or CR, as in Python's "universal newlines".
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,10 +9,10 @@ use std::path::{Path, PathBuf};
 use super::{BYTE_ORDER_MARK, check_text, not_utf8, nul, open, unreadable};
 use crate::error::{Error, Result};
 
-/// The most bytes of one line of an input file.
+/// Maximum length of a line of an input file, in bytes.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// The lines of a text that are not blank, trimmed, each with its number from 1.
+/// Non-blank lines of a text, trimmed, with their numbers from 1.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = Some(text);
     let all = std::iter::from_fn(move || {
@@ -31,32 +30,33 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, line)| !line.is_empty())
 }
 
-/// How many lines end in these bytes.
+/// Number of line ends in these bytes.
 pub(super) fn ends(bytes: &[u8]) -> usize {
-    let is_pair = |place: &usize| bytes[*place] == b'\r' && bytes.get(place + 1) == Some(&b'\n');
+    let is_pair =
+        |position: &usize| bytes[*position] == b'\r' && bytes.get(position + 1) == Some(&b'\n');
     memchr::memchr2_iter(b'\n', b'\r', bytes)
-        .filter(|place| !is_pair(place))
+        .filter(|position| !is_pair(position))
         .count()
 }
 
-/// The lines of a file that are not blank, trimmed, each with its number from 1.
+/// Non-blank lines of a file, trimmed, with their numbers from 1.
 ///
-/// An error, which names the file and the line, is the last that comes.
+/// Iteration ends after the first error, which names the file and the line.
 #[derive(Debug)]
 pub struct Lines {
     path: PathBuf,
     bytes: BufReader<File>,
     number: usize,
-    /// Whether the last line ended with CR, so that an LF is still its end.
+    /// Whether the last line ended with CR, so that a following LF belongs to it.
     after_cr: bool,
-    /// Bytes that may still come.
+    /// Bytes left up to `max_bytes`.
     left: u64,
     max_bytes: u64,
     is_over: bool,
 }
 
 impl Lines {
-    /// Opens a file of at most so many bytes.
+    /// Opens a file of at most `max_bytes` bytes.
     ///
     /// # Errors
     /// As for [`check_text`].
@@ -75,7 +75,7 @@ impl Lines {
         })
     }
 
-    /// The next line without its end; `None` at the end of the file.
+    /// The next line without its line end; `None` at the end of the file.
     fn line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         loop {
@@ -102,7 +102,7 @@ impl Lines {
                     self.path.display(),
                     self.number + 1
                 ))
-                .hint("a line holds one row; a list of all rows in one line is not read here"));
+                .hint("put each row on a line of its own"));
             }
             line.extend_from_slice(&read[..taken]);
             let used = taken + usize::from(end.is_some());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_keep_their_numbers_whatever_ends_them() {
+    fn line_numbers_are_right_for_every_line_end() {
         for (text, expected) in [
             ("", vec![]),
             ("\n \r\n", vec![]),
@@ -184,15 +184,15 @@ mod tests {
             ("\u{feff}a\nb ", vec![(1, "a"), (2, "b")]),
         ] {
             let (_folder, path) = written(text.as_bytes());
-            let of_file: Vec<(usize, String)> = Lines::open(&path, 100)
+            let from_file: Vec<(usize, String)> = Lines::open(&path, 100)
                 .unwrap()
                 .map(Result::unwrap)
                 .collect();
-            let of_file: Vec<(usize, &str)> = of_file
+            let from_file: Vec<(usize, &str)> = from_file
                 .iter()
                 .map(|(number, line)| (*number, line.as_str()))
                 .collect();
-            assert_eq!(of_file, expected, "{text:?}");
+            assert_eq!(from_file, expected, "{text:?}");
             let in_memory: Vec<(usize, &str)> =
                 lines(text.trim_start_matches('\u{feff}')).collect();
             assert_eq!(in_memory, expected, "{text:?}");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_are_seen_where_the_buffer_ends() {
+    fn line_ends_at_buffer_ends_are_recognised() {
         let (long, more) = ("x".repeat((1 << 16) - 1), "y".repeat(1 << 17));
         for end in ["\n", "\r", "\r\n"] {
             let (_folder, path) = written([&long, end, &more, end, "z"].concat().as_bytes());
@@ -213,12 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_and_the_last() {
-        for (bytes, words) in [
+    fn iteration_ends_at_a_bad_line() {
+        for (bytes, message) in [
             (&b"a\nb\xff\nc"[..], "rows.jsonl, line 2: not UTF-8"),
             (
                 &[b"a\n".as_slice(), &[b'x'; 600], b"\0"].concat(),
-                "rows.jsonl, line 2: a NUL",
+                "rows.jsonl, line 2: NUL",
             ),
             (&[b'\n'; 1001], "larger than 1000 bytes"),
         ] {
@@ -226,7 +226,7 @@ mod tests {
             let error = Lines::open(&path, 1000)
                 .and_then(|lines| lines.collect::<Result<Vec<_>>>())
                 .unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
         let (_folder, path) = written(b"");
         File::options()
@@ -239,7 +239,7 @@ mod tests {
             Lines::open(&path, u64::MAX)
                 .unwrap_err()
                 .what
-                .ends_with("it has NULs in it, and is no text")
+                .ends_with("it contains NUL characters and is not text")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Schedules against NumPy's figures, and the laws that hold for every one.
+//! Compares schedules with NumPy's figures and checks properties of every schedule.
 
 use serde::Deserialize;
 
@@ -24,7 +24,7 @@ fn ramp(strategy: RampStrategy, start_rps: u32, end_rps: u32) -> Ramp {
 }
 
 #[test]
-fn an_infinite_rate_is_due_at_once() {
+fn all_requests_of_an_infinite_rate_are_due_immediately() {
     assert_eq!(
         due_times(3, Pace::Steady(Rate::Infinite), 1.0, 0),
         vec![Duration::ZERO; 3]
@@ -54,7 +54,7 @@ fn infinite_burstiness_spaces_evenly() {
 }
 
 #[test]
-fn gaps_have_the_spread_of_their_shape() {
+fn gaps_have_the_coefficient_of_variation_of_the_gamma_shape() {
     for (burstiness, expected) in [(0.25, 2.0), (1.0, 1.0), (4.0, 0.5)] {
         let due = seconds(20_000, 1.0, burstiness);
         let gaps: Vec<f64> = std::iter::once(due[0])
@@ -94,15 +94,15 @@ fn the_same_seed_gives_the_schedule_of_vllm_bench_serve() {
     let rows: Vec<Row> =
         serde_json::from_str(include_str!("../../../../fixtures/numpy/schedule.json")).unwrap();
     assert!(rows.iter().any(|row| row.ramp.is_some()) && rows.iter().any(|row| row.rate.is_some()));
-    for (place, row) in rows.iter().enumerate() {
+    for (position, row) in rows.iter().enumerate() {
         let pace = match (&row.ramp, row.rate) {
-            (Some(it), _) => {
-                let strategy = if it.strategy == "linear" {
+            (Some(row), _) => {
+                let strategy = if row.strategy == "linear" {
                     RampStrategy::Linear
                 } else {
                     RampStrategy::Exponential
                 };
-                Pace::Ramp(ramp(strategy, it.start_rps, it.end_rps))
+                Pace::Ramp(ramp(strategy, row.start_rps, row.end_rps))
             }
             (None, rate) => steady(rate.unwrap()),
         };
@@ -112,20 +112,20 @@ fn the_same_seed_gives_the_schedule_of_vllm_bench_serve() {
         for (index, (ours, theirs)) in due.iter().zip(&row.due_s).enumerate() {
             assert!(
                 (ours.as_secs_f64() - theirs).abs() < 2e-9,
-                "row {place}, request {index}: {ours:?}, not {theirs} s"
+                "row {position}, request {index}: {ours:?}, not {theirs} s"
             );
             assert!(
                 (pace.rate_at(index, row.requests) / row.rates[index] - 1.0).abs() < 1e-12,
-                "row {place}, request {index}"
+                "row {position}, request {index}"
             );
         }
     }
 }
 
-/// Seeds and shapes over a wide field: whatever is drawn, due times never fall, begin after the
-/// begin, and end where they have to.
+/// Over many seeds and shapes: due times never decrease, are repeatable, and end at requests /
+/// rate.
 #[test]
-fn the_laws_of_every_schedule() {
+fn schedules_are_sorted_repeatable_and_keep_the_rate() {
     let paces = [
         steady(0.01),
         steady(1e5),
@@ -161,7 +161,7 @@ fn the_laws_of_every_schedule() {
 }
 
 #[test]
-fn a_ramp_says_when_it_comes_to_each_whole_rate() {
+fn ramp_steps_list_each_whole_rate() {
     let at = |rps, ms| RateStep {
         rps,
         at: Duration::from_millis(ms),
@@ -177,7 +177,7 @@ fn a_ramp_says_when_it_comes_to_each_whole_rate() {
     assert_eq!(
         linear.steps(5, &due[..2]).last(),
         Some(&at(4, 200)),
-        "what was not sent did not come to its rate"
+        "rates of unsent requests are not reached"
     );
     assert_eq!(
         ramp(RampStrategy::Exponential, 7, 7).steps(5, &due),
@@ -186,7 +186,7 @@ fn a_ramp_says_when_it_comes_to_each_whole_rate() {
 }
 
 #[test]
-fn a_duration_has_room_for_so_many_requests() {
+fn requests_within_a_duration_are_counted() {
     let ten = Duration::from_secs(10);
     assert_eq!(Pace::Steady(Rate::Infinite).requests_within(ten), None);
     assert_eq!(steady(50.0).requests_within(ten), Some(500.0));
@@ -207,7 +207,7 @@ fn a_duration_has_room_for_so_many_requests() {
 }
 
 #[test]
-fn the_end_of_a_run_owes_what_was_due_by_then() {
+fn cases_due_by_the_end_count_as_missing() {
     let s = Duration::from_secs;
     for (until, due, owed) in [
         (Until::LastCase, s(99), true),
@@ -216,6 +216,6 @@ fn the_end_of_a_run_owes_what_was_due_by_then() {
         (Until::Time(s(10)), s(0), false),
         (Until::Cycling(s(10)), s(0), false),
     ] {
-        assert_eq!(until.owes(due), owed, "{until:?} {due:?}");
+        assert_eq!(until.counts_as_missing(due), owed, "{until:?} {due:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Arguments that name files. Their types say whether a file is read or written, by which the
-//! program sees that no output replaces an input or another output.
+//! Types of path arguments. The type records whether the file is read or written, so that the
+//! program can refuse an output that would overwrite an input or another output.
 
 use std::any::TypeId;
 use std::ops::Deref;
@@ -10,11 +10,11 @@ use clap::builder::{
 };
 use clap::{Arg, Command, ValueHint};
 
-/// What separates a file's name from other text.
+/// Characters that separate a file name from other text.
 const AROUND_NAMES: [char; 3] = [',', ':', '='];
 
-/// Declares the type of an argument that is one path or one text. As clap's parser of paths, that
-/// of a path refuses an empty one.
+/// Declares the type of an argument that is one path or one text. Like clap's own path parser, the
+/// path parser refuses an empty value.
 macro_rules! argument {
     ($(#[$about:meta])* $name:ident($owned:ident, $borrowed:ident, $parser:ident)) => {
         $(#[$about])*
@@ -58,33 +58,34 @@ macro_rules! argument {
 }
 
 argument! {
-    /// A file or folder that is read.
+    /// An input file or folder.
     InputPath(PathBuf, Path, PathBufValueParser)
 }
 
 argument! {
-    /// A file or folder that is written.
+    /// An output file or folder.
     OutputPath(PathBuf, Path, PathBufValueParser)
 }
 
 argument! {
-    /// A folder in which written files have names of their own.
+    /// A folder for output files whose names the program chooses.
     OutputFolder(PathBuf, Path, PathBufValueParser)
 }
 
 argument! {
-    /// Text that may name files that are read, among other things: `custom:rows.jsonl`,
-    /// `a.json,b.json`, an id of the Hub.
+    /// Text that may contain the names of input files: `custom:rows.jsonl`, `a.json,b.json`, or a
+    /// Hub id.
     InputNames(String, str, StringValueParser)
 }
 
 argument! {
-    /// The name of a written file in the command's [`OutputFolder`].
+    /// The name of an output file in the command's [`OutputFolder`].
     OutputName(String, str, StringValueParser)
 }
 
 impl InputNames {
-    /// The files that the text may name: the whole of it, and its parts. Most of them do not exist.
+    /// The file names that the text may contain: the whole text, and its parts. Most of them do not
+    /// exist.
     pub fn candidates(&self) -> impl Iterator<Item = PathBuf> {
         let parts = self.0.split(AROUND_NAMES).filter(|part| !part.is_empty());
         std::iter::once(self.0.as_str())
@@ -105,8 +106,8 @@ pub fn is_path(argument: &Arg) -> bool {
     .any(|path| parsed == *path)
 }
 
-/// Tells shells to complete file names for every argument that is a path. Clap does so for
-/// `PathBuf` alone.
+/// Enables file-name completion in shells for every path argument. Clap does this for `PathBuf`
+/// only.
 pub fn with_path_hints(command: Command) -> Command {
     let hinted = |argument: Arg| {
         if is_path(&argument) {
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_names_files_as_a_whole_and_in_its_parts() {
+    fn candidates_are_the_whole_text_and_its_parts() {
         let names = InputNames::from("custom=a.jsonl:0.5,json:0.5".to_owned());
         let found: Vec<PathBuf> = names.candidates().collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Parsers of values from a closed list, which `--help` and errors name.
+//! Parsers of values from a closed list. `--help` and errors list the values.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -24,12 +24,13 @@ where
     })
 }
 
-/// Parses one of the formats that a command has.
+/// Parses one of the output formats of a command.
 pub fn formats(formats: &'static [OutputFormat]) -> impl TypedValueParser<Value = OutputFormat> {
     named(formats, OutputFormat::name)
 }
 
-/// Parses one of these values by its name. A value with an empty line has none in `--help`.
+/// Parses one of these values by its name. A value with an empty description is listed in `--help`
+/// without one.
 pub fn described<T>(values: &'static [Described<T>]) -> impl TypedValueParser<Value = T> + use<T>
 where
     T: Clone + Send + Sync + 'static,

@@ -1,9 +1,9 @@
-//! The dataset `audio`: sound to be transcribed, the user's own files or generated ones.
+//! The dataset `audio`: user-supplied or generated audio to transcribe.
 //!
-//! A generated clip is a voice-like hum: a triangle wave of changing pitch that comes and goes four
-//! times a second, with some noise, 16 kHz, one channel, 16 bits, which is what speech models take
-//! in. No word is spoken, so that what a model writes about it means nothing, and only the times
-//! do. All arithmetic is on integers: a seed makes the same bytes everywhere.
+//! A generated clip is a voice-like hum: a triangle wave of changing pitch with four swells per
+//! second and some noise, at 16 kHz, one channel, 16 bits, the input format of speech models. It
+//! contains no words, so transcripts are meaningless and only latencies count. All arithmetic is on
+//! integers, so that a seed gives the same bytes on every machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,30 +12,29 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::file::check_rows;
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, SHIPPED, Shortfall};
 use crate::arguments::paths::InputPath;
+use sobench_core::audio::Clip;
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::{self, Look};
-use sobench_core::sound::Clip;
+use sobench_core::input::{self, FileSignature};
 use sobench_notices::notice::DatasetNotice;
 use sobench_pycompat::random::PythonRandom;
 
-/// The largest file of sound, in bytes: what OpenAI's reference allows, and vLLM's
-/// `VLLM_MAX_AUDIO_CLIP_FILESIZE_MB` by default.
+/// The largest audio file, in bytes: the limit of OpenAI's reference, and the default of vLLM's
+/// `VLLM_MAX_AUDIO_CLIP_FILESIZE_MB`.
 pub const MAX_CLIP_BYTES: usize = 25 << 20;
-/// The most bytes of all clips of a run together: they are kept in memory, and once more as request
-/// bodies.
+/// The most bytes of all clips of a run together. They are kept in memory twice: as clips and as
+/// request bodies.
 pub const MAX_CLIPS_BYTES: usize = 1 << 30;
-/// The longest clip that is generated, in seconds.
+/// The longest generated clip, in seconds.
 pub const MAX_AUDIO_SECONDS: f64 = 600.0;
 
-/// How many different clips are generated: enough that a server's cache of inputs has not seen the
-/// next one just now.
+/// The number of different generated clips: enough to miss a server's cache of recent inputs.
 const GENERATED_CLIPS: usize = 32;
 
-/// How long generated clips are where the user does not say, in seconds.
+/// Default length of generated clips, in seconds.
 const DEFAULT_AUDIO_SECONDS: f64 = 5.0;
 
 const SAMPLES_PER_S: u32 = 16_000;
@@ -44,21 +43,21 @@ const BYTES_PER_SAMPLE: u32 = 2;
 /// The flags of `audio`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AudioFlags {
-    /// Own files of sound for the audio dataset, sent in turn [default: generated WAV files]
+    /// Audio files for the audio dataset, sent in turn [default: generated WAV files]
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "audio_seconds")]
     pub audio_path: Vec<InputPath>,
-    /// Length of each generated file of sound [default: 5]
+    /// Length of each generated audio file [default: 5]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub audio_seconds: Option<f64>,
 }
 
-/// Which sound is sent.
+/// Source of the audio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AudioSource {
-    /// WAV files of our own making, so many seconds long.
+    /// Generated WAV files of this length.
     Generated { seconds: f64 },
-    /// The user's own files, in turn.
+    /// User-supplied files, in turn.
     Files(Vec<PathBuf>),
 }
 
@@ -71,22 +70,22 @@ pub struct AudioPlan {
 impl Kind for AudioPlan {
     const SPEC: Spec = Spec {
         flags: &[AudioFlags::augment_args],
-        ..Spec::new("audio", Constrained::Never)
+        ..Spec::new("audio", ConstraintScope::Unconstrained)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let own = &flags.audio;
-        let audio = if own.audio_path.is_empty() {
+        let options = &flags.audio;
+        let audio = if options.audio_path.is_empty() {
             AudioSource::Generated {
-                seconds: own.audio_seconds.unwrap_or(DEFAULT_AUDIO_SECONDS),
+                seconds: options.audio_seconds.unwrap_or(DEFAULT_AUDIO_SECONDS),
             }
         } else {
-            AudioSource::Files(own.audio_path.iter().cloned().map(Into::into).collect())
+            AudioSource::Files(options.audio_path.iter().cloned().map(Into::into).collect())
         };
         Ok(Self { audio })
     }
 
-    /// One row a clip.
+    /// One row per clip.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         match &self.audio {
             AudioSource::Generated { seconds } => generated(plan, *seconds),
@@ -98,13 +97,13 @@ impl Kind for AudioPlan {
                     total += clip.bytes().len();
                     if total > MAX_CLIPS_BYTES {
                         return Err(Error::usage(format!(
-                            "the files of sound have more than {MAX_CLIPS_BYTES} bytes together"
+                            "the audio files have more than {MAX_CLIPS_BYTES} bytes together"
                         ))
-                        .hint("give fewer or shorter ones"));
+                        .hint("give fewer or shorter files"));
                     }
                     rows.push(Row {
                         name: path.display().to_string(),
-                        ..Row::free(Prompt::Audio(Arc::new(clip)))
+                        ..Row::unconstrained(Prompt::Audio(Arc::new(clip)))
                     });
                 }
                 let source = paths
@@ -117,7 +116,7 @@ impl Kind for AudioPlan {
                     source
                 };
                 Ok(Rows {
-                    kind: RowsKind::Collected(Shortfall::AskAgain),
+                    kind: RowsKind::Collected(Shortfall::RepeatRows),
                     ..Rows::generated(rows, source)
                 })
             }
@@ -127,25 +126,27 @@ impl Kind for AudioPlan {
 
 fn clip(path: &Path) -> Result<Clip> {
     let limit = MAX_CLIP_BYTES as u64;
-    if std::fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() > limit) {
+    if std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() > limit) {
         return Err(Error::usage(format!(
-            "a file of sound has more than {MAX_CLIP_BYTES} bytes: {}",
+            "the audio file has more than {MAX_CLIP_BYTES} bytes: {}",
             path.display()
         ))
-        .hint("cut it, or give it in a format that is compressed"));
+        .hint("shorten it, or use a compressed format"));
     }
-    // Sound of any format is taken, but what is surely none; a beginning of MPEG looks like a mark
-    // of UTF-16.
+    // Any audio format is accepted, and files recognised as another format are refused. The start
+    // of an MPEG file looks like a byte-order mark of UTF-16.
     input::check_bytes(path, limit, |look| {
-        matches!(look, Look::Nul | Look::Utf16 | Look::Utf32)
+        matches!(
+            look,
+            FileSignature::Nul | FileSignature::Utf16 | FileSignature::Utf32
+        )
     })?;
     let bytes = input::read_bytes(path, limit)?;
     if bytes.is_empty() {
-        return Err(Error::usage(format!(
-            "there is no sound in an empty file: {}",
-            path.display()
-        ))
-        .hint("was it written to its end?"));
+        return Err(
+            Error::usage(format!("the audio file is empty: {}", path.display()))
+                .hint("check that the file is complete"),
+        );
     }
     let name = path.file_name().map_or_else(
         || "audio".to_owned(),
@@ -157,7 +158,7 @@ fn clip(path: &Path) -> Result<Clip> {
 fn generated(plan: &DatasetPlan, seconds: f64) -> Result<Rows> {
     if !(seconds > 0.0 && seconds <= MAX_AUDIO_SECONDS) {
         return Err(Error::usage(format!(
-            "a clip has to be from above 0 to {MAX_AUDIO_SECONDS} seconds long: {seconds}"
+            "the clip length must be above 0 and at most {MAX_AUDIO_SECONDS} seconds: {seconds}"
         )));
     }
     let samples = (seconds * f64::from(SAMPLES_PER_S)).ceil() as u32;
@@ -168,7 +169,7 @@ fn generated(plan: &DatasetPlan, seconds: f64) -> Result<Rows> {
         );
         Row {
             name: format!("clip {number}"),
-            ..Row::free(Prompt::Audio(Arc::new(clip)))
+            ..Row::unconstrained(Prompt::Audio(Arc::new(clip)))
         }
     });
     let mut rows = Rows::generated(rows.collect(), SHIPPED);
@@ -179,16 +180,16 @@ fn generated(plan: &DatasetPlan, seconds: f64) -> Result<Rows> {
 
 /// The samples of a clip.
 fn hum(seed: u64, number: u64, samples: u32) -> Vec<i16> {
-    let mut random = PythonRandom::from_big(u128::from(seed) << 64 | u128::from(number));
+    let mut random = PythonRandom::from_u128(u128::from(seed) << 64 | u128::from(number));
     let mut period = 100;
     let noise =
         |random: &mut PythonRandom| i32::try_from(random.below(1 << 10)).unwrap_or(0) - (1 << 9);
     let (mut phase, mut quiet) = (0, noise(&mut random));
     (0..samples)
         .map(|sample| {
-            // A syllable: a quarter of a second that swells and fades, at a pitch of 100 to 200 Hz.
-            let place = i32::try_from(sample % (SAMPLES_PER_S / 4)).unwrap_or(0);
-            if place == 0 {
+            // One swell: a quarter of a second that fades in and out, at a pitch of 100 to 200 Hz.
+            let position = i32::try_from(sample % (SAMPLES_PER_S / 4)).unwrap_or(0);
+            if position == 0 {
                 period = 80 + i32::try_from(random.below(80)).unwrap_or(0);
             }
             if sample % 16 == 0 {
@@ -196,7 +197,7 @@ fn hum(seed: u64, number: u64, samples: u32) -> Vec<i16> {
             }
             phase = (phase + 1) % period;
             let triangle = 4 * (phase - period / 2).abs() - period;
-            let swell = 2000 - (place - 2000).abs();
+            let swell = 2000 - (position - 2000).abs();
             i16::try_from((triangle * 8000 / period) * swell / 2000 + quiet).unwrap_or(0)
         })
         .collect()
@@ -233,7 +234,7 @@ mod tests {
     use crate::dataset::{DatasetName, Source};
     use crate::tokenizer::Tokenizer;
 
-    fn made(audio: &AudioSource, num_prompts: usize) -> Result<Rows> {
+    fn audio_rows(audio: &AudioSource, num_prompts: usize) -> Result<Rows> {
         let source = Source::Audio(AudioPlan {
             audio: audio.clone(),
         });
@@ -258,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn generated_clips_are_wav_files_each_of_its_own() {
-        let rows = made(&AudioSource::Generated { seconds: 0.5 }, 3).unwrap();
+    fn generated_clips_are_distinct_wav_files() {
+        let rows = audio_rows(&AudioSource::Generated { seconds: 0.5 }, 3).unwrap();
         let clips = clips(&rows);
         assert_eq!(
             clips
@@ -280,7 +281,7 @@ mod tests {
             (16_036, 16_000, 32_000, 16_000)
         );
         assert!(clips[0].sha256() != clips[1].sha256() && clips[1].sha256() != clips[2].sha256());
-        // The same on every machine and in every version: results name the dataset by its hash.
+        // The bytes must stay the same: results identify the dataset by its hash.
         assert_eq!(
             clips[0].sha256(),
             "3cc3bac7fa4e465491986948a4b72e6a8e0b35a8ffb20308eab85cd923ab721d"
@@ -296,19 +297,19 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_clips_and_lengths_make_sense() {
-        let many = made(&AudioSource::Generated { seconds: 0.01 }, 1000).unwrap();
+    fn generated_clips_are_limited_in_number_and_length() {
+        let many = audio_rows(&AudioSource::Generated { seconds: 0.01 }, 1000).unwrap();
         assert_eq!(many.rows.len(), GENERATED_CLIPS);
         for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, MAX_AUDIO_SECONDS + 1.0] {
             assert!(
-                made(&AudioSource::Generated { seconds }, 3).is_err(),
+                audio_rows(&AudioSource::Generated { seconds }, 3).is_err(),
                 "{seconds}"
             );
         }
     }
 
     #[test]
-    fn own_files_are_taken_as_they_are() {
+    fn user_files_are_sent_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
@@ -316,7 +317,7 @@ mod tests {
             path
         };
         let (first, second) = (path("a.mp3", b"sound"), path("b.wav", b"more"));
-        let rows = made(&AudioSource::Files(vec![first.clone(), second]), 3).unwrap();
+        let rows = audio_rows(&AudioSource::Files(vec![first.clone(), second]), 3).unwrap();
         let found: Vec<_> = clips(&rows)
             .iter()
             .map(|clip| (clip.name(), clip.media_type(), clip.bytes().to_vec()))
@@ -330,20 +331,20 @@ mod tests {
         );
         assert_eq!(rows.source, format!("{} and 1 more", first.display()));
 
-        for (name, bytes, words) in [
-            ("empty.wav", vec![], "no sound in an empty file"),
+        for (name, bytes, message) in [
+            ("empty.wav", vec![], "the audio file is empty"),
             (
                 "large.wav",
                 vec![0; MAX_CLIP_BYTES + 1],
                 "more than 26214400 bytes",
             ),
         ] {
-            let error = made(&AudioSource::Files(vec![path(name, &bytes)]), 3).unwrap_err();
+            let error = audio_rows(&AudioSource::Files(vec![path(name, &bytes)]), 3).unwrap_err();
             assert!(
-                error.what.contains(words) && error.what.ends_with(name),
+                error.what.contains(message) && error.what.ends_with(name),
                 "{error}"
             );
         }
-        assert!(made(&AudioSource::Files(vec![folder.path().join("none.wav")]), 3).is_err());
+        assert!(audio_rows(&AudioSource::Files(vec![folder.path().join("none.wav")]), 3).is_err());
     }
 }

@@ -1,16 +1,15 @@
-//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, asked as JSON.
+//! The dataset `bfcl`: the Berkeley Function-Calling Leaderboard, with calls as JSON answers.
 //!
-//! A file a category, `BFCL_v3_simple.json`, of JSON Lines `{id, question: [[{role, content}]],
-//! function: [{name, description, parameters}]}`; the calls that answer them in `possible_answer/`
-//! under the same name, `{id, ground_truth: [{name: {parameter: [allowed value]}}]}`. Of several
-//! turns the first is asked.
+//! Each category is a file, such as `BFCL_v3_simple.json`, of JSON Lines `{id, question: [[{role,
+//! content}]], function: [{name, description, parameters}]}`. The expected calls are in
+//! `possible_answer/` under the same name, as `{id, ground_truth: [{name: {parameter: [allowed
+//! value]}}]}`. Of several turns the first is sent.
 //!
-//! `vllm bench serve` sends the functions as `tools` and leaves it to the model whether to call
-//! one. Here they are told in a system message, and the constraint is a JSON Schema for `{"name",
-//! "arguments"}`, one branch a function (a list of such where several calls are the answer): so
-//! that every kind of server can be asked, and the answer judged as any other. Whether it is the
-//! right call is another question, which [`sobench_judge::call`] answers by the reference that each
-//! case carries.
+//! `vllm bench serve` sends the functions as `tools`, and the model may decide not to call one.
+//! Here a system message describes the functions, and the constraint is a JSON Schema for `{"name",
+//! "arguments"}`, one branch per function (a list of such objects for several calls). This works
+//! with every kind of server, and answers are judged as for other datasets. [`sobench_judge::call`]
+//! compares the call with the reference that each case carries.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::file::check_rows;
 use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
 use super::message::messages;
-use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
 use super::table::read_lines;
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall};
 use crate::hub;
@@ -33,15 +32,15 @@ use crate::tokenizer::python_json::dumps;
 use sobench_core::case::{Message, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::Repeated;
-use sobench_core::input::list;
+use sobench_core::input::json::DuplicateKeys;
+use sobench_core::input::list_files;
 use sobench_notices::notice::{DatasetNotice, Notice};
 
 const REPOSITORY: &str = "gorilla-llm/Berkeley-Function-Calling-Leaderboard";
-/// Those that vLLM takes where none is named.
+/// The default categories of vLLM.
 const CATEGORIES: [&str; 3] = ["simple", "live_simple", "multiple"];
 const ANSWERS: &str = "possible_answer";
-/// What the model is told; written by us.
+/// Instructions of the system message. Written for this project.
 const ONE_CALL: &str = "Answer with one call of one of these functions, as JSON: {\"name\": ..., \"arguments\": {...}}";
 const SEVERAL_CALLS: &str = "Answer with a JSON list of calls of these functions, each {\"name\": ..., \"arguments\": {...}}";
 
@@ -59,7 +58,7 @@ pub struct BfclFlags {
 pub struct BfclPlan {
     /// A local path, or a repository of the Hub, `owner/name`.
     pub dataset_path: Option<String>,
-    /// Names of categories; none are [`CATEGORIES`].
+    /// Names of categories. If empty, [`CATEGORIES`].
     pub categories: Vec<String>,
     pub order: Order,
     pub shortfall: Shortfall,
@@ -76,7 +75,7 @@ impl Kind for BfclPlan {
         ],
         output_len: DOCUMENT_OUTPUT_LEN,
         own_output_len: |flags| flags.rows.hf.length.output_len(),
-        ..Spec::new("bfcl", Constrained::ByTheRow)
+        ..Spec::new("bfcl", ConstraintScope::PerRow)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -94,22 +93,22 @@ impl Kind for BfclPlan {
         })
     }
 
-    /// Rows of all categories, one of each in turn and then shuffled, as vLLM does it.
+    /// The rows of all categories, one of each in turn and then shuffled, as in vLLM.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let (categories, source, mut notices) = find(self, inputs.hub)?;
-        let (mut by_category, mut repeated) = (Vec::new(), Repeated::default());
+        let (mut by_category, mut repeated) = (Vec::new(), DuplicateKeys::default());
         for category in &categories {
-            by_category.push(of_category(category, &mut notices, &mut repeated)?.into_iter());
+            by_category.push(read_category(category, &mut notices, &mut repeated)?.into_iter());
         }
         notices.extend(DatasetNotice::repeated_members(repeated));
         let mut rows = Vec::new();
-        while let taken @ 1.. = by_category
+        while let added @ 1.. = by_category
             .iter_mut()
             .filter_map(Iterator::next)
             .map(|row| rows.push(row))
             .count()
         {
-            debug_assert!(taken <= categories.len());
+            debug_assert!(added <= categories.len());
         }
         check_rows(rows.len(), &source)?;
         self.order.apply(plan.seed, &mut rows);
@@ -127,17 +126,17 @@ impl Kind for BfclPlan {
     }
 }
 
-/// A category's questions, and its answers where they are there.
+/// The file of a category's prompts, and the file of its expected calls, if it exists.
 struct Category {
     name: String,
     questions: PathBuf,
     answers: Option<PathBuf>,
 }
 
-fn find(own: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec<Notice>)> {
-    let name = own.dataset_path.as_deref().unwrap_or(REPOSITORY);
+fn find(plan: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec<Notice>)> {
+    let name = plan.dataset_path.as_deref().unwrap_or(REPOSITORY);
     let path = Path::new(name);
-    let wanted: Vec<String> = match &own.categories[..] {
+    let selected: Vec<String> = match &plan.categories[..] {
         [] => CATEGORIES.map(str::to_owned).to_vec(),
         named => named.to_vec(),
     };
@@ -161,12 +160,12 @@ fn find(own: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec
         ));
     }
     if path.is_dir() {
-        let files: Vec<(String, PathBuf)> = list(path)?
+        let files: Vec<(String, PathBuf)> = list_files(path)?
             .into_iter()
             .map(|file| (file.clone(), path.join(file)))
             .collect();
         return Ok((
-            categories(&wanted, &files, name)?,
+            categories(&selected, &files, name)?,
             name.to_owned(),
             Vec::new(),
         ));
@@ -175,26 +174,27 @@ fn find(own: &BfclPlan, hub: &HubSettings) -> Result<(Vec<Category>, String, Vec
         return Err(Error::usage(format!("no such dataset file or folder: {name}"))
             .hint("give --dataset-path a folder with BFCL_v3_*.json, one of those files, or owner/name on the Hub"));
     }
-    let asked = wanted.clone();
-    let is_asked =
-        move |file: &String| category_of(file).is_some_and(|category| asked.contains(&category));
+    let requested = selected.clone();
+    let is_requested = move |file: &String| {
+        category_of(file).is_some_and(|category| requested.contains(&category))
+    };
     let snapshot = hub::fetch(hub, RepoKind::Dataset, name, move |files| {
         files
             .iter()
-            .filter(|file| is_asked(file))
+            .filter(|file| is_requested(file))
             .cloned()
             .collect()
     })?;
-    let found = categories(&wanted, &snapshot.files, name)?;
+    let found = categories(&selected, &snapshot.files, name)?;
     let source = format!(
         "{name} at commit {}, {}",
         snapshot.commit,
-        wanted.join(", ")
+        selected.join(", ")
     );
     Ok((found, source, snapshot.notice.into_iter().collect()))
 }
 
-/// The category that a file is about, whether it holds questions or answers.
+/// The category of a file of prompts or expected calls.
 fn category_of(file: &str) -> Option<String> {
     static NAME: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?:^|/)BFCL_v\d+_(\w+)\.json$")
@@ -203,9 +203,13 @@ fn category_of(file: &str) -> Option<String> {
     NAME.captures(file).map(|found| found[1].to_owned())
 }
 
-fn categories(wanted: &[String], files: &[(String, PathBuf)], name: &str) -> Result<Vec<Category>> {
+fn categories(
+    selected: &[String],
+    files: &[(String, PathBuf)],
+    name: &str,
+) -> Result<Vec<Category>> {
     let is_answers = |file: &str| file.split('/').any(|folder| folder == ANSWERS);
-    let of = |category: &str, answers: bool| {
+    let find = |category: &str, answers: bool| {
         let mut fitting = files
             .iter()
             .filter(|(file, _)| category_of(file).as_deref() == Some(category));
@@ -214,39 +218,39 @@ fn categories(wanted: &[String], files: &[(String, PathBuf)], name: &str) -> Res
             .map(|(_, path)| path.clone())
     };
     let category = |category: &String| {
-        let questions = of(category, false).ok_or_else(|| {
-            let mut there: Vec<String> = files
+        let questions = find(category, false).ok_or_else(|| {
+            let mut available: Vec<String> = files
                 .iter()
                 .filter_map(|(file, _)| category_of(file))
                 .collect();
-            there.sort_unstable();
-            there.dedup();
+            available.sort_unstable();
+            available.dedup();
             Error::usage(format!("no category {category} in {name}")).hint(format!(
-                "--bfcl-categories names some of: {}",
-                there.join(", ")
+                "use --bfcl-categories with one or more of: {}",
+                available.join(", ")
             ))
         })?;
         Ok(Category {
             name: category.clone(),
             questions,
-            answers: of(category, true),
+            answers: find(category, true),
         })
     };
-    wanted.iter().map(category).collect()
+    selected.iter().map(category).collect()
 }
 
-fn of_category(
+fn read_category(
     category: &Category,
     notices: &mut Vec<Notice>,
-    repeated: &mut Repeated,
+    repeated: &mut DuplicateKeys,
 ) -> Result<Vec<Row>> {
     let mut answers = HashMap::new();
     if let Some(file) = &category.answers {
-        for (place, mut members) in read_lines(file, repeated)? {
-            let id = id(&members, &place)?;
+        for (location, mut members) in read_lines(file, repeated)? {
+            let id = id(&members, &location)?;
             let calls = members
                 .remove("ground_truth")
-                .ok_or_else(|| bad(&place, "no field ground_truth"))?;
+                .ok_or_else(|| bad(&location, "no field ground_truth"))?;
             answers.insert(id, calls);
         }
     } else {
@@ -258,92 +262,94 @@ fn of_category(
         );
     }
     let mut rows = Vec::new();
-    for (place, members) in read_lines(&category.questions, repeated)? {
-        let truth = answers.remove(&id(&members, &place)?);
-        rows.push(row(&members, truth, category, place)?);
+    for (location, members) in read_lines(&category.questions, repeated)? {
+        let calls = answers.remove(&id(&members, &location)?);
+        rows.push(row(&members, calls, category, location)?);
     }
     Ok(rows)
 }
 
-fn id(members: &Map<String, Value>, place: &str) -> Result<String> {
+fn id(members: &Map<String, Value>, location: &str) -> Result<String> {
     members
         .get("id")
         .and_then(Value::as_str)
         .map(str::to_owned)
-        .ok_or_else(|| bad(place, "no text in the field id"))
+        .ok_or_else(|| bad(location, "the field id is not a string"))
 }
 
-fn bad(place: &str, words: &str) -> Error {
-    Error::usage(format!("{place}: {words}"))
+fn bad(location: &str, message: &str) -> Error {
+    Error::usage(format!("{location}: {message}"))
         .hint("a row has id, question (a list of turns, each a list of messages) and function")
 }
 
 fn row(
     members: &Map<String, Value>,
-    truth: Option<Value>,
+    calls: Option<Value>,
     category: &Category,
-    place: String,
+    location: String,
 ) -> Result<Row> {
     let turn = members
         .get("question")
         .and_then(|turns| turns.get(0))
-        .ok_or_else(|| bad(&place, "question has no turn"))?;
-    let mut asked = messages("question[0]", turn).map_err(|words| bad(&place, &words))?;
+        .ok_or_else(|| bad(&location, "question has no turn"))?;
+    let mut chat = messages("question[0]", turn).map_err(|error| bad(&location, &error))?;
     let functions = match members.get("function") {
         Some(Value::Array(functions)) if !functions.is_empty() => functions.clone(),
         Some(function @ Value::Object(_)) => vec![function.clone()],
         _ => {
             return Err(bad(
-                &place,
-                "function is neither a function nor a list of them",
+                &location,
+                "function is neither an object nor a list of objects",
             ));
         }
     };
-    let branches = functions.iter().map(branch).collect::<Option<Vec<Value>>>();
+    let branches = functions
+        .iter()
+        .map(call_schema)
+        .collect::<Option<Vec<Value>>>();
     let branches =
-        branches.ok_or_else(|| bad(&place, "a function has no text in the field name"))?;
-    let one = if branches.len() == 1 {
+        branches.ok_or_else(|| bad(&location, "the name of a function is not a string"))?;
+    let call = if branches.len() == 1 {
         branches[0].clone()
     } else {
         json!({"anyOf": branches})
     };
     let is_several = category.name.contains("parallel");
     let schema = if is_several {
-        json!({"type": "array", "items": one, "minItems": 1})
+        json!({"type": "array", "items": call, "minItems": 1})
     } else {
-        one
+        call
     };
-    let told = if is_several { SEVERAL_CALLS } else { ONE_CALL };
-    let told = format!("{told}\n\n{}", dumps(&Value::Array(functions)));
-    match asked.first_mut().filter(|first| first.role == "system") {
+    let instructions = if is_several { SEVERAL_CALLS } else { ONE_CALL };
+    let instructions = format!("{instructions}\n\n{}", dumps(&Value::Array(functions)));
+    match chat.first_mut().filter(|first| first.role == "system") {
         Some(Message {
             content: Value::String(text),
             ..
-        }) => *text = format!("{text}\n\n{told}"),
-        _ => asked.insert(
+        }) => *text = format!("{text}\n\n{instructions}"),
+        _ => chat.insert(
             0,
             Message {
                 role: "system".to_owned(),
-                content: told.into(),
+                content: instructions.into(),
             },
         ),
     }
     Ok(Row {
         constraint: Some(Arc::new(Constraint::JsonSchema(Arc::new(schema)))),
-        completion: truth.map(|calls| json!({"ground_truth": calls}).to_string()),
+        completion: calls.map(|calls| json!({"ground_truth": calls}).to_string()),
         tags: vec![category.name.clone()],
-        name: place,
-        ..Row::free(Prompt::Messages(asked.into()))
+        name: location,
+        ..Row::unconstrained(Prompt::Messages(chat.into()))
     })
 }
 
-/// The schema of a call of this function. A parameter that the function does not have is none of
-/// its arguments.
-fn branch(function: &Value) -> Option<Value> {
+/// The schema of a call of this function. Unknown parameters are not allowed.
+fn call_schema(function: &Value) -> Option<Value> {
     let name = function.get("name")?.as_str()?;
     let mut arguments = function
         .get("parameters")
-        .map_or_else(|| json!({"type": "object"}), translated);
+        .map_or_else(|| json!({"type": "object"}), to_json_schema);
     if let Value::Object(members) = &mut arguments {
         members
             .entry("additionalProperties")
@@ -357,9 +363,10 @@ fn branch(function: &Value) -> Option<Value> {
     }))
 }
 
-/// A schema in BFCL's words as JSON Schema: types of Python, Java and JavaScript become those of
-/// JSON, and `any` becomes no type. Only where a schema stands: a parameter may be called `type`.
-fn translated(schema: &Value) -> Value {
+/// Converts BFCL's schema language to JSON Schema: types of Python, Java and JavaScript become
+/// those of JSON, and `any` becomes no type. Applies to schemas only, since a parameter may be
+/// called `type`.
+fn to_json_schema(schema: &Value) -> Value {
     let Value::Object(members) = schema else {
         return schema.clone();
     };
@@ -367,16 +374,16 @@ fn translated(schema: &Value) -> Value {
         Value::Object(named) => Value::Object(
             named
                 .iter()
-                .map(|(name, schema)| (name.clone(), translated(schema)))
+                .map(|(name, schema)| (name.clone(), to_json_schema(schema)))
                 .collect(),
         ),
         other => other.clone(),
     };
     let list = |value: &Value| match value {
-        Value::Array(schemas) => Value::Array(schemas.iter().map(translated).collect()),
-        other => translated(other),
+        Value::Array(schemas) => Value::Array(schemas.iter().map(to_json_schema).collect()),
+        other => to_json_schema(other),
     };
-    let mut made = Map::new();
+    let mut converted = Map::new();
     for (keyword, value) in members {
         let value = match (keyword.as_str(), value) {
             ("type", Value::String(name)) => match json_type(name) {
@@ -385,18 +392,18 @@ fn translated(schema: &Value) -> Value {
             },
             ("properties" | "patternProperties", value) => each(value),
             ("items" | "additionalProperties" | "anyOf" | "oneOf" | "allOf", value) => list(value),
-            // Written for people, and not always as JSON Schema has it.
+            // These are written for people, and are not always valid JSON Schema.
             ("default" | "optional" | "example" | "examples" | "format", _) => continue,
-            // Some rows mark a single parameter as required where a list belongs.
+            // Some rows mark a single parameter as required, where JSON Schema has a list.
             ("required", value) if !value.is_array() => continue,
             (_, value) => value.clone(),
         };
-        made.insert(keyword.clone(), value);
+        converted.insert(keyword.clone(), value);
     }
-    Value::Object(made)
+    Value::Object(converted)
 }
 
-/// The type that JSON Schema has for one of BFCL's; `None` for any value at all.
+/// The type of JSON Schema for a type of BFCL. `None` means any value.
 fn json_type(name: &str) -> Option<&'static str> {
     Some(match name {
         "dict" | "object" | "HashMap" | "Hashtable" => "object",
@@ -416,11 +423,11 @@ mod tests {
     use crate::dataset::tests::{plan, rows};
     use crate::dataset::{DatasetName, Source};
     use crate::tokenizer::Tokenizer;
-    use sobench_judge::call;
+    use sobench_judge::function_calls;
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets/bfcl");
 
-    fn of(path: &str, categories: &[&str]) -> BfclPlan {
+    fn plan_with(path: &str, categories: &[&str]) -> BfclPlan {
         BfclPlan {
             dataset_path: Some(format!("{FIXTURES}{path}")),
             categories: categories.iter().map(|name| (*name).to_owned()).collect(),
@@ -429,10 +436,10 @@ mod tests {
         }
     }
 
-    fn read(own: &BfclPlan) -> Result<Rows> {
+    fn read(options: &BfclPlan) -> Result<Rows> {
         rows(
             &DatasetPlan {
-                source: Source::Bfcl(own.clone()),
+                source: Source::Bfcl(options.clone()),
                 ..plan(DatasetName::Bfcl)
             },
             &Tokenizer::embedded(),
@@ -442,13 +449,13 @@ mod tests {
     fn schema(row: &Row) -> &Value {
         match row.constraint.as_deref() {
             Some(Constraint::JsonSchema(schema)) => schema,
-            other => panic!("a schema was expected: {other:?}"),
+            other => panic!("expected a schema: {other:?}"),
         }
     }
 
     #[test]
-    fn a_question_is_asked_with_its_functions_and_the_schema_of_a_call() {
-        let read = read(&of("", &["simple", "parallel"])).unwrap();
+    fn prompts_include_the_functions_and_the_schema_of_a_call() {
+        let read = read(&plan_with("", &["simple", "parallel"])).unwrap();
         let tags: Vec<&str> = read.rows.iter().map(|row| row.tags[0].as_str()).collect();
         assert_eq!(
             tags,
@@ -486,7 +493,7 @@ mod tests {
         assert_eq!(
             arguments["properties"]["type"],
             json!({}),
-            "any value, of a parameter that is called type"
+            "a parameter named type with type any"
         );
         assert_eq!(
             arguments["properties"]["items"],
@@ -494,16 +501,16 @@ mod tests {
         );
 
         let Prompt::Messages(messages) = &read.rows[2].prompt else {
-            panic!("a chat was expected")
+            panic!("expected a chat")
         };
-        let told = messages[0].content.as_str().unwrap();
+        let system = messages[0].content.as_str().unwrap();
         assert!(
             messages.len() == 2
-                && told.starts_with("You are terse.\n\nAnswer with one call")
-                && told.contains("\"sort\"")
+                && system.starts_with("You are terse.\n\nAnswer with one call")
+                && system.contains("\"sort\"")
         );
         let Prompt::Messages(messages) = &read.rows[1].prompt else {
-            panic!("a chat was expected")
+            panic!("expected a chat")
         };
         assert!(
             messages[0].role == "system"
@@ -516,8 +523,8 @@ mod tests {
     }
 
     #[test]
-    fn the_right_call_is_known_and_valid() {
-        let read = read(&of("", &["simple", "parallel"])).unwrap();
+    fn expected_calls_are_valid_and_agree_with_the_reference() {
+        let read = read(&plan_with("", &["simple", "parallel"])).unwrap();
         let answers = [
             r#"{"name": "triangle.area", "arguments": {"base": 10, "height": 5}}"#,
             r#"[{"name": "weather", "arguments": {"city": "Rome"}}, {"name": "weather", "arguments": {"city": "Paris"}}]"#,
@@ -532,7 +539,7 @@ mod tests {
                 "{answer}"
             );
             assert_eq!(
-                call::agrees(row.completion.as_deref().unwrap(), answer),
+                function_calls::matches_reference(row.completion.as_deref().unwrap(), answer),
                 Some(true),
                 "{answer}"
             );
@@ -541,8 +548,8 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders_are_found_and_what_is_missing_is_named() {
-        let one = read(&of("/BFCL_v3_parallel.json", &[])).unwrap();
+    fn finds_files_and_names_missing_ones() {
+        let one = read(&plan_with("/BFCL_v3_parallel.json", &[])).unwrap();
         assert_eq!(
             (
                 one.rows.len(),
@@ -551,24 +558,24 @@ mod tests {
             ),
             (1, "parallel", true)
         );
-        let error = read(&of("", &[])).unwrap_err();
+        let error = read(&plan_with("", &[])).unwrap_err();
         assert!(
             error.what.starts_with("no category live_simple in"),
             "{error}"
         );
         assert_eq!(
             error.hint.as_deref(),
-            Some("--bfcl-categories names some of: parallel, simple")
+            Some("use --bfcl-categories with one or more of: parallel, simple")
         );
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("BFCL_v4_simple.json");
-        for (text, words) in [
-            ("{}", "line 1: no text in the field id"),
+        for (text, message) in [
+            ("{}", "line 1: the field id is not a string"),
             (r#"{"id": "a"}"#, "line 1: question has no turn"),
             (
                 r#"{"id": "a", "question": [[]], "function": []}"#,
-                "question[0] has to be a list of at least one message",
+                "question[0] must be a list of at least one message",
             ),
             (
                 r#"{"id": "a", "question": [[{"role": "user", "content": "?"}]], "function": []}"#,
@@ -576,16 +583,16 @@ mod tests {
             ),
             (
                 r#"{"id": "a", "question": [[{"role": "user", "content": "?"}]], "function": [{}]}"#,
-                "no text in the field name",
+                "the name of a function is not a string",
             ),
         ] {
             std::fs::write(&path, text).unwrap();
-            let own = BfclPlan {
+            let options = BfclPlan {
                 dataset_path: path.to_str().map(str::to_owned),
-                ..of("", &[])
+                ..plan_with("", &[])
             };
-            let error = read(&own).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            let error = read(&options).unwrap_err();
+            assert!(error.what.contains(message), "{error}");
         }
     }
 }

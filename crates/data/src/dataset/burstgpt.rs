@@ -1,19 +1,19 @@
-//! The dataset `burstgpt`: requests and answers as long as those that were logged; what is asked is
-//! made of tokens in a row.
+//! The dataset `burstgpt`: requests and answers with logged lengths. The prompts are consecutive
+//! tokens.
 //!
-//! By the rules of `BurstGPTDataset` in vLLM 0.32: rows of GPT-4 that were answered, drawn by
-//! pandas' `DataFrame.sample(n, random_state=seed)`, again and again the same where there are too
-//! few. Request `i` is the tokens from `i` on, as they are spelt, whatever they are read as.
+//! Follows `BurstGPTDataset` in vLLM 0.32: answered rows of GPT-4, drawn by pandas'
+//! `DataFrame.sample(n, random_state=seed)`, with replacement if there are too few. The prompt of
+//! request `i` is the text of the consecutive tokens from id `i` on. Its length is not corrected.
 
 use std::path::Path;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::exact::{check_amount, vocabulary_size};
+use super::exact_length::{check_amount, vocabulary_size};
 use super::file::{check_rows, read_lines, required};
 use super::flags::PathFlags;
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind};
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
@@ -23,8 +23,8 @@ use sobench_pycompat::random::NumpyRandom;
 const MODEL: &str = "Model";
 const REQUEST: &str = "Request tokens";
 const RESPONSE: &str = "Response tokens";
-/// The model whose requests are taken.
-const TAKEN: &str = "GPT-4";
+/// The model whose requests are used.
+const USED_MODEL: &str = "GPT-4";
 
 /// The options of `burstgpt`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Kind for BurstgptPlan {
     const SPEC: Spec = Spec {
         flags: &[PathFlags::augment_args],
         replaces_row_lengths: true,
-        ..Spec::new("burstgpt", Constrained::Never)
+        ..Spec::new("burstgpt", ConstraintScope::Unconstrained)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -46,9 +46,9 @@ impl Kind for BurstgptPlan {
         })
     }
 
-    /// As many rows as there are prompts.
+    /// One row per prompt.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
-        let hint = "give --dataset-path a CSV file in BurstGPT's layout";
+        let hint = "give --dataset-path a CSV file in BurstGPT's format";
         let path = required(self.dataset_path.as_deref(), BurstgptPlan::SPEC.name, hint)?;
         let logged = read(path)?;
         check_rows(logged.len(), path)?;
@@ -61,11 +61,11 @@ impl Kind for BurstgptPlan {
         let mut random = NumpyRandom::new(plan.numpy_seed()?);
         let count = plan.num_prompts;
         let is_short = logged.len() < count;
-        let places: Vec<usize> = if is_short {
+        let indices: Vec<usize> = if is_short {
             random
                 .randint(logged.len() as u64, count)
                 .into_iter()
-                .map(|place| place as usize)
+                .map(|index| index as usize)
                 .collect()
         } else {
             random
@@ -75,18 +75,21 @@ impl Kind for BurstgptPlan {
                 .collect()
         };
         let size = u64::from(vocabulary_size(inputs.tokenizer)?);
-        let rows = places.into_iter().enumerate().map(|(index, place)| {
-            let row = logged[place];
-            let tokens: Vec<u32> = (0..u64::from(row.request_tokens))
-                .map(|token| ((index as u64 + token) % size) as u32)
-                .collect();
-            let output_len = Some(row.response_tokens);
-            Row {
-                output_len,
-                name: format!("prompt {index}"),
-                ..Row::free(Prompt::Text(inputs.tokenizer.decode(&tokens).into()))
-            }
-        });
+        let rows = indices
+            .into_iter()
+            .enumerate()
+            .map(|(index, logged_index)| {
+                let row = logged[logged_index];
+                let tokens: Vec<u32> = (0..u64::from(row.request_tokens))
+                    .map(|token| ((index as u64 + token) % size) as u32)
+                    .collect();
+                let output_len = Some(row.response_tokens);
+                Row {
+                    output_len,
+                    name: format!("prompt {index}"),
+                    ..Row::unconstrained(Prompt::Text(inputs.tokenizer.decode(&tokens).into()))
+                }
+            });
         let rows: Vec<Row> = rows.collect();
         let notice = is_short.then(|| {
             DatasetNotice::LoggedRequestsDrawn {
@@ -98,7 +101,7 @@ impl Kind for BurstgptPlan {
         let notices = notice.into_iter().collect();
         Ok(Rows {
             rows,
-            kind: RowsKind::Whole,
+            kind: RowsKind::Complete,
             source: path.to_owned(),
             converted_from: None,
             notices,
@@ -110,18 +113,18 @@ impl Kind for BurstgptPlan {
     }
 }
 
-/// What is taken of a line.
+/// The lengths of one line, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Logged {
+struct LoggedRequest {
     request_tokens: u32,
     response_tokens: u32,
 }
 
-fn read(path: &str) -> Result<Vec<Logged>> {
+fn read(path: &str) -> Result<Vec<LoggedRequest>> {
     let mut lines = read_lines(Path::new(path))?;
-    let wrong = |line: usize, words: &str| {
-        Error::usage(format!("{path}, line {line}: {words}"))
-            .hint(format!("the first line names the columns, among them {MODEL}, {REQUEST} and {RESPONSE}; nothing is in quotes"))
+    let wrong = |line: usize, message: &str| {
+        Error::usage(format!("{path}, line {line}: {message}"))
+        .hint(format!("name the columns in the first line, among them {MODEL}, {REQUEST} and {RESPONSE}, and do not quote fields"))
     };
     let Some((number, head)) = lines.next().transpose()? else {
         return Ok(Vec::new());
@@ -141,28 +144,35 @@ fn read(path: &str) -> Result<Vec<Logged>> {
         if fields.len() != names.len() || line.contains('"') {
             return Err(wrong(
                 number,
-                &format!("not {} plain fields: {}", names.len(), fields.len()),
+                &format!(
+                    "expected {} fields without quotes: {}",
+                    names.len(),
+                    fields.len()
+                ),
             ));
         }
-        if fields[model] != TAKEN {
+        if fields[model] != USED_MODEL {
             continue;
         }
-        let tokens = |place: usize| {
-            // pandas writes columns with gaps as fractions.
-            let whole = fields[place]
+        let tokens = |column: usize| {
+            // pandas writes columns with missing values as floating-point numbers.
+            let count = fields[column]
                 .parse::<f64>()
                 .ok()
                 .filter(|count| count.fract() == 0.0 && *count <= f64::from(u32::MAX));
-            whole.ok_or_else(|| {
+            count.ok_or_else(|| {
                 wrong(
                     number,
-                    &format!("{} is no number of tokens: {}", names[place], fields[place]),
+                    &format!(
+                        "{} is not a number of tokens: {}",
+                        names[column], fields[column]
+                    ),
                 )
             })
         };
         let (request_tokens, response_tokens) = (tokens(request)?, tokens(response)?);
         if response_tokens > 0.0 {
-            logged.push(Logged {
+            logged.push(LoggedRequest {
                 request_tokens: request_tokens as u32,
                 response_tokens: response_tokens as u32,
             });
@@ -179,59 +189,59 @@ mod tests {
     use crate::dataset::{DatasetName, Source};
     use sobench_notices::notice::sentences;
 
-    fn of(path: &str, seed: u64, num_prompts: usize) -> DatasetPlan {
-        let own = BurstgptPlan {
+    fn plan_with(path: &str, seed: u64, num_prompts: usize) -> DatasetPlan {
+        let options = BurstgptPlan {
             dataset_path: Some(path.to_owned()),
         };
         DatasetPlan {
             seed,
             num_prompts,
-            source: Source::Burstgpt(own),
+            source: Source::Burstgpt(options),
             ..plan(DatasetName::Burstgpt)
         }
     }
 
     #[test]
-    fn the_same_seed_draws_the_requests_that_vllm_draws() {
+    fn the_same_seed_draws_the_same_requests_as_vllm() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../fixtures/datasets/burstgpt.csv"
         );
-        assert_eq!(check(&of(path, 0, 4), "burstgpt", "plain").notices, []);
-        let again = check(&of(path, 9, 12), "burstgpt", "again");
+        assert_eq!(
+            check(&plan_with(path, 0, 4), "burstgpt", "plain").notices,
+            []
+        );
+        let again = check(&plan_with(path, 9, 12), "burstgpt", "again");
         assert_eq!(
             sentences(&again.notices),
-            ["8 logged requests for 12 prompts: each is drawn from all of them"]
+            ["8 logged requests for 12 prompts: each prompt is drawn from all of them"]
         );
     }
 
     #[test]
-    fn bad_tables_are_named_with_line_and_column() {
+    fn errors_name_the_line_and_the_column() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.csv");
         let path = path.to_str().unwrap();
         let head = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type";
-        for (text, words) in [
-            (String::new(), "there are no rows in"),
+        for (text, message) in [
+            (String::new(), "no rows in"),
             (
                 "Model,Request tokens\n".to_owned(),
                 "line 1: no column Response tokens",
             ),
-            (
-                format!("{head}\n1,ChatGPT,2,3,5,API log\n"),
-                "there are no rows in",
-            ),
+            (format!("{head}\n1,ChatGPT,2,3,5,API log\n"), "no rows in"),
             (
                 format!("{head}\n\n1,GPT-4,2,3\n"),
-                "line 3: not 6 plain fields: 4",
+                "line 3: expected 6 fields without quotes: 4",
             ),
             (
                 format!("{head}\n1,GPT-4,x,3,5,API log\n"),
-                "line 2: Request tokens is no number of tokens: x",
+                "line 2: Request tokens is not a number of tokens: x",
             ),
             (
                 format!("{head}\n1,GPT-4,2,1e99,5,API log\n"),
-                "line 2: Response tokens is no number of tokens: 1e99",
+                "line 2: Response tokens is not a number of tokens: 1e99",
             ),
             (
                 format!("{head}\n1,GPT-4,99999999,4,5,API log\n"),
@@ -239,8 +249,8 @@ mod tests {
             ),
         ] {
             std::fs::write(path, text).unwrap();
-            let error = rows(&of(path, 0, 1), &tokenizer()).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            let error = rows(&plan_with(path, 0, 1), &tokenizer()).unwrap_err();
+            assert!(error.what.contains(message), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows to cases: templates, repetition, arms, and the hash of what is asked.
+//! Builds cases from rows: applies templates, repeats rows, assigns arms, and hashes the result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use sobench_core::error::{Error, Result};
 use sobench_notices::notice::{DatasetNotice, Notice};
 use sobench_pycompat::random::PythonRandom;
 
-/// Deals the rows into the plan's number of cases, or into fewer where no row is to be asked again.
-pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Result<Dataset> {
+/// Builds the plan's number of cases, or fewer if rows must not be repeated.
+pub(super) fn build(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Result<Dataset> {
     let Rows {
         rows,
         kind,
@@ -25,7 +25,7 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
         mut notices,
     } = rows;
     let available = rows.len();
-    let places = places(plan, kind, available);
+    let row_indices = row_indices(plan, kind, available);
     notices.extend(repetition(plan.num_prompts, kind, available));
     let is_templated =
         |row: &Row| takes_text(plan.prompt_form) && matches!(row.prompt, Prompt::Messages(_));
@@ -35,19 +35,21 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
     {
         notices.push(DatasetNotice::TemplateDate { date }.into());
     }
-    let asked = rows.into_iter().take(rows_needed(plan));
-    let rows = asked
-        .map(|row| prepared(row, plan, tokenizer))
+    let rows = rows
+        .into_iter()
+        .take(rows_needed(plan))
+        .map(|row| prepare_row(row, plan, tokenizer))
         .collect::<Result<Vec<_>>>()?;
     let rows = match plan.prompt_form {
-        PromptForm::Ranking { documents } => rankings(rows, documents),
+        PromptForm::Ranking { documents } => ranking_rows(rows, documents),
         PromptForm::Text | PromptForm::Messages | PromptForm::Audio => rows,
     };
-    let is_constrained = constrained(plan, places.len());
-    let mut hash = AskedHash::default();
-    let mut cases = Vec::with_capacity(places.len());
-    for (index, (place, is_constrained)) in places.into_iter().zip(is_constrained).enumerate() {
-        let case = case(&rows[place], plan, index, is_constrained);
+    let constrained = constrained_cases(plan, row_indices.len());
+    let mut hash = CasesHash::default();
+    let mut cases = Vec::with_capacity(row_indices.len());
+    for (index, (row_index, is_constrained)) in row_indices.into_iter().zip(constrained).enumerate()
+    {
+        let case = case(&rows[row_index], plan, index, is_constrained);
         hash.add(&case);
         cases.push(case);
     }
@@ -61,21 +63,21 @@ pub(super) fn deal(plan: &DatasetPlan, rows: Rows, tokenizer: &Tokenizer) -> Res
     })
 }
 
-/// Which row each case is about, by its place.
+/// The index of the row of each case.
 ///
-/// Rows that go round are row `i mod rows` as case `i`. Of sampled ones, those beyond the last are
-/// `random.seed(seed)` and one `random.choice(rows)` each, as `vllm bench serve` fills up
-/// (`maybe_oversample_requests`).
-fn places(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usize> {
+/// Collected rows repeat in order: case `i` has row `i mod rows`. Of sampled rows, the missing ones
+/// are drawn by `random.seed(seed)` and one `random.choice(rows)` each, as in
+/// `maybe_oversample_requests` of `vllm bench serve`.
+fn row_indices(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usize> {
     let once = available.min(plan.num_prompts);
     match kind {
-        RowsKind::Whole
-        | RowsKind::Collected(Shortfall::Fewer)
-        | RowsKind::Sampled(Shortfall::Fewer) => (0..once).collect(),
-        RowsKind::Generated | RowsKind::Collected(Shortfall::AskAgain) => (0..plan.num_prompts)
+        RowsKind::Complete
+        | RowsKind::Collected(Shortfall::FewerRequests)
+        | RowsKind::Sampled(Shortfall::FewerRequests) => (0..once).collect(),
+        RowsKind::Generated | RowsKind::Collected(Shortfall::RepeatRows) => (0..plan.num_prompts)
             .map(|index| index % available)
             .collect(),
-        RowsKind::Sampled(Shortfall::AskAgain) => {
+        RowsKind::Sampled(Shortfall::RepeatRows) => {
             let mut random = PythonRandom::new(plan.seed);
             (0..once)
                 .chain((once..plan.num_prompts).map(|_| random.choice(available)))
@@ -84,24 +86,25 @@ fn places(plan: &DatasetPlan, kind: RowsKind, available: usize) -> Vec<usize> {
     }
 }
 
-/// What the reader has to know where there are fewer rows than prompts.
+/// The notice about fewer rows than prompts.
 fn repetition(prompts: usize, kind: RowsKind, rows: usize) -> Option<Notice> {
     match kind {
         _ if rows >= prompts => None,
-        RowsKind::Generated | RowsKind::Whole => None,
-        RowsKind::Collected(Shortfall::Fewer) | RowsKind::Sampled(Shortfall::Fewer) => {
+        RowsKind::Generated | RowsKind::Complete => None,
+        RowsKind::Collected(Shortfall::FewerRequests)
+        | RowsKind::Sampled(Shortfall::FewerRequests) => {
             Some(DatasetNotice::FewerRows { rows, prompts }.into())
         }
-        RowsKind::Collected(Shortfall::AskAgain) => {
+        RowsKind::Collected(Shortfall::RepeatRows) => {
             Some(DatasetNotice::RowsCycled { rows, prompts }.into())
         }
-        RowsKind::Sampled(Shortfall::AskAgain) => {
+        RowsKind::Sampled(Shortfall::RepeatRows) => {
             Some(DatasetNotice::RowsDrawnAgain { rows, prompts }.into())
         }
     }
 }
 
-/// Whether chat messages have to be put into a template.
+/// Whether chat messages need a template.
 fn takes_text(form: PromptForm) -> bool {
     match form {
         PromptForm::Text | PromptForm::Ranking { .. } => true,
@@ -109,7 +112,7 @@ fn takes_text(form: PromptForm) -> bool {
     }
 }
 
-/// How many rows the cases can be about.
+/// The number of rows that the cases can use.
 fn rows_needed(plan: &DatasetPlan) -> usize {
     match plan.prompt_form {
         PromptForm::Ranking { documents } => {
@@ -119,28 +122,30 @@ fn rows_needed(plan: &DatasetPlan) -> usize {
     }
 }
 
-/// Queries with documents, as many as there are rows: as vLLM's `random-rerank` has it, the first
-/// text is every request's query and the others are documents, `documents` to a request, in turn. A
-/// text that is alone is both.
-fn rankings(rows: Vec<Row>, documents: usize) -> Vec<Row> {
-    let known: Vec<Arc<str>> = rows
+/// Turns texts into rerank requests, as vLLM's `random-rerank` does: the first text is the query of
+/// every request, and the others are distributed as documents in turn. A single text is query and
+/// document.
+fn ranking_rows(rows: Vec<Row>, documents: usize) -> Vec<Row> {
+    let texts: Vec<Arc<str>> = rows
         .iter()
         .filter_map(|row| match &row.prompt {
             Prompt::Text(text) => Some(Arc::clone(text)),
             Prompt::Messages(_) | Prompt::Audio(_) | Prompt::Ranking { .. } => None,
         })
         .collect();
-    let Some(query) = known.first().cloned() else {
+    let Some(query) = texts.first().cloned() else {
         return rows;
     };
-    let offered = if known.len() > 1 {
-        &known[1..]
+    let candidates = if texts.len() > 1 {
+        &texts[1..]
     } else {
-        &known[..]
+        &texts[..]
     };
     let ranked = rows.into_iter().enumerate().map(|(index, row)| {
         let documents = (0..documents)
-            .map(|place| Arc::clone(&offered[(index * documents + place) % offered.len()]))
+            .map(|document| {
+                Arc::clone(&candidates[(index * documents + document) % candidates.len()])
+            })
             .collect();
         Row {
             prompt: Prompt::Ranking {
@@ -153,10 +158,9 @@ fn rankings(rows: Vec<Row>, documents: usize) -> Vec<Row> {
     ranked.collect()
 }
 
-/// For each case, whether its constraint is sent: `int(N * ratio)` of them, chosen as
-/// `random.seed(seed); random.sample(range(N), int(N * ratio))` of CPython chooses, which is how
-/// vLLM's script does it.
-fn constrained(plan: &DatasetPlan, cases: usize) -> Vec<bool> {
+/// For each case, whether its constraint is sent: `int(N * ratio)` of them, chosen like vLLM's
+/// script by CPython's `random.seed(seed); random.sample(range(N), int(N * ratio))`.
+fn constrained_cases(plan: &DatasetPlan, cases: usize) -> Vec<bool> {
     let count = (cases as f64 * plan.constrained_ratio) as usize;
     let mut is_constrained = vec![false; cases];
     for index in PythonRandom::new(plan.seed).sample(cases, count) {
@@ -165,22 +169,21 @@ fn constrained(plan: &DatasetPlan, cases: usize) -> Vec<bool> {
     is_constrained
 }
 
-/// A row in the form that the endpoint takes.
-fn prepared(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Row> {
+/// Converts a row to the form that the endpoint accepts.
+fn prepare_row(mut row: Row, plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Row> {
     if let (Prompt::Messages(messages), true) = (&row.prompt, takes_text(plan.prompt_form)) {
         let text = tokenizer
             .apply_chat_template(messages, true)
-            .map_err(|error| at(&row.name, error))?;
+            .map_err(|error| with_row_name(&row.name, error))?;
         row.prompt = Prompt::Text(text.into());
     }
-    if plan.output == OutputLength::OfEveryRow && row.output_len.is_none() {
+    if plan.output == OutputLength::RowRequired && row.output_len.is_none() {
         return Err(
-            Error::usage(format!("{}: no output_len or output_tokens", row.name)).hint(
-                "with --custom-output-len -1 every row has to say how long its answer may be",
-            ),
+            Error::usage(format!("{}: no output_len or output_tokens", row.name))
+                .hint("add output_len to every row, or remove --custom-output-len -1"),
         );
     }
-    if plan.constraints == Constraints::LeftOut {
+    if plan.constraints == Constraints::Dropped {
         row = Row {
             constraint: None,
             grammar_oracle: None,
@@ -202,8 +205,8 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Ca
             (Some(_), false) => Arm::Control,
         },
         output_len: match plan.output {
-            OutputLength::OfThePlan => plan.output_len,
-            OutputLength::OfTheRow | OutputLength::OfEveryRow => {
+            OutputLength::Fixed => plan.output_len,
+            OutputLength::RowOrDefault | OutputLength::RowRequired => {
                 row.output_len.unwrap_or(plan.output_len)
             }
         },
@@ -214,7 +217,7 @@ fn case(row: &Row, plan: &DatasetPlan, index: usize, is_constrained: bool) -> Ca
     }
 }
 
-fn at(row: &str, error: Error) -> Error {
+fn with_row_name(row: &str, error: Error) -> Error {
     Error {
         what: format!("{row}: {}", error.what),
         ..error
@@ -223,21 +226,21 @@ fn at(row: &str, error: Error) -> Error {
 
 /// The hash of these cases ([`Dataset::sha256`]).
 pub(super) fn sha256(cases: &[Case]) -> String {
-    let mut hash = AskedHash::default();
+    let mut hash = CasesHash::default();
     cases.iter().for_each(|case| hash.add(case));
     hash.hex()
 }
 
-/// SHA-256 over, for each case, the JSON text of its prompt, the fingerprint of its constraint (`-`
-/// for none) and its output length, each followed by a line end.
+/// SHA-256 over the JSON text of each case's prompt, the fingerprint of its constraint (`-` for
+/// none) and its output length, each followed by a line end.
 #[derive(Default)]
-struct AskedHash {
+struct CasesHash {
     hash: Sha256,
-    /// By address: cases of one row share the constraint, and each keeps it alive.
+    /// Keyed by address: cases of one row share the constraint, and each keeps it alive.
     fingerprints: HashMap<usize, String>,
 }
 
-impl AskedHash {
+impl CasesHash {
     fn add(&mut self, case: &Case) {
         let prompt = serde_json::to_string(&case.prompt)
             .expect("a prompt holds only strings and JSON values");

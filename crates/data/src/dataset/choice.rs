@@ -1,9 +1,9 @@
-//! The dataset `choice`: the sentiment of a sentence.
+//! The dataset `choice`: the sentiment of a sentence, or user-supplied choices.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
@@ -15,7 +15,7 @@ const CHOICES: [&str; 2] = ["Positive", "Negative"];
 /// The flags of `choice`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChoiceFlags {
-    /// Own choices for the choice dataset
+    /// Choices for the choice dataset
     #[arg(
         long,
         value_name = "A,B,C",
@@ -29,7 +29,7 @@ pub struct ChoiceFlags {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChoicePlan {
-    /// The user's own choices.
+    /// User-supplied choices.
     pub choice: Option<Vec<String>>,
 }
 
@@ -37,16 +37,16 @@ impl Kind for ChoicePlan {
     const SPEC: Spec = Spec {
         flags: &[ChoiceFlags::augment_args],
         is_in_vllm_script: true,
-        ..Spec::new("choice", Constrained::ByTheRun)
+        ..Spec::new("choice", ConstraintScope::PerRun)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         let choice = flags.choice.choice.clone();
-        refuse_odd(choice.as_deref().unwrap_or_default())?;
+        check_distinct(choice.as_deref().unwrap_or_default())?;
         Ok(Self { choice })
     }
 
-    /// One row; choices of the user's own keep the prompt.
+    /// One row. The prompt is the same with user-supplied choices.
     fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let choices = self
             .choice
@@ -71,15 +71,15 @@ impl Kind for ChoicePlan {
     }
 }
 
-fn refuse_odd(choices: &[String]) -> Result<()> {
-    let odd = choices
+fn check_distinct(choices: &[String]) -> Result<()> {
+    let invalid = choices
         .iter()
         .enumerate()
-        .find(|(place, choice)| choice.is_empty() || choices[..*place].contains(choice));
-    odd.map_or(Ok(()), |(_, choice)| {
+        .find(|(index, choice)| choice.is_empty() || choices[..*index].contains(choice));
+    invalid.map_or(Ok(()), |(_, choice)| {
         Err(Error::usage(format!(
             "--choice has an empty or repeated choice: {choice:?}"
         ))
-        .hint("give different words, e.g. yes,no"))
+        .hint("give distinct choices, e.g. yes,no"))
     })
 }

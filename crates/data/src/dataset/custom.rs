@@ -1,7 +1,7 @@
-//! The dataset `custom`: the user's own rows as JSON Lines. The contract is
+//! The dataset `custom`: the user's rows, as JSON Lines. The contract is
 //! `schemas/contracts/dataset-row.schema.json`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -10,16 +10,17 @@ use serde_json::{Map, Value};
 
 use super::file::{check_rows, read_lines, required};
 use super::flags::{PathFlags, ShortfallFlags};
+use super::json::{JsonSchemaPathFlags, read_schema};
 use super::message::messages;
-use super::registry::{Constrained, Inputs, Kind, Spec, above_zero};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec, above_zero};
 use super::{DatasetArgs, DatasetPlan, OutputLength, Row, Rows, RowsKind, Shortfall, notation};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::{self, Repeated};
+use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_notices::notice::DatasetNotice;
 
-/// Every name that a constraint may have.
+/// The fields of a row that hold a constraint.
 pub const CONSTRAINTS: [&str; 6] = [
     "json",
     "json_object",
@@ -29,7 +30,7 @@ pub const CONSTRAINTS: [&str; 6] = [
     "structural_tag",
 ];
 
-/// Every name that a row may use.
+/// The fields of a row.
 pub const FIELDS: [&str; 12] = [
     "prompt",
     "messages",
@@ -48,11 +49,11 @@ pub const FIELDS: [&str; 12] = [
 /// The flags of `custom`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CustomFlags {
-    /// Tokens of each answer to custom, whatever its row says; -1 takes each row's own [default:
-    /// the row's, else --output-len]
+    /// Tokens of each answer to custom; overrides the rows; -1 requires a length in each row
+    /// [default: the row's length, else --output-len]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub custom_output_len: Option<i64>,
-    /// Send the prompts of custom as they are, which is what is done anyway
+    /// Send the prompts of custom unchanged (this is always the case)
     #[arg(long)]
     pub skip_chat_template: bool,
 }
@@ -62,6 +63,9 @@ pub struct CustomFlags {
 #[serde(default)]
 pub struct CustomPlan {
     pub dataset_path: Option<String>,
+    /// JSON Schema for rows without a constraint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json_schema_path: Option<PathBuf>,
     pub shortfall: Shortfall,
 }
 
@@ -70,40 +74,55 @@ impl Kind for CustomPlan {
         flags: &[
             PathFlags::augment_args,
             ShortfallFlags::augment_args,
+            JsonSchemaPathFlags::augment_args,
             CustomFlags::augment_args,
         ],
         has_grammars: true,
-        ..Spec::new("custom", Constrained::ByTheRow)
+        ..Spec::new("custom", ConstraintScope::PerRow)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
         Ok(Self {
             dataset_path: flags.path.path(),
+            json_schema_path: flags.json.path.json_schema_path.clone().map(Into::into),
             shortfall: flags.rows.shortfall.shortfall(),
         })
     }
 
-    /// The rows of the file, in its order.
+    /// The rows of the file, in file order.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let path = required(
             self.dataset_path.as_deref(),
             CustomPlan::SPEC.name,
-            "give --dataset-path a JSONL file, a row a line",
+            "give --dataset-path a JSONL file with one row per line",
         )?;
-        let mut repeated = Repeated::default();
+        let default = self
+            .json_schema_path
+            .as_deref()
+            .map(read_schema)
+            .transpose()?;
+        let (default, schema_notice) = default.unzip();
+        let default = default.map(|schema| Arc::new(Constraint::JsonSchema(Arc::new(schema))));
+        let mut repeated = DuplicateKeys::default();
         let read = read_lines(Path::new(path))?.map(|line| {
             let (number, line) = line?;
             let name = format!("{path}, line {number}");
-            repeated.look(&line, |_| name.clone());
-            row(&line, &name).map_err(|words| {
-                Error::usage(format!("{name}: {words}"))
-                    .hint("a row has a prompt or messages, at most one constraint, and optionally output_len, completion, tags")
+            repeated.scan(&line, |_| name.clone());
+            let row = row(&line, &name).map_err(|error| {
+                Error::usage(format!("{name}: {error}"))
+                    .hint("use prompt or messages, at most one constraint, and optionally output_len, completion and tags")
+            })?;
+            Ok(Row {
+                constraint: row.constraint.or_else(|| default.clone()),
+                ..row
             })
         });
         let rows = read.collect::<Result<Vec<_>>>()?;
         check_rows(rows.len(), path)?;
-        let notices = DatasetNotice::repeated_members(repeated)
+        let notices = schema_notice
+            .flatten()
             .into_iter()
+            .chain(DatasetNotice::repeated_members(repeated))
             .collect();
         let rows = Rows {
             rows,
@@ -112,14 +131,14 @@ impl Kind for CustomPlan {
             converted_from: None,
             notices,
         };
-        Ok(notation::translated(plan, rows))
+        Ok(notation::convert_rows(plan, rows))
     }
 
     fn path(&self) -> Option<&str> {
         self.dataset_path.as_deref()
     }
 
-    /// A row's own length comes before the general one, unless the dataset's flag says otherwise.
+    /// A row's own length overrides `--output-len`. `--custom-output-len` overrides both.
     fn output_len(flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, OutputLength)> {
         let general = general
             .map(|length| above_zero("--output-len", length))
@@ -127,24 +146,24 @@ impl Kind for CustomPlan {
         match flags.rows.custom.custom_output_len {
             None => Ok((
                 general.unwrap_or(Self::SPEC.output_len),
-                OutputLength::OfTheRow,
+                OutputLength::RowOrDefault,
             )),
             Some(_) if general.is_some() => Err(Error::usage(
-                "--custom-output-len and --output-len both say how long answers may be",
+                "--custom-output-len and --output-len both set the answer length",
             )
-            .hint("leave one of them out; --output-len is for rows that do not say")),
-            Some(-1) => Ok((Self::SPEC.output_len, OutputLength::OfEveryRow)),
+            .hint("remove one of them; --output-len applies to rows without a length")),
+            Some(-1) => Ok((Self::SPEC.output_len, OutputLength::RowRequired)),
             Some(length) => {
                 let tokens = u32::try_from(length)
                     .ok()
                     .filter(|tokens| *tokens > 0)
                     .ok_or_else(|| {
                         Error::usage(format!(
-                            "--custom-output-len is no number of tokens: {length}"
+                            "--custom-output-len is not a number of tokens: {length}"
                         ))
-                        .hint("give 1 or more for every answer, or -1 for each row's own")
+                        .hint("give 1 or more for all answers, or -1 to use the length of each row")
                     })?;
-                Ok((tokens, OutputLength::OfThePlan))
+                Ok((tokens, OutputLength::Fixed))
             }
         }
     }
@@ -152,10 +171,10 @@ impl Kind for CustomPlan {
 
 fn row(line: &str, name: &str) -> std::result::Result<Row, String> {
     let value: Value = serde_json::from_str(line)
-        .map_err(|error| format!("not JSON: {}", json::in_line(&error)))?;
-    let members = value.as_object().ok_or("a row has to be an object")?;
+        .map_err(|error| format!("not JSON: {}", json::message_without_line(&error)))?;
+    let members = value.as_object().ok_or("a row must be an object")?;
     if let Some(unknown) = members.keys().find(|name| !FIELDS.contains(&name.as_str())) {
-        return Err(format!("no such field: {unknown}"));
+        return Err(format!("unknown field: {unknown}"));
     }
     Ok(Row {
         prompt: prompt(members)?,
@@ -191,7 +210,7 @@ pub fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Co
             "json" => json(value)?,
             "json_object" => match value {
                 Value::Bool(true) => Constraint::JsonObject(AlwaysTrue),
-                _ => return Err("json_object has to be true".to_owned()),
+                _ => return Err("json_object must be true".to_owned()),
             },
             "regex" => Constraint::Regex(text("regex", value)?.into()),
             "choice" => choice(value)?,
@@ -199,7 +218,7 @@ pub fn constraint(members: &Map<String, Value>) -> std::result::Result<Option<Co
             "structural_tag" if value.is_object() => {
                 Constraint::StructuralTag(Arc::new(value.clone()))
             }
-            "structural_tag" => return Err("structural_tag has to be an object".to_owned()),
+            "structural_tag" => return Err("structural_tag must be an object".to_owned()),
             _ => continue,
         };
         if let Some(earlier) = found.replace((name, read)) {
@@ -216,46 +235,46 @@ fn json(value: &Value) -> std::result::Result<Constraint, String> {
     match value {
         Value::Object(_) | Value::Bool(_) => Ok(Constraint::JsonSchema(Arc::new(value.clone()))),
         Value::String(_) => {
-            Err("json has to be the schema itself, not a text that holds it".to_owned())
+            Err("json must be the schema itself, not a string that contains it".to_owned())
         }
-        _ => Err("json has to be a JSON Schema, which is an object or a boolean".to_owned()),
+        _ => Err("json must be a JSON Schema, which is an object or a boolean".to_owned()),
     }
 }
 
 fn choice(value: &Value) -> std::result::Result<Constraint, String> {
     let choices = texts("choice", value)?;
     if choices.is_empty() {
-        Err("choice has to have at least one text".to_owned())
+        Err("choice must have at least one string".to_owned())
     } else {
         Ok(Constraint::Choice(choices.into()))
     }
 }
 
-/// A grammar is a text, whose dialect shows, or `{dialect, text}`.
+/// A grammar is a string, whose notation is detected, or `{dialect, text}`.
 fn grammar(value: &Value) -> std::result::Result<Constraint, String> {
     let (dialect, text) = match value {
-        Value::String(text) => (GrammarDialect::of_text(text), text),
+        Value::String(text) => (GrammarDialect::detect(text), text),
         Value::Object(members) => {
             let dialect = match members.get("dialect").and_then(Value::as_str) {
                 Some("lark") => GrammarDialect::Lark,
                 Some("ebnf") => GrammarDialect::Ebnf,
-                _ => return Err("grammar.dialect has to be lark or ebnf".to_owned()),
+                _ => return Err("grammar.dialect must be lark or ebnf".to_owned()),
             };
             let Some(Value::String(text)) = members.get("text") else {
-                return Err("grammar.text has to be a text".to_owned());
+                return Err("grammar.text must be a string".to_owned());
             };
             if let Some(unknown) = members
                 .keys()
                 .find(|name| !matches!(name.as_str(), "dialect" | "text"))
             {
-                return Err(format!("grammar has dialect and text, and no {unknown:?}"));
+                return Err(format!("grammar has only dialect and text: {unknown:?}"));
             }
             (dialect, text)
         }
-        _ => return Err("grammar has to be a text, or an object of dialect and text".to_owned()),
+        _ => return Err("grammar must be a string, or an object with dialect and text".to_owned()),
     };
     if text.trim().is_empty() {
-        return Err("grammar has to be more than blanks".to_owned());
+        return Err("grammar is blank".to_owned());
     }
     Ok(Constraint::Grammar {
         dialect,
@@ -263,7 +282,7 @@ fn grammar(value: &Value) -> std::result::Result<Constraint, String> {
     })
 }
 
-/// `output_len`, or `output_tokens`, as `vllm bench serve` calls it.
+/// `output_len`, or `output_tokens`, its name in `vllm bench serve`.
 fn length(members: &Map<String, Value>) -> std::result::Result<Option<u32>, String> {
     match (members.get("output_len"), members.get("output_tokens")) {
         (Some(_), Some(_)) => Err("a row has output_len or output_tokens, not both".to_owned()),
@@ -274,20 +293,20 @@ fn length(members: &Map<String, Value>) -> std::result::Result<Option<u32>, Stri
 }
 
 fn output_len(field: &str, value: &Value) -> std::result::Result<u32, String> {
-    // JSON Schema takes 64.0 for an integer, and so must the loader, which has it as its contract.
+    // JSON Schema accepts 64.0 as an integer, and the loader must agree with its contract.
     let double = value
         .as_f64()
         .filter(|length| length.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(length));
     double
         .map(|length| length as u32)
-        .ok_or_else(|| format!("{field} has to be an integer from 1 to {}", u32::MAX))
+        .ok_or_else(|| format!("{field} must be an integer from 1 to {}", u32::MAX))
 }
 
 fn text(field: &str, value: &Value) -> std::result::Result<String, String> {
     value
         .as_str()
         .map(str::to_owned)
-        .ok_or_else(|| format!("{field} has to be a text"))
+        .ok_or_else(|| format!("{field} must be a string"))
 }
 
 fn not_empty(field: &str, text: String) -> std::result::Result<String, String> {
@@ -301,10 +320,10 @@ fn not_empty(field: &str, text: String) -> std::result::Result<String, String> {
 pub fn texts(field: &str, value: &Value) -> std::result::Result<Vec<String>, String> {
     let items = value
         .as_array()
-        .ok_or_else(|| format!("{field} has to be a list of texts"))?;
+        .ok_or_else(|| format!("{field} must be a list of strings"))?;
     items
         .iter()
-        .map(|item| text(field, item).map_err(|_| format!("{field} has to be a list of texts")))
+        .map(|item| text(field, item).map_err(|_| format!("{field} must be a list of strings")))
         .collect()
 }
 

@@ -1,4 +1,4 @@
-//! Input files within the limits of datasets.
+//! Reads input files within the size limits of datasets.
 
 use std::path::Path;
 
@@ -7,27 +7,28 @@ use sobench_core::input::{self, Lines};
 
 /// The largest file of rows, in bytes.
 pub const MAX_DATASET_BYTES: u64 = 1 << 30;
-/// The largest file of one schema, one grammar or the like, in bytes: a tree of values of it may
-/// take fifty times as much.
+/// The largest file of one schema, one grammar or the like, in bytes. Its parsed form may need
+/// fifty times as much memory.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 /// The most rows of a dataset.
 pub const MAX_ROWS: usize = 1_000_000;
+
 /// The text of a file of rows, without a byte-order mark.
 pub fn read_text(path: &Path) -> Result<String> {
     input::read_text(path, MAX_DATASET_BYTES)
 }
 
-/// The text of a file that holds one thing, without a byte-order mark.
+/// The text of a file with a single document, without a byte-order mark.
 pub fn read_document(path: &Path) -> Result<String> {
     input::read_text(path, MAX_DOCUMENT_BYTES)
 }
 
-/// The path of a dataset that cannot do without one.
+/// The path of a dataset that requires one.
 ///
 /// # Errors
-/// None is given; `hint` says which would do.
+/// No path is given. `hint` describes the required file.
 pub(super) fn required<'a>(path: Option<&'a str>, dataset: &str, hint: &str) -> Result<&'a str> {
-    path.ok_or_else(|| Error::usage(format!("the dataset {dataset} has no file")).hint(hint))
+    path.ok_or_else(|| Error::usage(format!("the dataset {dataset} needs a file")).hint(hint))
 }
 
 /// The lines of a file of rows.
@@ -35,11 +36,11 @@ pub fn read_lines(path: &Path) -> Result<Lines> {
     Lines::open(path, MAX_DATASET_BYTES)
 }
 
-/// Refuses more rows than are taken.
+/// Refuses an empty list of rows, and more than [`MAX_ROWS`].
 pub(super) fn check_rows(count: usize, source: &str) -> Result<()> {
     match count {
-        0 => Err(Error::usage(format!("there are no rows in {source}"))
-            .hint("give a file that has some; was it written to its end?")),
+        0 => Err(Error::usage(format!("no rows in {source}"))
+            .hint("check that the file is complete, or give another one")),
         1..=MAX_ROWS => Ok(()),
         _ => Err(
             Error::usage(format!("more than {MAX_ROWS} rows in {source}: {count}"))

@@ -1,4 +1,4 @@
-//! Flags that several datasets read, and which flags belong to which dataset.
+//! Flags shared by several datasets, and the check that a dataset reads the given flags.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use sobench_core::error::{Error, Result};
 #[derive(Args, Clone, Debug, Default)]
 pub struct PathFlags {
     /// File of the dataset (custom: JSONL; sharegpt: JSON; burstgpt: CSV; sonnet: text; maskbench:
-    /// a folder or JSONL; elsewhere parquet, JSON, JSONL, a folder with such files, or a Hub id)
+    /// a folder or JSONL; others: parquet, JSON, JSONL, a folder with such files, or a Hub id)
     #[arg(long, value_name = "PATH")]
     pub dataset_path: Option<InputNames>,
 }
@@ -29,7 +29,7 @@ impl PathFlags {
 /// Whether rows are shuffled.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OrderFlags {
-    /// Take the rows in the order of the file, and not shuffled by --seed
+    /// Keep the order of the file instead of shuffling rows by --seed
     #[arg(long)]
     pub disable_shuffle: bool,
 }
@@ -44,10 +44,10 @@ impl OrderFlags {
     }
 }
 
-/// What becomes of a run that wants more rows than there are.
+/// How to fill a run that needs more rows than the dataset has.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ShortfallFlags {
-    /// Ask each row once, even if that makes fewer requests than --num-prompts
+    /// Send each row once, even if that makes fewer requests than --num-prompts
     #[arg(long)]
     pub no_oversample: bool,
 }
@@ -55,14 +55,14 @@ pub struct ShortfallFlags {
 impl ShortfallFlags {
     pub(super) fn shortfall(&self) -> Shortfall {
         if self.no_oversample {
-            Shortfall::Fewer
+            Shortfall::FewerRequests
         } else {
-            Shortfall::AskAgain
+            Shortfall::RepeatRows
         }
     }
 }
 
-/// The length of prompts that are made.
+/// The length of generated prompts.
 #[derive(Args, Clone, Debug, Default)]
 pub struct InputLenFlags {
     /// Tokens of each prompt, in place of --random-input-len or --sonnet-input-len
@@ -70,7 +70,7 @@ pub struct InputLenFlags {
     pub input_len: Option<u32>,
 }
 
-/// Which rows of a repository are read.
+/// The selected part of a repository.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PartFlags {
     /// Configuration of a repository with several, for hf and jsonschemabench
@@ -84,20 +84,20 @@ pub struct PartFlags {
 /// The length of answers to rows of a repository.
 #[derive(Args, Clone, Debug, Default)]
 pub struct HubLengthFlags {
-    /// Tokens of each answer to a dataset of the Hub [default: hf: the reply's in the chat, else
-    /// 128; where a document is asked for: 512]
+    /// Tokens of each answer to a dataset of the Hub [default: hf: the length of the chat's reply,
+    /// else 128; datasets of documents: 512]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub hf_output_len: Option<u32>,
 }
 
 impl HubLengthFlags {
-    /// For [`super::registry::Spec::own_output_len`].
+    /// The value of [`super::registry::Spec::own_output_len`].
     pub(super) fn output_len(&self) -> Option<(&'static str, u32)> {
         self.hf_output_len.map(|length| ("--hf-output-len", length))
     }
 }
 
-/// The ids of the flags of each dataset.
+/// Ids of the flags of each dataset.
 static FLAGS: LazyLock<HashMap<DatasetName, Vec<String>>> = LazyLock::new(|| {
     let ids = |name: DatasetName| {
         let command = name
@@ -117,7 +117,7 @@ static FLAGS: LazyLock<HashMap<DatasetName, Vec<String>>> = LazyLock::new(|| {
 });
 
 impl DatasetName {
-    /// Whether the dataset reads a flag, given by its id.
+    /// Whether the dataset reads the flag with this id.
     pub fn reads(self, flag: &str) -> bool {
         FLAGS
             .get(&self)
@@ -130,12 +130,12 @@ impl DatasetName {
     }
 }
 
-/// The flags of datasets that were typed, by their ids, in the order typed.
+/// Ids of the dataset flags on the command line, in the order given.
 #[derive(Clone, Debug, Default)]
 pub struct TypedFlags(Vec<String>);
 
 impl TypedFlags {
-    /// Whether a flag was typed, given by its id.
+    /// Whether the flag with this id was given.
     pub fn contains(&self, flag: &str) -> bool {
         self.0.iter().any(|typed| typed == flag)
     }
@@ -143,11 +143,11 @@ impl TypedFlags {
     /// Refuses a flag that the dataset does not read.
     ///
     /// # Errors
-    /// Usage: names the flag, and the datasets that read it.
-    pub fn refuse_stray(&self, name: DatasetName) -> Result<()> {
+    /// Usage error with the flag and the datasets that read it.
+    pub fn refuse_unused(&self, name: DatasetName) -> Result<()> {
         match self.0.iter().find(|flag| !name.reads(flag)) {
             None => Ok(()),
-            Some(flag) => Err(stray(
+            Some(flag) => Err(unused_flag_error(
                 &format!("--{}", flag.replace('_', "-")),
                 name,
                 |dataset| dataset.reads(flag),
@@ -155,24 +155,28 @@ impl TypedFlags {
         }
     }
 
-    /// Leaves out the flags that the dataset does not read and another dataset of the same command
+    /// Drops the flags that this dataset does not read and another dataset of the same command
     /// does.
-    pub fn leave_out_others(&mut self, name: DatasetName, all: &[DatasetName]) {
+    pub fn drop_flags_of_others(&mut self, name: DatasetName, all: &[DatasetName]) {
         self.0
             .retain(|flag| name.reads(flag) || !all.iter().any(|other| other.reads(flag)));
     }
 }
 
 /// The error for a flag that a dataset does not read.
-pub fn stray(flag: &str, name: DatasetName, is_reader: impl Fn(DatasetName) -> bool) -> Error {
+pub fn unused_flag_error(
+    flag: &str,
+    name: DatasetName,
+    is_reader: impl Fn(DatasetName) -> bool,
+) -> Error {
     let readers = DatasetName::ALL
         .into_iter()
         .filter(|reader| is_reader(*reader));
     let readers: Vec<String> = readers
         .map(|reader| format!("--dataset {reader}"))
         .collect();
-    Error::usage(format!("{flag} has no meaning with --dataset {name}")).hint(format!(
-        "use it with {}, or leave it out",
+    Error::usage(format!("{flag} has no effect with --dataset {name}")).hint(format!(
+        "use it with {}, or remove it",
         readers.join(" or ")
     ))
 }
@@ -198,7 +202,7 @@ impl FromArgMatches for TypedFlags {
     }
 }
 
-/// No flags of its own: it looks at those of the others.
+/// Declares no flags: it inspects those of the other groups.
 impl Args for TypedFlags {
     fn augment_args(command: Command) -> Command {
         command

@@ -1,4 +1,4 @@
-//! Holds datasets to what vLLM's own classes made of the same files with the same seed:
+//! Compares datasets with the results of vLLM's own classes for the same files and seed:
 //! `fixtures/datasets/golden.json`.
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use sobench_core::constraint::sha256_hex;
 
 const GOLDEN: &str = include_str!("../../../../fixtures/datasets/golden.json");
 
-/// Loads the plan, and compares every prompt, its length and its answer's with those of
+/// Loads the plan, and compares every prompt, its length and the answer length with
 /// `golden[dataset][name]`.
 #[track_caller]
 pub(super) fn check(plan: &DatasetPlan, dataset: &str, name: &str) -> Dataset {
@@ -20,7 +20,7 @@ pub(super) fn check(plan: &DatasetPlan, dataset: &str, name: &str) -> Dataset {
     assert_eq!(loaded.cases.len(), expected.len(), "{dataset} {name}");
     for (index, (case, expected)) in loaded.cases.iter().zip(expected).enumerate() {
         let Prompt::Text(text) = &case.prompt else {
-            panic!("a text was expected, and not {}", case.prompt.kind())
+            panic!("expected a text, not {}", case.prompt.kind())
         };
         assert_eq!(
             expected[0],
@@ -37,7 +37,7 @@ pub(super) fn check(plan: &DatasetPlan, dataset: &str, name: &str) -> Dataset {
     loaded
 }
 
-/// The lengths of prompts that vLLM states.
+/// The prompt lengths that vLLM reports.
 pub(super) fn lengths(dataset: &str, name: &str) -> Vec<u64> {
     let golden: Value = serde_json::from_str(GOLDEN).unwrap();
     golden[dataset][name]

@@ -1,5 +1,4 @@
-//! The dataset `grammar`: a small subset of SQL. Knows the dialects apart by their looks; what a
-//! grammar means is for `grammar`.
+//! The dataset `grammar`: a small subset of SQL, or a user-supplied grammar.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,29 +7,29 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::file::read_document;
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED, notation};
 use crate::arguments::paths::InputPath;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 
-/// The prompt of vLLM's script, the blanks of its indentation included. It asks for columns that
+/// The prompt of vLLM's script, including the blanks of its indentation. It requests columns that
 /// the grammar does not have.
 const PROMPT: &str =
     "Generate an SQL query to show the 'username'             and 'email' from the 'users' table.";
-/// The script's grammar to the byte, its indentation included.
-const EBNF: &str = include_str!("../../../../grammars/sql.ebnf");
-const LARK: &str = include_str!("../../../../grammars/sql.lark");
-const PEST: &str = include_str!("../../../../grammars/sql.pest");
+/// The grammar of the script, byte for byte.
+const EBNF: &str = include_str!("../../shipped/sql.ebnf");
+const LARK: &str = include_str!("../../shipped/sql.lark");
+const PEST: &str = include_str!("../../shipped/sql.pest");
 
 /// The flags of `grammar`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct GrammarFlags {
-    /// Own grammar for the grammar dataset (.lark, .ebnf or .gbnf); converted where the server
-    /// reads only the other notation
+    /// Grammar file for the grammar dataset (.lark, .ebnf or .gbnf); converted if the server reads
+    /// only the other notation
     #[arg(long, value_name = "PATH")]
     pub grammar_path: Option<InputPath>,
-    /// A pest grammar that judges the answers instead of the general recogniser
+    /// Pest grammar that judges the answers in place of the general recogniser
     #[arg(long, value_name = "PATH")]
     pub grammar_oracle: Option<InputPath>,
 }
@@ -39,9 +38,9 @@ pub struct GrammarFlags {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GrammarPlan {
-    /// The user's own grammar.
+    /// A user-supplied grammar.
     pub grammar_path: Option<PathBuf>,
-    /// A pest grammar that decides membership.
+    /// A pest grammar that judges the answers.
     pub grammar_oracle: Option<PathBuf>,
 }
 
@@ -50,7 +49,7 @@ impl Kind for GrammarPlan {
         flags: &[GrammarFlags::augment_args],
         has_grammars: true,
         is_in_vllm_script: true,
-        ..Spec::new("grammar", Constrained::ByTheRun)
+        ..Spec::new("grammar", ConstraintScope::PerRun)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -64,8 +63,8 @@ impl Kind for GrammarPlan {
         })
     }
 
-    /// One row: the shipped grammar in the dialect that the server takes, or the user's own,
-    /// converted where that is not read.
+    /// One row: the shipped grammar in the notation that the server reads, or the user's grammar,
+    /// converted if needed.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (sent, source) = match &self.grammar_path {
             None => (
@@ -76,7 +75,7 @@ impl Kind for GrammarPlan {
                 let text = not_blank(path)?;
                 let name = path.display().to_string();
                 (
-                    notation::own(plan, dialect_of(path, &text), text, &name)?,
+                    notation::convert_single(plan, dialect_of(path, &text), text, &name)?,
                     name,
                 )
             }
@@ -121,7 +120,7 @@ fn dialect_of(path: &Path, text: &str) -> GrammarDialect {
     match extension.to_ascii_lowercase().as_str() {
         "lark" => GrammarDialect::Lark,
         "ebnf" | "gbnf" => GrammarDialect::Ebnf,
-        _ => GrammarDialect::of_text(text),
+        _ => GrammarDialect::detect(text),
     }
 }
 
@@ -130,7 +129,7 @@ fn not_blank(path: &Path) -> Result<String> {
     if text.trim().is_empty() {
         return Err(
             Error::usage(format!("the grammar is blank: {}", path.display()))
-                .hint("give a file with a grammar in it"),
+                .hint("give a file that contains a grammar"),
         );
     }
     Ok(text)
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dialects_are_told_by_extension_then_by_looks() {
+    fn dialects_are_detected_by_extension_then_by_content() {
         for (name, text, expected) in [
             ("a.lark", "root ::= \"a\"", GrammarDialect::Lark),
             ("a.ebnf", "start: \"a\"", GrammarDialect::Ebnf),

@@ -1,10 +1,10 @@
 //! The dataset `hf`: texts or chats of a repository on the Hub, or of local files.
 //!
-//! vLLM takes a fixed list of repositories, each with code of its own; here any is taken that has a
-//! column of texts or of chats. Of a chat is asked what comes before the first reply, and the
-//! answer may be as long as that reply, where it has one (the rule of vLLM's `ConversationDataset`,
-//! with its bounds). Rows are shuffled as CPython shuffles a list; vLLM shuffles through the
-//! `datasets` library, in windows of 1000 rows, so that its order is another one.
+//! vLLM supports a fixed list of repositories, each with its own code. Here any repository with a
+//! column of texts or chats works. Of a chat, the turns before the first reply are sent, and the
+//! answer may be as long as that reply, if there is one (the rule and bounds of vLLM's
+//! `ConversationDataset`). Rows are shuffled as CPython shuffles a list. vLLM shuffles through the
+//! `datasets` library, in windows of 1000 rows, so that its order differs.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -12,19 +12,19 @@ use serde_json::{Map, Value};
 
 use super::file::check_rows;
 use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
-use super::registry::{Constrained, Inputs, Kind, Spec};
-use super::sharegpt::{UNASKED, is_asked};
-use super::table::{self, Wanted};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::sharegpt::{SKIPPED_LENGTHS, has_valid_length};
+use super::table::{self, Selection};
 use super::{DatasetArgs, DatasetPlan, Order, OutputLength, Row, Rows, RowsKind, Shortfall};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Message, Prompt};
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::Repeated;
+use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::DatasetNotice;
 
-/// Names under which columns of chats are looked for, the surest first.
+/// Names of columns of chats, in order of preference.
 const CHATS: [&str; 5] = ["messages", "conversations", "conversation", "chat", "turns"];
-/// The same for texts.
+/// Names of columns of texts, in order of preference.
 const TEXTS: [&str; 8] = [
     "prompt",
     "question",
@@ -36,20 +36,21 @@ const TEXTS: [&str; 8] = [
     "content",
 ];
 
-/// The flags of `hf`. Other datasets of the Hub read those of a part and of the length.
+/// The flags of `hf`. Other datasets of the Hub also read those for a part and for the answer
+/// length.
 #[derive(Args, Clone, Debug, Default)]
 pub struct HfFlags {
-    /// Hub id of the dataset hf; beside a --dataset-path, only its name
+    /// Hub id of the dataset hf; with --dataset-path, only its name in results
     #[arg(long, value_name = "ID")]
     pub hf_name: Option<String>,
     #[command(flatten)]
     pub part: PartFlags,
     #[command(flatten)]
     pub length: HubLengthFlags,
-    /// Column of hf whose texts are asked [default: found by its name]
+    /// Text column of hf that holds the prompts [default: found by its name]
     #[arg(long, value_name = "NAME", conflicts_with = "hf_messages_column")]
     pub hf_text_column: Option<String>,
-    /// Column of hf whose chats are asked, up to the first reply [default: found by its name]
+    /// Chat column of hf that holds the prompts, up to the first reply [default: found by its name]
     #[arg(long, value_name = "NAME")]
     pub hf_messages_column: Option<String>,
 }
@@ -60,15 +61,15 @@ pub struct HfFlags {
 pub struct HfPlan {
     /// A local path, or a repository of the Hub, `owner/name`.
     pub dataset_path: Option<String>,
-    /// What the dataset is called where it is read from a local path.
+    /// Name in results of a dataset that is read from a local path.
     pub hf_name: Option<String>,
-    /// A configuration of the repository; `None` where it has one only.
+    /// A configuration of the repository. `None` requires that there is only one.
     pub subset: Option<String>,
-    /// `None` is `train`.
+    /// `None` means `train`.
     pub split: Option<String>,
-    /// The column whose texts are asked; `None` looks for one.
+    /// The column of texts. `None` selects it by name.
     pub text_column: Option<String>,
-    /// The column whose chats are asked; `None` looks for one.
+    /// The column of chats. `None` selects it by name.
     pub messages_column: Option<String>,
     pub order: Order,
     pub shortfall: Shortfall,
@@ -85,72 +86,72 @@ impl Kind for HfPlan {
         replaces_row_lengths: true,
         is_templated: true,
         own_output_len: |flags| flags.rows.hf.length.output_len(),
-        ..Spec::new("hf", Constrained::Never)
+        ..Spec::new("hf", ConstraintScope::Unconstrained)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let own = flags.rows.hf.clone();
+        let options = flags.rows.hf.clone();
         Ok(Self {
-            dataset_path: flags.path.path().or_else(|| own.hf_name.clone()),
-            hf_name: own.hf_name,
-            subset: own.part.hf_subset,
-            split: own.part.hf_split,
-            text_column: own.hf_text_column,
-            messages_column: own.hf_messages_column,
+            dataset_path: flags.path.path().or_else(|| options.hf_name.clone()),
+            hf_name: options.hf_name,
+            subset: options.part.hf_subset,
+            split: options.part.hf_split,
+            text_column: options.hf_text_column,
+            messages_column: options.hf_messages_column,
             order: flags.rows.order.order(),
             shortfall: flags.rows.shortfall.shortfall(),
         })
     }
 
-    /// Rows in the order in which they are asked, no more than are needed.
+    /// The first valid rows, up to the number of prompts.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let Some(name) = &self.dataset_path else {
-            return Err(Error::usage("the dataset hf has no repository")
+            return Err(Error::usage("the dataset hf needs a repository")
                 .hint("give --hf-name owner/name, or --dataset-path a file"));
         };
-        let wanted = Wanted {
+        let selection = Selection {
             subset: self.subset.clone(),
             split: self.split.clone(),
-            takes_all: false,
+            allows_several_subsets: false,
         };
-        let found = table::find(name, &wanted, inputs.hub)?;
-        let (mut read, mut repeated) = (Vec::new(), Repeated::default());
+        let found = table::find(name, &selection, inputs.hub)?;
+        let (mut values, mut repeated) = (Vec::new(), DuplicateKeys::default());
         let mut column = None;
         for (_, file) in &found.files {
             let column = match &column {
                 Some(column) => column,
                 None => column.insert(choose(self, &table::columns(file)?, name)?),
             };
-            for (place, mut members) in table::read(file, &[column], &mut repeated)? {
+            for (location, mut members) in table::read(file, &[column], &mut repeated)? {
                 let value = members.remove(column).unwrap_or(Value::Null);
-                read.push((format!("{place}, {column}"), value));
+                values.push((format!("{location}, {column}"), value));
             }
         }
-        check_rows(read.len(), &found.source)?;
-        self.order.apply(plan.seed, &mut read);
-        let is_fixed = plan.output == OutputLength::OfThePlan;
-        let (mut rows, mut left_out) = (Vec::new(), 0);
-        for (place, value) in read {
+        check_rows(values.len(), &found.source)?;
+        self.order.apply(plan.seed, &mut values);
+        let is_fixed = plan.output == OutputLength::Fixed;
+        let (mut rows, mut skipped) = (Vec::new(), 0);
+        for (location, value) in values {
             if rows.len() == plan.num_prompts {
                 break;
             }
-            match row(self, is_fixed, inputs.tokenizer, &value, place)? {
+            match row(self, is_fixed, inputs.tokenizer, &value, location)? {
                 Some(row) => rows.push(row),
-                None => left_out += 1,
+                None => skipped += 1,
             }
         }
         if rows.is_empty() {
             return Err(Error::usage(format!(
-                "no row has a text that is asked ({UNASKED}): {}",
+                "every row is empty or skipped ({SKIPPED_LENGTHS}): {}",
                 found.source
             )));
         }
         let mut notices = found.notices;
         notices.extend(DatasetNotice::repeated_members(repeated));
-        notices.extend((left_out > 0).then(|| {
+        notices.extend((skipped > 0).then(|| {
             DatasetNotice::RowsLeftOut {
-                rows: left_out,
-                lengths: UNASKED.to_owned(),
+                rows: skipped,
+                lengths: SKIPPED_LENGTHS.to_owned(),
             }
             .into()
         }));
@@ -172,72 +173,72 @@ impl Kind for HfPlan {
     }
 }
 
-/// The column that is asked.
-fn choose(own: &HfPlan, columns: &[String], name: &str) -> Result<String> {
-    let has = |column: &str| columns.iter().any(|there| there == column);
-    let named = own
+/// Selects the column of the prompts.
+fn choose(plan: &HfPlan, columns: &[String], name: &str) -> Result<String> {
+    let exists = |column: &str| columns.iter().any(|existing| existing == column);
+    let named = plan
         .messages_column
         .as_deref()
-        .or(own.text_column.as_deref());
+        .or(plan.text_column.as_deref());
     let column = match named {
-        Some(named) => Some(named).filter(|named| has(named)),
-        None => CHATS.into_iter().chain(TEXTS).find(|column| has(column)),
+        Some(named) => Some(named).filter(|named| exists(named)),
+        None => CHATS.into_iter().chain(TEXTS).find(|column| exists(column)),
     };
     column.map(str::to_owned).ok_or_else(|| {
-        let what = named.map_or(
-            "no column of a name that texts or chats have".to_owned(),
+        let message = named.map_or(
+            "no column with a known name of texts or chats".to_owned(),
             |named| format!("no column {named}"),
         );
-        Error::usage(format!("{what} in {name}: {}", columns.join(", ")))
-            .hint("name one with --hf-text-column or --hf-messages-column")
+        Error::usage(format!("{message} in {name}: {}", columns.join(", ")))
+            .hint("select one with --hf-text-column or --hf-messages-column")
     })
 }
 
-/// What is asked of one row; `None` where there is nothing to ask, or too much.
+/// The row for a value. `None` if the value is empty or too long.
 fn row(
-    own: &HfPlan,
+    plan: &HfPlan,
     is_fixed: bool,
     tokenizer: &Tokenizer,
     value: &Value,
-    place: String,
+    location: String,
 ) -> Result<Option<Row>> {
-    let wrong = |words: &str| {
-        Error::usage(format!("{place}: {words}"))
+    let wrong = |message: &str| {
+        Error::usage(format!("{location}: {message}"))
             .hint("a row is a text, a list of texts, or a chat")
     };
-    let is_text = own.messages_column.is_none();
+    let is_text = plan.messages_column.is_none();
     match value {
         Value::Null => Ok(None),
         Value::String(text) if is_text => {
             let row = (!text.is_empty()).then(|| Row {
-                name: place,
-                ..Row::free(Prompt::Text(text.as_str().into()))
+                name: location,
+                ..Row::unconstrained(Prompt::Text(text.as_str().into()))
             });
             Ok(row)
         }
         Value::Array(items) => match items.first() {
             None => Ok(None),
             Some(Value::String(text)) if is_text => Ok(Some(Row {
-                name: place,
-                ..Row::free(Prompt::Text(text.as_str().into()))
+                name: location,
+                ..Row::unconstrained(Prompt::Text(text.as_str().into()))
             })),
-            Some(Value::Object(_)) if own.text_column.is_none() => {
+            Some(Value::Object(_)) if plan.text_column.is_none() => {
                 let turns = items
                     .iter()
                     .map(|item| item.as_object().and_then(turn))
                     .collect::<Option<Vec<Message>>>();
                 let turns = turns.ok_or_else(|| {
-                    wrong("a turn has neither role and content nor from and value, as texts")
+                    wrong("a turn needs role and content, or from and value, as strings")
                 })?;
-                Ok(chat(is_fixed, tokenizer, turns, place))
+                Ok(chat(is_fixed, tokenizer, turns, location))
             }
-            Some(_) => Err(wrong("neither texts nor turns of a chat")),
+            Some(_) => Err(wrong("not a list of texts or of turns")),
         },
-        _ => Err(wrong("neither a text nor a list")),
+        _ => Err(wrong("not a text or a list")),
     }
 }
 
-/// `{role, content}`, or `{from, value}` of ShareGPT's layout.
+/// Reads `{role, content}`, or `{from, value}` as in ShareGPT.
 fn turn(members: &Map<String, Value>) -> Option<Message> {
     let role = members
         .get("role")
@@ -259,11 +260,11 @@ fn chat(
     is_fixed: bool,
     tokenizer: &Tokenizer,
     mut turns: Vec<Message>,
-    place: String,
+    location: String,
 ) -> Option<Row> {
     let reply = turns.iter().position(|turn| turn.role == "assistant");
     let reply_tokens = reply
-        .and_then(|place| turns[place].content.as_str())
+        .and_then(|index| turns[index].content.as_str())
         .map(|text| tokenizer.count_with_added(text));
     turns.truncate(reply.unwrap_or(turns.len()));
     if turns.is_empty() {
@@ -271,12 +272,12 @@ fn chat(
     }
     let output_len = match reply_tokens.filter(|_| !is_fixed) {
         Some(tokens) => {
-            let asked: usize = turns
+            let prompt_tokens: usize = turns
                 .iter()
                 .filter_map(|turn| turn.content.as_str())
                 .map(|text| tokenizer.count(text))
                 .sum();
-            if !is_asked(asked + tokenizer.added_tokens(), tokens, false) {
+            if !has_valid_length(prompt_tokens + tokenizer.added_tokens(), tokens, false) {
                 return None;
             }
             u32::try_from(tokens).ok()
@@ -285,8 +286,8 @@ fn chat(
     };
     Some(Row {
         output_len,
-        name: place,
-        ..Row::free(Prompt::Messages(turns.into()))
+        name: location,
+        ..Row::unconstrained(Prompt::Messages(turns.into()))
     })
 }
 
@@ -298,10 +299,10 @@ mod tests {
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets/hf");
 
-    fn of(file: &str, own: HfPlan) -> DatasetPlan {
+    fn plan_with(file: &str, options: HfPlan) -> DatasetPlan {
         let source = Source::Hf(HfPlan {
             dataset_path: Some(format!("{FIXTURES}/{file}")),
-            ..own
+            ..options
         });
         DatasetPlan {
             source,
@@ -323,7 +324,7 @@ mod tests {
     fn texts(rows: &Rows) -> Vec<&str> {
         let text = |row: &'_ Row| match &row.prompt {
             Prompt::Text(text) => text.len(),
-            other => panic!("a text was expected, and not {}", other.kind()),
+            other => panic!("expected a text, not {}", other.kind()),
         };
         assert!(rows.rows.iter().all(|row| text(row) > 0));
         rows.rows
@@ -339,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn a_column_of_texts_is_found_or_named() {
-        let found = read(&of("texts.jsonl", in_order())).unwrap();
+    fn the_text_column_is_found_or_given() {
+        let found = read(&plan_with("texts.jsonl", in_order())).unwrap();
         let expected = [
             "Which river flows through the town that you were born in?",
             "How many sheep are there on the hill behind the house?",
         ];
         assert_eq!(texts(&found), expected);
-        assert_eq!(found.notices.len(), 1, "an empty text is left out");
+        assert_eq!(found.notices.len(), 1, "an empty text is skipped");
         assert!(
             found.rows[1]
                 .name
@@ -359,7 +360,7 @@ mod tests {
             hf_name: Some("a/b".to_owned()),
             ..in_order()
         };
-        let named = read(&of("texts.jsonl", named)).unwrap();
+        let named = read(&plan_with("texts.jsonl", named)).unwrap();
         assert_eq!(texts(&named), ["a", "b", "c"]);
         assert!(
             named.source.ends_with("texts.jsonl (a/b)"),
@@ -369,8 +370,8 @@ mod tests {
     }
 
     #[test]
-    fn of_a_chat_is_asked_what_comes_before_the_reply() {
-        let chats = read(&of("chats.jsonl", in_order())).unwrap();
+    fn chats_end_before_the_first_reply() {
+        let chats = read(&plan_with("chats.jsonl", in_order())).unwrap();
         let tokens = |text: &str| u32::try_from(tokenizer().count(text)).ok();
         let lengths: Vec<Option<u32>> = chats.rows.iter().map(|row| row.output_len).collect();
         assert_eq!(
@@ -382,9 +383,9 @@ mod tests {
             ]
         );
         let Prompt::Messages(messages) = &chats.rows[0].prompt else {
-            panic!("a chat was expected")
+            panic!("expected a chat")
         };
-        let said: Vec<(&str, &str)> = messages
+        let turns: Vec<(&str, &str)> = messages
             .iter()
             .map(|message| {
                 (
@@ -394,36 +395,36 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            said,
+            turns,
             [
                 ("system", "Answer in one word."),
                 ("user", "Which colour has the sky at noon?")
             ]
         );
         let Prompt::Messages(messages) = &chats.rows[1].prompt else {
-            panic!("a chat was expected")
+            panic!("expected a chat")
         };
         assert_eq!((messages.len(), messages[0].role.as_str()), (1, "user"));
         assert!(
             chats.notices[0]
                 .to_string()
-                .starts_with("1 rows are left out"),
+                .starts_with("1 rows are skipped"),
             "{:?}",
             chats.notices
         );
 
-        let mut fixed = of("chats.jsonl", in_order());
-        fixed.output = OutputLength::OfThePlan;
+        let mut fixed = plan_with("chats.jsonl", in_order());
+        fixed.output = OutputLength::Fixed;
         assert_eq!(
             read(&fixed).unwrap().rows.len(),
             4,
-            "nothing is too short with a length of its own"
+            "no reply is too short with a fixed length"
         );
     }
 
     #[test]
     fn rows_are_shuffled_by_the_seed() {
-        let shuffled = of("chats.jsonl", HfPlan::default());
+        let shuffled = plan_with("chats.jsonl", HfPlan::default());
         let order = |seed: u64| -> Vec<String> {
             let rows = read(&DatasetPlan {
                 seed,
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn errors_name_the_missing_column_or_file() {
         let missing = HfPlan {
             messages_column: Some("chat".to_owned()),
             ..in_order()
@@ -447,20 +448,20 @@ mod tests {
             messages_column: Some("note".to_owned()),
             ..in_order()
         };
-        for (plan, words) in [
-            (of("texts.jsonl", missing), "no column chat in"),
+        for (plan, message) in [
+            (plan_with("texts.jsonl", missing), "no column chat in"),
             (
-                of("texts.jsonl", wrong),
-                "line 1, note: neither a text nor a list",
+                plan_with("texts.jsonl", wrong),
+                "line 1, note: not a text or a list",
             ),
             (
-                of("none.jsonl", in_order()),
+                plan_with("none.jsonl", in_order()),
                 "no such dataset file or folder",
             ),
-            (plan(DatasetName::Hf), "has no repository"),
+            (plan(DatasetName::Hf), "needs a repository"),
         ] {
             let error = read(&plan).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
     }
 }

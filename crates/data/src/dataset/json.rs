@@ -1,5 +1,5 @@
-//! The datasets `json` and `json-unique`: a prompt that shows a JSON Schema and asks for an example
-//! of it.
+//! The datasets `json` and `json-unique`: a prompt that shows a JSON Schema and requests an
+//! example.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,62 +9,68 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::file::read_document;
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use crate::arguments::paths::InputPath;
 use crate::arguments::values::{Described, described};
 use crate::tokenizer::python_json::dumps;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::Repeated;
+use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::{DatasetNotice, Notice};
 use sobench_pycompat::random::PythonRandom;
 
 /// The prompt of vLLM's `benchmark_serving_structured_output.py` since 0.9, up to the schema.
 const PROMPT: &str = "Generate an example of a brief user profile given the following schema: ";
-const BRIEF: &str = include_str!("../../../../schemas/workloads/structured_schema_1.json");
-/// Written by us in the shape of the profile that the script had up to 0.7; the bytes are not the
-/// script's.
-const NESTED: &str = include_str!("../../../../schemas/workloads/user_profile.json");
+const BRIEF: &str = include_str!("../../shipped/structured_schema_1.json");
+/// Has the structure of the profile that the script had up to 0.7. The text was written for this
+/// project.
+const NESTED: &str = include_str!("../../shipped/user_profile.json");
 
-/// Sets the names of `json-unique` apart from the choice of constrained requests: the ASCII codes
-/// of `uuid` above the seed's 64 bits.
+/// Separates the random stream of `json-unique` from the choice of constrained requests: the ASCII
+/// codes of `uuid`, above the 64 bits of the seed.
 const UUID_STREAM: u128 = 0x7575_6964 << 64;
 
-/// Which JSON Schema the datasets `json` and `json-unique` are about.
+/// The JSON Schema of the datasets `json` and `json-unique`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonSchemaSource {
-    /// The brief user profile of vLLM's script, ten flat members.
+    /// The brief user profile of vLLM's script, with ten flat members.
     #[default]
     Brief,
-    /// A nested user profile in the shape of the one that the script had before, with patterns and
-    /// bounds.
+    /// A nested user profile with patterns and bounds, like that of earlier versions of the script.
     Nested,
-    /// The user's own.
+    /// A user-supplied schema.
     Path(PathBuf),
 }
 
-/// The JSON Schemas that ship.
+/// The shipped JSON Schemas.
 pub const SHIPPED_SCHEMAS: [Described<JsonSchemaSource>; 2] = [
     Described(
         JsonSchemaSource::Brief,
         "brief",
-        "The structured-output script's brief user profile",
+        "Brief user profile of the structured-output script",
     ),
     Described(
         JsonSchemaSource::Nested,
         "nested",
-        "The nested user profile of its predecessors",
+        "Nested user profile, as in earlier versions of the script",
     ),
 ];
+
+/// A user-supplied JSON Schema, also used by `custom`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct JsonSchemaPathFlags {
+    /// JSON Schema file for json, json-unique, and rows of custom without a constraint
+    #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
+    pub json_schema_path: Option<InputPath>,
+}
 
 /// The flags of `json` and `json-unique`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct JsonFlags {
-    /// Own JSON Schema for json and json-unique
-    #[arg(long, value_name = "PATH", conflicts_with = "json_schema")]
-    pub json_schema_path: Option<InputPath>,
+    #[command(flatten)]
+    pub path: JsonSchemaPathFlags,
     /// Shipped JSON Schema for json and json-unique
     #[arg(long, value_name = "NAME", default_value = "brief", value_parser = described(&SHIPPED_SCHEMAS))]
     pub json_schema: JsonSchemaSource,
@@ -85,24 +91,25 @@ pub struct JsonUniquePlan(pub JsonPlan);
 const SPEC: Spec = Spec {
     flags: &[JsonFlags::augment_args],
     is_in_vllm_script: true,
-    ..Spec::new("json", Constrained::ByTheRun)
+    ..Spec::new("json", ConstraintScope::PerRun)
 };
 
 impl Kind for JsonPlan {
     const SPEC: Spec = SPEC;
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let own = flags
+        let user_schema = flags
             .json
+            .path
             .json_schema_path
             .clone()
             .map(|path| JsonSchemaSource::Path(path.into()));
         Ok(Self {
-            json_schema: own.unwrap_or_else(|| flags.json.json_schema.clone()),
+            json_schema: user_schema.unwrap_or_else(|| flags.json.json_schema.clone()),
         })
     }
 
-    /// One row for the one schema.
+    /// One row with the schema.
     fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (schema, source, notice) = schema(&self.json_schema)?;
         Ok(Rows {
@@ -126,13 +133,13 @@ impl Kind for JsonUniquePlan {
         JsonPlan::new(flags).map(Self)
     }
 
-    /// A row for each request, whose schema has one more optional member, named by a UUID that the
-    /// seed decides: the script's are random. CPython draws the same with
-    /// `uuid.UUID(int=r.getrandbits(128), version=4)`, `r = random.Random((0x75756964 << 64) |
+    /// One row per request. Each schema has an additional optional member, named by a UUID drawn by
+    /// the seed; the UUIDs of vLLM's script are not reproducible. In CPython:
+    /// `uuid.UUID(int=r.getrandbits(128), version=4)` with `r = random.Random((0x75756964 << 64) |
     /// seed)`.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let (schema, source, notice) = schema(&self.0.json_schema)?;
-        let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(plan.seed));
+        let mut random = PythonRandom::from_u128(UUID_STREAM | u128::from(plan.seed));
         let unique = |_| {
             let mut schema = schema.clone();
             let properties = schema
@@ -140,7 +147,7 @@ impl Kind for JsonUniquePlan {
                 .and_then(Value::as_object_mut)
                 .ok_or_else(|| {
                     Error::usage(format!(
-                        "json-unique needs a schema whose \"properties\" are an object: {source}"
+                        "json-unique needs a schema with an object \"properties\": {source}"
                     ))
                     .hint("add \"properties\" to the schema, or use the dataset json")
                 })?;
@@ -164,8 +171,8 @@ impl Kind for JsonUniquePlan {
     }
 }
 
-/// Reads a JSON Schema. Whether it is a good one is for those to say who use it; that it is an
-/// object or a boolean is not.
+/// Parses a JSON Schema. Only checks that it is an object or a boolean: the validity of the schema
+/// is checked where it is used.
 pub(super) fn parse_schema(text: &str) -> std::result::Result<Value, String> {
     let schema: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     match schema {
@@ -179,11 +186,11 @@ fn row(schema: Value) -> Row {
     Row::new(&prompt, Constraint::JsonSchema(Arc::new(schema)))
 }
 
-/// The schema, what it is called, and what is said of its file.
+/// The schema, the name of its source, and a notice about its file.
 fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<Notice>)> {
     let shipped = |text| {
         (
-            parse_schema(text).expect("a test reads what is shipped"),
+            parse_schema(text).expect("a test parses the shipped schemas"),
             SHIPPED.to_owned(),
             None,
         )
@@ -192,24 +199,25 @@ fn schema(source: &JsonSchemaSource) -> Result<(Value, String, Option<Notice>)> 
         JsonSchemaSource::Brief => Ok(shipped(BRIEF)),
         JsonSchemaSource::Nested => Ok(shipped(NESTED)),
         JsonSchemaSource::Path(path) => {
-            own_schema(path).map(|(schema, notice)| (schema, path.display().to_string(), notice))
+            read_schema(path).map(|(schema, notice)| (schema, path.display().to_string(), notice))
         }
     }
 }
 
-fn own_schema(path: &Path) -> Result<(Value, Option<Notice>)> {
-    let wrong = |words: String| {
-        Error::usage(format!("{}: {words}", path.display()))
-            .hint("the file has to hold one JSON Schema, and nothing else")
+/// Reads a JSON Schema file, with a notice about repeated members.
+pub(super) fn read_schema(path: &Path) -> Result<(Value, Option<Notice>)> {
+    let wrong = |error: String| {
+        Error::usage(format!("{}: {error}", path.display()))
+            .hint("give a file with one JSON Schema")
     };
     let text = read_document(path)?;
     let schema = parse_schema(&text).map_err(wrong)?;
-    let mut repeated = Repeated::default();
-    repeated.look(&text, |line| format!("{}, line {line}", path.display()));
+    let mut repeated = DuplicateKeys::default();
+    repeated.scan(&text, |line| format!("{}, line {line}", path.display()));
     Ok((schema, DatasetNotice::repeated_members(repeated)))
 }
 
-/// The 128 bits as a UUID of version 4 (RFC 9562): six of them are overwritten.
+/// The 128 bits as a UUID of version 4 (RFC 9562). Six of them are overwritten.
 fn uuid(bits: u128) -> String {
     let bits = (bits & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
     let hex = format!("{bits:032x}");
@@ -228,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uuids_are_those_of_cpython() {
+    fn uuids_match_cpython() {
         for (seed, expected) in [
             (
                 0,
@@ -252,7 +260,7 @@ mod tests {
                 ],
             ),
         ] {
-            let mut random = PythonRandom::from_big(UUID_STREAM | u128::from(seed));
+            let mut random = PythonRandom::from_u128(UUID_STREAM | u128::from(seed));
             assert_eq!([(); 2].map(|()| uuid(random.getrandbits(128))), expected);
         }
     }

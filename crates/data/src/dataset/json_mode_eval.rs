@@ -1,4 +1,4 @@
-//! The dataset `xgrammar_bench`: `NousResearch/json-mode-eval`, or rows of its layout.
+//! The dataset `xgrammar_bench`: `NousResearch/json-mode-eval`, or rows in its format.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::file::check_rows;
 use super::flags::{PathFlags, ShortfallFlags};
 use super::json::parse_schema;
 use super::message::messages;
-use super::registry::{Constrained, Inputs, Kind, Spec};
-use super::table::{self, Wanted};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
+use super::table::{self, Selection};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, RowsKind, Shortfall};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::Repeated;
+use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::DatasetNotice;
 
-/// The repository that vLLM's script takes.
+/// The repository used by vLLM's script.
 const REPOSITORY: &str = "NousResearch/json-mode-eval";
 const COLUMNS: [&str; 3] = ["prompt", "schema", "completion"];
 
@@ -36,7 +36,7 @@ impl Kind for XgrammarBenchPlan {
     const SPEC: Spec = Spec {
         flags: &[PathFlags::augment_args, ShortfallFlags::augment_args],
         is_in_vllm_script: true,
-        ..Spec::new("xgrammar_bench", Constrained::ByTheRow)
+        ..Spec::new("xgrammar_bench", ConstraintScope::PerRow)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -46,18 +46,18 @@ impl Kind for XgrammarBenchPlan {
         })
     }
 
-    /// All rows of the split `train`. None is left out because an engine cannot compile its schema:
-    /// what a server refuses is counted.
+    /// All rows of the split `train`. Rows whose schema an engine cannot compile are kept: the
+    /// server's refusals are counted.
     fn rows(&self, _plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let found = table::find(
             self.dataset_path.as_deref().unwrap_or(REPOSITORY),
-            &Wanted::default(),
+            &Selection::default(),
             inputs.hub,
         )?;
-        let (mut rows, mut repeated) = (Vec::new(), Repeated::default());
+        let (mut rows, mut repeated) = (Vec::new(), DuplicateKeys::default());
         for (_, file) in &found.files {
-            for (place, members) in table::read(file, &COLUMNS, &mut repeated)? {
-                rows.push(row(&members, place)?);
+            for (location, members) in table::read(file, &COLUMNS, &mut repeated)? {
+                rows.push(row(&members, location)?);
             }
         }
         check_rows(rows.len(), &found.source)?;
@@ -80,22 +80,22 @@ impl Kind for XgrammarBenchPlan {
     }
 }
 
-/// `prompt` is a chat, `schema` the text of a JSON Schema (or the schema itself), `completion` a
-/// reference answer.
-fn row(members: &Map<String, Value>, place: String) -> Result<Row> {
+/// A row has `prompt` (a chat), `schema` (a JSON Schema or its text) and `completion` (a reference
+/// answer).
+fn row(members: &Map<String, Value>, location: String) -> Result<Row> {
     let field = |name: &str| members.get(name).filter(|value| !value.is_null());
-    let missing = |name: &str| bad_row(&place, &format!("no field {name}"));
+    let missing = |name: &str| bad_row(&location, &format!("no field {name}"));
     let chat = field("prompt").ok_or_else(|| missing("prompt"))?;
-    let chat = messages("prompt", chat).map_err(|words| bad_row(&place, &words))?;
+    let chat = messages("prompt", chat).map_err(|error| bad_row(&location, &error))?;
     let schema = match field("schema").ok_or_else(|| missing("schema"))? {
         Value::String(text) => parse_schema(text),
         value => parse_schema(&value.to_string()),
     };
-    let schema = schema.map_err(|words| bad_row(&place, &format!("schema: {words}")))?;
+    let schema = schema.map_err(|error| bad_row(&location, &format!("schema: {error}")))?;
     let completion = match field("completion") {
         None => None,
         Some(Value::String(text)) => Some(text.clone()),
-        Some(_) => return Err(bad_row(&place, "completion has to be a text")),
+        Some(_) => return Err(bad_row(&location, "completion must be a string")),
     };
     Ok(Row {
         prompt: Prompt::Messages(chat.into()),
@@ -104,12 +104,12 @@ fn row(members: &Map<String, Value>, place: String) -> Result<Row> {
         completion,
         tags: Vec::new(),
         grammar_oracle: None,
-        name: place,
+        name: location,
     })
 }
 
-fn bad_row(place: &str, words: &str) -> Error {
-    Error::usage(format!("{place}: {words}"))
+fn bad_row(location: &str, message: &str) -> Error {
+    Error::usage(format!("{location}: {message}"))
         .hint("a row has prompt (messages), schema (the text of a JSON Schema) and completion")
 }
 
@@ -131,14 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_are_named_with_their_field() {
+    fn errors_name_the_row_and_the_field() {
         let chat = r#""prompt":[{"role":"user","content":"Hi"}]"#;
         check_row("{}", "no field prompt");
         check_row(&format!("{{{chat},\"schema\":null}}"), "no field schema");
-        check_row(
-            r#"{"prompt":"Hi","schema":"{}"}"#,
-            "prompt has to be a list",
-        );
+        check_row(r#"{"prompt":"Hi","schema":"{}"}"#, "prompt must be a list");
         check_row(
             r#"{"prompt":[{"role":"user"}],"schema":"{}"}"#,
             "prompt[0]: content",
@@ -153,7 +150,7 @@ mod tests {
         );
         check_row(
             &format!("{{{chat},\"schema\":{{}},\"completion\":1}}"),
-            "completion has to be a text",
+            "completion must be a string",
         );
     }
 }

@@ -1,8 +1,8 @@
-//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files of its layout.
+//! The dataset `jsonschemabench`: `epfl-dlab/JSONSchemaBench`, or files in its format.
 //!
-//! Columns `json_schema` (the text of a schema) and `unique_id`. The prompt is made by us: the
-//! corpus has none. Each row's tag is its configuration. A schema that stands in two
-//! configurations, by its id, is taken once.
+//! The columns are `json_schema` (the text of a schema) and `unique_id`. The corpus has no prompts,
+//! so they are generated. Each row is tagged with its configuration. A schema that occurs in two
+//! configurations, by its id, is used once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 use super::file::check_rows;
 use super::flags::{HubLengthFlags, OrderFlags, PartFlags, PathFlags, ShortfallFlags};
 use super::json::parse_schema;
-use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
-use super::table::{self, Wanted};
-use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, document};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::table::{self, Selection};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, schema_prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::Repeated;
+use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::DatasetNotice;
 
 const REPOSITORY: &str = "epfl-dlab/JSONSchemaBench";
@@ -32,9 +32,9 @@ const ID: &str = "unique_id";
 pub struct JsonschemabenchPlan {
     /// A local path, or a repository of the Hub, `owner/name`.
     pub dataset_path: Option<String>,
-    /// A configuration of the repository; `None` takes all.
+    /// A configuration of the repository. `None` uses all.
     pub subset: Option<String>,
-    /// `None` is `train`.
+    /// `None` means `train`.
     pub split: Option<String>,
     pub order: Order,
     pub shortfall: Shortfall,
@@ -51,7 +51,7 @@ impl Kind for JsonschemabenchPlan {
         ],
         output_len: DOCUMENT_OUTPUT_LEN,
         own_output_len: |flags| flags.rows.hf.length.output_len(),
-        ..Spec::new("jsonschemabench", Constrained::ByTheRow)
+        ..Spec::new("jsonschemabench", ConstraintScope::PerRow)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -68,20 +68,20 @@ impl Kind for JsonschemabenchPlan {
         })
     }
 
-    /// All rows of the split, of one configuration or of all.
+    /// All rows of the split, of one configuration or all.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
-        let wanted = Wanted {
+        let selection = Selection {
             subset: self.subset.clone(),
             split: self.split.clone(),
-            takes_all: true,
+            allows_several_subsets: true,
         };
         let found = table::find(
             self.dataset_path.as_deref().unwrap_or(REPOSITORY),
-            &wanted,
+            &selection,
             inputs.hub,
         )?;
-        let (mut rows, mut unreadable, mut known) = (Vec::new(), Vec::new(), HashSet::new());
-        let mut repeated = Repeated::default();
+        let (mut rows, mut unreadable, mut seen_ids) = (Vec::new(), Vec::new(), HashSet::new());
+        let mut repeated = DuplicateKeys::default();
         for (name, file) in &found.files {
             let columns = table::columns(file)?;
             if !columns.iter().any(|column| column == SCHEMA) {
@@ -90,24 +90,24 @@ impl Kind for JsonschemabenchPlan {
                     file.display(),
                     columns.join(", ")
                 ))
-                .hint("give files of JSONSchemaBench's layout; --dataset custom takes self ones"));
+                .hint("give files in JSONSchemaBench's format, or use --dataset custom"));
             }
             let folder = table::subset_of(name);
             let folder = folder.rsplit('/').next().unwrap_or(folder);
             let subset = self.subset.clone().or_else(|| {
                 (!folder.is_empty() && name != &found.source).then(|| folder.to_owned())
             });
-            for (place, members) in table::read(file, &[SCHEMA, ID], &mut repeated)? {
+            for (location, members) in table::read(file, &[SCHEMA, ID], &mut repeated)? {
                 let id = members.get(ID).and_then(Value::as_str);
-                if id.is_some_and(|id| !known.insert(id.to_owned())) {
+                if id.is_some_and(|id| !seen_ids.insert(id.to_owned())) {
                     continue;
                 }
-                match row(&members, &place) {
+                match row(&members, &location) {
                     Ok(row) => rows.push(Row {
                         tags: subset.iter().cloned().collect(),
                         ..row
                     }),
-                    Err(words) => unreadable.push(format!("{place}: {words}")),
+                    Err(error) => unreadable.push(format!("{location}: {error}")),
                 }
             }
         }
@@ -116,7 +116,7 @@ impl Kind for JsonschemabenchPlan {
         let notices = found
             .notices
             .into_iter()
-            .chain(document::unreadable(&unreadable))
+            .chain(schema_prompt::unreadable_notice(&unreadable))
             .chain(DatasetNotice::repeated_members(repeated))
             .collect();
         Ok(Rows {
@@ -133,21 +133,21 @@ impl Kind for JsonschemabenchPlan {
     }
 }
 
-fn row(members: &Map<String, Value>, place: &str) -> std::result::Result<Row, String> {
+fn row(members: &Map<String, Value>, location: &str) -> std::result::Result<Row, String> {
     let schema = match members.get(SCHEMA) {
         Some(Value::String(text)) => parse_schema(text),
         Some(schema @ Value::Object(_)) => Ok(schema.clone()),
-        _ => Err("no text".to_owned()),
+        _ => Err("not a string".to_owned()),
     };
-    let schema = schema.map_err(|words| format!("{SCHEMA}: {words}"))?;
+    let schema = schema.map_err(|error| format!("{SCHEMA}: {error}"))?;
     let name = match members.get(ID).and_then(Value::as_str) {
-        Some(id) => format!("{place} ({id})"),
-        None => place.to_owned(),
+        Some(id) => format!("{location} ({id})"),
+        None => location.to_owned(),
     };
     Ok(Row {
         name,
         ..Row::new(
-            &document::prompt(&schema),
+            &schema_prompt::prompt(&schema),
             Constraint::JsonSchema(Arc::new(schema)),
         )
     })
@@ -162,7 +162,7 @@ mod tests {
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets");
 
-    fn of(path: &str, subset: Option<&str>) -> DatasetPlan {
+    fn plan_with(path: &str, subset: Option<&str>) -> DatasetPlan {
         let source = Source::Jsonschemabench(JsonschemabenchPlan {
             dataset_path: Some(format!("{FIXTURES}/{path}")),
             subset: subset.map(str::to_owned),
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn every_configuration_is_taken_or_the_one_that_is_named() {
-        let all = read(&of("jsonschemabench", None)).unwrap();
+    fn reads_all_configurations_or_the_selected_one() {
+        let all = read(&plan_with("jsonschemabench", None)).unwrap();
         let tags: Vec<&str> = all.rows.iter().map(|row| row.tags[0].as_str()).collect();
         assert_eq!(tags, ["Github_easy", "Github_easy", "Kubernetes"]);
         assert!(
             all.notices[0]
                 .to_string()
-                .starts_with("1 rows are left out that cannot be read; the first: "),
+                .starts_with("1 unreadable rows are skipped; the first: "),
             "{:?}",
             all.notices
         );
@@ -202,7 +202,7 @@ mod tests {
             all.rows[1].name
         );
         let Prompt::Text(prompt) = &all.rows[1].prompt else {
-            panic!("a text was expected")
+            panic!("expected a text")
         };
         assert!(prompt.ends_with("{\"type\": \"boolean\"}"), "{prompt}");
         let schema = serde_json::json!({"type": "boolean"});
@@ -211,9 +211,9 @@ mod tests {
             Some(&Constraint::JsonSchema(schema.into()))
         );
 
-        let one = read(&of("jsonschemabench", Some("Github_easy"))).unwrap();
+        let one = read(&plan_with("jsonschemabench", Some("Github_easy"))).unwrap();
         assert_eq!((one.rows.len(), one.notices.len()), (2, 0));
-        let file = read(&of(
+        let file = read(&plan_with(
             "jsonschemabench/Kubernetes/train-00000-of-00001.parquet",
             None,
         ))
@@ -222,16 +222,16 @@ mod tests {
     }
 
     #[test]
-    fn other_layouts_are_refused() {
-        for (plan, words) in [
+    fn other_formats_are_refused() {
+        for (plan, message) in [
             (
-                of("jsonschemabench", Some("Nowhere")),
+                plan_with("jsonschemabench", Some("Nowhere")),
                 "no file of the split train of Nowhere",
             ),
-            (of("custom.jsonl", None), "no column json_schema in"),
+            (plan_with("custom.jsonl", None), "no column json_schema in"),
         ] {
             let error = read(&plan).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
     }
 }

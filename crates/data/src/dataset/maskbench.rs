@@ -1,9 +1,9 @@
 //! The dataset `maskbench`: the schemas of MaskBench (guidance-ai/jsonschemabench,
 //! `maskbench/data`), from its test files.
 //!
-//! `{"description": text, "meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool,
-//! "data": any}]}`, a file each or a line each. Features are the tags; the first valid document is
-//! the reference answer. `sobench mask` measures engines on the same files.
+//! Each file or line is `{"description": text, "meta": {"features": [text]}, "schema": any,
+//! "tests": [{"valid": bool, "data": any}]}`. The features become tags, and the first valid
+//! document the reference answer. `sobench mask` measures engines on the same files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use super::file::{check_rows, read_document, read_lines, required};
 use super::flags::{HubLengthFlags, OrderFlags, PathFlags, ShortfallFlags};
-use super::registry::{Constrained, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
-use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, document};
+use super::registry::{ConstraintScope, DOCUMENT_OUTPUT_LEN, Inputs, Kind, Spec};
+use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, Shortfall, schema_prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::{self, Repeated};
-use sobench_core::input::list;
+use sobench_core::input::json::{self, DuplicateKeys};
+use sobench_core::input::list_files;
 use sobench_notices::notice::DatasetNotice;
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ impl Kind for MaskbenchPlan {
         ],
         output_len: DOCUMENT_OUTPUT_LEN,
         own_output_len: |flags| flags.rows.hf.length.output_len(),
-        ..Spec::new("maskbench", Constrained::ByTheRow)
+        ..Spec::new("maskbench", ConstraintScope::PerRow)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -73,36 +73,36 @@ impl Kind for MaskbenchPlan {
         })
     }
 
-    /// A row a schema.
+    /// One row per schema.
     fn rows(&self, plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
-        let hint = "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, one of its files, or a JSONL file";
+        let hint = "give --dataset-path the folder maskbench/data of guidance-ai/jsonschemabench, a file of it, or a JSONL file";
         let path = required(self.dataset_path.as_deref(), MaskbenchPlan::SPEC.name, hint)?;
         let (mut rows, mut unreadable, mut repeated) =
-            (Vec::new(), Vec::new(), Repeated::default());
-        let mut take = |text: &str, place: String| match json::object_from_text::<Entry>(text) {
+            (Vec::new(), Vec::new(), DuplicateKeys::default());
+        let mut parse = |text: &str, location: String| match json::object_from_text::<Entry>(text) {
             Ok(entry) => {
-                repeated.look(text, |_| place.clone());
-                rows.push(row(entry, place));
+                repeated.scan(text, |_| location.clone());
+                rows.push(row(entry, location));
             }
-            Err(error) => unreadable.push(format!("{place}: {error}")),
+            Err(error) => unreadable.push(format!("{location}: {error}")),
         };
         for (name, file) in files(path)? {
             if file.extension().is_some_and(|ending| ending == "jsonl") {
                 for line in read_lines(&file)? {
                     let (number, line) = line?;
-                    take(&line, format!("{name}, line {number}"));
+                    parse(&line, format!("{name}, line {number}"));
                 }
             } else {
-                take(&read_document(&file)?, name);
+                parse(&read_document(&file)?, name);
             }
         }
         if let (true, Some(first)) = (rows.is_empty(), unreadable.first()) {
-            return Err(Error::usage(format!("no file of MaskBench's layout; the first, {first}"))
-                .hint("a file, or a line of a .jsonl file, is an object with \"schema\" and \"tests\""));
+            return Err(Error::usage(format!("no file in MaskBench's format; first error: {first}"))
+                .hint("give files, or lines of a .jsonl file, that are objects with \"schema\" and \"tests\""));
         }
         check_rows(rows.len(), path)?;
         self.order.apply(plan.seed, &mut rows);
-        let notices = document::unreadable(&unreadable)
+        let notices = schema_prompt::unreadable_notice(&unreadable)
             .into_iter()
             .chain(DatasetNotice::repeated_members(repeated))
             .collect();
@@ -120,16 +120,16 @@ impl Kind for MaskbenchPlan {
     }
 }
 
-/// The files below a folder, by name, or the one that is named.
+/// The JSON and JSONL files of a folder, by name, or the single file.
 fn files(path: &str) -> Result<Vec<(String, PathBuf)>> {
     let folder = Path::new(path);
     if !folder.is_dir() {
         return Ok(vec![(path.to_owned(), folder.to_path_buf())]);
     }
-    let is_one = |name: &String| name.ends_with(".json") || name.ends_with(".jsonl");
-    Ok(list(folder)?
+    let is_json = |name: &String| name.ends_with(".json") || name.ends_with(".jsonl");
+    Ok(list_files(folder)?
         .into_iter()
-        .filter(is_one)
+        .filter(is_json)
         .map(|name| (name.clone(), folder.join(name)))
         .collect())
 }
@@ -140,7 +140,7 @@ fn row(entry: Entry, name: String) -> Row {
         .iter()
         .find(|test| test.valid)
         .map(|test| test.data.to_string());
-    let prompt = document::prompt(&entry.schema);
+    let prompt = schema_prompt::prompt(&entry.schema);
     let row = Row::new(&prompt, Constraint::JsonSchema(Arc::new(entry.schema)));
     Row {
         completion,
@@ -159,10 +159,10 @@ mod tests {
 
     const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/datasets");
 
-    fn read_as(own: MaskbenchPlan) -> Result<Rows> {
+    fn read_as(options: MaskbenchPlan) -> Result<Rows> {
         rows(
             &DatasetPlan {
-                source: Source::Maskbench(own),
+                source: Source::Maskbench(options),
                 ..plan(DatasetName::Maskbench)
             },
             &Tokenizer::embedded(),
@@ -170,16 +170,16 @@ mod tests {
     }
 
     fn read(path: &str) -> Result<Rows> {
-        let own = MaskbenchPlan {
+        let options = MaskbenchPlan {
             dataset_path: Some(format!("{FIXTURES}/{path}")),
             order: Order::AsStored,
             ..MaskbenchPlan::default()
         };
-        read_as(own)
+        read_as(options)
     }
 
     #[test]
-    fn files_and_lines_are_schemas_with_tags_and_a_valid_document() {
+    fn rows_have_tags_and_a_valid_document() {
         let found = read("maskbench").unwrap();
         let seen: Vec<(&str, Vec<&str>, Option<&str>)> = found
             .rows
@@ -202,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_told() {
+    fn files_in_other_formats_are_refused() {
         let mixed = read("bfcl").unwrap_err();
         assert!(
             mixed
                 .what
-                .starts_with("no file of MaskBench's layout; the first, BFCL_v3_parallel.json: "),
+                .starts_with("no file in MaskBench's format; first error: BFCL_v3_parallel.json: "),
             "{mixed}"
         );
         assert!(read("none").unwrap_err().what.starts_with("cannot read"));

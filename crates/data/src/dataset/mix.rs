@@ -1,9 +1,9 @@
-//! Several datasets in one run, their requests among each other: what constrained requests do to
-//! their neighbours in the batch shows only where both are there.
+//! Several datasets interleaved in one run, for example to measure the effect of constrained
+//! requests on unconstrained ones in the same batch.
 
 use serde::{Deserialize, Serialize};
 
-use super::registry::{Constrained, Spec};
+use super::registry::{ConstraintScope, Spec};
 use super::{Dataset, DatasetPlan, cases, load_with};
 use crate::hub::HubSettings;
 use crate::tokenizer::Tokenizer;
@@ -15,39 +15,39 @@ use sobench_pycompat::random::PythonRandom;
 /// One dataset of a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MixPart {
-    /// How many of the run's requests are its, beside the others' shares; above 0.
+    /// Relative share of the run's requests. Above 0.
     pub share: f64,
-    /// The number of its prompts is the mix's matter.
+    /// The plan of the part. Its number of prompts is set by the mix.
     pub plan: DatasetPlan,
 }
 
 /// The options of a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MixPlan {
-    /// At least two datasets, each once.
+    /// At least two datasets, all different.
     #[serde(rename = "mix")]
     pub parts: Vec<MixPart>,
 }
 
-pub(super) const SPEC: Spec = Spec::new("mix", Constrained::ByTheRow);
+pub(super) const SPEC: Spec = Spec::new("mix", ConstraintScope::PerRow);
 
-/// The error where a mix is taken for one of its datasets.
-pub(super) fn unnamed() -> Error {
-    Error::internal("a mix has no options and rows but those of its parts")
+/// The error for a mix in place of a single dataset.
+pub(super) fn not_a_single_dataset() -> Error {
+    Error::internal("a mix has only the options and rows of its parts")
 }
 
-/// Loads every part, and shuffles the parts among each other by the seed; each part keeps its own
-/// order. Requests are tagged with their dataset's name. `plan` is that of the mix.
+/// Loads every part, and interleaves the parts at random by the seed. Each part keeps its own
+/// order. Requests are tagged with the name of their dataset. `plan` is the plan of the mix.
 ///
 /// # Errors
-/// As for each part, with its name; or a part is so small that it has no request.
+/// The errors of each part, with its name, and a part without a request.
 pub(super) fn load(
     mix: &MixPlan,
     plan: &DatasetPlan,
     tokenizer: &Tokenizer,
     hub: &HubSettings,
 ) -> Result<Dataset> {
-    let counts = apportioned(
+    let counts = apportion(
         &mix.parts.iter().map(|part| part.share).collect::<Vec<_>>(),
         plan.num_prompts,
     );
@@ -56,18 +56,18 @@ pub(super) fn load(
         let name = part.plan.name();
         if *count == 0 {
             return Err(Error::usage(format!(
-                "of {} requests none is of the dataset {name}",
+                "the dataset {name} has none of the {} requests",
                 plan.num_prompts
             ))
             .hint("give it a larger share in --mix, or raise --num-prompts"));
         }
-        let of_part = DatasetPlan {
+        let part_plan = DatasetPlan {
             num_prompts: *count,
             grammar_dialect: plan.grammar_dialect,
             grammar_spelling: plan.grammar_spelling,
             ..part.plan.clone()
         };
-        let loaded = load_with(&of_part, tokenizer, hub);
+        let loaded = load_with(&part_plan, tokenizer, hub);
         parts.push((
             name,
             loaded.map_err(|error| Error {
@@ -79,20 +79,20 @@ pub(super) fn load(
     let mut order: Vec<usize> = parts
         .iter()
         .enumerate()
-        .flat_map(|(place, (_, part))| vec![place; part.cases.len()])
+        .flat_map(|(part_index, (_, part))| vec![part_index; part.cases.len()])
         .collect();
     PythonRandom::new(plan.seed).shuffle(&mut order);
     let (sources, notices): (Vec<String>, Vec<Vec<Notice>>) = parts
         .iter()
         .map(|(name, part)| {
-            let of_mix = |notice| {
+            let with_part_name = |notice| {
                 DatasetNotice::PartOfMix {
                     dataset: name.to_string(),
                     notice: Box::new(notice),
                 }
                 .into()
             };
-            let notices = part.notices.iter().cloned().map(of_mix).collect();
+            let notices = part.notices.iter().cloned().map(with_part_name).collect();
             (
                 format!("{} of {name} from {}", part.cases.len(), part.source),
                 notices,
@@ -101,16 +101,16 @@ pub(super) fn load(
         .unzip();
     let rows = parts.iter().map(|(_, part)| part.rows).sum();
     let converted_from = parts.iter().find_map(|(_, part)| part.converted_from);
-    let mut rest: Vec<_> = parts
+    let mut remaining: Vec<_> = parts
         .into_iter()
         .map(|(name, part)| (name, part.cases.into_iter()))
         .collect();
     let mut all = Vec::with_capacity(order.len());
-    for (index, place) in order.into_iter().enumerate() {
-        let (name, cases) = &mut rest[place];
+    for (index, part_index) in order.into_iter().enumerate() {
+        let (name, cases) = &mut remaining[part_index];
         let mut case = cases
             .next()
-            .ok_or_else(|| Error::internal("a mix with more places than cases"))?;
+            .ok_or_else(|| Error::internal("the order of a mix is longer than its cases"))?;
         case.id = format!("{name}-{index}");
         case.tags.push(format!("{DATASET_TAG}{name}"));
         all.push(case);
@@ -127,28 +127,28 @@ pub(super) fn load(
     })
 }
 
-/// Whole numbers in these proportions that add up to `total`: each has its share rounded down, and
-/// the largest remainders get one more (Hamilton's method); ties go by place.
-fn apportioned(shares: &[f64], total: usize) -> Vec<usize> {
+/// Whole numbers in these proportions with the sum `total`: the shares are rounded down, and the
+/// largest remainders get one more (Hamilton's method). Of equal remainders the first wins.
+fn apportion(shares: &[f64], total: usize) -> Vec<usize> {
     let sum: f64 = shares.iter().sum();
     let exact: Vec<f64> = shares
         .iter()
         .map(|share| share / sum * total as f64)
         .collect();
-    // A hair more, so that 0.7 of 10 is 7 and not, by a rounding error, 6.
+    // The small addition corrects rounding errors, so that 0.7 of 10 is 7 and not 6.
     let mut counts: Vec<usize> = exact
         .iter()
         .map(|share| (share + 1e-9).floor() as usize)
         .collect();
-    let mut places: Vec<usize> = (0..shares.len()).collect();
-    places.sort_by(|one, other| {
+    let mut by_remainder: Vec<usize> = (0..shares.len()).collect();
+    by_remainder.sort_by(|one, other| {
         (exact[*other] - counts[*other] as f64).total_cmp(&(exact[*one] - counts[*one] as f64))
     });
     let missing = total.saturating_sub(counts.iter().sum());
-    places
+    by_remainder
         .into_iter()
         .take(missing)
-        .for_each(|place| counts[place] += 1);
+        .for_each(|part_index| counts[part_index] += 1);
     counts
 }
 
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up_and_are_as_close_to_their_shares_as_whole_numbers_can_be() {
+    fn counts_add_up_and_are_closest_to_the_shares() {
         for (shares, total, expected) in [
             (&[0.7, 0.2, 0.1][..], 10, &[7, 2, 1][..]),
             (&[0.7, 0.2, 0.1], 1000, &[700, 200, 100]),
@@ -166,11 +166,7 @@ mod tests {
             (&[0.99, 0.01], 10, &[10, 0]),
             (&[3.0], 5, &[5]),
         ] {
-            assert_eq!(
-                apportioned(shares, total),
-                expected,
-                "{shares:?} of {total}"
-            );
+            assert_eq!(apportion(shares, total), expected, "{shares:?} of {total}");
         }
     }
 }

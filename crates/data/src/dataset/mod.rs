@@ -1,6 +1,6 @@
-//! Datasets: names, files and repositories to cases. A dataset is one file, its `mod` line, its
-//! line in the list of [`datasets!`], and a line in [`DatasetArgs`] or [`RowFlags`] if it has flags
-//! of its own.
+//! Datasets: loads cases from names, files and repositories. A dataset is one file, its `mod` line,
+//! its line in the list of [`datasets!`], and, if it has its own flags, a line in [`DatasetArgs`]
+//! or [`RowFlags`].
 
 mod audio;
 mod bfcl;
@@ -8,8 +8,7 @@ mod burstgpt;
 mod cases;
 mod choice;
 pub mod custom;
-mod document;
-mod exact;
+mod exact_length;
 pub mod file;
 pub mod flags;
 mod grammar;
@@ -29,18 +28,19 @@ mod random;
 mod regex;
 mod registry;
 mod rows;
+mod schema_prompt;
 mod sharegpt;
 mod sonnet;
 mod table;
 
 pub use self::choice::ChoiceFlags;
 pub use self::grammar::GrammarFlags;
-pub use self::json::{JsonFlags, SHIPPED_SCHEMAS};
+pub use self::json::{JsonFlags, JsonSchemaPathFlags, SHIPPED_SCHEMAS};
 pub use self::regex::RegexFlags;
 pub use audio::{AudioSource, MAX_AUDIO_SECONDS, MAX_CLIP_BYTES, MAX_CLIPS_BYTES};
-pub use exact::{MAX_MADE_TOKENS, MAX_PROMPT_TOKENS};
+pub use exact_length::{MAX_GENERATED_TOKENS, MAX_PROMPT_TOKENS};
 pub use file::{MAX_DATASET_BYTES, MAX_ROWS};
-pub use flags::stray;
+pub use flags::unused_flag_error;
 pub use json::JsonSchemaSource;
 pub use mix::{MixPart, MixPlan};
 pub use plan::{Constraints, DatasetPlan, MAX_DOCUMENTS, MAX_PROMPTS, OutputLength, PromptForm};
@@ -62,7 +62,7 @@ use sobench_notices::notice::Notice;
 datasets! {
     /// One JSON Schema for all requests.
     Json(json::JsonPlan),
-    /// A JSON Schema of its own for each request, which defeats caches of compiled grammars.
+    /// A different JSON Schema for each request, which defeats caches of compiled grammars.
     JsonUnique(json::JsonUniquePlan),
     /// A small subset of SQL, as a context-free grammar.
     Grammar(grammar::GrammarPlan),
@@ -72,48 +72,46 @@ datasets! {
     Choice(choice::ChoicePlan),
     /// `NousResearch/json-mode-eval`: chats, each with a schema and a reference answer.
     XgrammarBench(json_mode_eval::XgrammarBenchPlan),
-    /// `epfl-dlab/JSONSchemaBench`: schemas from the field.
+    /// `epfl-dlab/JSONSchemaBench`: schemas collected from real projects.
     Jsonschemabench(jsonschemabench::JsonschemabenchPlan),
     /// The schemas of MaskBench, from its test files.
     Maskbench(maskbench::MaskbenchPlan),
-    /// The Berkeley Function-Calling Leaderboard: questions, functions, and the calls that answer
-    /// them.
+    /// The Berkeley Function-Calling Leaderboard: prompts, functions, and the expected calls.
     Bfcl(bfcl::BfclPlan),
     /// The user's own rows.
     Custom(custom::CustomPlan),
-    /// Tokens in a row from a random place of the vocabulary.
+    /// Consecutive tokens from a random position of the vocabulary.
     Random(random::RandomPlan),
-    /// The same behind a beginning that all prompts share.
+    /// `random` with a prefix that all prompts share.
     RandomPrefix(random::RandomPrefixPlan),
-    /// Random tokens behind one of several beginnings.
+    /// Random tokens after one of several prefixes.
     PrefixRepetition(prefix_repetition::PrefixRepetitionPlan),
     /// First turns of conversations, from a file in ShareGPT's layout.
     Sharegpt(sharegpt::SharegptPlan),
-    /// Lengths of requests and answers from a file in BurstGPT's layout.
+    /// Request and response lengths from a file in BurstGPT's layout.
     Burstgpt(burstgpt::BurstgptPlan),
     /// Lines of a poem.
     Sonnet(sonnet::SonnetPlan),
     /// Texts or chats of a repository on the Hub, or of local files.
     Hf(hf::HfPlan),
-    /// Sound, generated or the user's own.
+    /// Generated or user-supplied audio.
     Audio(audio::AudioPlan),
 }
 
-/// The flags that say what is asked, in the order of `--help`, named as `vllm bench serve` and its
-/// structured-output script name them.
+/// Dataset flags, in the order of `--help`, with the names of `vllm bench serve` and its
+/// structured-output script.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DatasetArgs {
-    // Stays first: reading a flag takes it out of what was typed.
+    // Must stay first: reading a flag removes it from the matches.
     #[command(flatten)]
     pub typed: flags::TypedFlags,
-    /// Dataset [default: json; audio with --backend openai-audio]; several are run one after the
-    /// other
+    /// Dataset [default: json; audio with --backend openai-audio]; several datasets run one after
+    /// the other
     #[arg(long, visible_alias = "dataset-name", value_name = "NAME", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(DatasetName::ALL.map(DatasetName::name)))]
     pub dataset: Vec<String>,
-    /// Several datasets in one run, their requests among each other, as NAME:SHARE or
-    /// NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3'; each has its own figures in the
-    /// result
+    /// Mix several datasets in one run, as NAME:SHARE or NAME=PATH:SHARE, e.g.
+    /// 'sharegpt=chats.json:0.7,json:0.3'; the result reports each dataset separately
     #[arg(long, value_name = "MIX", conflicts_with = "dataset")]
     pub mix: Option<InputNames>,
     #[command(flatten)]
@@ -128,17 +126,14 @@ pub struct DatasetArgs {
     pub choice: choice::ChoiceFlags,
     #[command(flatten)]
     pub audio: audio::AudioFlags,
-    /// Documents of each request to rank them, for --backend vllm-rerank [default: 1]
+    /// Documents per rerank request, for --backend vllm-rerank [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub rerank_documents: Option<usize>,
-    #[command(
-        flatten,
-        next_help_heading = "Rows of the dataset: which, in which order, how long"
-    )]
+    #[command(flatten, next_help_heading = "Dataset rows")]
     pub rows: RowFlags,
 }
 
-/// The flags of rows: which are asked, and how long those are that are made.
+/// Flags for the selection, order and length of rows.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RowFlags {
     #[command(flatten)]
@@ -163,35 +158,34 @@ pub struct RowFlags {
     pub bfcl: bfcl::BfclFlags,
 }
 
-/// What is going to be asked, and what is known of where it came from.
+/// A loaded dataset and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// As many as the plan says, in the order in which they are sent.
+    /// The requests, in the order in which they are sent.
     pub cases: Vec<Case>,
-    /// Distinct rows available; fewer than the cases where rows are asked again.
+    /// Distinct rows available. Fewer than the cases if rows are repeated.
     pub rows: usize,
-    /// SHA-256, in hex, over what is asked: prompts, constraints and output lengths, in order.
-    /// Which of the cases have their constraint sent is not in it, so that a control run has the
-    /// hash of the run it is held against.
+    /// SHA-256, in hex, over prompts, constraints and output lengths, in order. The arms are not
+    /// hashed, so that a control run has the same hash as the run it is compared with.
     pub sha256: String,
-    /// Where the rows are from: `shipped`, a path, or a repository with its commit.
+    /// Origin of the rows: `shipped`, a path, or a repository with its commit.
     pub source: String,
-    /// The notation that grammars were written in, where they are sent in the other one.
+    /// The original notation of grammars, if they are sent in another one.
     pub converted_from: Option<GrammarDialect>,
-    /// What the user should know.
+    /// Notices for the user.
     pub notices: Vec<Notice>,
 }
 
-/// Loads what the plan names.
+/// Loads the cases of a plan.
 ///
 /// # Errors
-/// If the plan contradicts itself, a file or repository cannot be read, a row is wrong, or messages
-/// have to be put into a template and the tokenizer has none.
+/// The plan contradicts itself, a file or repository cannot be read, a row is invalid, or messages
+/// need a chat template and the tokenizer has none.
 pub fn load(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Dataset> {
     load_with(plan, tokenizer, &HubSettings::from_env())
 }
 
-/// [`load`], with the Hub's settings given instead of taken from the environment.
+/// [`load`] with explicit Hub settings.
 ///
 /// # Errors
 /// As for [`load`].
@@ -201,7 +195,7 @@ pub fn load_with(plan: &DatasetPlan, tokenizer: &Tokenizer, hub: &HubSettings) -
         return mix::load(mix, plan, tokenizer, hub);
     }
     let rows = plan.source.rows(plan, &Inputs { tokenizer, hub })?;
-    cases::deal(plan, rows, tokenizer)
+    cases::build(plan, rows, tokenizer)
 }
 
 #[cfg(test)]

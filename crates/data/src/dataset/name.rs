@@ -1,4 +1,4 @@
-//! The names of datasets, and what is asked of a dataset by its name.
+//! Names of datasets, and properties of a dataset by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::DatasetName;
-use super::registry::Constrained;
+use super::registry::ConstraintScope;
 use sobench_core::error::{Error, Result};
 
 impl DatasetName {
@@ -15,33 +15,34 @@ impl DatasetName {
         self.spec().name
     }
 
-    /// Whether each row brings a constraint of its own; elsewhere one constraint (with its
-    /// variants) is the run's, or there is none.
-    pub fn has_rows(self) -> bool {
-        self.spec().constrained == Constrained::ByTheRow
+    /// Whether each row has its own constraint. Otherwise one constraint, possibly with variants,
+    /// applies to the run, or there is none.
+    pub fn has_row_constraints(self) -> bool {
+        self.spec().constrained == ConstraintScope::PerRow
     }
 
-    /// Whether nothing of it has a constraint.
-    pub fn is_plain(self) -> bool {
-        self.spec().constrained == Constrained::Never
+    /// Whether no row has a constraint.
+    pub fn is_unconstrained(self) -> bool {
+        self.spec().constrained == ConstraintScope::Unconstrained
     }
 
-    /// Whether rows can have grammars, so that `--grammar-dialect` has a meaning.
+    /// Whether rows can have grammars, so that `--grammar-dialect` applies.
     pub fn has_grammars(self) -> bool {
         self.spec().has_grammars
     }
 
-    /// Whether prompts can go through a chat template.
+    /// Whether a chat template can apply to prompts.
     pub fn is_templated(self) -> bool {
         self.spec().is_templated
     }
 
-    /// Whether answers have no meaningful end, so that servers are asked to go on (`ignore_eos`).
+    /// Whether answers have no natural end, so that servers must ignore the end-of-sequence token
+    /// (`ignore_eos`).
     pub fn ignores_eos(self) -> bool {
         self.spec().ignores_eos
     }
 
-    /// Whether vLLM's structured-output script has the dataset too.
+    /// Whether vLLM's structured-output script has the dataset.
     pub fn is_in_vllm_script(self) -> bool {
         self.spec().is_in_vllm_script
     }
@@ -56,15 +57,15 @@ impl fmt::Display for DatasetName {
 impl FromStr for DatasetName {
     type Err = Error;
 
-    /// Reads a name; `_` and `-` are the same.
+    /// Parses a name. `_` and `-` are equivalent.
     fn from_str(text: &str) -> Result<Self> {
-        let plain = |name: &str| name.replace('_', "-");
+        let normalised = |name: &str| name.replace('_', "-");
         Self::ALL
             .into_iter()
-            .find(|dataset| plain(dataset.name()) == plain(text))
+            .find(|dataset| normalised(dataset.name()) == normalised(text))
             .ok_or_else(|| {
-                Error::usage(format!("no such dataset: {text}")).hint(format!(
-                    "the datasets are {}",
+                Error::usage(format!("unknown dataset: {text}")).hint(format!(
+                    "use one of: {}",
                     Self::ALL.map(Self::name).join(", ")
                 ))
             })
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_parse_as_printed() {
         for name in DatasetName::ALL {
             assert_eq!(name.to_string().parse::<DatasetName>().unwrap(), name);
             assert_eq!(serde_json::to_value(name).unwrap(), name.name());
@@ -92,7 +93,7 @@ mod tests {
             DatasetName::XgrammarBench
         );
         let error = "jsn".parse::<DatasetName>().unwrap_err();
-        assert_eq!(error.what, "no such dataset: jsn");
+        assert_eq!(error.what, "unknown dataset: jsn");
         assert!(error.hint.unwrap().contains("json-unique"));
     }
 }

@@ -1,8 +1,5 @@
-//! Grammars in the notation that a server reads: which text is sent where its author wrote another
-//! one.
-//!
-//! What the user wrote in the notation that is read is never touched. Answers are judged by the
-//! text that is sent.
+//! Converts grammars to the notation that the server reads. A grammar that is already in that
+//! notation is sent unchanged. Answers are judged by the grammar that is sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,17 +10,17 @@ use sobench_core::error::{Error, Result};
 use sobench_grammar::{Converted, GrammarError, convert};
 use sobench_notices::notice::{ConvertedRow, DatasetNotice, Notice};
 
-/// A grammar as it is sent.
+/// A grammar in the notation in which it is sent.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct SentGrammar {
     pub(super) dialect: GrammarDialect,
     pub(super) text: String,
-    /// What it was written in, where that is another notation.
+    /// The original notation, if it was another one.
     pub(super) converted_from: Option<GrammarDialect>,
     pub(super) notices: Vec<Notice>,
 }
 
-impl Sent {
+impl SentGrammar {
     fn as_written(dialect: GrammarDialect, text: impl Into<String>) -> Self {
         Self {
             dialect,
@@ -34,95 +31,97 @@ impl Sent {
     }
 }
 
-/// The shipped grammar, which is there in every notation, but in EBNF with names that llama.cpp
-/// does not read.
+/// The shipped grammar. It exists in every notation. For llama.cpp, which does not accept
+/// underscores in names, the EBNF names are rewritten.
 ///
 /// # Errors
-/// None that the shipped text gives cause for.
-pub(super) fn shipped(plan: &DatasetPlan, text: &str) -> Result<Sent> {
+/// Internal error if the shipped text cannot be converted.
+pub(super) fn shipped(plan: &DatasetPlan, text: &str) -> Result<SentGrammar> {
     let ebnf = GrammarDialect::Ebnf;
     if plan.grammar_dialect != ebnf || plan.grammar_spelling != GrammarSpelling::Portable {
-        return Ok(Sent::as_written(plan.grammar_dialect, text));
+        return Ok(SentGrammar::as_written(plan.grammar_dialect, text));
     }
-    let respelt = convert(ebnf, ebnf, text).map_err(|error| {
-        Error::internal(format!("the shipped grammar cannot be respelt: {error}"))
+    let renamed = convert(ebnf, ebnf, text).map_err(|error| {
+        Error::internal(format!(
+            "cannot rename the rules of the shipped grammar: {error}"
+        ))
     })?;
     let notice = DatasetNotice::GrammarRespelt {
-        notes: notes(&respelt),
+        notes: notes(&renamed),
     };
-    Ok(Sent {
+    Ok(SentGrammar {
         notices: vec![notice.into()],
-        ..Sent::as_written(ebnf, respelt.text)
+        ..SentGrammar::as_written(ebnf, renamed.text)
     })
 }
 
-/// The user's own grammar, the only one of the run.
+/// The user's grammar, when it is the only one of the run.
 ///
 /// # Errors
-/// It has to be converted and cannot be.
-pub(super) fn own(
+/// The grammar needs a conversion that fails.
+pub(super) fn convert_single(
     plan: &DatasetPlan,
     dialect: GrammarDialect,
     text: String,
     name: &str,
-) -> Result<Sent> {
-    let wanted = plan.grammar_dialect;
-    if dialect == wanted {
-        return Ok(Sent::as_written(dialect, text));
+) -> Result<SentGrammar> {
+    let target = plan.grammar_dialect;
+    if dialect == target {
+        return Ok(SentGrammar::as_written(dialect, text));
     }
     if plan.grammar_spelling == GrammarSpelling::AsWritten {
         let notice = DatasetNotice::GrammarNotConverted {
             name: name.to_owned(),
             notation: dialect,
-            expected: wanted,
+            expected: target,
         };
-        return Ok(Sent {
+        return Ok(SentGrammar {
             notices: vec![notice.into()],
-            ..Sent::as_written(dialect, text)
+            ..SentGrammar::as_written(dialect, text)
         });
     }
-    let converted = convert(dialect, wanted, &text).map_err(|error| {
+    let converted = convert(dialect, target, &text).map_err(|error| {
         Error::usage(format!(
-            "{name} is {dialect}, and cannot be converted to {wanted}: {error}"
+            "{name} is {dialect}, and cannot be converted to {target}: {error}"
         ))
         .hint(format!(
-            "write it in {wanted}, or send it as it is with --grammar-dialect {dialect}"
+            "rewrite it in {target}, or use --grammar-dialect {dialect} to send it unchanged"
         ))
     })?;
     let notice = DatasetNotice::GrammarConverted {
         name: name.to_owned(),
         notation: dialect,
-        converted_to: wanted,
+        converted_to: target,
         notes: notes(&converted),
     };
-    Ok(Sent {
-        dialect: wanted,
+    Ok(SentGrammar {
+        dialect: target,
         text: converted.text,
         converted_from: Some(dialect),
         notices: vec![notice.into()],
     })
 }
 
-/// Rows with grammars of their own. A grammar that cannot be converted is sent as it is: that the
-/// server refuses it is a result.
-pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
+/// Converts the grammars of rows. A grammar that cannot be converted is sent unchanged: the
+/// server's refusal is a result.
+pub(super) fn convert_rows(plan: &DatasetPlan, mut rows: Rows) -> Rows {
     if plan.grammar_spelling == GrammarSpelling::AsWritten {
         return rows;
     }
-    let wanted = plan.grammar_dialect;
+    let target = plan.grammar_dialect;
     let mut known: HashMap<Arc<str>, std::result::Result<Converted, GrammarError>> = HashMap::new();
-    let (mut done, mut failed) = (Counted::new(), Counted::new());
+    let (mut done, mut failed) = (CountAndFirst::new(), CountAndFirst::new());
     for row in &mut rows.rows {
         let Some(Constraint::Grammar { dialect, text }) = row.constraint.as_deref() else {
             continue;
         };
         let (dialect, text) = (*dialect, Arc::clone(text));
-        if dialect == wanted {
+        if dialect == target {
             continue;
         }
         match known
             .entry(Arc::clone(&text))
-            .or_insert_with(|| convert(dialect, wanted, &text))
+            .or_insert_with(|| convert(dialect, target, &text))
         {
             Ok(converted) => {
                 done.add(|| ConvertedRow {
@@ -131,7 +130,7 @@ pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
                     notes: notes(converted),
                 });
                 row.constraint = Some(Arc::new(Constraint::Grammar {
-                    dialect: wanted,
+                    dialect: target,
                     text: converted.text.as_str().into(),
                 }));
                 rows.converted_from = Some(dialect);
@@ -142,7 +141,7 @@ pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
     if let Some(first) = done.first {
         rows.notices.push(
             DatasetNotice::RowGrammarsConverted {
-                converted_to: wanted,
+                converted_to: target,
                 rows: done.count,
                 first,
             }
@@ -152,7 +151,7 @@ pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
     if let Some((first_row, why)) = failed.first {
         rows.notices.push(
             DatasetNotice::RowGrammarsNotConverted {
-                expected: wanted,
+                expected: target,
                 rows: failed.count,
                 first_row,
                 why,
@@ -163,13 +162,13 @@ pub(super) fn translated(plan: &DatasetPlan, mut rows: Rows) -> Rows {
     rows
 }
 
-/// How many, and the first.
-struct Counted<T> {
+/// A count of items, and the first item.
+struct CountAndFirst<T> {
     count: usize,
     first: Option<T>,
 }
 
-impl<T> Counted<T> {
+impl<T> CountAndFirst<T> {
     fn new() -> Self {
         Self {
             count: 0,
@@ -183,7 +182,7 @@ impl<T> Counted<T> {
     }
 }
 
-/// What a conversion changed.
+/// Descriptions of the changes of a conversion.
 fn notes(converted: &Converted) -> Vec<String> {
     converted.notes.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! Parquet files to JSON objects, for the columns that are asked for.
+//! Reads selected columns of Parquet files as JSON objects.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,20 +12,23 @@ use serde_json::{Map, Value};
 
 use super::file::{MAX_DATASET_BYTES, MAX_ROWS};
 use sobench_core::error::{Error, Result};
-use sobench_core::input::{self, Look};
+use sobench_core::input::{self, FileSignature};
 
-/// The rows of a Parquet file, uncompressed or compressed with Snappy. Of each row, those of
-/// `columns` that the file has.
+/// The rows of a Parquet file, uncompressed or compressed with Snappy, with those of `columns` that
+/// exist in the file.
 pub fn read(path: &Path, columns: &[&str]) -> Result<Vec<Map<String, Value>>> {
     let bytes = bytes(path)?;
-    // The reader panics on some damaged files and on column types that it does not know.
+    // The reader panics on some damaged files and on column types that it does not support.
     let read = catch_unwind(AssertUnwindSafe(|| objects(bytes, columns)));
     let rows = read.unwrap_or_else(|_| {
-        Err("the file is damaged, or has columns of a type that is not read".to_owned())
+        Err("the file is damaged, or has columns of an unsupported type".to_owned())
     });
-    rows.map_err(|words| {
-        Error::usage(format!("cannot read {} as Parquet: {words}", path.display()))
-            .hint("a file that was cut off has no end to read it by: fetch it again; of packed ones only Snappy is read")
+    rows.map_err(|error| {
+        Error::usage(format!(
+            "cannot read {} as Parquet: {error}",
+            path.display()
+        ))
+        .hint("fetch the file again if it is truncated; the only supported compression is Snappy")
     })
 }
 
@@ -34,10 +37,10 @@ pub fn columns(path: &Path) -> Result<Vec<String>> {
     let bytes = bytes(path)?;
     let unreadable = || {
         Error::usage(format!(
-            "cannot read {} as Parquet: its columns cannot be told",
+            "cannot read {} as Parquet: invalid schema",
             path.display()
         ))
-        .hint("the file is damaged or was cut off: fetch it again")
+        .hint("fetch the file again: it is damaged or truncated")
     };
     let read = catch_unwind(AssertUnwindSafe(|| SerializedFileReader::new(bytes)))
         .map_err(|_| unreadable())?;
@@ -48,22 +51,28 @@ pub fn columns(path: &Path) -> Result<Vec<String>> {
 
 fn bytes(path: &Path) -> Result<Bytes> {
     input::check_bytes(path, MAX_DATASET_BYTES, |look| {
-        matches!(look, Look::Parquet | Look::Nul | Look::Utf16 | Look::Utf32)
+        matches!(
+            look,
+            FileSignature::Parquet
+                | FileSignature::Nul
+                | FileSignature::Utf16
+                | FileSignature::Utf32
+        )
     })?;
     let bytes = input::read_bytes(path, MAX_DATASET_BYTES)?;
     if !bytes.starts_with(b"PAR1") {
         return Err(Error::usage(format!(
-            "cannot read {} as Parquet: it does not begin as such",
+            "cannot read {} as Parquet: it does not start with PAR1",
             path.display()
         ))
-        .hint("give a Parquet file, or name the file by what it holds: .jsonl, .json"));
+        .hint("give a Parquet file, or use the extension of the actual format: .jsonl, .json"));
     }
     Ok(Bytes::from(bytes))
 }
 
 fn objects(bytes: Bytes, columns: &[&str]) -> std::result::Result<Vec<Map<String, Value>>, String> {
-    let words = |error: ::parquet::errors::ParquetError| error.to_string();
-    let reader = SerializedFileReader::new(bytes).map_err(words)?;
+    let message = |error: ::parquet::errors::ParquetError| error.to_string();
+    let reader = SerializedFileReader::new(bytes).map_err(message)?;
     let metadata = reader.metadata();
     let rows = usize::try_from(metadata.file_metadata().num_rows())
         .map_err(|_| "a negative number of rows".to_owned())?;
@@ -77,33 +86,32 @@ fn objects(bytes: Bytes, columns: &[&str]) -> std::result::Result<Vec<Map<String
         .fold(0, i64::saturating_add);
     if bytes.unsigned_abs() > MAX_DATASET_BYTES {
         return Err(format!(
-            "more than {MAX_DATASET_BYTES} bytes when unpacked: {bytes}"
+            "more than {MAX_DATASET_BYTES} bytes uncompressed: {bytes}"
         ));
     }
-    let projection = project(metadata.file_metadata().schema(), columns).map_err(words)?;
+    let projection = project(metadata.file_metadata().schema(), columns).map_err(message)?;
     let mut objects = Vec::with_capacity(rows);
-    for row in reader.get_row_iter(Some(projection)).map_err(words)? {
-        objects.push(object(row.map_err(words)?)?);
+    for row in reader.get_row_iter(Some(projection)).map_err(message)? {
+        objects.push(object(row.map_err(message)?)?);
     }
     if objects.len() == rows {
         Ok(objects)
     } else {
         Err(format!(
-            "{rows} rows are promised, and {} are there",
+            "the header declares {rows} rows, the file has {}",
             objects.len()
         ))
     }
 }
 
-/// The file's schema without the columns that are not asked for: they may be large, or of a kind
-/// that cannot be read.
+/// The file's schema with only the selected columns: the others may be large or unsupported.
 fn project(schema: &Type, columns: &[&str]) -> ::parquet::errors::Result<Type> {
-    let kept = schema
+    let selected = schema
         .get_fields()
         .iter()
         .filter(|field| columns.contains(&field.name()));
     Type::group_type_builder(schema.name())
-        .with_fields(kept.map(Arc::clone).collect())
+        .with_fields(selected.map(Arc::clone).collect())
         .build()
 }
 
@@ -129,7 +137,7 @@ fn value(field: Field) -> std::result::Result<Value, String> {
                 .map(|item| value(item.clone()))
                 .collect::<std::result::Result<_, _>>()?,
         ),
-        _ => return Err("a column is neither text, number, list nor group".to_owned()),
+        _ => return Err("a column is not text, number, list or group".to_owned()),
     })
 }
 
@@ -157,22 +165,22 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_columns_that_are_not_asked_for() {
+    fn skips_columns_that_are_not_selected() {
         let rows = read(Path::new(FIXTURE), &["schema", "none"]).unwrap();
         assert!(rows.iter().all(|row| row.keys().eq(["schema"])));
     }
 
     #[track_caller]
-    fn check_refused(bytes: &[u8], words: &str) {
+    fn check_refused(bytes: &[u8], message: &str) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.parquet");
         std::fs::write(&path, bytes).unwrap();
         let error = read(&path, &COLUMNS).unwrap_err();
-        assert!(error.what.contains(words), "{error}");
+        assert!(error.what.contains(message), "{error}");
     }
 
     #[test]
-    fn refuses_other_codecs_and_other_files() {
+    fn refuses_other_codecs_and_formats() {
         check_refused(
             include_bytes!("../../../../fixtures/datasets/gzip.parquet"),
             "flate2",
@@ -182,23 +190,23 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_an_error_or_other_rows_and_never_a_panic() {
+    fn a_damaged_file_never_panics() {
         let good = std::fs::read(FIXTURE).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.parquet");
-        let (mut refused, mut read_all_the_same) = (0, 0);
-        for place in (0..good.len()).step_by(13) {
+        let (mut refused, mut accepted) = (0, 0);
+        for offset in (0..good.len()).step_by(13) {
             let mut bytes = good.clone();
-            bytes[place] ^= 0x5a;
+            bytes[offset] ^= 0x5a;
             std::fs::write(&path, &bytes).unwrap();
             match read(&path, &COLUMNS) {
-                Ok(_) => read_all_the_same += 1,
+                Ok(_) => accepted += 1,
                 Err(_) => refused += 1,
             }
         }
         assert!(
             refused > 50,
-            "{refused} damaged files were refused, {read_all_the_same} read"
+            "{refused} damaged files were refused, {accepted} accepted"
         );
         std::fs::write(&path, &good[..good.len() / 2]).unwrap();
         read(&path, &COLUMNS).unwrap_err();

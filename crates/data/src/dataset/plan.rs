@@ -1,5 +1,5 @@
-//! What decides which cases are loaded: the options that all datasets share, and those of the
-//! dataset itself.
+//! The plan of a dataset: the options that all datasets share, and the options of the dataset
+//! itself.
 
 use serde::de::Error as _;
 use serde::ser::SerializeMap;
@@ -10,60 +10,64 @@ use super::{DatasetName, MixPart, Source};
 use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
 
-/// The most requests of one run; each is kept in memory from the start.
+/// The most requests of one run. All are kept in memory from the start.
 pub const MAX_PROMPTS: usize = 10_000_000;
-/// The most documents of one request to rank them.
+/// The most documents of one rerank request.
 pub const MAX_DOCUMENTS: usize = 10_000;
 
-/// What the endpoint takes.
+/// Form of the prompts that the endpoint accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PromptForm {
-    /// Text: messages are put into the tokenizer's chat template.
+    /// Text. Messages go through the tokenizer's chat template.
     Text,
-    /// Chat messages, which are passed as they are: the server has the template, and a prompt must
-    /// not be templated twice.
+    /// Chat messages, sent unchanged: the server applies the template, and a prompt must not be
+    /// templated twice.
     Messages,
-    /// Sound, which only the dataset `audio` has.
+    /// Audio, which only the dataset `audio` has.
     Audio,
-    /// A query and so many documents, made from texts.
+    /// A query and this many documents, made from texts.
     Ranking { documents: usize },
 }
 
-/// What becomes of the constraints that rows have.
+/// Use of the rows' constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constraints {
-    /// Answers are judged by them, and [`DatasetPlan::constrained_ratio`] of the requests carry
+    /// Answers are judged by them, and [`DatasetPlan::constrained_ratio`] of the requests send
     /// them.
     Kept,
-    /// Only the prompts are asked: the answers are nothing that a constraint could be about.
-    LeftOut,
+    /// Only the prompts are sent: the endpoint returns nothing to constrain.
+    #[serde(rename = "left_out")]
+    Dropped,
 }
 
-/// How long answers may be.
+/// Limit on the length of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLength {
-    /// As the row says, and as the plan says where it does not.
+    /// The row's length, else the plan's.
     #[default]
-    OfTheRow,
-    /// As the row says, which has to.
-    OfEveryRow,
-    /// As the plan says, whatever the row says.
-    OfThePlan,
+    #[serde(rename = "of_the_row")]
+    RowOrDefault,
+    /// The row's length. Each row must have one.
+    #[serde(rename = "of_every_row")]
+    RowRequired,
+    /// The plan's length for all rows.
+    #[serde(rename = "of_the_plan")]
+    Fixed,
 }
 
-/// Everything that decides what is loaded. Written as one object: the name, the options of the
-/// dataset, and the shared ones.
+/// Determines the loaded cases. Serialised as one object: the name, the options of the dataset, and
+/// the shared ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetPlan {
     #[serde(flatten)]
     pub source: Source,
     pub num_prompts: usize,
-    /// The most tokens of an answer, for rows that do not say.
+    /// Limit on the tokens of an answer, for rows without their own.
     pub output_len: u32,
-    /// What rows that do say count for.
+    /// Whether rows' own lengths apply.
     #[serde(default)]
     pub output: OutputLength,
     pub seed: u64,
@@ -71,9 +75,9 @@ pub struct DatasetPlan {
     pub constrained_ratio: f64,
     pub constraints: Constraints,
     pub prompt_form: PromptForm,
-    /// The dialect that the server takes; decides which of the shipped grammars is sent.
+    /// The grammar notation that the server reads. Selects the shipped grammar.
     pub grammar_dialect: GrammarDialect,
-    /// What becomes of grammars of the user's own in the other dialect.
+    /// Conversion of user-supplied grammars in the other notation.
     pub grammar_spelling: GrammarSpelling,
 }
 
@@ -82,12 +86,12 @@ impl DatasetPlan {
         self.source.name()
     }
 
-    /// The file, folder or repository that the user named.
+    /// The file, folder or repository given by the user.
     pub fn path(&self) -> Option<&str> {
         self.source.path()
     }
 
-    /// The datasets of a mix; empty elsewhere.
+    /// The datasets of a mix. Empty for other datasets.
     pub fn parts(&self) -> &[MixPart] {
         match &self.source {
             Source::Mix(mix) => &mix.parts,
@@ -95,60 +99,60 @@ impl DatasetPlan {
         }
     }
 
-    /// The seed, as NumPy's legacy generator takes it.
+    /// The seed, for NumPy's legacy generator.
     ///
     /// # Errors
-    /// It is above 2^32 - 1.
+    /// The seed is above 2^32 - 1.
     pub(super) fn numpy_seed(&self) -> Result<u32> {
         u32::try_from(self.seed).map_err(|_| {
             Error::usage(format!(
-                "this dataset is drawn by a generator that takes no seed above {}: {}",
+                "the random generator of this dataset has no seed above {}: {}",
                 u32::MAX,
                 self.seed
             ))
-            .hint("lower --seed")
+            .hint("use a lower --seed")
         })
     }
 
-    /// Refuses numbers that mean nothing, and prompts in a form that the dataset does not have.
+    /// Refuses invalid numbers, and a prompt form that the dataset cannot provide.
     pub(super) fn check(&self) -> Result<()> {
         if self.num_prompts == 0 || self.num_prompts > MAX_PROMPTS {
             return Err(Error::usage(format!(
-                "the number of prompts has to be from 1 to {MAX_PROMPTS}: {}",
+                "the number of prompts must be from 1 to {MAX_PROMPTS}: {}",
                 self.num_prompts
             )));
         }
         if self.output_len == 0 {
             return Err(Error::usage(
-                "the output length has to be at least one token: 0",
+                "the output length must be at least one token: 0",
             ));
         }
         if !(0.0..=1.0).contains(&self.constrained_ratio) {
             return Err(Error::usage(format!(
-                "the constrained ratio has to be from 0 to 1: {}",
+                "the constrained ratio must be from 0 to 1: {}",
                 self.constrained_ratio
             )));
         }
         let is_audio = matches!(self.source, Source::Audio(_));
         if is_audio != (self.prompt_form == PromptForm::Audio) {
             return Err(Error::usage(format!(
-                "the dataset {} has no prompts in the form that the endpoint takes",
+                "the dataset {} has no prompts in the form that the endpoint accepts",
                 self.name()
             ))
-            .hint("the dataset audio goes with --backend openai-audio, and nothing else does"));
+            .hint("use --dataset audio with --backend openai-audio, and only with it"));
         }
         if let PromptForm::Ranking { documents } = self.prompt_form
             && (documents == 0 || documents > MAX_DOCUMENTS)
         {
             return Err(Error::usage(format!(
-                "the documents of a request have to be from 1 to {MAX_DOCUMENTS}: {documents}"
+                "the number of documents per request must be from 1 to {MAX_DOCUMENTS}: {documents}"
             )));
         }
         Ok(())
     }
 }
 
-/// The member that holds the dataset's name.
+/// The member with the dataset's name.
 const NAME: &str = "name";
 
 impl Serialize for Source {
@@ -163,7 +167,7 @@ impl Serialize for Source {
     }
 }
 
-/// Goes through `Value`: with `arbitrary_precision`, serde's own tagged enums do not read numbers.
+/// Uses `Value`: with `arbitrary_precision`, serde's internally tagged enums cannot read numbers.
 impl<'de> Deserialize<'de> for Source {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         let members = Map::<String, Value>::deserialize(deserializer)?;
@@ -184,7 +188,7 @@ mod tests {
     use crate::dataset::tests::plan;
 
     #[test]
-    fn plans_are_read_as_they_are_written() {
+    fn plans_survive_serialisation() {
         for name in DatasetName::ALL {
             let mut plan = plan(name);
             plan.constrained_ratio = 0.3;

@@ -1,15 +1,15 @@
-//! The dataset `prefix_repetition`: random tokens behind one of several shared beginnings.
+//! The dataset `prefix_repetition`: random tokens after one of several shared prefixes.
 //!
-//! By the rules of `PrefixRepetitionRandomDataset` in vLLM 0.32: `numpy.random.seed(seed)` and
+//! Follows `PrefixRepetitionRandomDataset` in vLLM 0.32: `numpy.random.seed(seed)` and
 //! `random.seed(seed)`, tokens by `numpy.random.randint`, the order by `random.shuffle`. Each
-//! beginning gets equally many prompts, so that there may be fewer than asked for.
+//! prefix gets the same number of prompts, so that there may be fewer than requested.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::exact::{check_amount, notice, of_length, vocabulary_size};
+use super::exact_length::{check_amount, fit_to_length, notice, vocabulary_size};
 use super::flags::OrderFlags;
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, Row, Rows, RowsKind, SHIPPED};
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
@@ -19,13 +19,13 @@ use sobench_pycompat::random::NumpyRandom;
 /// The flags of `prefix_repetition`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PrefixRepetitionFlags {
-    /// Tokens of each shared beginning of prefix_repetition [default: 256]
+    /// Tokens of each shared prefix of prefix_repetition [default: 256]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub prefix_repetition_prefix_len: Option<u32>,
-    /// Tokens of each prompt of prefix_repetition after that [default: 256]
+    /// Tokens of each prompt of prefix_repetition after the prefix [default: 256]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub prefix_repetition_suffix_len: Option<u32>,
-    /// Different beginnings of prefix_repetition [default: 10]
+    /// Number of different prefixes of prefix_repetition [default: 10]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub prefix_repetition_num_prefixes: Option<u32>,
     /// Tokens of each answer to prefix_repetition [default: 128]
@@ -37,11 +37,11 @@ pub struct PrefixRepetitionFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PrefixRepetitionPlan {
-    /// What prompts begin with in common.
+    /// Length of the shared prefix.
     pub prefix: u32,
-    /// How many different beginnings there are.
+    /// Number of different prefixes.
     pub prefixes: u32,
-    /// What follows the beginning.
+    /// Length of the text after the prefix.
     pub suffix: u32,
     pub order: Order,
 }
@@ -70,59 +70,65 @@ impl Kind for PrefixRepetitionPlan {
                 .prefix_repetition_output_len
                 .map(|length| ("--prefix-repetition-output-len", length))
         },
-        ..Spec::new("prefix_repetition", Constrained::Never)
+        ..Spec::new("prefix_repetition", ConstraintScope::Unconstrained)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let (own, unset) = (&flags.rows.prefix_repetition, Self::default());
+        let (options, default) = (&flags.rows.prefix_repetition, Self::default());
         Ok(Self {
-            prefix: own.prefix_repetition_prefix_len.unwrap_or(unset.prefix),
-            prefixes: own.prefix_repetition_num_prefixes.unwrap_or(unset.prefixes),
-            suffix: own.prefix_repetition_suffix_len.unwrap_or(unset.suffix),
+            prefix: options
+                .prefix_repetition_prefix_len
+                .unwrap_or(default.prefix),
+            prefixes: options
+                .prefix_repetition_num_prefixes
+                .unwrap_or(default.prefixes),
+            suffix: options
+                .prefix_repetition_suffix_len
+                .unwrap_or(default.suffix),
             order: flags.rows.order.order(),
         })
     }
 
-    /// A row a prompt.
+    /// One row per prompt.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let (prefixes, count) = (self.prefixes as usize, plan.num_prompts);
         if prefixes == 0 || prefixes > count {
             return Err(Error::usage(format!(
-                "{count} prompts cannot have so many different beginnings: {prefixes}"
+                "{count} prompts cannot have {prefixes} different prefixes"
             ))
             .hint("lower --prefix-repetition-num-prefixes, or raise --num-prompts"));
         }
-        let wanted = u64::from(self.prefix) + u64::from(self.suffix);
-        if wanted == 0 {
-            return Err(Error::usage("a prompt would have no token: 0")
+        let target = u64::from(self.prefix) + u64::from(self.suffix);
+        if target == 0 {
+            return Err(Error::usage("the prompts would have no tokens: 0")
                 .hint("raise --prefix-repetition-suffix-len"));
         }
-        check_amount(wanted, count)?;
-        let mut source = NumpyRandom::new(plan.numpy_seed()?);
+        check_amount(target, count)?;
+        let mut random = NumpyRandom::new(plan.numpy_seed()?);
         let vocabulary_size = u64::from(vocabulary_size(inputs.tokenizer)?);
         let mut excess = 0;
         let mut tokens = |length: u32| {
             let mut draw = |count: usize| {
-                source
+                random
                     .randint(vocabulary_size, count)
                     .into_iter()
                     .map(|id| id as u32)
                     .collect()
             };
             let drawn: Vec<u32> = draw(length as usize);
-            let made = of_length(inputs.tokenizer, drawn, length as usize, &mut draw);
-            excess += made.excess(length as usize);
-            made.tokens
+            let sized = fit_to_length(inputs.tokenizer, drawn, length as usize, &mut draw);
+            excess += sized.excess(length as usize);
+            sized.tokens
         };
         let mut rows = Vec::with_capacity(count);
         for _ in 0..prefixes {
             let prefix = tokens(self.prefix);
             for _ in 0..count / prefixes {
-                let whole: Vec<u32> = prefix.iter().copied().chain(tokens(self.suffix)).collect();
+                let prompt: Vec<u32> = prefix.iter().copied().chain(tokens(self.suffix)).collect();
                 let name = format!("prompt {}", rows.len());
                 rows.push(Row {
                     name,
-                    ..Row::free(Prompt::Text(inputs.tokenizer.decode(&whole).into()))
+                    ..Row::unconstrained(Prompt::Text(inputs.tokenizer.decode(&prompt).into()))
                 });
             }
         }
@@ -138,7 +144,7 @@ impl Kind for PrefixRepetitionPlan {
         let notices = notice(excess).into_iter().chain(fewer).collect();
         Ok(Rows {
             rows,
-            kind: RowsKind::Whole,
+            kind: RowsKind::Complete,
             source: SHIPPED.to_owned(),
             converted_from: None,
             notices,
@@ -153,18 +159,18 @@ mod tests {
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
 
-    fn with(seed: u64, num_prompts: usize, own: PrefixRepetitionPlan) -> DatasetPlan {
+    fn plan_with(seed: u64, num_prompts: usize, options: PrefixRepetitionPlan) -> DatasetPlan {
         DatasetPlan {
             seed,
             num_prompts,
-            source: Source::PrefixRepetition(own),
+            source: Source::PrefixRepetition(options),
             ..plan(DatasetName::PrefixRepetition)
         }
     }
 
     #[test]
-    fn prompts_are_vllms() {
-        let own = PrefixRepetitionPlan {
+    fn prompts_match_vllm() {
+        let options = PrefixRepetitionPlan {
             prefix: 12,
             suffix: 9,
             prefixes: 3,
@@ -173,39 +179,39 @@ mod tests {
         let plain = check(
             &DatasetPlan {
                 output_len: 5,
-                ..with(0, 11, own)
+                ..plan_with(0, 11, options)
             },
             "prefix_repetition",
             "plain",
         );
         assert_eq!(
             plain.notices[1].to_string(),
-            "9 prompts of 11: each of the 3 beginnings gets equally many"
+            "9 of 11 prompts: each of the 3 prefixes gets the same number"
         );
-        let own = PrefixRepetitionPlan {
+        let options = PrefixRepetitionPlan {
             prefix: 5,
             suffix: 20,
             prefixes: 2,
             order: Order::AsStored,
         };
-        check(&with(3, 4, own), "prefix_repetition", "in_order");
+        check(&plan_with(3, 4, options), "prefix_repetition", "in_order");
     }
 
     #[test]
-    fn what_makes_no_prompts_is_refused() {
+    fn invalid_lengths_and_seeds_are_refused() {
         let some = PrefixRepetitionPlan {
             prefix: 1,
             suffix: 1,
             prefixes: 3,
             order: Order::Shuffled,
         };
-        for (plan, words) in [
+        for (plan, message) in [
             (
-                with(0, 2, some),
-                "2 prompts cannot have so many different beginnings: 3",
+                plan_with(0, 2, some),
+                "2 prompts cannot have 3 different prefixes",
             ),
             (
-                with(
+                plan_with(
                     0,
                     4,
                     PrefixRepetitionPlan {
@@ -213,10 +219,10 @@ mod tests {
                         ..some
                     },
                 ),
-                "so many different beginnings: 0",
+                "4 prompts cannot have 0 different prefixes",
             ),
             (
-                with(
+                plan_with(
                     0,
                     4,
                     PrefixRepetitionPlan {
@@ -225,14 +231,14 @@ mod tests {
                         ..some
                     },
                 ),
-                "no token",
+                "no tokens",
             ),
             (
-                with(1 << 32, 4, some),
+                plan_with(1 << 32, 4, some),
                 "no seed above 4294967295: 4294967296",
             ),
             (
-                with(
+                plan_with(
                     0,
                     1000,
                     PrefixRepetitionPlan {
@@ -240,11 +246,11 @@ mod tests {
                         ..some
                     },
                 ),
-                "tokens in all: 9000001000",
+                "tokens in total: 9000001000",
             ),
         ] {
             let error = rows(&plan, &tokenizer()).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
     }
 }

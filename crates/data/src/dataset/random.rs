@@ -1,17 +1,16 @@
-//! The datasets `random` and `random-prefix`: prompts of a wanted number of tokens, out of the
-//! vocabulary.
+//! The datasets `random` and `random-prefix`: prompts of random tokens with a given length.
 //!
-//! By the rules of `RandomDataset` in vLLM 0.32: lengths, places in the vocabulary and the shared
-//! beginning come from one `numpy.random.default_rng(seed)`, in this order, so that the same seed
-//! and tokenizer make the same prompts. vLLM then asks a server that has `/tokenize` to cut or fill
-//! them up once more, which is not done here: the tokenizer is the run's own.
+//! Follows `RandomDataset` in vLLM 0.32: lengths, positions in the vocabulary and the shared prefix
+//! come from one `numpy.random.default_rng(seed)`, in this order, so that the same seed and
+//! tokenizer give the same prompts. vLLM also corrects lengths through the server's `/tokenize`, if
+//! it has one. This is not done here: lengths are those of the run's tokenizer.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::exact::{check_amount, notice, of_length, vocabulary_size};
+use super::exact_length::{check_amount, fit_to_length, notice, vocabulary_size};
 use super::flags::InputLenFlags;
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, MAX_PROMPT_TOKENS, Row, Rows, RowsKind, SHIPPED};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::Prompt;
@@ -21,7 +20,7 @@ use sobench_pycompat::random::NumpyGenerator;
 /// The flags of `random` and `random-prefix`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RandomFlags {
-    /// Tokens of each prompt of random and random-prefix, beside the shared ones [default: 1024]
+    /// Tokens of each prompt of random and random-prefix, without the shared prefix [default: 1024]
     #[arg(
         long,
         value_name = "TOKENS",
@@ -37,19 +36,18 @@ pub struct RandomFlags {
         allow_negative_numbers = true
     )]
     pub random_output_len: Option<u32>,
-    /// How far those lengths go up and down, as a share of them: one number, or {"input": 0.3,
-    /// "output": 0.5} [default: 0.0]
+    /// Relative range of those lengths: one number, or {"input": 0.3, "output": 0.5} [default: 0.0]
     #[arg(long, value_name = "RATIO|JSON", allow_negative_numbers = true)]
     pub random_range_ratio: Option<String>,
-    /// Tokens that all prompts of random and random-prefix share at their begin [default: 0;
+    /// Tokens of the prefix that all prompts of random and random-prefix share [default: 0;
     /// random-prefix: 256]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub random_prefix_len: Option<u32>,
-    /// Inputs in one request; only 1 is sent
+    /// Inputs per request; only 1 is supported
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub random_batch_size: Option<u32>,
-    /// Let servers end their answers to random and random-prefix, where `vllm bench serve` makes
-    /// them go on (ignore_eos)
+    /// Let the server end answers to random and random-prefix, instead of sending ignore_eos as
+    /// `vllm bench serve` does
     #[arg(long)]
     pub disable_ignore_eos: bool,
 }
@@ -58,14 +56,14 @@ pub struct RandomFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RandomPlan {
-    /// What prompts begin with in common.
+    /// Length of the shared prefix.
     pub prefix: u32,
-    /// The mean of what follows the beginning.
+    /// Mean length of the text after the prefix.
     pub input: u32,
-    /// Lengths of inputs are drawn from `input * (1 - range)` to `input * (1 + range)`; from 0 to
-    /// below 1.
+    /// Input lengths are drawn from `input * (1 - range)` to `input * (1 + range)`. From 0 to below
+    /// 1.
     pub input_range: f64,
-    /// The same for answers.
+    /// The same for answer lengths.
     pub output_range: f64,
 }
 
@@ -95,56 +93,56 @@ const SPEC: Spec = Spec {
             .random_output_len
             .map(|length| ("--random-output-len", length))
     },
-    ..Spec::new("random", Constrained::Never)
+    ..Spec::new("random", ConstraintScope::Unconstrained)
 };
 
 impl Kind for RandomPlan {
     const SPEC: Spec = SPEC;
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let own = &flags.rows.random;
-        if let Some(size) = own.random_batch_size.filter(|size| *size != 1) {
-            return Err(Error::usage(format!(
-                "--random-batch-size would put several inputs into one request: {size}"
-            ))
-            .hint("leave it out: each request has one input"));
+        let options = &flags.rows.random;
+        if let Some(size) = options.random_batch_size.filter(|size| *size != 1) {
+            return Err(
+                Error::usage(format!("--random-batch-size is not 1: {size}"))
+                    .hint("remove it: each request has one input"),
+            );
         }
-        let unset = Self::default();
-        let (input_range, output_range) = own
+        let default = Self::default();
+        let (input_range, output_range) = options
             .random_range_ratio
             .as_deref()
             .map_or(Ok((0.0, 0.0)), range)?;
         Ok(Self {
-            prefix: own.random_prefix_len.unwrap_or(unset.prefix),
+            prefix: options.random_prefix_len.unwrap_or(default.prefix),
             input: flags
                 .rows
                 .input_len
                 .input_len
-                .or(own.random_input_len)
-                .unwrap_or(unset.input),
+                .or(options.random_input_len)
+                .unwrap_or(default.input),
             input_range,
             output_range,
         })
     }
 
-    /// A row a prompt.
+    /// One row per prompt.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
         let (input, output) = bounds(self, plan, inputs.tokenizer)?;
-        let mut source = Source {
+        let mut random = TokenSource {
             generator: NumpyGenerator::new(plan.seed),
             vocabulary_size: vocabulary_size(inputs.tokenizer)?,
         };
         let count = plan.num_prompts;
-        let input_lens = source.within(input, count);
-        let output_lens = source.within(output, count);
-        let offsets = source.tokens(count);
+        let input_lens = random.lengths(input, count);
+        let output_lens = random.lengths(output, count);
+        let offsets = random.tokens(count);
         let special = inputs.tokenizer.special_ids();
         let allowed: Vec<u32> = (0..inputs.tokenizer.vocabulary_size())
             .filter(|id| special.binary_search(id).is_err())
             .collect();
         if allowed.is_empty() {
             return Err(Error::usage(format!(
-                "the inputs.tokenizer has no token that is not special: {}",
+                "the tokenizer has only special tokens: {}",
                 inputs.tokenizer.id()
             )));
         }
@@ -153,15 +151,15 @@ impl Kind for RandomPlan {
         let prefix = if prefix_len == 0 {
             Vec::new()
         } else {
-            let places = source
+            let indices = random
                 .generator
                 .integers(0, allowed.len() as u64, prefix_len);
-            let drawn = places
+            let drawn = indices
                 .into_iter()
-                .map(|place| allowed[place as usize])
+                .map(|index| allowed[index as usize])
                 .collect();
-            of_length(inputs.tokenizer, drawn, prefix_len, &mut |missing| {
-                source.tokens(missing)
+            fit_to_length(inputs.tokenizer, drawn, prefix_len, &mut |missing| {
+                random.tokens(missing)
             })
             .tokens
         };
@@ -174,14 +172,15 @@ impl Kind for RandomPlan {
             .enumerate()
         {
             let first = offset as usize + index;
-            let own = (0..input_len as usize).map(|place| allowed[(first + place) % allowed.len()]);
-            let tokens = prefix.iter().copied().chain(own).collect();
-            let wanted = prefix_len + input_len as usize;
-            let made = of_length(inputs.tokenizer, tokens, wanted, &mut |missing| {
-                source.tokens(missing)
+            let body =
+                (0..input_len as usize).map(|position| allowed[(first + position) % allowed.len()]);
+            let tokens = prefix.iter().copied().chain(body).collect();
+            let target = prefix_len + input_len as usize;
+            let sized = fit_to_length(inputs.tokenizer, tokens, target, &mut |missing| {
+                random.tokens(missing)
             });
-            excess += made.excess(wanted);
-            let row = Row::free(Prompt::Text(made.text.into()));
+            excess += sized.excess(target);
+            let row = Row::unconstrained(Prompt::Text(sized.text.into()));
             rows.push(Row {
                 output_len: u32::try_from(output_len).ok(),
                 name: format!("prompt {index}"),
@@ -191,7 +190,7 @@ impl Kind for RandomPlan {
         let notices = notice(excess).into_iter().collect();
         Ok(Rows {
             rows,
-            kind: RowsKind::Whole,
+            kind: RowsKind::Complete,
             source: SHIPPED.to_owned(),
             converted_from: None,
             notices,
@@ -209,7 +208,7 @@ impl Kind for RandomPrefixPlan {
         let prefix = flags.rows.random.random_prefix_len.unwrap_or(256);
         if prefix == 0 {
             return Err(Error::usage("--random-prefix-len is 0")
-                .hint("--dataset random has prompts that share nothing"));
+                .hint("use --dataset random for prompts without a shared prefix"));
         }
         Ok(Self(RandomPlan {
             prefix,
@@ -222,7 +221,8 @@ impl Kind for RandomPrefixPlan {
     }
 }
 
-/// `--random-range-ratio`: a number for inputs and answers, or an object with one for each.
+/// Parses `--random-range-ratio`: one number for inputs and answers, or an object with a number for
+/// each.
 fn range(text: &str) -> Result<(f64, f64)> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -239,24 +239,25 @@ fn range(text: &str) -> Result<(f64, f64)> {
     pair.filter(|(input, output)| (0.0..1.0).contains(input) && (0.0..1.0).contains(output))
         .ok_or_else(|| {
             Error::usage(format!(
-                "--random-range-ratio is no share from 0 to below 1: {text}"
+                "--random-range-ratio is not a number from 0 to below 1: {text}"
             ))
             .hint("give one number, or '{\"input\": 0.3, \"output\": 0.5}'")
         })
 }
 
-struct Source {
+/// Draws lengths and tokens.
+struct TokenSource {
     generator: NumpyGenerator,
     vocabulary_size: u32,
 }
 
-impl Source {
-    /// Numbers from the first to the second of the pair.
-    fn within(&mut self, (least, most): (u64, u64), count: usize) -> Vec<u64> {
+impl TokenSource {
+    /// Draws lengths from an inclusive range.
+    fn lengths(&mut self, (least, most): (u64, u64), count: usize) -> Vec<u64> {
         self.generator.integers(least, most + 1, count)
     }
 
-    /// Ids from the whole vocabulary.
+    /// Draws ids from the whole vocabulary.
     fn tokens(&mut self, count: usize) -> Vec<u32> {
         let drawn = self
             .generator
@@ -265,8 +266,8 @@ impl Source {
     }
 }
 
-/// The least and the greatest length of an input without the shared beginning, and of an answer.
-/// What the tokenizer adds to every text is taken off the input.
+/// The shortest and the longest input without the prefix, and the same for answers. The tokens that
+/// the tokenizer adds to every text are subtracted from the input.
 fn bounds(
     lengths: &RandomPlan,
     plan: &DatasetPlan,
@@ -275,7 +276,7 @@ fn bounds(
     for range in [lengths.input_range, lengths.output_range] {
         if !(0.0..1.0).contains(&range) {
             return Err(Error::usage(format!(
-                "the range of lengths has to be from 0 to below 1: {range}"
+                "the range of lengths must be from 0 to below 1: {range}"
             ))
             .hint("give --random-range-ratio 0.3, or '{\"input\": 0.3, \"output\": 0.5}'"));
         }
@@ -293,17 +294,17 @@ fn bounds(
     );
     let (least, most) = around(f64::from(plan.output_len), lengths.output_range);
     if u64::from(lengths.prefix) + input.0 < 1 {
-        let what = format!(
-            "a prompt could have no token, with the {added} that the tokenizer adds: {}",
+        let message = format!(
+            "a prompt could have no tokens, with the {added} that the tokenizer adds: {}",
             lengths.input
         );
-        return Err(Error::usage(what)
+        return Err(Error::usage(message)
             .hint("raise --random-input-len or --random-prefix-len, or lower the range"));
     }
     check_amount(u64::from(lengths.prefix) + input.1, plan.num_prompts)?;
     if most > u64::from(MAX_PROMPT_TOKENS) && lengths.output_range > 0.0 {
         return Err(Error::usage(format!(
-            "answers of a drawn length may have at most {MAX_PROMPT_TOKENS} tokens: {most}"
+            "drawn answer lengths may be at most {MAX_PROMPT_TOKENS} tokens: {most}"
         ))
         .hint("lower --random-output-len"));
     }
@@ -317,7 +318,12 @@ mod tests {
     use crate::dataset::tests::{plan, rows, tokenizer};
     use crate::dataset::{DatasetName, Source};
 
-    fn of(seed: u64, num_prompts: usize, output_len: u32, lengths: RandomPlan) -> DatasetPlan {
+    fn plan_with(
+        seed: u64,
+        num_prompts: usize,
+        output_len: u32,
+        lengths: RandomPlan,
+    ) -> DatasetPlan {
         DatasetPlan {
             seed,
             num_prompts,
@@ -328,10 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn prompts_and_lengths_are_vllms() {
+    fn prompts_and_lengths_match_vllm() {
         let some = RandomPlan::default();
         let plain = check(
-            &of(0, 6, 7, RandomPlan { input: 40, ..some }),
+            &plan_with(0, 6, 7, RandomPlan { input: 40, ..some }),
             "random",
             "plain",
         );
@@ -346,7 +352,7 @@ mod tests {
             .collect();
         assert_eq!(counted, lengths("random", "plain"));
         check(
-            &of(
+            &plan_with(
                 7,
                 8,
                 20,
@@ -368,14 +374,14 @@ mod tests {
         };
         let plan = DatasetPlan {
             source: Source::RandomPrefix(RandomPrefixPlan(prefixed)),
-            ..of(4_294_967_301, 5, 3, prefixed)
+            ..plan_with(4_294_967_301, 5, 3, prefixed)
         };
         check(&plan, "random", "prefixed");
     }
 
     #[test]
-    fn the_embedded_tokenizer_makes_prompts_of_the_length() {
-        let plan = of(
+    fn the_embedded_tokenizer_reaches_the_target_length() {
+        let plan = plan_with(
             1,
             20,
             3,
@@ -388,7 +394,7 @@ mod tests {
         let tokenizer = Tokenizer::embedded();
         for row in rows(&plan, &tokenizer).unwrap().rows {
             let Prompt::Text(text) = row.prompt else {
-                panic!("a text was expected")
+                panic!("expected a text")
             };
             let count = tokenizer.count(&text);
             assert!(count.abs_diff(207) <= 20, "{count}: {text}");
@@ -396,9 +402,9 @@ mod tests {
     }
 
     #[test]
-    fn answers_as_long_as_can_be_asked_for_are_no_panic() {
+    fn the_longest_answers_do_not_overflow() {
         let long = |output_range| {
-            of(
+            plan_with(
                 0,
                 2,
                 u32::MAX,
@@ -422,22 +428,22 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_make_no_prompt_are_refused() {
+    fn invalid_lengths_are_refused() {
         let some = RandomPlan::default();
-        for (lengths, words) in [
+        for (lengths, message) in [
             (
                 RandomPlan {
                     input_range: 1.0,
                     ..some
                 },
-                "range of lengths has to be from 0 to below 1: 1",
+                "range of lengths must be from 0 to below 1: 1",
             ),
             (
                 RandomPlan {
                     output_range: -0.5,
                     ..some
                 },
-                "range of lengths has to be from 0 to below 1: -0.5",
+                "range of lengths must be from 0 to below 1: -0.5",
             ),
             (
                 RandomPlan {
@@ -448,7 +454,7 @@ mod tests {
             ),
             (
                 RandomPlan { input: 0, ..some },
-                "a prompt could have no token",
+                "a prompt could have no tokens",
             ),
             (
                 RandomPlan {
@@ -456,7 +462,7 @@ mod tests {
                     input_range: 0.5,
                     ..some
                 },
-                "a prompt could have no token",
+                "a prompt could have no tokens",
             ),
             (
                 RandomPlan {
@@ -467,8 +473,8 @@ mod tests {
                 "more than 10000000 tokens: 10000001",
             ),
         ] {
-            let error = rows(&of(0, 1, 5, lengths), &tokenizer()).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            let error = rows(&plan_with(0, 1, 5, lengths), &tokenizer()).unwrap_err();
+            assert!(error.what.contains(message), "{error}");
         }
     }
 }

@@ -1,25 +1,25 @@
-//! The dataset `regex`: an e-mail address.
+//! The dataset `regex`: an e-mail address, or a user-supplied regular expression.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Row, Rows, SHIPPED};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 
-/// The prompt of vLLM's script, the blanks of its indentation included. Its example does not match
+/// The prompt of vLLM's script, including the blanks of its indentation. Its example does not match
 /// its expression.
 const PROMPT: &str = "Generate an email address for Alan Turing,             \
 who works in Enigma. End in .com and new line.                 \
 Example result: alan.turing@enigma.com\n";
-/// The script's expression; the line end is spelt as a backslash and an `n`.
+/// The expression of the script. The line end is written as a backslash and an `n`.
 const REGEX: &str = r"\w+@\w+\.com\n";
 
 /// The flags of `regex`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RegexFlags {
-    /// Own regular expression for the regex dataset
+    /// Regular expression for the regex dataset
     #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
     pub regex: Option<String>,
 }
@@ -28,7 +28,7 @@ pub struct RegexFlags {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RegexPlan {
-    /// The user's own expression.
+    /// A user-supplied expression.
     pub regex: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Kind for RegexPlan {
     const SPEC: Spec = Spec {
         flags: &[RegexFlags::augment_args],
         is_in_vllm_script: true,
-        ..Spec::new("regex", Constrained::ByTheRun)
+        ..Spec::new("regex", ConstraintScope::PerRun)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -45,7 +45,7 @@ impl Kind for RegexPlan {
         })
     }
 
-    /// One row; an expression of the user's own keeps the prompt.
+    /// One row. The prompt is the same with a user-supplied expression.
     fn rows(&self, _plan: &DatasetPlan, _inputs: &Inputs<'_>) -> Result<Rows> {
         let regex = self.regex.as_deref().unwrap_or(REGEX);
         let source = if self.regex.is_some() {

@@ -1,5 +1,5 @@
-//! What a dataset has to say of itself ([`Spec`], [`Kind`]), and the types that are made of the
-//! list of all datasets.
+//! What each dataset declares ([`Spec`], [`Kind`]), and the enums generated from the list of all
+//! datasets.
 
 use clap::Command;
 use serde::Serialize;
@@ -10,24 +10,24 @@ use crate::hub::HubSettings;
 use crate::tokenizer::Tokenizer;
 use sobench_core::error::{Error, Result};
 
-/// Tokens of an answer where neither the user nor the row says: the structured-output script's
-/// default, and that of most datasets of `vllm bench serve`.
+/// Default answer length in tokens: that of vLLM's structured-output script and of most datasets of
+/// `vllm bench serve`.
 const DEFAULT_OUTPUT_LEN: u32 = 128;
-/// The same for an answer that is a whole document or a call: vLLM's default for `bfcl`.
+/// Default length of an answer that is a whole document or a call: vLLM's default for `bfcl`.
 pub(super) const DOCUMENT_OUTPUT_LEN: u32 = 512;
 
 /// Adds a group of flags to a command: `augment_args` of a struct that derives [`clap::Args`].
 pub(super) type FlagGroup = fn(Command) -> Command;
 
-/// Where the constraints of a dataset come from.
+/// Source of a dataset's constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Constrained {
+pub(super) enum ConstraintScope {
     /// No row has a constraint.
-    Never,
-    /// The run has one constraint, with its variants.
-    ByTheRun,
-    /// Each row brings its own.
-    ByTheRow,
+    Unconstrained,
+    /// The run has one constraint, possibly with variants.
+    PerRun,
+    /// Each row has its own.
+    PerRow,
 }
 
 /// The fixed properties of a dataset.
@@ -35,29 +35,30 @@ pub(super) enum Constrained {
 pub(super) struct Spec {
     /// The name in flags, files and messages.
     pub(super) name: &'static str,
-    pub(super) constrained: Constrained,
-    /// The flags that the dataset reads. All other flags of datasets are refused.
+    pub(super) constrained: ConstraintScope,
+    /// The flags of the dataset. All other dataset flags are refused.
     pub(super) flags: &'static [FlagGroup],
-    /// The most tokens of an answer where neither the user nor the row says.
+    /// Default limit on the tokens of an answer.
     pub(super) output_len: u32,
     /// The dataset's own flag for the length of answers, and its value.
     pub(super) own_output_len: fn(&DatasetArgs) -> Option<(&'static str, u32)>,
-    /// Whether a length that the user gives replaces the lengths of the rows.
+    /// Whether a length set by a flag replaces the lengths of the rows.
     pub(super) replaces_row_lengths: bool,
-    /// Whether rows can have grammars, so that `--grammar-dialect` has a meaning.
+    /// Whether rows can have grammars, so that `--grammar-dialect` applies.
     pub(super) has_grammars: bool,
-    /// Whether prompts can go through a chat template.
+    /// Whether a chat template can apply to prompts.
     pub(super) is_templated: bool,
-    /// Whether answers have no meaningful end, so that servers are asked to go on (`ignore_eos`).
+    /// Whether answers have no natural end, so that servers must ignore the end-of-sequence token
+    /// (`ignore_eos`).
     pub(super) ignores_eos: bool,
-    /// Whether vLLM's structured-output script has the dataset too, so that `sobench score` can
-    /// judge its answers.
+    /// Whether vLLM's structured-output script has the dataset, so that `sobench score` can judge
+    /// its answers.
     pub(super) is_in_vllm_script: bool,
 }
 
 impl Spec {
-    /// A dataset without flags, with the defaults of most datasets.
-    pub(super) const fn new(name: &'static str, constrained: Constrained) -> Self {
+    /// A dataset without flags and with the most common defaults.
+    pub(super) const fn new(name: &'static str, constrained: ConstraintScope) -> Self {
         Self {
             name,
             constrained,
@@ -66,21 +67,21 @@ impl Spec {
             own_output_len: |_| None,
             replaces_row_lengths: false,
             has_grammars: false,
-            is_templated: matches!(constrained, Constrained::ByTheRow),
+            is_templated: matches!(constrained, ConstraintScope::PerRow),
             ignores_eos: false,
             is_in_vllm_script: false,
         }
     }
 }
 
-/// What rows are made of beside the plan.
+/// Resources for loading rows.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs<'a> {
     pub(super) tokenizer: &'a Tokenizer,
     pub(super) hub: &'a HubSettings,
 }
 
-/// A dataset: its type holds the options that no other dataset has to know.
+/// A dataset. The type holds its own options.
 pub(super) trait Kind: Sized + Serialize + DeserializeOwned {
     const SPEC: Spec;
 
@@ -90,25 +91,24 @@ pub(super) trait Kind: Sized + Serialize + DeserializeOwned {
     /// Usage errors that name the flag and its value.
     fn new(flags: &DatasetArgs) -> Result<Self>;
 
-    /// Makes or reads the rows.
+    /// Reads or generates the rows.
     ///
     /// # Errors
-    /// A file or repository cannot be read, a row is wrong, or the options make no row.
+    /// A file or repository cannot be read, a row is invalid, or the options produce no row.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows>;
 
-    /// The file, folder or repository that the user named.
+    /// The file, folder or repository given by the user.
     fn path(&self) -> Option<&str> {
         None
     }
 
-    /// Whether a constraint of the user's own takes the place of the shipped one, beside the
-    /// shipped prompt.
+    /// Whether a user-supplied constraint replaces the shipped one, with the shipped prompt.
     fn has_own_constraint(&self) -> bool {
         false
     }
 
-    /// The most tokens of an answer, and what they mean to rows with a length of their own.
-    /// `general` is `--output-len`, which comes before the dataset's own flag.
+    /// The limit on the tokens of an answer, and how it applies to rows with a length of their own.
+    /// `general` is `--output-len`, which overrides the dataset's own flag.
     ///
     /// # Errors
     /// A length is 0.
@@ -116,39 +116,39 @@ pub(super) trait Kind: Sized + Serialize + DeserializeOwned {
         let general = general
             .map(|length| above_zero("--output-len", length))
             .transpose()?;
-        let own = (Self::SPEC.own_output_len)(flags)
+        let own_length = (Self::SPEC.own_output_len)(flags)
             .map(|(flag, length)| above_zero(flag, length))
             .transpose()?;
-        let given = general.or(own);
+        let given = general.or(own_length);
         let is_replaced = Self::SPEC.replaces_row_lengths && given.is_some();
         let output = if is_replaced {
-            OutputLength::OfThePlan
+            OutputLength::Fixed
         } else {
-            OutputLength::OfTheRow
+            OutputLength::RowOrDefault
         };
         Ok((given.unwrap_or(Self::SPEC.output_len), output))
     }
 }
 
-/// Refuses answers without a token.
+/// Refuses a length of 0.
 pub(super) fn above_zero(flag: &str, length: u32) -> Result<u32> {
     if length == 0 {
-        return Err(Error::usage(format!("{flag} is 0")).hint("allow at least one token"));
+        return Err(Error::usage(format!("{flag} is 0")).hint(format!("set {flag} to at least 1")));
     }
     Ok(length)
 }
 
-/// Makes [`super::DatasetName`] and [`super::Source`] of the list of all datasets. The list has the
-/// order of `--help` and of hints. The mix comes last: it has no name of its own in flags.
+/// Generates [`super::DatasetName`] and [`super::Source`] from the list of all datasets, which has
+/// the order of `--help` and hints. The mix comes last: `--dataset` cannot name it.
 macro_rules! datasets {
     ($($(#[$doc:meta])* $variant:ident($module:ident::$plan:ident),)+) => {
         $(pub use self::$module::$plan;)+
 
-        /// Which dataset.
+        /// Name of a dataset.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum DatasetName {
             $($(#[$doc])* $variant,)+
-            /// Several of the others in one run.
+            /// Several datasets in one run.
             Mix,
         }
 
@@ -160,7 +160,7 @@ macro_rules! datasets {
         }
 
         impl DatasetName {
-            /// The datasets that can be named in flags.
+            /// The datasets that flags can name.
             pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
 
             fn spec(self) -> &'static Spec {
@@ -170,15 +170,15 @@ macro_rules! datasets {
                 }
             }
 
-            /// The most tokens of an answer, and what they mean to rows with a length of their own.
-            /// `general` is `--output-len`.
+            /// The limit on the tokens of an answer, and how it applies to rows with a length of
+            /// their own. `general` is `--output-len`.
             ///
             /// # Errors
             /// A length is 0, or two flags contradict each other.
             pub fn output_len(self, flags: &DatasetArgs, general: Option<u32>) -> Result<(u32, OutputLength)> {
                 match self {
                     $(Self::$variant => <$plan as Kind>::output_len(flags, general),)+
-                    Self::Mix => Err(mix::unnamed()),
+                    Self::Mix => Err(mix::not_a_single_dataset()),
                 }
             }
         }
@@ -191,7 +191,7 @@ macro_rules! datasets {
             pub fn new(name: DatasetName, flags: &DatasetArgs) -> Result<Self> {
                 match name {
                     $(DatasetName::$variant => <$plan as Kind>::new(flags).map(Self::$variant),)+
-                    DatasetName::Mix => Err(mix::unnamed()),
+                    DatasetName::Mix => Err(mix::not_a_single_dataset()),
                 }
             }
 
@@ -202,38 +202,38 @@ macro_rules! datasets {
                 }
             }
 
-            /// The file, folder or repository that the user named.
+            /// The file, folder or repository given by the user.
             pub fn path(&self) -> Option<&str> {
                 match self {
-                    $(Self::$variant(own) => own.path(),)+
+                    $(Self::$variant(options) => options.path(),)+
                     Self::Mix(_) => None,
                 }
             }
 
-            /// Whether a constraint of the user's own is sent with a shipped prompt.
+            /// Whether a user-supplied constraint is sent with a shipped prompt.
             pub fn has_own_constraint(&self) -> bool {
                 match self {
-                    $(Self::$variant(own) => own.has_own_constraint(),)+
+                    $(Self::$variant(options) => options.has_own_constraint(),)+
                     Self::Mix(mix) => mix.parts.iter().any(|part| part.plan.source.has_own_constraint()),
                 }
             }
 
             fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
                 match self {
-                    $(Self::$variant(own) => own.rows(plan, inputs),)+
-                    Self::Mix(_) => Err(mix::unnamed()),
+                    $(Self::$variant(options) => options.rows(plan, inputs),)+
+                    Self::Mix(_) => Err(mix::not_a_single_dataset()),
                 }
             }
 
-            /// The options as the members of an object.
+            /// The options as a JSON object.
             fn to_value(&self) -> serde_json::Result<serde_json::Value> {
                 match self {
-                    $(Self::$variant(own) => serde_json::to_value(own),)+
-                    Self::Mix(own) => serde_json::to_value(own),
+                    $(Self::$variant(options) => serde_json::to_value(options),)+
+                    Self::Mix(options) => serde_json::to_value(options),
                 }
             }
 
-            /// Reads what [`Self::to_value`] makes. Members of others are ignored.
+            /// Reads the output of [`Self::to_value`]. Other members are ignored.
             fn from_value(name: DatasetName, members: serde_json::Value) -> serde_json::Result<Self> {
                 match name {
                     $(DatasetName::$variant => serde_json::from_value(members).map(Self::$variant),)+

@@ -1,4 +1,4 @@
-//! Rows: what a dataset gives, before rows are repeated and dealt into arms.
+//! The rows of a dataset, before repetition and assignment to arms.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_notices::notice::Notice;
 use sobench_pycompat::random::PythonRandom;
 
-/// In which order the rows of a collection are taken.
+/// Order of the rows of a dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Shuffled by the seed, as CPython's `random.seed(seed)` and `random.shuffle` do it.
+    /// Shuffled by CPython's `random.seed(seed)` and `random.shuffle`.
     #[default]
     Shuffled,
     AsStored,
 }
 
 impl Order {
-    /// Puts rows into the order in which they are asked.
+    /// Reorders the rows.
     pub(super) fn apply<T>(self, seed: u64, rows: &mut [T]) {
         if self == Self::Shuffled {
             PythonRandom::new(seed).shuffle(rows);
@@ -28,42 +28,44 @@ impl Order {
     }
 }
 
-/// What becomes of a run that wants more rows than there are.
+/// How to fill a run that needs more rows than the dataset has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shortfall {
-    /// Rows are asked again.
+    /// Repeat rows.
     #[default]
-    AskAgain,
-    /// There are fewer requests.
-    Fewer,
+    #[serde(rename = "ask_again")]
+    RepeatRows,
+    /// Send fewer requests.
+    #[serde(rename = "fewer")]
+    FewerRequests,
 }
 
-/// One row of a dataset, before it is repeated and dealt into arms.
+/// A row of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) prompt: Prompt,
     pub(super) constraint: Option<Arc<Constraint>>,
-    /// `None` takes the plan's.
+    /// `None` uses the plan's length.
     pub(super) output_len: Option<u32>,
     pub(super) completion: Option<String>,
     pub(super) tags: Vec<String>,
     pub(super) grammar_oracle: Option<Arc<str>>,
-    /// What errors call this row, such as `line 3 of rows.jsonl`.
+    /// The name in errors, such as `rows.jsonl, line 3`.
     pub(super) name: String,
 }
 
 impl Row {
-    /// A row with a text to ask and a constraint, which is all that the generated datasets have.
+    /// A row with a text prompt and a constraint.
     pub(super) fn new(prompt: &str, constraint: Constraint) -> Self {
         Self {
             constraint: Some(Arc::new(constraint)),
-            ..Self::free(Prompt::Text(prompt.into()))
+            ..Self::unconstrained(Prompt::Text(prompt.into()))
         }
     }
 
-    /// A row that is only asked.
-    pub(super) fn free(prompt: Prompt) -> Self {
+    /// A row without a constraint.
+    pub(super) fn unconstrained(prompt: Prompt) -> Self {
         Self {
             prompt,
             constraint: None,
@@ -76,10 +78,10 @@ impl Row {
     }
 }
 
-/// What one source gives.
+/// The rows of one source.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rows {
-    /// Not empty.
+    /// At least one row.
     pub(super) rows: Vec<Row>,
     pub(super) kind: RowsKind,
     pub(super) source: String,
@@ -88,7 +90,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Rows made by us from a constraint, whose repetition is what the dataset is about.
+    /// Generated rows with a constraint. Repeating them is the purpose of the dataset.
     pub(super) fn generated(rows: Vec<Row>, source: impl Into<String>) -> Self {
         Self {
             rows,
@@ -100,18 +102,19 @@ impl Rows {
     }
 }
 
-/// Whether rows may be asked again, and whether that is worth a notice.
+/// Whether rows may repeat, and whether repetition needs a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowsKind {
-    /// The same request again and again is what the dataset is.
+    /// The dataset repeats the same request on purpose.
     Generated,
-    /// Somebody's rows; repeating them changes what is measured. They go round.
+    /// Collected rows. They repeat in order, with a notice, since repetition changes the
+    /// measurement.
     Collected(Shortfall),
-    /// The same; those that are asked again are drawn, as vLLM draws them.
+    /// Sampled rows. Repeated ones are drawn at random, as in vLLM.
     Sampled(Shortfall),
-    /// As many as there are to be; none is asked again.
-    Whole,
+    /// As many rows as requests. None is repeated.
+    Complete,
 }
 
-/// Where generated rows come from when the user gave nothing of their own.
+/// Source of generated rows without user input.
 pub(super) const SHIPPED: &str = "shipped";

@@ -1,9 +1,9 @@
-//! The dataset `sharegpt`: the first turn of each conversation, and an answer as long as the one
-//! that was given.
+//! The dataset `sharegpt`: the first turn of each conversation, with the length of the recorded
+//! reply.
 //!
-//! By the rules of `ShareGPTDataset` in vLLM 0.32: conversations of two turns or more, shuffled by
-//! `random.seed(seed)` and `random.shuffle`, those left out that are too short or too long, until
-//! there are enough.
+//! Follows `ShareGPTDataset` in vLLM 0.32: takes conversations of two turns or more, shuffles them
+//! by `random.seed(seed)` and `random.shuffle`, skips those that are too short or too long, and
+//! stops when there are enough.
 
 use std::path::Path;
 
@@ -12,29 +12,29 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{MAX_DATASET_BYTES, check_rows, read_text, required};
 use super::flags::{OrderFlags, PathFlags, ShortfallFlags};
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, Order, OutputLength, Row, Rows, RowsKind, Shortfall};
 use sobench_core::case::Prompt;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
-use sobench_core::input::json::{self, Repeated};
+use sobench_core::input::json::{self, DuplicateKeys};
 use sobench_notices::notice::{DatasetNotice, Notice};
 
-/// The fewest tokens of a question, and of an answer whose length is the row's (`is_valid_sequence`
-/// of vLLM's benchmarks, like the other two).
+/// The fewest tokens of a prompt, and of a reply whose length is used (`is_valid_sequence` of
+/// vLLM's benchmarks, as the next two).
 const MIN_TOKENS: usize = 4;
-/// The most tokens of a question.
+/// The most tokens of a prompt.
 const MAX_PROMPT_TOKENS: usize = 1024;
-/// The most tokens of a question and its answer.
+/// The most tokens of a prompt and its reply.
 const MAX_TOTAL_TOKENS: usize = 2048;
-/// Those bounds in words.
-pub(super) const UNASKED: &str =
+/// The description of skipped lengths.
+pub(super) const SKIPPED_LENGTHS: &str =
     "shorter than 4 tokens, longer than 1024, or longer than 2048 with the reply";
 
 /// The flags of `sharegpt`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SharegptFlags {
-    /// Tokens of each answer to sharegpt [default: as many as the conversation's own answer has]
+    /// Tokens of each answer to sharegpt [default: the length of the conversation's reply]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub sharegpt_output_len: Option<u32>,
 }
@@ -64,7 +64,7 @@ impl Kind for SharegptPlan {
                 .sharegpt_output_len
                 .map(|length| ("--sharegpt-output-len", length))
         },
-        ..Spec::new("sharegpt", Constrained::Never)
+        ..Spec::new("sharegpt", ConstraintScope::Unconstrained)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
@@ -75,21 +75,21 @@ impl Kind for SharegptPlan {
         })
     }
 
-    /// Rows in the order in which they are asked, no more than are needed.
+    /// The first valid rows, up to the number of prompts.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
-        let hint = "give --dataset-path a JSON file in ShareGPT's layout";
+        let hint = "give --dataset-path a JSON file in ShareGPT's format";
         let path = required(self.dataset_path.as_deref(), SharegptPlan::SPEC.name, hint)?;
         let (entries, mut notices) = read(path)?;
-        let mut kept: Vec<(usize, Entry)> = entries
+        let mut conversations: Vec<(usize, Entry)> = entries
             .into_iter()
             .enumerate()
             .filter(|(_, entry)| turns(entry).len() >= 2)
             .collect();
-        check_rows(kept.len(), path)?;
-        self.order.apply(plan.seed, &mut kept);
-        let fixed = (plan.output == OutputLength::OfThePlan).then_some(plan.output_len as usize);
-        let (mut rows, mut unseen) = (Vec::new(), 0);
-        for (number, entry) in kept {
+        check_rows(conversations.len(), path)?;
+        self.order.apply(plan.seed, &mut conversations);
+        let fixed = (plan.output == OutputLength::Fixed).then_some(plan.output_len as usize);
+        let (mut rows, mut with_images) = (Vec::new(), 0);
+        for (number, entry) in conversations {
             if rows.len() == plan.num_prompts {
                 break;
             }
@@ -100,32 +100,35 @@ impl Kind for SharegptPlan {
                     Error::usage(format!(
                         "{name}: conversations[{turn}] has no text \"value\""
                     ))
-                    .hint("mend or drop the entry")
+                    .hint("correct or remove the entry")
                 })
             };
-            let (question, answer) = (text(0)?, text(1)?);
-            let prompt_tokens = inputs.tokenizer.count_with_added(question);
-            let answer_tokens = fixed.unwrap_or_else(|| inputs.tokenizer.count_with_added(answer));
-            if !is_asked(prompt_tokens, answer_tokens, fixed.is_some()) {
+            let (prompt, reply) = (text(0)?, text(1)?);
+            let prompt_tokens = inputs.tokenizer.count_with_added(prompt);
+            let reply_tokens = fixed.unwrap_or_else(|| inputs.tokenizer.count_with_added(reply));
+            if !has_valid_length(prompt_tokens, reply_tokens, fixed.is_some()) {
                 continue;
             }
-            unseen += usize::from(entry.image.is_some() || entry.video.is_some());
-            let row = Row::free(Prompt::Text(question.into()));
+            with_images += usize::from(entry.image.is_some() || entry.video.is_some());
+            let row = Row::unconstrained(Prompt::Text(prompt.into()));
             rows.push(Row {
-                output_len: u32::try_from(answer_tokens).ok(),
+                output_len: u32::try_from(reply_tokens).ok(),
                 name,
                 ..row
             });
         }
         if rows.is_empty() {
-            return Err(
-                Error::usage(format!("every conversation is left out: {UNASKED}: {path}"))
-                    .hint("give a file with others, or set --sharegpt-output-len"),
-            );
+            return Err(Error::usage(format!(
+                "every conversation is skipped: {SKIPPED_LENGTHS}: {path}"
+            ))
+            .hint("give a file with other lengths, or set --sharegpt-output-len"));
         }
-        notices.extend(
-            (unseen > 0).then(|| DatasetNotice::ImagesNotSent { questions: unseen }.into()),
-        );
+        notices.extend((with_images > 0).then(|| {
+            DatasetNotice::ImagesNotSent {
+                prompts: with_images,
+            }
+            .into()
+        }));
         Ok(Rows {
             rows,
             kind: RowsKind::Sampled(self.shortfall),
@@ -154,19 +157,19 @@ struct Turn {
     value: Option<String>,
 }
 
-/// The conversations, and what is said of the file.
+/// The conversations, and notices about the file.
 fn read(path: &str) -> Result<(Vec<Entry>, Vec<Notice>)> {
-    let wrong = |words: &str| {
-        Error::usage(format!("{path}: not a list of conversations: {words}"))
-            .hint("each entry has \"conversations\", a list of turns, each with the text \"value\"")
+    let wrong = |message: &str| {
+        Error::usage(format!("{path}: not a list of conversations: {message}"))
+            .hint("give each entry \"conversations\", a list of turns with the text \"value\"")
     };
     if input::first_byte(Path::new(path), MAX_DATASET_BYTES)?.is_some_and(|byte| byte != b'[') {
-        return Err(wrong("it does not begin with one"));
+        return Err(wrong("the file does not start with '['"));
     }
     let text = read_text(Path::new(path))?;
     let entries = json::from_text(&text).map_err(|error| wrong(&error.to_string()))?;
-    let mut repeated = Repeated::default();
-    repeated.look(&text, |line| format!("{path}, line {line}"));
+    let mut repeated = DuplicateKeys::default();
+    repeated.scan(&text, |line| format!("{path}, line {line}"));
     Ok((
         entries,
         DatasetNotice::repeated_members(repeated)
@@ -179,12 +182,12 @@ fn turns(entry: &Entry) -> &[Turn] {
     entry.conversations.as_deref().unwrap_or_default()
 }
 
-/// Whether question and answer are of a length that vLLM asks.
-pub(super) fn is_asked(prompt_tokens: usize, answer_tokens: usize, is_fixed: bool) -> bool {
-    let is_short = prompt_tokens < MIN_TOKENS || (!is_fixed && answer_tokens < MIN_TOKENS);
+/// Whether vLLM sends a request with these lengths.
+pub(super) fn has_valid_length(prompt_tokens: usize, reply_tokens: usize, is_fixed: bool) -> bool {
+    let is_short = prompt_tokens < MIN_TOKENS || (!is_fixed && reply_tokens < MIN_TOKENS);
     !is_short
         && prompt_tokens <= MAX_PROMPT_TOKENS
-        && prompt_tokens + answer_tokens <= MAX_TOTAL_TOKENS
+        && prompt_tokens + reply_tokens <= MAX_TOTAL_TOKENS
 }
 
 #[cfg(test)]
@@ -207,33 +210,33 @@ mod tests {
         }
     }
 
-    fn of(seed: u64, num_prompts: usize, own: SharegptPlan) -> DatasetPlan {
+    fn plan_with(seed: u64, num_prompts: usize, options: SharegptPlan) -> DatasetPlan {
         DatasetPlan {
             seed,
             num_prompts,
-            source: Source::Sharegpt(own),
+            source: Source::Sharegpt(options),
             ..plan(DatasetName::Sharegpt)
         }
     }
 
     #[test]
-    fn the_same_seed_selects_the_rows_that_vllm_selects() {
+    fn the_same_seed_selects_the_same_rows_as_vllm() {
         let plain = fixture();
         assert_eq!(
-            check(&of(0, 4, plain.clone()), "sharegpt", "plain").notices,
+            check(&plan_with(0, 4, plain.clone()), "sharegpt", "plain").notices,
             []
         );
-        let again = check(&of(1, 12, plain.clone()), "sharegpt", "oversampled");
+        let again = check(&plan_with(1, 12, plain.clone()), "sharegpt", "oversampled");
         assert_eq!(
             sentences(&again.notices),
-            ["8 rows for 12 prompts: the other 4 are drawn from them again"]
+            ["8 rows for 12 prompts: 4 prompts are drawn from them again"]
         );
         check(
-            &of(
+            &plan_with(
                 1,
                 12,
                 SharegptPlan {
-                    shortfall: Shortfall::Fewer,
+                    shortfall: Shortfall::FewerRequests,
                     ..plain.clone()
                 },
             ),
@@ -241,7 +244,7 @@ mod tests {
             "short",
         );
         check(
-            &of(
+            &plan_with(
                 0,
                 3,
                 SharegptPlan {
@@ -254,37 +257,34 @@ mod tests {
         );
         let fixed = DatasetPlan {
             output_len: 2,
-            output: OutputLength::OfThePlan,
-            ..of(5, 6, plain)
+            output: OutputLength::Fixed,
+            ..plan_with(5, 6, plain)
         };
         check(&fixed, "sharegpt", "fixed");
     }
 
     #[test]
-    fn bad_files_are_named_with_place_and_field() {
+    fn errors_name_the_file_and_the_field() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.json");
-        for (text, words) in [
+        for (text, message) in [
             ("{}", "not a list of conversations"),
             (
                 "[\n{\"conversations\": [{\"value\": 1}]}]",
                 "expected a string at line 2",
             ),
-            (
-                r#"[{"conversations": [{"value": "x"}]}]"#,
-                "there are no rows in",
-            ),
+            (r#"[{"conversations": [{"value": "x"}]}]"#, "no rows in"),
             (
                 r#"[{}, {"conversations": [{"value": "x"}, {"from": "gpt"}]}]"#,
                 "entry 1: conversations[1] has no text \"value\"",
             ),
             (
                 r#"[{"conversations": [{"value": "x"}, {"value": "y"}]}]"#,
-                "every conversation is left out: shorter than 4 tokens",
+                "every conversation is skipped: shorter than 4 tokens",
             ),
         ] {
             std::fs::write(&path, text).unwrap();
-            let plan = of(
+            let plan = plan_with(
                 0,
                 1,
                 SharegptPlan {
@@ -294,15 +294,15 @@ mod tests {
             );
             let error = rows(&plan, &tokenizer()).unwrap_err();
             assert!(
-                error.what.contains(words) && error.what.contains("rows.json"),
+                error.what.contains(message) && error.what.contains("rows.json"),
                 "{error}"
             );
         }
-        assert!(rows(&of(0, 1, SharegptPlan::default()), &tokenizer()).is_err());
+        assert!(rows(&plan_with(0, 1, SharegptPlan::default()), &tokenizer()).is_err());
     }
 
     #[test]
-    fn images_are_left_out_and_told() {
+    fn unsent_images_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.json");
         let turn = r#"{"value": "What is to be seen on this picture of ours?"}"#;
@@ -311,7 +311,7 @@ mod tests {
             format!(r#"[{{"image": "a.png", "conversations": [{turn}, {turn}]}}]"#),
         )
         .unwrap();
-        let plan = of(
+        let plan = plan_with(
             0,
             1,
             SharegptPlan {
@@ -321,7 +321,7 @@ mod tests {
         );
         assert_eq!(
             sentences(&rows(&plan, &tokenizer()).unwrap().notices),
-            ["1 questions are about an image or a video, which is not sent"]
+            ["1 prompts refer to an image or a video, which is not sent"]
         );
     }
 }

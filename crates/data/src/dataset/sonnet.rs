@@ -1,19 +1,19 @@
-//! The dataset `sonnet`: lines of a poem behind its first lines, which all prompts share.
+//! The dataset `sonnet`: random lines of a poem after its first lines, which all prompts share.
 //!
-//! By the rules of `SonnetDataset` of vLLM 0.9 (it was taken out in 0.32): as many lines as make
-//! the wanted length by the mean length of a line, those after the shared ones by
-//! `random.seed(seed)` and `random.choices`, and again where the prompt is too long with its chat
-//! template.
+//! Follows `SonnetDataset` of vLLM 0.9 (removed in 0.32). The number of lines is the target length
+//! divided by the mean length of a line. The lines after the shared ones are drawn by
+//! `random.seed(seed)` and `random.choices`, and drawn again if the prompt is too long with its
+//! chat template.
 
 use std::path::Path;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::exact::check_amount;
+use super::exact_length::check_amount;
 use super::file::{check_rows, read_document, required};
 use super::flags::{InputLenFlags, PathFlags};
-use super::registry::{Constrained, Inputs, Kind, Spec};
+use super::registry::{ConstraintScope, Inputs, Kind, Spec};
 use super::{DatasetArgs, DatasetPlan, PromptForm, Row, Rows, RowsKind};
 use crate::tokenizer::Tokenizer;
 use sobench_core::case::{Message, Prompt};
@@ -21,9 +21,9 @@ use sobench_core::error::{Error, Result};
 use sobench_notices::notice::DatasetNotice;
 use sobench_pycompat::random::PythonRandom;
 
-/// What every prompt begins with.
+/// The start of every prompt.
 const TASK: &str = "Pick as many lines as you can from these poem lines:\n";
-/// How often lines are drawn for one prompt before the length is called impossible.
+/// The most draws for one prompt before the length is reported as impossible.
 const MAX_DRAWS: usize = 1000;
 
 /// The flags of `sonnet`.
@@ -35,7 +35,7 @@ pub struct SonnetFlags {
     /// Tokens of each answer to sonnet [default: 150]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub sonnet_output_len: Option<u32>,
-    /// Tokens that all prompts of sonnet share at their begin [default: 200]
+    /// Tokens that all prompts of sonnet share at the start [default: 200]
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub sonnet_prefix_len: Option<u32>,
 }
@@ -45,9 +45,9 @@ pub struct SonnetFlags {
 #[serde(default)]
 pub struct SonnetPlan {
     pub dataset_path: Option<String>,
-    /// What prompts begin with in common.
+    /// Length of the shared prefix.
     pub prefix: u32,
-    /// The whole prompt.
+    /// Length of the whole prompt.
     pub input: u32,
 }
 
@@ -76,28 +76,28 @@ impl Kind for SonnetPlan {
                 .sonnet_output_len
                 .map(|length| ("--sonnet-output-len", length))
         },
-        ..Spec::new("sonnet", Constrained::Never)
+        ..Spec::new("sonnet", ConstraintScope::Unconstrained)
     };
 
     fn new(flags: &DatasetArgs) -> Result<Self> {
-        let (own, unset) = (&flags.rows.sonnet, Self::default());
+        let (options, default) = (&flags.rows.sonnet, Self::default());
         Ok(Self {
             dataset_path: flags.path.path(),
-            prefix: own.sonnet_prefix_len.unwrap_or(unset.prefix),
+            prefix: options.sonnet_prefix_len.unwrap_or(default.prefix),
             input: flags
                 .rows
                 .input_len
                 .input_len
-                .or(own.sonnet_input_len)
-                .unwrap_or(unset.input),
+                .or(options.sonnet_input_len)
+                .unwrap_or(default.input),
         })
     }
 
-    /// A row a prompt.
+    /// One row per prompt.
     fn rows(&self, plan: &DatasetPlan, inputs: &Inputs<'_>) -> Result<Rows> {
-        let hint = "give --dataset-path a text, a line of a poem each";
+        let hint = "give --dataset-path a text file with one line of a poem per line";
         let path = required(self.dataset_path.as_deref(), SonnetPlan::SPEC.name, hint)?;
-        // As Python reads a text.
+        // Line ends as Python reads them.
         let text = read_document(Path::new(path))?
             .replace("\r\n", "\n")
             .replace('\r', "\n");
@@ -110,20 +110,20 @@ impl Kind for SonnetPlan {
             .map(|line| inputs.tokenizer.count_with_added(line))
             .sum();
         let tokens_per_line = tokens as f64 / lines.len() as f64;
-        // Else a prompt could take any number of lines.
+        // Otherwise a prompt could need any number of lines.
         if tokens < lines.len() {
             return Err(Error::usage(format!(
-                "the inputs.tokenizer makes less than a token of a line of {path}: {}",
+                "the tokenizer makes less than one token of a line of {path}: {}",
                 inputs.tokenizer.id()
             ))
-            .hint("give another --inputs.tokenizer, or a text with more on its lines"));
+            .hint("give another --tokenizer, or a text with longer lines"));
         }
         let (base, templated) = formatted(inputs.tokenizer, TASK)?;
         let base = inputs.tokenizer.count_with_added(&base);
         let input = self.input as usize;
         if input <= base {
             return Err(Error::usage(format!(
-                "the prompt without any line has {base} tokens, and the whole may have only: {input}"
+                "the prompt has {base} tokens without any line, and may have at most: {input}"
             ))
             .hint("raise --sonnet-input-len"));
         }
@@ -143,32 +143,32 @@ impl Kind for SonnetPlan {
                 let drawn: Vec<&str> = random
                     .choices(lines.len(), drawn_lines)
                     .into_iter()
-                    .map(|place| lines[place])
+                    .map(|index| lines[index])
                     .collect();
                 let prompt = format!("{TASK}{prefix}{}", drawn.concat());
-                let whole = formatted(inputs.tokenizer, &prompt).map(|(whole, _)| whole);
-                whole
-                    .map(|whole| {
-                        (inputs.tokenizer.count_with_added(&whole) <= input)
-                            .then_some((prompt, whole))
+                let templated = formatted(inputs.tokenizer, &prompt).map(|(text, _)| text);
+                templated
+                    .map(|templated| {
+                        (inputs.tokenizer.count_with_added(&templated) <= input)
+                            .then_some((prompt, templated))
                     })
                     .transpose()
             });
-            let (prompt, whole) = fitting.transpose()?.ok_or_else(|| {
+            let (prompt, templated_prompt) = fitting.transpose()?.ok_or_else(|| {
                 Error::usage(format!(
-                    "{MAX_DRAWS} draws made no prompt of at most so many tokens: {input}"
+                    "no prompt of at most {input} tokens in {MAX_DRAWS} draws"
                 ))
                 .hint("lower --sonnet-prefix-len, or raise --sonnet-input-len")
             })?;
-            // Where the server has the template, a prompt must not be put into it twice.
-            let asked = if plan.prompt_form == PromptForm::Messages {
+            // A chat endpoint applies the template on the server.
+            let text = if plan.prompt_form == PromptForm::Messages {
                 prompt
             } else {
-                whole
+                templated_prompt
             };
             rows.push(Row {
                 name: format!("prompt {index}"),
-                ..Row::free(Prompt::Text(asked.into()))
+                ..Row::unconstrained(Prompt::Text(text.into()))
             });
         }
         let is_untemplated = !templated && plan.prompt_form != PromptForm::Messages;
@@ -178,7 +178,7 @@ impl Kind for SonnetPlan {
             .collect();
         Ok(Rows {
             rows,
-            kind: RowsKind::Whole,
+            kind: RowsKind::Complete,
             source: path.to_owned(),
             converted_from: None,
             notices,
@@ -190,7 +190,7 @@ impl Kind for SonnetPlan {
     }
 }
 
-/// The text as a user's message in the tokenizer's chat template, and whether it has one.
+/// The text as a user message in the tokenizer's chat template, and whether the tokenizer has one.
 fn formatted(tokenizer: &Tokenizer, text: &str) -> Result<(String, bool)> {
     if tokenizer.chat_template().is_none() {
         return Ok((text.to_owned(), false));
@@ -214,7 +214,7 @@ mod tests {
         "/../../fixtures/datasets/sonnet.txt"
     );
 
-    fn of(seed: u64, input: u32, prefix: u32) -> DatasetPlan {
+    fn plan_with(seed: u64, input: u32, prefix: u32) -> DatasetPlan {
         let source = Source::Sonnet(SonnetPlan {
             dataset_path: Some(FIXTURE.to_owned()),
             prefix,
@@ -230,25 +230,25 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_picks_the_lines_that_vllm_picked() {
-        check(&of(0, 300, 120), "sonnet", "plain");
-        check(&of(11, 200, 40), "sonnet", "no_prefix");
+    fn the_same_seed_picks_the_same_lines_as_vllm() {
+        check(&plan_with(0, 300, 120), "sonnet", "plain");
+        check(&plan_with(11, 200, 40), "sonnet", "no_prefix");
     }
 
     #[test]
-    fn chats_and_tokenizers_without_a_template_get_the_bare_text() {
+    fn chat_endpoints_and_missing_templates_get_plain_text() {
         let chat = load(
             &DatasetPlan {
                 prompt_form: PromptForm::Messages,
-                ..of(0, 300, 120)
+                ..plan_with(0, 300, 120)
             },
             &tokenizer(),
         )
         .unwrap();
-        let bare = load(&of(0, 300, 120), &Tokenizer::embedded()).unwrap();
+        let bare = load(&plan_with(0, 300, 120), &Tokenizer::embedded()).unwrap();
         for dataset in [&chat, &bare] {
             let Prompt::Text(text) = &dataset.cases[0].prompt else {
-                panic!("a text was expected")
+                panic!("expected a text")
             };
             assert!(text.starts_with(TASK), "{text}");
         }
@@ -256,17 +256,17 @@ mod tests {
     }
 
     #[test]
-    fn lengths_without_room_are_refused() {
-        for (plan, words) in [
-            (of(0, 3, 1), "the prompt without any line has"),
+    fn impossible_lengths_are_refused() {
+        for (plan, message) in [
+            (plan_with(0, 3, 1), "tokens without any line"),
             (
-                of(0, 100, 2000),
-                "1000 draws made no prompt of at most so many tokens: 100",
+                plan_with(0, 100, 2000),
+                "no prompt of at most 100 tokens in 1000 draws",
             ),
-            (plan(DatasetName::Sonnet), "has no file"),
+            (plan(DatasetName::Sonnet), "needs a file"),
         ] {
             let error = rows(&plan, &tokenizer()).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
     }
 }

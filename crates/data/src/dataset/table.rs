@@ -1,4 +1,4 @@
-//! Tables of rows: which files of a folder or a repository hold a split, and the objects in them.
+//! Tables of rows: selects the files of a split in a folder or repository, and reads their objects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,31 +13,30 @@ use crate::hub;
 use crate::hub::{HubSettings, RepoKind};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
-use sobench_core::input::json::{self, Repeated};
-use sobench_core::input::list;
+use sobench_core::input::json::{self, DuplicateKeys};
+use sobench_core::input::list_files;
 use sobench_notices::notice::Notice;
 
-/// What rows come in, the preferred first.
+/// File formats of rows, in order of preference.
 const FORMATS: [&str; 3] = ["parquet", "jsonl", "json"];
-/// The split that is taken where none is named.
+/// The default split.
 const DEFAULT_SPLIT: &str = "train";
 
-/// Which of the files are wanted.
+/// Selects files of a folder or repository.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
-    /// A configuration; `None` where there is one only.
+pub(super) struct Selection {
+    /// A configuration. `None` if there is only one.
     pub(super) subset: Option<String>,
-    /// `None` is [`DEFAULT_SPLIT`], or the only file that there is.
+    /// `None` means [`DEFAULT_SPLIT`], or the only file.
     pub(super) split: Option<String>,
-    /// Whether several configurations may be taken together where none is named.
-    pub(super) takes_all: bool,
+    /// Whether, without a subset, files of several configurations may be combined.
+    pub(super) allows_several_subsets: bool,
 }
-
-/// Files that hold the rows.
-pub(super) struct Found {
-    /// Their names within the folder or repository, and where they are.
+/// The files that hold the rows.
+pub(super) struct TableFiles {
+    /// Names within the folder or repository, and local paths.
     pub(super) files: Vec<(String, PathBuf)>,
-    /// What results call them.
+    /// The name of the source in results.
     pub(super) source: String,
     pub(super) notices: Vec<Notice>,
 }
@@ -45,21 +44,21 @@ pub(super) struct Found {
 /// Finds the files of a local path, or of a repository on the Hub.
 ///
 /// # Errors
-/// There is nothing of this name, or not what is wanted, or a part of it is missing; the Hub does
-/// not give it.
-pub(super) fn find(name: &str, wanted: &Wanted, hub: &HubSettings) -> Result<Found> {
+/// No such path or repository exists, it has no matching file, a part of the split is missing, or
+/// the Hub does not provide the files.
+pub(super) fn find(name: &str, selection: &Selection, hub: &HubSettings) -> Result<TableFiles> {
     let path = Path::new(name);
     let local = |files| {
-        Ok(Found {
+        Ok(TableFiles {
             files,
             source: name.to_owned(),
             notices: Vec::new(),
         })
     };
     if path.is_dir() {
-        let names = list(path)?;
-        let files = chosen(&names, wanted);
-        check_whole(name, &files, &names, wanted)?;
+        let names = list_files(path)?;
+        let files = select_files(&names, selection);
+        check_complete(name, &files, &names, selection)?;
         return local(
             files
                 .into_iter()
@@ -72,18 +71,18 @@ pub(super) fn find(name: &str, wanted: &Wanted, hub: &HubSettings) -> Result<Fou
     }
     if !name.contains('/') || !hub::is_repo_id(name) || format_of(path).is_some() {
         return Err(Error::usage(format!("no such dataset file or folder: {name}"))
-            .hint("give --dataset-path a .parquet, .jsonl or .json file, a folder with one, or owner/name on the Hub"));
+            .hint("give --dataset-path a .parquet, .jsonl or .json file, a folder with such files, or owner/name on the Hub"));
     }
-    let asked = wanted.clone();
-    let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let told = std::sync::Arc::clone(&seen);
+    let requested = selection.clone();
+    let listing = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let listing_to_fill = std::sync::Arc::clone(&listing);
     let snapshot = hub::fetch(hub, RepoKind::Dataset, name, move |names| {
-        if let Ok(mut told) = told.lock() {
-            *told = names.to_vec();
+        if let Ok(mut listing) = listing_to_fill.lock() {
+            *listing = names.to_vec();
         }
-        let files = chosen(names, &asked);
-        // What is refused below need not be fetched.
-        if subsets(&files).len() > 1 && !asked.takes_all {
+        let files = select_files(names, &requested);
+        // An ambiguous selection is refused below, so do not fetch it.
+        if subsets(&files).len() > 1 && !requested.allows_several_subsets {
             Vec::new()
         } else {
             files
@@ -94,26 +93,29 @@ pub(super) fn find(name: &str, wanted: &Wanted, hub: &HubSettings) -> Result<Fou
         .iter()
         .map(|(name, _)| name.clone())
         .collect();
-    let listed = seen.lock().map(|names| names.clone()).unwrap_or_default();
-    check_whole(name, &names, &listed, wanted)?;
+    let listed = listing
+        .lock()
+        .map(|names| names.clone())
+        .unwrap_or_default();
+    check_complete(name, &names, &listed, selection)?;
     let shown = if names.len() > 4 {
         format!("{} files", names.len())
     } else {
         names.join(", ")
     };
-    Ok(Found {
+    Ok(TableFiles {
         source: format!("{name} at commit {}, {shown}", snapshot.commit),
         files: snapshot.files,
         notices: snapshot.notice.into_iter().collect(),
     })
 }
 
-/// Of the first format that has any, the files whose names say the split, sorted; where no split
-/// was asked for and none is named so, the only file of the first format that there is.
-fn chosen(names: &[String], wanted: &Wanted) -> Vec<String> {
-    let of_subset: Vec<&String> = match &wanted.subset {
+/// The files of the split, by name and sorted, in the first format that has any. Without a
+/// requested split and without a match, the only file of the first available format.
+fn select_files(names: &[String], selection: &Selection) -> Vec<String> {
+    let of_subset: Vec<&String> = match &selection.subset {
         Some(subset) => {
-            let subset = word(subset);
+            let subset = name_part(subset);
             names.iter().filter(|name| subset.is_match(name)).collect()
         }
         None => names.iter().collect(),
@@ -126,7 +128,7 @@ fn chosen(names: &[String], wanted: &Wanted) -> Vec<String> {
             .collect()
     };
     let by_format = FORMATS.map(of_format);
-    let split = word(wanted.split.as_deref().unwrap_or(DEFAULT_SPLIT));
+    let split = name_part(selection.split.as_deref().unwrap_or(DEFAULT_SPLIT));
     for files in &by_format {
         let mut of_split: Vec<String> = files
             .iter()
@@ -143,19 +145,20 @@ fn chosen(names: &[String], wanted: &Wanted) -> Vec<String> {
         .find(|files| !files.is_empty())
         .map(Vec::as_slice)
     {
-        Some([only]) if wanted.split.is_none() => vec![(*only).clone()],
+        Some([only]) if selection.split.is_none() => vec![(*only).clone()],
         _ => Vec::new(),
     }
 }
 
-/// The text as a part of a name, between its ends, dots, slashes, dashes and underscores.
-fn word(text: &str) -> Regex {
+/// Matches the text as a part of a file name, delimited by its ends, dots, slashes, dashes or
+/// underscores.
+fn name_part(text: &str) -> Regex {
     let literal = ::regex::escape(text);
     Regex::new(&format!("(^|[/._-]){literal}([/._-]|$)"))
         .expect("an escaped text makes a well-formed expression")
 }
 
-/// The folders that the files are in: the configurations, as repositories are laid out.
+/// The folders of the files, which are the configurations of a repository.
 fn subsets(files: &[String]) -> Vec<String> {
     let mut folders: Vec<String> = files
         .iter()
@@ -166,53 +169,56 @@ fn subsets(files: &[String]) -> Vec<String> {
     folders
 }
 
-/// The configuration that a file belongs to, as far as its folder says so.
+/// The configuration of a file: its folder.
 pub(super) fn subset_of(file: &str) -> &str {
     file.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Refuses a folder or repository without the split, with several configurations of which none was
-/// named, or with a part of one: files named `...-00000-of-00002.parquet` are parts, and one that
-/// is missing would change what is measured.
-fn check_whole(name: &str, files: &[String], listed: &[String], wanted: &Wanted) -> Result<()> {
+/// Refuses a selection without files, with several configurations, or with missing parts: files
+/// named `...-00000-of-00002.parquet` are parts, and a missing one would change the measurement.
+fn check_complete(
+    name: &str,
+    files: &[String],
+    listed: &[String],
+    selection: &Selection,
+) -> Result<()> {
     static PART: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^(.*)-\d{5}-of-(\d{5})\.\w+$")
             .expect("the expression is fixed and well formed")
     });
-    let split = wanted.split.as_deref().unwrap_or(DEFAULT_SPLIT);
-    let all = chosen(listed, wanted);
+    let split = selection.split.as_deref().unwrap_or(DEFAULT_SPLIT);
+    let all = select_files(listed, selection);
     let folders = subsets(if files.is_empty() { &all } else { files });
-    if folders.len() > 1 && !wanted.takes_all {
+    if folders.len() > 1 && !selection.allows_several_subsets {
         return Err(Error::usage(format!(
             "several configurations have a split {split}: {}",
             folders.join(", ")
         ))
-        .hint("name one with --hf-subset"));
+        .hint("select one with --hf-subset"));
     }
     if files.is_empty() {
-        let of = wanted
+        let of_subset = selection
             .subset
             .as_ref()
             .map(|subset| format!(" of {subset}"))
             .unwrap_or_default();
-        let what = format!(
-            "no file of the split {split}{of}, and no single .parquet, .jsonl or .json file, in {name}"
+        let message = format!(
+            "no file of the split {split}{of_subset}, and no single .parquet, .jsonl or .json file, in {name}"
         );
-        return Err(Error::usage(what).hint(
-            "name others with --hf-split and --hf-subset, or give --dataset-path the file itself",
-        ));
+        return Err(Error::usage(message)
+            .hint("set --hf-split and --hf-subset, or give --dataset-path a single file"));
     }
     let mut parts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for found in files.iter().filter_map(|file| PART.captures(file)) {
-        let promised = found[2].parse().unwrap_or(0);
-        let (there, most) = parts.entry(found[1].to_owned()).or_default();
-        (*there, *most) = (*there + 1, promised.max(*most));
+        let expected = found[2].parse().unwrap_or(0);
+        let (present, total) = parts.entry(found[1].to_owned()).or_default();
+        (*present, *total) = (*present + 1, expected.max(*total));
     }
-    match parts.values().find(|(there, promised)| there != promised) {
-        Some((there, promised)) => Err(Error::usage(format!(
-            "of {promised} parts of the split {split}, {there} are there: {name}"
+    match parts.values().find(|(present, total)| present != total) {
+        Some((present, total)) => Err(Error::usage(format!(
+            "the split {split} has {present} of {total} parts: {name}"
         ))
-        .hint("fetch the repository again while online, or give --dataset-path one part itself")),
+        .hint("fetch the repository again while online, or give --dataset-path a single part")),
         None => Ok(()),
     }
 }
@@ -223,10 +229,10 @@ fn format_of(path: &Path) -> Option<String> {
     FORMATS.contains(&extension.as_str()).then_some(extension)
 }
 
-/// A row with the name that errors use.
-pub(super) type Named = (String, Map<String, Value>);
+/// A row and its name in errors.
+pub(super) type NamedRow = (String, Map<String, Value>);
 
-/// The columns that a file has: of Parquet by its schema, else by its first row.
+/// The columns of a file: from the schema of a Parquet file, otherwise from the first row.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -237,7 +243,7 @@ pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
             .next()
             .map(|line| object(path, line?))
             .transpose()?,
-        _ => read(path, &[], &mut Repeated::default())?
+        _ => read(path, &[], &mut DuplicateKeys::default())?
             .into_iter()
             .next(),
     };
@@ -246,12 +252,16 @@ pub(super) fn columns(path: &Path) -> Result<Vec<String>> {
         .unwrap_or_default())
 }
 
-/// The rows of a file. `columns` are those that are taken of Parquet files; `repeated` is told of
-/// members that stand twice.
+/// The rows of a file. `columns` selects the columns of Parquet files. `repeated` collects repeated
+/// members.
 ///
 /// # Errors
-/// The file cannot be read, or is no table of objects.
-pub(super) fn read(path: &Path, columns: &[&str], repeated: &mut Repeated) -> Result<Vec<Named>> {
+/// The file cannot be read, or is not a table of objects.
+pub(super) fn read(
+    path: &Path,
+    columns: &[&str],
+    repeated: &mut DuplicateKeys,
+) -> Result<Vec<NamedRow>> {
     let shown = path.display();
     let numbered = |rows: Vec<Map<String, Value>>| {
         rows.into_iter()
@@ -262,7 +272,7 @@ pub(super) fn read(path: &Path, columns: &[&str], repeated: &mut Repeated) -> Re
     match format_of(path).as_deref() {
         Some("parquet") => Ok(numbered(parquet::read(path, columns)?)),
         Some("jsonl") => read_lines(path, repeated),
-        // Some repositories name files of JSON Lines so.
+        // Some repositories use this extension for JSON Lines.
         Some("json") if input::first_byte(path, MAX_DATASET_BYTES)? != Some(b'[') => {
             read_lines(path, repeated)
         }
@@ -270,45 +280,45 @@ pub(super) fn read(path: &Path, columns: &[&str], repeated: &mut Repeated) -> Re
             let text = read_text(path)?;
             match serde_json::from_str(&text).map(numbered) {
                 Ok(rows) => {
-                    repeated.look(&text, |line| format!("{shown}, line {line}"));
+                    repeated.scan(&text, |line| format!("{shown}, line {line}"));
                     Ok(rows)
                 }
                 Err(error) => Err(Error::usage(format!(
                     "{shown}: not a JSON list of objects: {error}"
                 ))
-                .hint("give a list of rows, each a JSON object, or a file with an object a line")),
+                .hint("give a list of JSON objects, or a file with one object per line")),
             }
         }
         _ => Err(
-            Error::usage(format!("neither .parquet, .jsonl nor .json: {shown}"))
-                .hint("rename the file to say what it holds, or convert it"),
+            Error::usage(format!("not a .parquet, .jsonl or .json file: {shown}"))
+                .hint("use the extension of the file's format, or convert the file"),
         ),
     }
 }
 
-/// The rows of a file of JSON Lines, whatever its name.
+/// The rows of a file of JSON Lines, with any extension.
 ///
 /// # Errors
-/// A line is no JSON object.
-pub(super) fn read_lines(path: &Path, repeated: &mut Repeated) -> Result<Vec<Named>> {
+/// A line is not a JSON object.
+pub(super) fn read_lines(path: &Path, repeated: &mut DuplicateKeys) -> Result<Vec<NamedRow>> {
     let row = |line: Result<(usize, String)>| {
         let (number, line) = line?;
-        repeated.look(&line, |_| format!("{}, line {number}", path.display()));
+        repeated.scan(&line, |_| format!("{}, line {number}", path.display()));
         object(path, (number, line))
     };
     file::read_lines(path)?.map(row).collect()
 }
 
-fn object(path: &Path, (number, line): (usize, String)) -> Result<Named> {
-    let place = format!("{}, line {number}", path.display());
+fn object(path: &Path, (number, line): (usize, String)) -> Result<NamedRow> {
+    let location = format!("{}, line {number}", path.display());
     let members = serde_json::from_str(&line).map_err(|error| {
         Error::usage(format!(
-            "{place}: not a JSON object: {}",
-            json::in_line(&error)
+            "{location}: not a JSON object: {}",
+            json::message_without_line(&error)
         ))
-        .hint("each line holds one row, which is a JSON object")
+        .hint("put one row per line, as a JSON object")
     })?;
-    Ok((place, members))
+    Ok((location, members))
 }
 
 #[cfg(test)]
@@ -320,19 +330,19 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_choice(wanted: &Wanted, names: &[&str], expected: &[&str]) {
-        assert_eq!(chosen(&owned(names), wanted), expected);
+    fn check_selection(selection: &Selection, names: &[&str], expected: &[&str]) {
+        assert_eq!(select_files(&owned(names), selection), expected);
     }
 
     #[test]
-    fn the_split_is_found_by_its_name() {
-        let train = &Wanted::default();
-        check_choice(
+    fn selects_the_split_by_name() {
+        let train = &Selection::default();
+        check_selection(
             train,
             &["README.md", "data/train-00000-of-00001.parquet"],
             &["data/train-00000-of-00001.parquet"],
         );
-        check_choice(
+        check_selection(
             train,
             &[
                 "data/train-00001-of-00002.parquet",
@@ -344,54 +354,56 @@ mod tests {
                 "data/train-00001-of-00002.parquet",
             ],
         );
-        check_choice(
+        check_selection(
             train,
             &["train/a.jsonl", "training.jsonl", "dataset_infos.json"],
             &["train/a.jsonl"],
         );
-        check_choice(
+        check_selection(
             train,
             &["eval.parquet", "dataset_infos.json"],
             &["eval.parquet"],
         );
-        check_choice(train, &["a.parquet", "b.parquet"], &[]);
-        check_choice(train, &["a.parquet", "b.parquet", "c.json"], &[]);
-        check_choice(train, &["constrain.txt"], &[]);
+        check_selection(train, &["a.parquet", "b.parquet"], &[]);
+        check_selection(train, &["a.parquet", "b.parquet", "c.json"], &[]);
+        check_selection(train, &["constrain.txt"], &[]);
         let names = [
             "main/train-0.parquet",
             "main/test-0.parquet",
             "other/test-0.parquet",
             "other_test.jsonl",
         ];
-        let test = |subset: Option<&str>| Wanted {
+        let test = |subset: Option<&str>| Selection {
             subset: subset.map(str::to_owned),
             split: Some("test".to_owned()),
-            ..Wanted::default()
+            ..Selection::default()
         };
-        check_choice(
+        check_selection(
             &test(None),
             &names,
             &["main/test-0.parquet", "other/test-0.parquet"],
         );
-        check_choice(&test(Some("other")), &names, &["other/test-0.parquet"]);
-        check_choice(&test(Some("none")), &names, &[]);
-        check_choice(&test(None), &["only.parquet"], &[]);
+        check_selection(&test(Some("other")), &names, &["other/test-0.parquet"]);
+        check_selection(&test(Some("none")), &names, &[]);
+        check_selection(&test(None), &["only.parquet"], &[]);
     }
 
     #[test]
-    fn a_split_with_a_part_missing_or_of_several_configurations_is_refused() {
+    fn missing_parts_and_several_configurations_are_refused() {
         let parts = |count: usize| -> Vec<String> {
             (0..count)
                 .map(|part| format!("data/train-{part:05}-of-00002.parquet"))
                 .collect()
         };
-        let train = &Wanted::default();
-        let check = |files: &[String], wanted: &Wanted| check_whole("a/b", files, files, wanted);
+        let train = &Selection::default();
+        let check = |files: &[String], selection: &Selection| {
+            check_complete("a/b", files, files, selection)
+        };
         check(&parts(2), train).unwrap();
         check(&owned(&["train.jsonl"]), train).unwrap();
         assert_eq!(
             check(&parts(1), train).unwrap_err().what,
-            "of 2 parts of the split train, 1 are there: a/b"
+            "the split train has 1 of 2 parts: a/b"
         );
         let two = owned(&[
             "a/train-00000-of-00001.parquet",
@@ -403,18 +415,18 @@ mod tests {
         );
         check(
             &two,
-            &Wanted {
-                takes_all: true,
-                ..Wanted::default()
+            &Selection {
+                allows_several_subsets: true,
+                ..Selection::default()
             },
         )
         .unwrap();
-        let other = Wanted {
+        let other = Selection {
             subset: Some("c".to_owned()),
             split: Some("test".to_owned()),
-            takes_all: false,
+            allows_several_subsets: false,
         };
-        let error = check_whole("a/b", &[], &two, &other).unwrap_err();
+        let error = check_complete("a/b", &[], &two, &other).unwrap_err();
         assert!(
             error
                 .what
@@ -424,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_lines_are_told_apart() {
+    fn json_lists_and_json_lines_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.json");
         for (text, rows) in [
@@ -434,21 +446,23 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(
-                read(&path, &[], &mut Repeated::default()).unwrap().len(),
+                read(&path, &[], &mut DuplicateKeys::default())
+                    .unwrap()
+                    .len(),
                 rows,
                 "{text}"
             );
         }
         std::fs::write(&path, "{\"a\": 1}\n[]").unwrap();
         assert!(
-            read(&path, &[], &mut Repeated::default())
+            read(&path, &[], &mut DuplicateKeys::default())
                 .unwrap_err()
                 .what
                 .contains("rows.json, line 2: not a JSON object")
         );
         std::fs::write(&path, "[1]").unwrap();
         assert!(
-            read(&path, &[], &mut Repeated::default())
+            read(&path, &[], &mut DuplicateKeys::default())
                 .unwrap_err()
                 .what
                 .contains("not a JSON list of objects")

@@ -1,5 +1,5 @@
-//! Tests of the datasets as a whole: exact prompts and constraints, arms, repetition, forms of
-//! prompt, and the hash.
+//! Tests of all datasets: exact prompts and constraints, arms, repetition, prompt forms, and the
+//! hash.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use sobench_notices::notice::sentences;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
 
-/// A plan as the command line's defaults make it.
+/// A plan with the defaults of the command line.
 pub(super) fn plan(name: DatasetName) -> DatasetPlan {
     DatasetPlan {
         source: Source::new(name, &DatasetArgs::default()).unwrap(),
         num_prompts: 10,
         output_len: 128,
-        output: OutputLength::OfTheRow,
+        output: OutputLength::RowOrDefault,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
@@ -29,7 +29,7 @@ pub(super) fn plan(name: DatasetName) -> DatasetPlan {
     }
 }
 
-/// The same, with a file.
+/// The default plan with a file.
 fn plan_with_path(name: DatasetName, path: &str) -> DatasetPlan {
     let path = flags::PathFlags {
         dataset_path: Some(path.to_owned().into()),
@@ -48,7 +48,7 @@ fn plan_with_path(name: DatasetName, path: &str) -> DatasetPlan {
     }
 }
 
-/// The rows of a plan, without the Hub.
+/// The rows of a plan, without access to the Hub.
 pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     plan.source.rows(
         plan,
@@ -59,7 +59,7 @@ pub(super) fn rows(plan: &DatasetPlan, tokenizer: &Tokenizer) -> Result<Rows> {
     )
 }
 
-/// The small tokenizer of the fixtures, which has a chat template.
+/// The small tokenizer of the fixtures. It has a chat template.
 pub(super) fn tokenizer() -> Tokenizer {
     Tokenizer::open(&format!("{FIXTURES}/tokenizer")).unwrap()
 }
@@ -71,14 +71,14 @@ fn loaded(plan: &DatasetPlan) -> Dataset {
 fn prompt_of(case: &Case) -> &str {
     match &case.prompt {
         Prompt::Text(text) => text,
-        other => panic!("a text was expected, and not {}", other.kind()),
+        other => panic!("expected a text, not {}", other.kind()),
     }
 }
 
 fn schema_of(case: &Case) -> &Value {
     match case.constraint.as_deref() {
         Some(Constraint::JsonSchema(schema)) => schema,
-        other => panic!("a schema was expected: {other:?}"),
+        other => panic!("expected a schema: {other:?}"),
     }
 }
 
@@ -102,9 +102,9 @@ fn check_prompt(name: DatasetName, sha256: &str) -> Dataset {
     dataset
 }
 
-/// The hashes are those of the prompts of vLLM 0.33's `benchmark_serving_structured_output.py`.
+/// The hashes are of the prompts of vLLM 0.33's `benchmark_serving_structured_output.py`.
 #[test]
-fn prompts_are_those_of_the_script_to_the_byte() {
+fn prompts_equal_those_of_the_script() {
     let json = check_prompt(
         DatasetName::Json,
         "14f19e3b1ee90a60e4643a6a47752d08ca18991bbfc0cc1c5dcfb800b60d4838",
@@ -123,7 +123,7 @@ fn prompts_are_those_of_the_script_to_the_byte() {
         text,
     }) = grammar.cases[0].constraint.as_deref()
     else {
-        panic!("EBNF was asked for")
+        panic!("expected EBNF")
     };
     assert_eq!(
         sha256_hex(text.as_bytes()),
@@ -168,7 +168,7 @@ fn own_choice() -> DatasetPlan {
 }
 
 #[test]
-fn the_users_own_constraint_keeps_the_prompt() {
+fn a_user_supplied_constraint_keeps_the_prompt() {
     let regex = RegexPlan {
         regex: Some("a+".to_owned()),
     };
@@ -185,13 +185,16 @@ fn the_users_own_constraint_keeps_the_prompt() {
         Some(&Constraint::Regex("a+".into()))
     );
 
-    let own = own_choice();
+    let plan = own_choice();
     let expected = Constraint::Choice(vec!["x".to_owned()].into());
-    assert_eq!(loaded(&own).cases[0].constraint.as_deref(), Some(&expected));
+    assert_eq!(
+        loaded(&plan).cases[0].constraint.as_deref(),
+        Some(&expected)
+    );
 }
 
 #[test]
-fn the_nested_profile_has_the_members_of_the_older_one() {
+fn the_nested_profile_has_the_members_of_the_older_script() {
     let nested = JsonPlan {
         json_schema: JsonSchemaSource::Nested,
     };
@@ -221,7 +224,7 @@ fn the_nested_profile_has_the_members_of_the_older_one() {
 }
 
 #[test]
-fn a_schema_of_each_requests_own_comes_from_the_seed() {
+fn unique_schemas_come_from_the_seed() {
     let unique = plan(DatasetName::JsonUnique);
     let dataset = loaded(&unique);
     assert_eq!((dataset.rows, dataset.notices.len()), (10, 0));
@@ -265,7 +268,7 @@ fn a_schema_of_each_requests_own_comes_from_the_seed() {
 
 /// Indices by `random.seed(seed); random.sample(range(N), int(N * ratio))` of CPython 3.11, sorted.
 #[test]
-fn constrained_requests_are_those_that_the_script_picks() {
+fn constrained_requests_match_the_script() {
     for (seed, num_prompts, ratio, expected) in [
         (0, 10, 0.5, vec![0, 2, 4, 6, 9]),
         (0, 20, 0.3, vec![1, 6, 8, 12, 13, 15]),
@@ -292,7 +295,7 @@ fn constrained_requests_are_those_that_the_script_picks() {
 }
 
 #[test]
-fn the_hash_is_over_what_is_asked_and_not_over_the_arms() {
+fn the_hash_excludes_the_arms() {
     let base = loaded(&plan(DatasetName::Choice)).sha256;
     let control = DatasetPlan {
         constrained_ratio: 0.0,
@@ -328,7 +331,7 @@ fn evaluation(file: &str, prompt_form: PromptForm) -> DatasetPlan {
 }
 
 #[test]
-fn chats_are_the_same_from_every_format() {
+fn chats_are_equal_in_every_format() {
     let parquet = loaded(&evaluation("json_mode_eval.parquet", PromptForm::Messages));
     for file in ["json_mode_eval.jsonl", "json_mode_eval.json"] {
         let other = loaded(&evaluation(file, PromptForm::Messages));
@@ -336,10 +339,13 @@ fn chats_are_the_same_from_every_format() {
         assert_eq!(other.sha256, parquet.sha256);
     }
     assert_eq!(parquet.rows, 4);
-    assert_eq!(sentences(&parquet.notices), ["4 rows cycled to 10 prompts"]);
+    assert_eq!(
+        sentences(&parquet.notices),
+        ["4 rows are repeated to make 10 prompts"]
+    );
     assert_eq!(parquet.cases[1].prompt, parquet.cases[9].prompt);
     let Prompt::Messages(messages) = &parquet.cases[0].prompt else {
-        panic!("messages were asked for")
+        panic!("expected messages")
     };
     assert_eq!(
         (messages[0].role.as_str(), messages[1].role.as_str()),
@@ -359,7 +365,7 @@ fn chats_are_the_same_from_every_format() {
 }
 
 #[test]
-fn a_text_endpoint_gets_chats_through_the_template_once() {
+fn text_endpoints_get_templated_chats() {
     let dataset = loaded(&evaluation("json_mode_eval.parquet", PromptForm::Text));
     let prompt = prompt_of(&dataset.cases[3]);
     assert!(
@@ -381,7 +387,7 @@ fn a_text_endpoint_gets_chats_through_the_template_once() {
             .contains("row index 0: messages need a chat template"),
         "{error}"
     );
-    // A chat endpoint needs none.
+    // A chat endpoint needs no template.
     load(
         &evaluation("json_mode_eval.parquet", PromptForm::Messages),
         &Tokenizer::embedded(),
@@ -390,7 +396,7 @@ fn a_text_endpoint_gets_chats_through_the_template_once() {
 }
 
 #[test]
-fn a_template_that_prints_the_day_is_noted() {
+fn a_template_that_prints_the_date_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(
         format!("{FIXTURES}/tokenizer/tokenizer.json"),
@@ -414,7 +420,7 @@ fn a_template_that_prints_the_day_is_noted() {
         "{:?}",
         dataset.notices
     );
-    // A chat endpoint's server prints its own.
+    // For a chat endpoint, the server renders the template.
     let dataset = load(
         &evaluation("json_mode_eval.parquet", PromptForm::Messages),
         &tokenizer,
@@ -424,7 +430,7 @@ fn a_template_that_prints_the_day_is_noted() {
 }
 
 #[test]
-fn a_text_stays_a_text_for_a_chat_endpoint() {
+fn a_text_is_sent_unchanged_to_a_chat_endpoint() {
     let dataset = loaded(&DatasetPlan {
         prompt_form: PromptForm::Messages,
         ..plan(DatasetName::Json)
@@ -442,13 +448,13 @@ fn with_file(name: &str, text: &str, with: impl Fn(PathBuf) -> DatasetPlan) -> R
 
 fn with_schema(name: DatasetName) -> impl Fn(PathBuf) -> DatasetPlan {
     move |path| {
-        let own = JsonPlan {
+        let options = JsonPlan {
             json_schema: JsonSchemaSource::Path(path),
         };
         let source = if name == DatasetName::Json {
-            Source::Json(own)
+            Source::Json(options)
         } else {
-            Source::JsonUnique(JsonUniquePlan(own))
+            Source::JsonUnique(JsonUniquePlan(options))
         };
         DatasetPlan {
             source,
@@ -458,7 +464,7 @@ fn with_schema(name: DatasetName) -> impl Fn(PathBuf) -> DatasetPlan {
 }
 
 #[test]
-fn own_schemas_keep_their_text_and_bad_ones_name_the_place() {
+fn user_schemas_keep_their_text_and_errors_name_the_position() {
     let dataset = with_file(
         "s.json",
         r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#,
@@ -473,14 +479,14 @@ fn own_schemas_keep_their_text_and_bad_ones_name_the_place() {
         schema_of(&dataset.cases[0]).to_string(),
         r#"{"b":1.50,"a":12345678901234567890123,"t":"é"}"#
     );
-    // Whether a schema means anything is for those to find out who use it.
+    // The schema is not checked for validity.
     with_file(
         "s.json",
         r#"{"type":"nonsense","properties":{}}"#,
         with_schema(DatasetName::JsonUnique),
     )
     .unwrap();
-    for (name, text, words) in [
+    for (name, text, message) in [
         (
             DatasetName::Json,
             "{\n \"a\": }",
@@ -494,11 +500,11 @@ fn own_schemas_keep_their_text_and_bad_ones_name_the_place() {
         (
             DatasetName::JsonUnique,
             "true",
-            "json-unique needs a schema whose \"properties\" are an object",
+            "json-unique needs a schema with an object \"properties\"",
         ),
     ] {
         let error = with_file("s.json", text, with_schema(name)).unwrap_err();
-        assert!(error.what.contains(words), "{error}");
+        assert!(error.what.contains(message), "{error}");
     }
 }
 
@@ -514,7 +520,7 @@ fn own_grammar(grammar_path: Option<PathBuf>, grammar_oracle: Option<PathBuf>) -
 }
 
 #[test]
-fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
+fn user_grammars_keep_their_dialect_and_have_no_shipped_oracle() {
     let with_grammar = |path| own_grammar(Some(path), None);
     let dataset = with_file("g.lark", "start: \"a\"", with_grammar).unwrap();
     let expected = Constraint::Grammar {
@@ -526,7 +532,7 @@ fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
     assert!(
         dataset.notices[0]
             .to_string()
-            .ends_with("g.lark is lark and sent as such, where ebnf was expected")
+            .ends_with("g.lark is lark and is sent unchanged, although ebnf is expected")
     );
     let same = with_file("g.gbnf", "root ::= \"a\"", with_grammar).unwrap();
     assert_eq!(same.notices, []);
@@ -549,15 +555,15 @@ fn own_grammars_keep_their_dialect_and_have_no_oracle_but_their_own() {
         ..plan(DatasetName::Grammar)
     });
     let Some(Constraint::Grammar { dialect, text }) = lark.cases[0].constraint.as_deref() else {
-        panic!("a grammar")
+        panic!("expected a grammar")
     };
     assert!(*dialect == GrammarDialect::Lark && text.contains("start:"));
 }
 
-/// The notation and text that are sent, what they were converted from, and the only notice.
+/// The notation and text that are sent, the original notation, and the only notice.
 fn sent(dataset: &Dataset) -> (GrammarDialect, &str, Option<GrammarDialect>, String) {
     let Some(Constraint::Grammar { dialect, text }) = dataset.cases[0].constraint.as_deref() else {
-        panic!("a grammar")
+        panic!("expected a grammar")
     };
     (
         *dialect,
@@ -572,7 +578,7 @@ fn sent(dataset: &Dataset) -> (GrammarDialect, &str, Option<GrammarDialect>, Str
 }
 
 #[test]
-fn own_grammars_are_converted_where_only_the_other_notation_is_read() {
+fn user_grammars_are_converted_to_the_notation_of_the_server() {
     let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
     let to = |grammar_dialect| {
         move |path| {
@@ -591,11 +597,11 @@ fn own_grammars_are_converted_where_only_the_other_notation_is_read() {
         (ebnf, "root ::= a-b\na-b ::= \"a\"+\n", Some(lark))
     );
     assert!(
-        notice.contains("g.lark is lark, and was converted to ebnf, which is sent and judged by ("),
+        notice.contains("g.lark is lark and is converted to ebnf for sending and judging ("),
         "{notice}"
     );
     assert!(
-        notice.contains("left out priorities (line 2)") && notice.ends_with("renamed A_B to a-b)"),
+        notice.contains("dropped priorities (line 2)") && notice.ends_with("renamed A_B to a-b)"),
         "{notice}"
     );
 
@@ -608,16 +614,16 @@ fn own_grammars_are_converted_where_only_the_other_notation_is_read() {
     );
 
     let error = with_file("g.lark", "start: A\nA: /a(?=b)/", to(ebnf)).unwrap_err();
-    let words = "g.lark is lark, and cannot be converted to ebnf: unsupported in a grammar: look-around in a regular expression (line 2)";
+    let message = "g.lark is lark, and cannot be converted to ebnf: unsupported in a grammar: look-around in a regular expression (line 2)";
     assert!(
-        error.what.ends_with(words) && error.exit_code() == 2,
+        error.what.ends_with(message) && error.exit_code() == 2,
         "{error}"
     );
     assert!(error.hint.unwrap().contains("--grammar-dialect lark"));
 }
 
 #[test]
-fn the_shipped_grammar_is_respelt_where_names_have_no_underscores() {
+fn the_shipped_grammar_is_renamed_for_servers_without_underscores() {
     let dataset = loaded(&DatasetPlan {
         grammar_spelling: GrammarSpelling::Portable,
         ..plan(DatasetName::Grammar)
@@ -635,7 +641,7 @@ fn the_shipped_grammar_is_respelt_where_names_have_no_underscores() {
 }
 
 #[test]
-fn rows_are_converted_one_by_one_and_sent_as_they_are_where_that_fails() {
+fn row_grammars_that_cannot_be_converted_are_sent_unchanged() {
     let rows = [
         r#"{"prompt": "a", "grammar": "start: \"a\""}"#,
         r#"{"prompt": "b", "grammar": "root ::= \"b\""}"#,
@@ -678,12 +684,12 @@ fn rows_are_converted_one_by_one_and_sent_as_they_are_where_that_fails() {
     );
     assert_eq!(dataset.converted_from, Some(GrammarDialect::Lark));
     assert!(dataset.notices[0].to_string().starts_with(
-        "rows whose grammar was converted to ebnf, which is sent and judged by: 2; the first, "
+        "rows whose grammar is converted to ebnf for sending and judging: 2; the first: "
     ));
     let failed = dataset.notices[1].to_string();
     assert!(
         failed.starts_with(
-            "rows whose grammar cannot be converted to ebnf, and is sent as it is: 1; the first, "
+            "rows whose grammar cannot be converted to ebnf and is sent unchanged: 1; the first: "
         ),
         "{failed}"
     );
@@ -705,14 +711,14 @@ fn rows_are_converted_one_by_one_and_sent_as_they_are_where_that_fails() {
 }
 
 #[track_caller]
-fn check_refused(plan: &DatasetPlan, words: &str) {
+fn check_refused(plan: &DatasetPlan, message: &str) {
     let error = load(plan, &tokenizer()).unwrap_err();
-    assert!(error.what.contains(words), "{error}");
+    assert!(error.what.contains(message), "{error}");
     assert_eq!(error.exit_code(), 2);
 }
 
 #[test]
-fn plans_that_mean_nothing_are_refused() {
+fn invalid_plans_are_refused() {
     let json = || plan(DatasetName::Json);
     check_refused(
         &DatasetPlan {
@@ -762,7 +768,7 @@ fn plans_that_mean_nothing_are_refused() {
     check_refused(&missing("./nothing"), "no such dataset file or folder");
     check_refused(
         &missing(&format!("{FIXTURES}/tokenizer/make.py")),
-        "neither .parquet, .jsonl nor .json",
+        "not a .parquet, .jsonl or .json file",
     );
     check_refused(
         &missing(&format!("{FIXTURES}/tokenizer")),
@@ -770,10 +776,9 @@ fn plans_that_mean_nothing_are_refused() {
     );
 }
 
-/// Whatever is left of a file that was cut off, it is an error that names it, or rows that are
-/// whole.
+/// A truncated file gives an error with the file's name, or complete rows.
 #[test]
-fn files_cut_at_every_place_that_matters_are_refused_or_read() {
+fn truncated_files_are_refused_or_read() {
     let folder = tempfile::tempdir().unwrap();
     let (tokenizer, hub) = (tokenizer(), HubSettings::from_lookup(|_| None));
     for (name, file, as_file) in [
@@ -797,25 +802,25 @@ fn files_cut_at_every_place_that_matters_are_refused_or_read() {
     ] {
         let whole = std::fs::read(format!("{FIXTURES}/datasets/{file}")).unwrap();
         let path = folder.path().join(as_file);
-        let of_path = DatasetPlan {
+        let plan = DatasetPlan {
             prompt_form: PromptForm::Messages,
             ..plan_with_path(name, path.to_str().unwrap())
         };
         let rows =
-            || load_with(&of_path, &tokenizer, &hub).map(|dataset| (dataset.rows, dataset.notices));
+            || load_with(&plan, &tokenizer, &hub).map(|dataset| (dataset.rows, dataset.notices));
         std::fs::write(&path, &whole).unwrap();
         let (all, _) = rows().unwrap();
-        let matters = |place: &usize| {
+        let is_syntax = |offset: &usize| {
             matches!(
-                whole[place - 1],
+                whole[offset - 1],
                 b'{' | b'}' | b'[' | b']' | b'"' | b':' | b',' | b'\\' | b'\n'
             )
         };
-        for cut in (1..whole.len()).filter(matters) {
+        for cut in (1..whole.len()).filter(is_syntax) {
             std::fs::write(&path, &whole[..cut]).unwrap();
             match rows() {
                 Ok((left, notices)) => {
-                    assert!(left <= all, "{file} cut at {cut}: {left} rows, {notices:?}")
+                    assert!(left <= all, "{file} cut at {cut}: {left} rows, {notices:?}");
                 }
                 Err(error) => {
                     assert!(

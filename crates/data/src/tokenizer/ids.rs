@@ -1,14 +1,14 @@
-//! Text to token ids and back, and which ids there are: what prompts of a wanted length are made
-//! with. Knows no prompt.
+//! Conversion between text and token ids, and the ids of the vocabulary, to generate prompts of a
+//! given length.
 
 use super::{Tokenizer, Vocabulary};
 use sobench_core::tokenizer_files::Config;
 
-/// Tokens of cl100k that stand for bytes; its special tokens come above.
+/// Tokens of cl100k that represent bytes. The special tokens have higher ids.
 const CL100K_TOKENS: u32 = 100_256;
 
 impl Tokenizer {
-    /// The ids of the text's tokens, without any that a template or post-processor would add.
+    /// The ids of the text's tokens, without any that a template or post-processor adds.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         match &self.vocabulary {
             Vocabulary::Embedded => tiktoken_rs::cl100k_base_singleton().encode_ordinary(text),
@@ -18,8 +18,8 @@ impl Tokenizer {
         }
     }
 
-    /// The text that these ids spell, special tokens included; bytes that make no UTF-8 become
-    /// U+FFFD. Ids below [`Tokenizer::vocabulary_size`] are known, and unknown ones spell nothing.
+    /// The text of these ids, special tokens included. Invalid UTF-8 becomes U+FFFD. Ids from
+    /// [`Tokenizer::vocabulary_size`] on may be unknown and produce no text.
     pub fn decode(&self, ids: &[u32]) -> String {
         match &self.vocabulary {
             Vocabulary::Embedded => {
@@ -33,13 +33,12 @@ impl Tokenizer {
                     .expect("every id below is a token");
                 String::from_utf8_lossy(&bytes).into_owned()
             }
-            // A decoder that fails has no text to give; the length that comes of it is looked at
-            // and told.
+            // If the decoder fails, the text is empty. Callers report the wrong length.
             Vocabulary::HuggingFace(tokenizer) => tokenizer.decode(ids, false).unwrap_or_default(),
         }
     }
 
-    /// Tokens without those added on top: `vocab_size` of the transformers library.
+    /// Number of tokens without added ones: `vocab_size` of the transformers library.
     pub fn vocabulary_size(&self) -> u32 {
         match &self.vocabulary {
             Vocabulary::Embedded => CL100K_TOKENS,
@@ -49,13 +48,13 @@ impl Tokenizer {
         }
     }
 
-    /// The ids that the tokenizer's settings name as special (`all_special_ids`), in rising order.
+    /// The ids that the tokenizer's settings declare special (`all_special_ids`), in ascending
+    /// order.
     pub fn special_ids(&self) -> &[u32] {
         &self.special_ids
     }
 
-    /// Tokens that are added to every text, such as one for its begin
-    /// (`num_special_tokens_to_add`).
+    /// Number of tokens added to every text, such as a start token (`num_special_tokens_to_add`).
     pub fn added_tokens(&self) -> usize {
         use tokenizers::PostProcessor;
         match &self.vocabulary {
@@ -66,8 +65,8 @@ impl Tokenizer {
         }
     }
 
-    /// Tokens of the text with those that are added to every text: what the transformers library
-    /// counts, and a server that adds them reads.
+    /// Number of tokens of the text, including those added to every text: the count of the
+    /// transformers library, and of a server that adds them.
     pub fn count_with_added(&self, text: &str) -> usize {
         match &self.vocabulary {
             Vocabulary::Embedded => self.count(text),
@@ -83,10 +82,10 @@ pub(super) fn encoded(
 ) -> tokenizers::Encoding {
     tokenizer
         .encode_fast(text, with_added)
-        .expect("opening tried it on a character outside every vocabulary")
+        .expect("opening encoded a character outside every vocabulary")
 }
 
-/// The ids of the special tokens that the settings name.
+/// The ids of the special tokens that the settings declare.
 pub(super) fn special(vocabulary: &tokenizers::Tokenizer, config: &Config) -> Vec<u32> {
     let named = config.special_tokens.iter().map(|(_, text)| text);
     let mut ids: Vec<u32> = named
@@ -103,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_goes_to_ids_and_back() {
+    fn decoding_inverts_encoding() {
         let fixture = Tokenizer::open(concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../fixtures/tokenizer"
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn special_tokens_have_names_or_none() {
+    fn special_tokens_come_from_the_settings() {
         let folder = tempfile::tempdir().unwrap();
         let vocabulary = include_bytes!("../../../../fixtures/tokenizer/tokenizer.json");
         std::fs::write(folder.path().join("tokenizer.json"), vocabulary).unwrap();
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_character_is_a_replacement_character() {
+    fn part_of_a_character_decodes_to_a_replacement_character() {
         let embedded = Tokenizer::embedded();
         let ids = embedded.encode("🦀");
         assert!(

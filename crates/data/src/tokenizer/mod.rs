@@ -1,5 +1,4 @@
-//! Token counts and chat templates. Knows neither datasets nor servers; files on the Hub come
-//! through `dataset::hub`.
+//! Token counts and chat templates of tokenizers, from local files or the Hub.
 
 mod ids;
 pub mod python_json;
@@ -15,11 +14,11 @@ use sobench_core::error::{Error, Result};
 use sobench_core::tokenizer_files::{self, Config, TOKENIZER_FILE, read_limited};
 use template::ChatTemplate;
 
-/// The instant that `strftime_now` of a chat template prints: 2024-07-26, the day that Llama's own
-/// templates fall back to. A fixed day keeps prompts the same from run to run.
+/// The instant that `strftime_now` of a chat template prints: 2024-07-26, the default date of
+/// Llama's own templates. A fixed day keeps prompts the same from run to run.
 pub const TEMPLATE_UNIX_TIME_S: i64 = 1_721_952_000;
 
-/// Everything of a model repository that is of use here.
+/// The files used from a model repository.
 const FILES: [&str; 4] = [
     TOKENIZER_FILE,
     tokenizer_files::CONFIG_FILE,
@@ -32,18 +31,18 @@ pub struct Tokenizer {
     id: String,
     vocabulary: Vocabulary,
     template: Option<ChatTemplate>,
-    /// Ids that the settings name as special, in rising order.
+    /// Ids that the tokenizer's settings declare special, in ascending order.
     special_ids: Vec<u32>,
 }
 
 enum Vocabulary {
-    /// cl100k of tiktoken, which is compiled in, and built when it is first needed.
+    /// tiktoken's cl100k, which is compiled in and built on first use.
     Embedded,
     HuggingFace(Box<tokenizers::Tokenizer>),
 }
 
 impl Tokenizer {
-    /// cl100k, compiled in. It has no chat template.
+    /// cl100k, compiled in, without a chat template.
     pub fn embedded() -> Self {
         Self {
             id: "cl100k_base (embedded)".to_owned(),
@@ -56,12 +55,12 @@ impl Tokenizer {
     /// A folder with a `tokenizer.json`, such a file itself, or the id of a model on the Hub.
     ///
     /// # Errors
-    /// If there is no such thing, the Hub does not give it, or a file cannot be read.
+    /// No such file, folder or repository exists, or a file cannot be read.
     pub fn open(name_or_path: &str) -> Result<Self> {
         Self::open_with(name_or_path, &HubSettings::from_env())
     }
 
-    /// [`Tokenizer::open`], with the Hub's settings given instead of taken from the environment.
+    /// [`Tokenizer::open`] with explicit Hub settings.
     ///
     /// # Errors
     /// As for [`Tokenizer::open`].
@@ -75,7 +74,7 @@ impl Tokenizer {
         }
         if !hub::is_repo_id(name_or_path) {
             return Err(Error::usage(format!("no such tokenizer file or folder: {name_or_path}"))
-                .hint("give --tokenizer a folder with a tokenizer.json, such a file, or a model's id on the Hub"));
+                .hint("give --tokenizer a folder with a tokenizer.json, a tokenizer.json, or the id of a model on the Hub"));
         }
         let choose = |files: &[String]| {
             files
@@ -88,11 +87,11 @@ impl Tokenizer {
         match snapshot.files.iter().find(|(name, _)| name == TOKENIZER_FILE) {
             Some((_, path)) => Self::from_files(name_or_path, path),
             None => Err(Error::usage(format!("no {TOKENIZER_FILE} in the model repository {name_or_path}"))
-                .hint("give --tokenizer a repository or folder with a tokenizer.json; other formats are not read")),
+                .hint("give --tokenizer a repository or folder with a tokenizer.json; no other format is supported")),
         }
     }
 
-    /// The same tokenizer, whose chat template has these variables as well.
+    /// Sets additional variables of the chat template.
     #[must_use]
     pub fn with_template_variables(
         mut self,
@@ -104,13 +103,13 @@ impl Tokenizer {
         self
     }
 
-    /// What results call this tokenizer: the name or path that it was opened by.
+    /// The name or path from which the tokenizer was opened. Results report it.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Tokens of the text. No special token is added; those that the text spells out count as one,
-    /// but for the embedded tokenizer, which has none.
+    /// Number of tokens of the text, without added special tokens. Special tokens spelled out in
+    /// the text count as one, except with the embedded tokenizer, which has none.
     pub fn count(&self, text: &str) -> usize {
         match &self.vocabulary {
             Vocabulary::Embedded => tiktoken_rs::cl100k_base_singleton().count_ordinary(text),
@@ -118,13 +117,13 @@ impl Tokenizer {
         }
     }
 
-    /// The text of the chat template, where the tokenizer has one.
+    /// The source of the chat template, if the tokenizer has one.
     pub fn chat_template(&self) -> Option<&str> {
         self.template.as_ref().map(ChatTemplate::source)
     }
 
-    /// The day, as `2024-07-26`, that the template prints for the present one; `None` where it
-    /// prints none.
+    /// The date, such as `2024-07-26`, that the template prints as the current one. `None` if it
+    /// prints no date.
     pub fn template_date(&self) -> Option<String> {
         let prints_date = self.chat_template()?.contains("strftime_now");
         prints_date.then(|| {
@@ -133,11 +132,11 @@ impl Tokenizer {
         })
     }
 
-    /// The prompt that the tokenizer's chat template makes of these messages, as
-    /// `apply_chat_template(messages, tokenize=False)` of the transformers library does.
+    /// The prompt for these messages, as by `apply_chat_template(messages, tokenize=False)` of the
+    /// transformers library.
     ///
     /// # Errors
-    /// If there is no template, or it refuses the messages.
+    /// The tokenizer has no template, or the template refuses the messages.
     pub fn apply_chat_template(
         &self,
         messages: &[Message],
@@ -145,7 +144,7 @@ impl Tokenizer {
     ) -> Result<String> {
         let Some(template) = &self.template else {
             return Err(Error::usage(format!("messages need a chat template, and this tokenizer has none: {}", self.id))
-                .hint("give --tokenizer one with a template, or use a chat backend, which takes messages as they are"));
+                .hint("give --tokenizer a tokenizer with a template, or use a chat backend, which sends messages unchanged"));
         };
         let prompt = template.apply(messages, add_generation_prompt, TEMPLATE_UNIX_TIME_S);
         prompt.map_err(|error| Error {
@@ -161,7 +160,7 @@ impl Tokenizer {
                 "cannot read the tokenizer {}: {error}",
                 file.display()
             ))
-            .hint("the file has to be a tokenizer.json of the tokenizers library")
+            .hint("use a tokenizer.json of the tokenizers library")
         })?;
         let folder = file.parent().map_or_else(PathBuf::new, Path::to_path_buf);
         let config = Config::read(&folder)?;
@@ -187,8 +186,8 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
-/// Reads a `tokenizer.json`. What it says of truncation and padding would falsify counts and is put
-/// aside.
+/// Reads a `tokenizer.json`. Its truncation and padding settings would falsify counts and are
+/// removed.
 fn parse(bytes: &[u8]) -> std::result::Result<tokenizers::Tokenizer, String> {
     let mut tokenizer =
         tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| error.to_string())?;
@@ -196,7 +195,7 @@ fn parse(bytes: &[u8]) -> std::result::Result<tokenizers::Tokenizer, String> {
         .with_truncation(None)
         .map_err(|error| error.to_string())?;
     tokenizer.with_padding(None);
-    // A vocabulary without a token for the unknown fails on text outside it: better now than in the
+    // A vocabulary without an unknown token fails on text outside it. Fail now and not in the
     // middle of a run.
     tokenizer
         .encode_fast("a \u{10fffd}\u{0}", false)

@@ -1,5 +1,4 @@
-//! JSON text as CPython's `json.dumps` writes it, which prompts of older scripts are made of. Knows
-//! no dataset and no template.
+//! JSON text as CPython's `json.dumps` writes it. Prompts of vLLM's scripts contain such text.
 
 use serde_json::{Number, Value};
 
@@ -8,14 +7,14 @@ use serde_json::{Number, Value};
 pub enum Escape {
     /// Everything outside printable ASCII, as UTF-16 code units: Python's default.
     NonAscii,
-    /// Only what JSON demands.
+    /// Only characters that JSON requires to be escaped.
     Needed,
 }
 
-/// Where white space goes.
+/// Whitespace settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Spaces per level, each item on a line of its own; `None` writes one line.
+    /// Spaces per level, with each item on a separate line. `None` writes a single line.
     pub indent: Option<usize>,
     pub item_separator: String,
     pub key_separator: String,
@@ -31,7 +30,7 @@ impl Layout {
         }
     }
 
-    /// Python's default with `indent`, where no space follows the comma.
+    /// Python's default with `indent`: no space follows a comma.
     pub fn indented(indent: usize) -> Self {
         Self {
             indent: Some(indent),
@@ -41,9 +40,8 @@ impl Layout {
     }
 }
 
-/// `json.dumps(value)`, with `value` as `json.loads` of the same text would have it: members in the
-/// order of the text, integers of any size as they are, other numbers as the `repr` of the nearest
-/// double.
+/// `json.dumps(value)` for `value = json.loads(text)`: members in the order of the text, integers
+/// of any size unchanged, other numbers as the `repr` of the nearest double.
 pub fn dumps(value: &Value) -> String {
     dumps_with(value, Escape::NonAscii, &Layout::line())
 }
@@ -60,8 +58,8 @@ pub fn dumps_with(value: &Value, escape: Escape, layout: &Layout) -> String {
     writer.out
 }
 
-/// `repr` of a double, as Python writes it: the shortest digits that read back, and an exponent
-/// below 1e-4 and from 1e16 on.
+/// Python's `repr` of a double: the shortest digits that read back, with an exponent below 1e-4 and
+/// from 1e16 on.
 pub fn float_repr(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -99,8 +97,8 @@ pub fn float_repr(value: f64) -> String {
     )
 }
 
-/// The shortest digits that read back, in scientific notation. Of two that are equally near, Python
-/// takes the even one, and Rust's shortest form the greater; Rust's form of a given number of
+/// The shortest digits that read back, in scientific notation. Of two equally near ones, Python
+/// takes the even one and Rust's shortest form the greater one. Rust's form with a given number of
 /// digits rounds to even.
 fn shortest(value: f64) -> String {
     let greater = format!("{value:e}");
@@ -133,7 +131,7 @@ impl Writer<'_> {
             Value::Number(number) => self.number(number),
             Value::String(text) => self.string(text),
             Value::Array(items) => {
-                self.container('[', ']', items, |writer, item| writer.value(item))
+                self.container('[', ']', items, |writer, item| writer.value(item));
             }
             Value::Object(members) => self.container('{', '}', members, |writer, (name, value)| {
                 writer.string(name);
@@ -182,7 +180,7 @@ impl Writer<'_> {
             let double = text.parse().expect("a JSON number reads as a double");
             self.out.push_str(&float_repr(double));
         } else {
-            // Python's integers know no negative zero.
+            // Python's integers have no negative zero.
             self.out.push_str(if text == "-0" { "0" } else { &text });
         }
     }
@@ -200,7 +198,7 @@ impl Writer<'_> {
                 '\u{c}' => self.out.push_str("\\f"),
                 ' '..='~' => self.out.push(character),
                 _ if self.escape == Escape::NonAscii || character < ' ' => {
-                    self.code_units(character)
+                    self.code_units(character);
                 }
                 _ => self.out.push(character),
             }
@@ -227,7 +225,7 @@ mod tests {
 
     /// Right-hand sides printed by `json.dumps(json.loads(left))` of CPython 3.11.
     #[test]
-    fn numbers_are_written_as_python_does() {
+    fn numbers_match_python() {
         for (json, expected) in [
             ("0", "0"),
             ("-0", "0"),
@@ -259,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_written_as_python_does() {
+    fn strings_match_python() {
         check(
             r#""a\/b\"\\\n\r\t\b\f\u0001\u007f é 😀 \u2028""#,
             r#""a/b\"\\\n\r\t\b\f\u0001\u007f \u00e9 \ud83d\ude00 \u2028""#,
@@ -277,12 +275,12 @@ mod tests {
             r#"{"b":[1,2,{}],"a":{"x":null,"y":[true,false,[]]}}"#,
             r#"{"b": [1, 2, {}], "a": {"x": null, "y": [true, false, []]}}"#,
         );
-        // The last of two equal names wins, at the place of the first.
+        // The last of two equal names wins, in the position of the first.
         check(r#"{"a":1,"b":2,"a":3}"#, r#"{"a": 3, "b": 2}"#);
     }
 
     #[test]
-    fn indents_as_python_does() {
+    fn indentation_matches_python() {
         let value: Value = serde_json::from_str(r#"{"a":[1,{}],"b":"c"}"#).unwrap();
         let expected = "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": \"c\"\n}";
         assert_eq!(

@@ -1,5 +1,4 @@
-//! Chat templates, in the Jinja environment of the transformers library. Knows no file and no
-//! vocabulary.
+//! Renders chat templates in the Jinja environment of the transformers library.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -14,21 +13,19 @@ use sobench_core::case::Message;
 use sobench_core::dates::strftime;
 use sobench_core::error::{Error, Result};
 
-/// Steps that a template may take for one prompt: a template comes from strangers, and may loop for
-/// hours.
+/// Limit on the steps of one rendering: a template comes from a third party and may loop for hours.
 pub(super) const TEMPLATE_FUEL: u64 = 5_000_000;
 
-/// How deep a value may be nested to be written by `tojson`.
+/// Deepest nesting of a value that `tojson` writes.
 const MAX_VALUE_DEPTH: usize = 128;
 
 const NAME: &str = "chat template";
 
-/// One template, parsed when it is first applied: a tokenizer that only counts never has to read
-/// it.
+/// A template, parsed on first use: a tokenizer that only counts never parses it.
 pub(super) struct ChatTemplate {
     source: String,
     special_tokens: Vec<(String, String)>,
-    /// The user's own variables, which win over all others.
+    /// Variables set by the user, which override all others.
     variables: Map<String, Json>,
     environment: OnceLock<std::result::Result<Environment<'static>, minijinja::Error>>,
 }
@@ -51,7 +48,7 @@ impl ChatTemplate {
         &self.source
     }
 
-    /// The prompt. `unix_s` is the instant that the template takes for now.
+    /// Renders the prompt. `unix_s` is the current time for the template.
     pub(super) fn apply(
         &self,
         messages: &[Message],
@@ -62,12 +59,12 @@ impl ChatTemplate {
             .environment
             .get_or_init(|| environment(&self.source))
             .as_ref()
-            .map_err(not_a_template)?;
+            .map_err(parse_error)?;
         let messages: Value = messages.iter().map(message).collect();
         let now = move |format: &str| {
             strftime(format, unix_s).map_err(|directive| {
                 failure(format!(
-                    "strftime_now does not know the directive {directive}"
+                    "strftime_now does not support the directive {directive}"
                 ))
             })
         };
@@ -93,40 +90,42 @@ impl ChatTemplate {
         );
         let template = environment
             .get_template(NAME)
-            .map_err(|error| not_a_template(&error))?;
+            .map_err(|error| parse_error(&error))?;
         let prompt = template
             .render(Value::from_pairs(variables))
-            .map_err(|error| refused(&error))?;
+            .map_err(|error| render_error(&error))?;
         if prompt.trim().is_empty() {
             return Err(Error::usage(
-                "the tokenizer's chat template makes an empty prompt of the messages",
+                "the tokenizer's chat template makes an empty prompt from the messages",
             )
-            .hint("is its file whole? a chat backend leaves the template to the server"));
+            .hint("check that the template is complete, or use a chat backend, which applies the template on the server"));
         }
         Ok(prompt)
     }
 }
 
-fn not_a_template(error: &minijinja::Error) -> Error {
-    Error::usage(format!("the tokenizer's chat template cannot be read: {error}"))
-        .hint("use a chat backend, which takes messages as they are and leaves the template to the server")
+fn parse_error(error: &minijinja::Error) -> Error {
+    Error::usage(format!(
+        "cannot parse the tokenizer's chat template: {error}"
+    ))
+    .hint("use a chat backend, which applies the template on the server")
 }
 
-fn refused(error: &minijinja::Error) -> Error {
+fn render_error(error: &minijinja::Error) -> Error {
     let line = error
         .line()
         .map_or(String::new(), |line| format!(" (line {line})"));
-    let words = error
+    let message = error
         .detail()
         .map_or_else(|| error.kind().to_string(), str::to_owned);
     Error::usage(format!(
-        "the tokenizer's chat template refuses the messages{line}: {words}"
+        "the tokenizer's chat template refuses the messages{line}: {message}"
     ))
-    .hint("change the messages, or use a chat backend, which leaves the template to the server")
+    .hint("change the messages, or use a chat backend, which applies the template on the server")
 }
 
-/// `_cached_compile_jinja_template` of transformers: blocks trimmed on both sides, loop controls,
-/// Python's methods, three functions of its own, and a `tojson` that escapes nothing.
+/// Same as `_cached_compile_jinja_template` of transformers: blocks trimmed on both sides, loop
+/// controls, Python's methods, its three functions, and a `tojson` without escapes.
 fn environment(source: &str) -> std::result::Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder()
@@ -142,13 +141,15 @@ fn environment(source: &str) -> std::result::Result<Environment<'static>, miniji
     });
     environment.add_function(
         "raise_exception",
-        |words: String| -> std::result::Result<String, minijinja::Error> { Err(failure(words)) },
+        |message: String| -> std::result::Result<String, minijinja::Error> {
+            Err(failure(message))
+        },
     );
     environment.add_template_owned(NAME, without_generation_marks(source))?;
     Ok(environment)
 }
 
-/// `{% generation %}` marks what an assistant said, for training; it prints its body.
+/// `{% generation %}` marks the assistant's turns for training. It prints its body.
 fn without_generation_marks(source: &str) -> String {
     static MARKS: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
@@ -165,8 +166,8 @@ fn without_generation_marks(source: &str) -> String {
     MARKS.replace_all(source, block).into_owned()
 }
 
-fn failure(words: String) -> minijinja::Error {
-    minijinja::Error::new(ErrorKind::InvalidOperation, words)
+fn failure(message: String) -> minijinja::Error {
+    minijinja::Error::new(ErrorKind::InvalidOperation, message)
 }
 
 fn message(message: &Message) -> Value {
@@ -176,7 +177,7 @@ fn message(message: &Message) -> Value {
     ])
 }
 
-/// By hand, since a number that keeps its text is a mapping to serde.
+/// Not through serde: with `arbitrary_precision`, serde serialises a number as a map.
 fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::from(()),
@@ -217,7 +218,7 @@ fn to_json(value: &Value, options: &Kwargs) -> std::result::Result<String, minij
     let mut layout = indent.map_or_else(Layout::line, Layout::indented);
     if let Some(separators) = options.get::<Option<Vec<String>>>("separators")? {
         let Ok([item, key]) = <[String; 2]>::try_from(separators) else {
-            return Err(failure("tojson takes two separators".to_owned()));
+            return Err(failure("tojson needs two separators".to_owned()));
         };
         (layout.item_separator, layout.key_separator) = (item, key);
     }
@@ -233,7 +234,7 @@ fn to_json(value: &Value, options: &Kwargs) -> std::result::Result<String, minij
 fn into_json(value: &Value, depth: usize) -> std::result::Result<Json, minijinja::Error> {
     if depth > MAX_VALUE_DEPTH {
         return Err(failure(format!(
-            "tojson writes no more than {MAX_VALUE_DEPTH} levels"
+            "tojson supports at most {MAX_VALUE_DEPTH} levels"
         )));
     }
     Ok(match value.kind() {

@@ -1,5 +1,5 @@
-//! Tests of the tokenizer against what the tokenizers and transformers libraries of Python make of
-//! the same files.
+//! Compares tokenizers with the results of Python's tokenizers and transformers libraries on the
+//! same files.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn message(role: &str, content: &str) -> Message {
 
 /// Counts by `tokenizer(text, add_special_tokens=False, truncation=False)` of transformers 5.23.
 #[test]
-fn counts_as_the_library_does_and_ignores_truncation() {
+fn counts_match_transformers_without_truncation() {
     let tokenizer = Tokenizer::open_with(FIXTURE, &offline()).unwrap();
     assert_eq!(tokenizer.id(), FIXTURE);
     let chat = "<|im_start|>system\nAnswer in JSON.<|im_end|>\n<|im_start|>user\nName a city.<|im_end|>\n<|im_start|>assistant\n";
@@ -51,7 +51,7 @@ fn counts_as_the_library_does_and_ignores_truncation() {
 
 /// Counts published in OpenAI's cookbook, "How to count tokens with tiktoken".
 #[test]
-fn the_embedded_one_counts_without_files_and_has_no_template() {
+fn embedded_tokenizer_counts_without_files_and_has_no_template() {
     let tokenizer = Tokenizer::embedded();
     for (text, tokens) in [
         ("", 0),
@@ -63,7 +63,7 @@ fn the_embedded_one_counts_without_files_and_has_no_template() {
     }
     assert!(
         tokenizer.count("<|endoftext|>") > 1,
-        "what a text spells out is text"
+        "special tokens in a text are plain text"
     );
     assert_eq!(tokenizer.chat_template(), None);
     let error = tokenizer
@@ -78,8 +78,8 @@ fn can_be_shared_between_threads() {
     check::<Tokenizer>();
 }
 
-/// Every chat of `templates.json`: the prompt that transformers makes, or a refusal where it
-/// refuses.
+/// For every chat of `templates.json`: the prompt of transformers, or an error where transformers
+/// raises one.
 #[test]
 fn templates_render_as_in_transformers() {
     let text = std::fs::read_to_string(format!("{FIXTURE}/templates.json")).unwrap();
@@ -108,11 +108,11 @@ fn templates_render_as_in_transformers() {
                 assert_eq!(&result.unwrap(), prompt, "{}", case["template"]);
                 rendered += 1;
             }
-            (_, words) => {
+            (_, message) => {
                 let error = result.expect_err("transformers refuses this");
                 assert!(
                     error.what.contains("refuses the messages"),
-                    "{error} for {words}"
+                    "{error} for {message}"
                 );
             }
         }
@@ -121,7 +121,7 @@ fn templates_render_as_in_transformers() {
 }
 
 #[test]
-fn a_template_that_raises_is_quoted_with_its_line() {
+fn an_exception_of_a_template_is_reported_with_its_line() {
     let template = ChatTemplate::new(
         "{% if true %}\n{{ raise_exception('no system role') }}{% endif %}".to_owned(),
         vec![],
@@ -136,7 +136,7 @@ fn a_template_that_raises_is_quoted_with_its_line() {
 }
 
 #[test]
-fn a_template_cannot_run_for_ever() {
+fn template_steps_are_limited() {
     let loops = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
     let error = ChatTemplate::new(loops.to_owned(), vec![])
         .apply(&[], true, 0)
@@ -145,7 +145,7 @@ fn a_template_cannot_run_for_ever() {
 }
 
 #[test]
-fn a_template_prints_the_day_it_is_given() {
+fn strftime_now_prints_the_given_time() {
     let template = ChatTemplate::new("{{ strftime_now('%d %b %Y') }}".to_owned(), vec![]);
     assert_eq!(
         template.apply(&[], true, 951_868_800).unwrap(),
@@ -162,13 +162,13 @@ fn a_template_prints_the_day_it_is_given() {
 }
 
 #[track_caller]
-fn check_refused(name: &str, words: &str) {
+fn check_refused(name: &str, message: &str) {
     let error = Tokenizer::open_with(name, &offline()).unwrap_err();
-    assert!(error.what.contains(words), "{error}");
+    assert!(error.what.contains(message), "{error}");
 }
 
 #[test]
-fn refuses_what_is_no_tokenizer() {
+fn refuses_files_that_are_not_tokenizers() {
     check_refused(
         "./no/such/folder/tokenizer.json",
         "no such tokenizer file or folder",
@@ -183,15 +183,15 @@ fn refuses_what_is_no_tokenizer() {
     );
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokenizer.json");
-    // A vocabulary of whole words, without a token for the unknown.
-    let words =
+    // A vocabulary of whole words, without an unknown token.
+    let vocabulary =
         r#"{"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"[UNK]"}}"#;
-    std::fs::write(&file, words).unwrap();
+    std::fs::write(&file, vocabulary).unwrap();
     check_refused(file.to_str().unwrap(), "cannot read the tokenizer");
 }
 
 #[test]
-fn a_megabyte_of_spaces_is_counted() {
+fn counts_a_megabyte_of_spaces() {
     let text = " ".repeat(1 << 20);
     assert!(Tokenizer::embedded().count(&text) > 1000);
 }

@@ -1,7 +1,7 @@
-//! Promise: data sets and tokenizers come from the Hub as Python's client fetches them, from its
-//! cache where they are there, and with a clear word where neither helps.
+//! Datasets and tokenizers come from the Hub or its cache in the same way as with Python's client.
+//! Errors say what to do.
 
-mod stand_in;
+mod fake_hub;
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use sobench_data::dataset::{
 use sobench_data::hub::HubSettings;
 use sobench_data::tokenizer::Tokenizer;
 use sobench_notices::notice::sentences;
-use sobench_testkit::scripted::nobody;
+use sobench_testkit::scripted::refusing_url;
 
-use stand_in::{COMMIT, Contents, StandIn};
+use fake_hub::{COMMIT, Contents, FakeHub};
 
 const REPO: &str = "NousResearch/json-mode-eval";
 const FILE: &str = "data/train-00000-of-00001.parquet";
@@ -36,7 +36,7 @@ fn dataset_hub() -> Contents {
     }
 }
 
-/// Settings as the environment would give them.
+/// Settings from these environment variables.
 fn settings(endpoint: &str, home: &Path, more: &[(&str, &str)]) -> HubSettings {
     HubSettings::from_lookup(|name| match name {
         "HF_ENDPOINT" => Some(endpoint.to_owned()),
@@ -49,12 +49,12 @@ fn settings(endpoint: &str, home: &Path, more: &[(&str, &str)]) -> HubSettings {
 }
 
 fn load(dataset_path: Option<&str>, settings: &HubSettings) -> Result<Dataset, Error> {
-    let own = XgrammarBenchPlan {
+    let options = XgrammarBenchPlan {
         dataset_path: dataset_path.map(str::to_owned),
         ..XgrammarBenchPlan::default()
     };
     load_with(
-        &plan(Source::XgrammarBench(own)),
+        &plan(Source::XgrammarBench(options)),
         &Tokenizer::embedded(),
         settings,
     )
@@ -65,7 +65,7 @@ fn plan(source: Source) -> DatasetPlan {
         source,
         num_prompts: 4,
         output_len: 128,
-        output: OutputLength::OfTheRow,
+        output: OutputLength::RowOrDefault,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
@@ -76,8 +76,8 @@ fn plan(source: Source) -> DatasetPlan {
 }
 
 #[test]
-fn fetches_with_the_token_and_keeps_what_it_fetched() {
-    let hub = StandIn::start(Contents {
+fn fetches_with_the_token_and_caches_the_files() {
+    let hub = FakeHub::start(Contents {
         token: Some("secret"),
         ..dataset_hub()
     });
@@ -114,7 +114,7 @@ fn fetches_with_the_token_and_keeps_what_it_fetched() {
         "only the split's file is fetched: {requests:?}"
     );
 
-    // The cache is laid out as Python's.
+    // The cache has Python's layout.
     let repo = home
         .path()
         .join("hub/datasets--NousResearch--json-mode-eval");
@@ -124,17 +124,17 @@ fn fetches_with_the_token_and_keeps_what_it_fetched() {
     );
     assert!(repo.join("snapshots").join(COMMIT).join(FILE).exists());
 
-    // Again: one look at the listing, no file.
+    // The second load reads the listing again, and no file.
     assert_eq!(load(None, &with_token).unwrap(), fetched);
     assert_eq!(hub.take_requests().len(), 1);
 
-    // Offline: not even that.
+    // An offline load sends no request.
     let offline = settings(&hub.endpoint(), home.path(), &[("HF_HUB_OFFLINE", "1")]);
     assert_eq!(load(Some(REPO), &offline).unwrap(), fetched);
     assert_eq!(hub.take_requests(), []);
 
-    // A hub that is away: the cache, and a notice.
-    let away = settings(&nobody(), home.path(), &[]);
+    // With an unreachable hub, the cache is used and a notice says so.
+    let away = settings(&refusing_url(), home.path(), &[]);
     let cached = load(None, &away).unwrap();
     assert_eq!(cached.cases, fetched.cases);
     let notices = sentences(&cached.notices);
@@ -142,7 +142,7 @@ fn fetches_with_the_token_and_keeps_what_it_fetched() {
         panic!("one notice: {:?}", cached.notices)
     };
     assert!(
-        notice.contains("not reached") && notice.contains("commit 0123456789ab"),
+        notice.contains("cannot reach") && notice.contains("commit 0123456789ab"),
         "{notice}"
     );
 }
@@ -158,9 +158,9 @@ fn check_error(result: Result<Dataset, Error>, kind: Kind, what: &str, hint: &st
     );
 }
 
-/// Only what is asked for is fetched: a configuration, a split, the categories.
+/// Only the selected configuration, split and categories are fetched.
 #[test]
-fn parts_of_a_repository_are_told_apart() {
+fn selects_parts_of_a_repository() {
     let home = tempfile::tempdir().unwrap();
     let row = |text: &str| format!("{{\"question\": \"{text}\"}}\n").into_bytes();
     let files = vec![
@@ -168,20 +168,24 @@ fn parts_of_a_repository_are_told_apart() {
         ("one/train.jsonl", row("second")),
         ("two/test.jsonl", row("third")),
     ];
-    let hub = StandIn::start(Contents {
+    let hub = FakeHub::start(Contents {
         repo: "datasets/a/b",
         files,
         ..Contents::default()
     });
     let settings = settings(&hub.endpoint(), home.path(), &[]);
     let load = |subset: Option<&str>| {
-        let own = HfPlan {
+        let options = HfPlan {
             dataset_path: Some("a/b".to_owned()),
             subset: subset.map(str::to_owned),
             split: Some("test".to_owned()),
             ..HfPlan::default()
         };
-        load_with(&plan(Source::Hf(own)), &Tokenizer::embedded(), &settings)
+        load_with(
+            &plan(Source::Hf(options)),
+            &Tokenizer::embedded(),
+            &settings,
+        )
     };
     check_error(
         load(None),
@@ -196,12 +200,12 @@ fn parts_of_a_repository_are_told_apart() {
         two.source,
         format!("a/b at commit {COMMIT}, two/test.jsonl")
     );
-    let asked = hub.take_requests();
+    let requests = hub.take_requests();
     assert!(
-        asked[1..]
+        requests[1..]
             .iter()
             .all(|request| request.path.ends_with("two/test.jsonl")),
-        "{asked:?}"
+        "{requests:?}"
     );
 
     let read = |name: &str| std::fs::read(format!("{FIXTURES}/datasets/bfcl/{name}")).unwrap();
@@ -216,13 +220,18 @@ fn parts_of_a_repository_are_told_apart() {
         files: files.to_vec(),
         ..Contents::default()
     };
-    let hub = StandIn::start(contents);
+    let hub = FakeHub::start(contents);
     let settings = self::settings(&hub.endpoint(), home.path(), &[]);
-    let own = BfclPlan {
+    let options = BfclPlan {
         categories: vec!["simple".to_owned()],
         ..BfclPlan::default()
     };
-    let calls = load_with(&plan(Source::Bfcl(own)), &Tokenizer::embedded(), &settings).unwrap();
+    let calls = load_with(
+        &plan(Source::Bfcl(options)),
+        &Tokenizer::embedded(),
+        &settings,
+    )
+    .unwrap();
     assert_eq!(
         (
             calls.rows,
@@ -233,27 +242,27 @@ fn parts_of_a_repository_are_told_apart() {
         ),
         (3, 2)
     );
-    let asked = hub.take_requests();
+    let requests = hub.take_requests();
     assert!(
-        asked[1..]
+        requests[1..]
             .iter()
             .all(|request| request.path.ends_with("BFCL_v3_simple.json")),
-        "{asked:?}"
+        "{requests:?}"
     );
 }
 
 #[test]
-fn says_what_is_wrong_and_what_to_do() {
+fn errors_have_a_cause_and_a_hint() {
     let home = tempfile::tempdir().unwrap();
-    let at = |contents: Contents| settings(&StandIn::start(contents).endpoint(), home.path(), &[]);
+    let at = |contents: Contents| settings(&FakeHub::start(contents).endpoint(), home.path(), &[]);
 
     check_error(
-        load(None, &settings(&nobody(), home.path(), &[])),
+        load(None, &settings(&refusing_url(), home.path(), &[])),
         Kind::Environment,
         "cannot reach http://127.0.0.1",
         "--dataset-path",
     );
-    let offline = settings(&nobody(), home.path(), &[("HF_HUB_OFFLINE", "1")]);
+    let offline = settings(&refusing_url(), home.path(), &[("HF_HUB_OFFLINE", "1")]);
     check_error(
         load(None, &offline),
         Kind::Environment,
@@ -295,10 +304,10 @@ fn says_what_is_wrong_and_what_to_do() {
     check_error(
         load(None, &at(garbage)),
         Kind::Environment,
-        "no listing of a repository",
+        "not a repository listing",
         "HF_ENDPOINT",
     );
-    let plain = StandIn::start(dataset_hub())
+    let plain = FakeHub::start(dataset_hub())
         .endpoint()
         .replace("http:", "https:");
     check_error(
@@ -337,18 +346,18 @@ fn a_hub_cannot_write_outside_the_cache() {
             listing,
             ..dataset_hub()
         };
-        let hub = StandIn::start(contents);
+        let hub = FakeHub::start(contents);
         check_error(
             load(None, &settings(&hub.endpoint(), home.path(), &[])),
             Kind::Environment,
-            "not accepted: the name",
+            "unsafe file name",
             "HF_ENDPOINT",
         );
     }
 }
 
 #[test]
-fn a_models_tokenizer_comes_with_its_template() {
+fn a_models_tokenizer_includes_its_template() {
     let read = |name: &str| std::fs::read(format!("{FIXTURES}/tokenizer/{name}")).unwrap();
     let files = vec![
         ("config.json", b"{}".to_vec()),
@@ -356,7 +365,7 @@ fn a_models_tokenizer_comes_with_its_template() {
         ("tokenizer.json", read("tokenizer.json")),
         ("tokenizer_config.json", read("tokenizer_config.json")),
     ];
-    let hub = StandIn::start(Contents {
+    let hub = FakeHub::start(Contents {
         repo: "models/acme/tiny",
         files,
         ..Contents::default()
@@ -377,7 +386,7 @@ fn a_models_tokenizer_comes_with_its_template() {
     );
 
     let files = vec![("tokenizer.model", b"sentencepiece".to_vec())];
-    let hub = StandIn::start(Contents {
+    let hub = FakeHub::start(Contents {
         repo: "models/acme/old",
         files,
         ..Contents::default()

@@ -1,11 +1,10 @@
-//! The batching loop: sequences wait in a queue, run together, and are stepped together. Knows
-//! tokens, neither HTTP nor engines.
+//! The batching loop: sequences wait in a queue, run together, and are stepped together.
 //!
-//! One step masks every running sequence on the machine's threads, draws and commits; then all
-//! their tokens go out at once. A step takes the synthetic model's step time or the time of its
-//! masks, whichever is longer, as in servers that compute masks while the accelerator works. A
-//! sequence with a pace of its own is left out of the steps before its next token is due. The loop
-//! has a thread of its own, and hands each step's tokens over to the async side in one piece.
+//! One step masks every running sequence on the machine's threads, draws and commits. Then all
+//! tokens are sent at once. A step takes the synthetic model's step time or the time of its masks,
+//! the longer of the two, as in servers that compute masks while the accelerator works. A sequence
+//! skips the steps before its next token is due. The loop has its own thread, and hands the tokens
+//! of each step to the async runtime together.
 
 mod workers;
 
@@ -19,26 +18,26 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use self::workers::{Workers, let_go, too_many_stuck};
+use self::workers::{Workers, drop_safely, too_many_stuck};
 use super::generation::{Generation, Piece};
-use super::stats::{StepTaken, Tally};
+use super::stats::{StepSummary, Tally};
 use super::timetable::{Pacer, Timetable, nanoseconds_since, now};
 use sobench_core::error::{Error, Result as OurResult};
 use sobench_engine::EngineError;
 
 pub(super) use workers::MAX_STUCK_STEPS;
 
-/// How long a mask may take before its sequence fails and its thread is left behind. The rest of
-/// its batch waits as long, as it would in a server.
+/// Time limit of a mask. After it the sequence fails and its thread is abandoned. The rest of the
+/// batch waits as long, as it would in a real server.
 pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tokens of a step that the loop hands out by itself; more go through the runtime in one piece.
-const HANDED_OUT_DIRECTLY: usize = 4;
+/// The most updates that the loop sends itself. More are sent together from the runtime.
+const MAX_DIRECT_UPDATES: usize = 4;
 
-/// How a batch is run.
+/// Configuration of the batching loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batching {
-    /// Sequences that run at one time; more wait their turn.
+    /// Limit on concurrently running sequences. More wait in the queue.
     pub(super) max_batch: usize,
     /// Threads that compute masks.
     pub(super) threads: usize,
@@ -46,81 +45,81 @@ pub(super) struct Batching {
     pub(super) step_timeout: Duration,
 }
 
-/// How an answer's tokens are handed over.
+/// How an answer's tokens are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// Each text as it is there.
+    /// Each text immediately.
     Pieces,
-    /// Everything at the end, as one piece.
-    Whole,
+    /// The complete answer at the end, as one piece.
+    AtEnd,
 }
 
-/// Text of an answer, and how many tokens there are up to its end.
+/// Text of an answer, and the number of tokens up to and including it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) piece: Piece,
     pub(super) tokens: u32,
 }
 
-/// What the loop says of a sequence. The last of them has a finish reason or is an error.
+/// A message about a sequence. The last one has a finish reason or is an error.
 pub(super) type Update = Result<Progress, EngineError>;
 
-/// The way in. The loop ends when it and all [`Tokens`] are gone.
+/// Submits sequences to the loop. The loop ends when this and all [`Tokens`] are dropped.
 pub(super) struct Batcher {
     inbox: Sender<Message>,
     tally: Arc<Tally>,
     stuck: Arc<AtomicUsize>,
 }
 
-/// The updates of one sequence. Dropping it takes the sequence out of the batch. Nothing here
-/// limits how far the loop runs ahead of a client that reads slowly but the length of an answer.
+/// Receives the updates of one sequence. Dropping it removes the sequence from the batch. The loop
+/// may run ahead of a slow client by a whole answer.
 pub(super) struct Tokens {
     updates: UnboundedReceiver<Update>,
-    /// To be told when nobody listens any more.
+    /// Notifies the loop when this is dropped early.
     inbox: Option<Sender<Message>>,
     ended: bool,
 }
 
 enum Message {
-    Begin(Box<Sequence>),
-    /// Somebody has stopped listening.
-    Gone,
+    Submit(Box<Sequence>),
+    /// A receiver was dropped.
+    Disconnected,
 }
 
-/// A sequence that waits or runs.
+/// A queued or running sequence.
 struct Sequence {
-    /// Not there while it is being stepped.
+    /// `None` while a worker steps it.
     generation: Option<Box<Generation>>,
     pacer: Pacer,
-    /// When its next token is due; known once it runs.
+    /// Due time of its next token. Set when it runs.
     due: Option<Instant>,
     updates: UnboundedSender<Update>,
     delivery: Delivery,
-    /// What a whole answer has come to.
+    /// Collected text of an answer that is delivered at its end.
     text: String,
 }
 
-/// One step's tokens on their way out.
+/// The updates of one step.
 type Outgoing = Vec<(UnboundedSender<Update>, Update)>;
 
 struct Loop {
     inbox: Receiver<Message>,
     waiting: VecDeque<Sequence>,
     running: Vec<Sequence>,
-    somebody_left: bool,
+    has_disconnects: bool,
     batching: Batching,
     workers: Workers,
     outgoing: UnboundedSender<Outgoing>,
-    /// Steps whose tokens are not all handed out.
-    on_their_way: Arc<AtomicUsize>,
+    /// Number of steps whose updates are not all sent.
+    steps_in_flight: Arc<AtomicUsize>,
     tally: Arc<Tally>,
 }
 
 impl Batcher {
-    /// Starts the loop; `runtime` hands its tokens out.
+    /// Starts the loop. Tasks on `runtime` send its updates.
     ///
     /// # Errors
-    /// The system gives no threads.
+    /// Threads cannot be started.
     pub(super) fn start(
         batching: Batching,
         tally: Arc<Tally>,
@@ -128,28 +127,29 @@ impl Batcher {
     ) -> OurResult<Self> {
         let (sender, inbox) = channel();
         let (outgoing, steps) = unbounded_channel();
-        let (stuck, on_their_way) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let turns = Loop {
+        let (stuck, steps_in_flight) =
+            (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let batch_loop = Loop {
             inbox,
             waiting: VecDeque::new(),
             running: Vec::new(),
-            somebody_left: false,
+            has_disconnects: false,
             batching: Batching {
                 max_batch: batching.max_batch.max(1),
                 ..batching
             },
             workers: Workers::new(batching.threads, batching.step_timeout, Arc::clone(&stuck))?,
             outgoing,
-            on_their_way: Arc::clone(&on_their_way),
+            steps_in_flight: Arc::clone(&steps_in_flight),
             tally: Arc::clone(&tally),
         };
-        runtime.spawn(hand_out(steps, on_their_way));
+        runtime.spawn(send_steps(steps, steps_in_flight));
         let spawned = thread::Builder::new()
             .name("batch".into())
-            .spawn(move || turns.run());
+            .spawn(move || batch_loop.run());
         spawned.map_err(|error| {
             Error::environment(format!(
-                "embedded server got no thread for its batch: {error}"
+                "cannot start the batch thread of the embedded server: {error}"
             ))
         })?;
         Ok(Self {
@@ -159,13 +159,18 @@ impl Batcher {
         })
     }
 
-    /// Masks that were given up on and are still being computed.
+    /// Number of masks that timed out and are still being computed.
     pub(super) fn stuck(&self) -> usize {
         self.stuck.load(Ordering::SeqCst)
     }
 
-    /// Puts a sequence at the end of the queue.
-    pub(super) fn begin(&self, generation: Generation, pacer: Pacer, delivery: Delivery) -> Tokens {
+    /// Appends a sequence to the queue.
+    pub(super) fn submit(
+        &self,
+        generation: Generation,
+        pacer: Pacer,
+        delivery: Delivery,
+    ) -> Tokens {
         let (sender, updates) = unbounded_channel();
         let generation = Some(Box::new(generation));
         let sequence = Sequence {
@@ -177,8 +182,8 @@ impl Batcher {
             text: String::new(),
         };
         self.tally.queued();
-        // The loop lives as long as this end does; if it has died all the same, the tokens say so.
-        let _ = self.inbox.send(Message::Begin(Box::new(sequence)));
+        // The loop lives as long as this sender. If it has panicked, the receiver reports that.
+        let _ = self.inbox.send(Message::Submit(Box::new(sequence)));
         Tokens {
             updates,
             inbox: Some(self.inbox.clone()),
@@ -188,10 +193,10 @@ impl Batcher {
 }
 
 impl Tokens {
-    /// An answer that is there already and was never in a batch.
-    pub(super) fn already(progress: Progress) -> Self {
+    /// A finished answer that was never in a batch.
+    pub(super) fn finished(progress: Progress) -> Self {
         let (sender, updates) = unbounded_channel();
-        // The other end is in the line above.
+        // Cannot fail: the receiver exists.
         let _ = sender.send(Ok(progress));
         Self {
             updates,
@@ -200,30 +205,30 @@ impl Tokens {
         }
     }
 
-    /// The next update; after the last one there are no more.
+    /// The next update. `None` after the last one.
     pub(super) async fn next(&mut self) -> Option<Update> {
         if self.ended {
             return None;
         }
         let died = || {
             Err(EngineError::Crashed {
-                words: "the batching loop died".into(),
+                message: "the batching loop died".into(),
             })
         };
         let update = self.updates.recv().await.unwrap_or_else(died);
-        Some(self.noted(update))
+        Some(self.track_end(update))
     }
 
-    /// The next update if it is there already.
+    /// The next update, if it is available without waiting.
     pub(super) fn ready(&mut self) -> Option<Update> {
         if self.ended {
             return None;
         }
         let update = self.updates.try_recv().ok()?;
-        Some(self.noted(update))
+        Some(self.track_end(update))
     }
 
-    fn noted(&mut self, update: Update) -> Update {
+    fn track_end(&mut self, update: Update) -> Update {
         self.ended = update
             .as_ref()
             .map_or(true, |progress| progress.piece.finish.is_some());
@@ -235,7 +240,7 @@ impl Drop for Tokens {
     fn drop(&mut self) {
         if let (false, Some(inbox)) = (self.ended, &self.inbox) {
             self.updates.close();
-            let _ = inbox.send(Message::Gone);
+            let _ = inbox.send(Message::Disconnected);
         }
     }
 }
@@ -251,38 +256,37 @@ impl Sequence {
             .is_some_and(|generation| generation.is_constrained())
     }
 
-    /// What a step's result is to its listener, if it is anything.
+    /// The update for the receiver after a step, if any.
     fn update(&mut self, piece: Result<Piece, EngineError>, tokens: u32) -> Option<Update> {
         let mut piece = match piece {
             Ok(piece) => piece,
             Err(error) => return Some(Err(error)),
         };
-        if self.delivery == Delivery::Whole {
+        if self.delivery == Delivery::AtEnd {
             self.text.push_str(&piece.text);
             piece.finish?;
             piece.text = std::mem::take(&mut self.text);
         }
-        let says_something = !piece.text.is_empty() || piece.finish.is_some();
-        says_something.then_some(Ok(Progress { piece, tokens }))
+        let is_visible = !piece.text.is_empty() || piece.finish.is_some();
+        is_visible.then_some(Ok(Progress { piece, tokens }))
     }
 }
 
 impl Loop {
     fn run(mut self) {
-        while self.gather() {
+        while self.wait_for_work() {
             self.admit();
             self.step();
         }
     }
 
-    /// Takes in what has come, and waits until there is a sequence to step; false when there will
-    /// never be one.
-    fn gather(&mut self) -> bool {
+    /// Handles messages, and waits until there is a sequence to step. False if there will be none.
+    fn wait_for_work(&mut self) -> bool {
         loop {
             while let Ok(message) = self.inbox.try_recv() {
-                self.take(message);
+                self.handle(message);
             }
-            self.forget_who_left();
+            self.remove_disconnected();
             if !self.waiting.is_empty() && self.running.len() < self.batching.max_batch {
                 return true;
             }
@@ -301,33 +305,33 @@ impl Loop {
                     .map_err(|_| RecvTimeoutError::Disconnected),
             };
             match received {
-                Ok(message) => self.take(message),
+                Ok(message) => self.handle(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle(&mut self, message: Message) {
         match message {
-            Message::Begin(sequence) => self.waiting.push_back(*sequence),
-            Message::Gone => self.somebody_left = true,
+            Message::Submit(sequence) => self.waiting.push_back(*sequence),
+            Message::Disconnected => self.has_disconnects = true,
         }
     }
 
-    fn forget_who_left(&mut self) {
-        if !std::mem::take(&mut self.somebody_left) {
+    fn remove_disconnected(&mut self) {
+        if !std::mem::take(&mut self.has_disconnects) {
             return;
         }
-        let listens = |sequence: &Sequence| !sequence.updates.is_closed();
-        let (waited, ran) = (self.waiting.len(), self.running.len());
-        self.waiting.retain(listens);
-        self.running.retain(listens);
+        let is_connected = |sequence: &Sequence| !sequence.updates.is_closed();
+        let (waiting, running) = (self.waiting.len(), self.running.len());
+        self.waiting.retain(is_connected);
+        self.running.retain(is_connected);
         self.tally
-            .left(waited - self.waiting.len(), ran - self.running.len());
+            .disconnected(waiting - self.waiting.len(), running - self.running.len());
     }
 
-    /// Lets sequences run, first come, first served.
+    /// Moves sequences from the queue to the batch, in the order of arrival.
     fn admit(&mut self) {
         let free = self
             .batching
@@ -343,68 +347,66 @@ impl Loop {
     }
 
     fn step(&mut self) {
-        let began = now();
+        let start = now();
         let mut outgoing = Outgoing::new();
         self.refuse_more_stuck_masks(&mut outgoing);
         let due: Vec<usize> = (0..self.running.len())
-            .filter(|&index| self.running[index].is_due(began))
+            .filter(|&index| self.running[index].is_due(start))
             .collect();
         let batch: Vec<Box<Generation>> = due
             .iter()
             .filter_map(|&index| self.running[index].generation.take())
             .collect();
-        let stepped = batch.len();
-        let advances = if batch.is_empty() {
+        let batch_size = batch.len();
+        let results = if batch.is_empty() {
             Vec::new()
         } else {
             self.workers.step(batch)
         };
-        let took_ns = nanoseconds_since(began);
-        if stepped > 0 {
-            self.batching.timetable.finish_step(began);
+        let step_ns = nanoseconds_since(start);
+        if batch_size > 0 {
+            self.batching.timetable.finish_step(start);
         }
-        let tokens = advances
-            .iter()
-            .filter(|advance| advance.piece.is_ok())
-            .count();
-        let step = StepTaken {
-            batch: stepped,
+        let tokens = results.iter().filter(|result| result.piece.is_ok()).count();
+        let step = StepSummary {
+            batch: batch_size,
             tokens,
-            ns: took_ns,
+            ns: step_ns,
         };
         self.tally
-            .stepped(&step, advances.iter().filter_map(|advance| advance.mask_ns));
+            .step_ended(&step, results.iter().filter_map(|result| result.mask_ns));
         let now = now();
-        for (index, advance) in due.into_iter().zip(advances) {
+        for (index, result) in due.into_iter().zip(results) {
             let sequence = &mut self.running[index];
             sequence.due = Some(sequence.pacer.due(now));
-            sequence.generation = advance.generation;
-            match &advance.piece {
+            sequence.generation = result.generation;
+            match &result.piece {
                 Ok(Piece { finish: None, .. }) => {}
-                Ok(Piece { finish, .. }) => self.tally.ended(*finish),
-                Err(_) => self.tally.ended(None),
+                Ok(Piece { finish, .. }) => self.tally.sequence_ended(*finish),
+                Err(_) => self.tally.sequence_ended(None),
             }
-            let update = sequence.update(advance.piece, advance.tokens);
+            let update = sequence.update(result.piece, result.tokens);
             outgoing.extend(update.map(|update| (sequence.updates.clone(), update)));
         }
         self.running
             .retain(|sequence| sequence.generation.is_some());
-        self.send_out(outgoing);
+        self.send(outgoing);
     }
 
-    fn send_out(&mut self, outgoing: Outgoing) {
-        // Waking a task from outside its runtime costs more than from inside, but a second hop
-        // costs latency.
-        if outgoing.len() <= HANDED_OUT_DIRECTLY && self.on_their_way.load(Ordering::SeqCst) == 0 {
-            deliver(outgoing);
+    fn send(&mut self, outgoing: Outgoing) {
+        // Waking a task from outside its runtime is slower than from inside, but a second hop adds
+        // latency.
+        if outgoing.len() <= MAX_DIRECT_UPDATES && self.steps_in_flight.load(Ordering::SeqCst) == 0
+        {
+            send_updates(outgoing);
         } else {
-            self.on_their_way.fetch_add(1, Ordering::SeqCst);
-            // Without a runtime there is nobody left to hand anything to.
+            self.steps_in_flight.fetch_add(1, Ordering::SeqCst);
+            // Fails only when the runtime has ended, and with it all receivers.
             let _ = self.outgoing.send(outgoing);
         }
     }
 
-    /// Where too many masks hang already, no other one is begun.
+    /// Fails constrained sequences if too many masks hang already.
     fn refuse_more_stuck_masks(&mut self, outgoing: &mut Outgoing) {
         if self.workers.stuck() < MAX_STUCK_STEPS {
             return;
@@ -416,27 +418,27 @@ impl Loop {
         {
             outgoing.push((sequence.updates.clone(), Err(too_many_stuck())));
             if let Some(generation) = sequence.generation.take() {
-                let_go(generation);
+                drop_safely(generation);
             }
-            self.tally.ended(None);
+            self.tally.sequence_ended(None);
         }
         self.running
             .retain(|sequence| sequence.generation.is_some());
     }
 }
 
-fn deliver(step: Outgoing) {
-    for (listener, update) in step {
-        // Who has gone away misses nothing.
-        let _ = listener.send(update);
+fn send_updates(step: Outgoing) {
+    for (receiver, update) in step {
+        // The receiver may have been dropped.
+        let _ = receiver.send(update);
     }
 }
 
-/// Wakes those who wait for tokens, from inside the runtime, where that is cheap.
-async fn hand_out(mut steps: UnboundedReceiver<Outgoing>, on_their_way: Arc<AtomicUsize>) {
+/// Sends updates from inside the runtime, where waking tasks is cheap.
+async fn send_steps(mut steps: UnboundedReceiver<Outgoing>, steps_in_flight: Arc<AtomicUsize>) {
     while let Some(step) = steps.recv().await {
-        deliver(step);
-        on_their_way.fetch_sub(1, Ordering::SeqCst);
+        send_updates(step);
+        steps_in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

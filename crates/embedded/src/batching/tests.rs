@@ -1,4 +1,4 @@
-//! The loop on its own, with matchers that wait to be told.
+//! Tests of the batching loop with matchers that block on a gate.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -14,24 +14,23 @@ use crate::testing::{no_stats, shared_model};
 use sobench_engine::vocabulary::shared;
 use sobench_engine::{Matcher, TokenId, TokenMask};
 
-/// Allows one token over and over. Before each mask it reports and, where it has a gate, waits for
-/// it.
+/// Allows one token repeatedly. Reports before each mask, and waits for its gate if it has one.
 pub(super) struct Gated {
-    pub(super) began: StdSender<TokenId>,
+    pub(super) started: StdSender<TokenId>,
     pub(super) gate: Gate,
     pub(super) token: TokenId,
     pub(super) panics: bool,
 }
 
-/// Something to wait for before each mask.
+/// Blocks each mask until it is opened.
 pub(super) type Gate = Option<Arc<Mutex<StdReceiver<()>>>>;
 
 impl Matcher for Gated {
     fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
-        let _ = self.began.send(self.token);
-        assert!(!self.panics, "as told");
+        let _ = self.started.send(self.token);
+        assert!(!self.panics, "requested by the test");
         if let Some(gate) = &self.gate {
-            // A gate whose keeper has gone stands open.
+            // A gate without a key is open.
             let _ = gate.lock().unwrap().recv();
         }
         *mask = TokenMask::new(shared().len());
@@ -51,23 +50,23 @@ impl Matcher for Gated {
         Ok(())
     }
     fn fork(&self) -> Box<dyn Matcher> {
-        panic!("nobody forks here")
+        panic!("not used by these tests")
     }
 }
 
-/// A loop, what its matchers report, and a model.
-struct World {
+/// A batching loop with a model and the reports of its matchers.
+struct Harness {
     batcher: Batcher,
     tally: Arc<Tally>,
-    began: (StdSender<TokenId>, StdReceiver<TokenId>),
+    started: (StdSender<TokenId>, StdReceiver<TokenId>),
     timetable: Timetable,
     runtime: Runtime,
 }
 
-/// A matcher that nothing holds up.
+/// The gate of a matcher that does not block.
 pub(super) const OPEN: Gate = None;
 
-/// A gate, and the key that opens it by being dropped.
+/// A gate, and its key. Dropping the key opens the gate.
 pub(super) fn gate() -> (StdSender<()>, Gate) {
     let (sender, receiver) = std_channel();
     (sender, Some(Arc::new(Mutex::new(receiver))))
@@ -89,7 +88,7 @@ pub(super) fn generation(matcher: Option<Gated>, max_tokens: u32) -> Box<Generat
     ))
 }
 
-impl World {
+impl Harness {
     fn new(max_batch: usize, step_timeout: Duration) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -107,35 +106,35 @@ impl World {
         Self {
             batcher: Batcher::start(batching, Arc::clone(&tally), runtime.handle()).unwrap(),
             tally,
-            began: std_channel(),
+            started: std_channel(),
             timetable,
             runtime,
         }
     }
 
-    fn begin(&self, matcher: Option<Gated>, max_tokens: u32, delivery: Delivery) -> Tokens {
-        self.batcher.begin(
+    fn submit(&self, matcher: Option<Gated>, max_tokens: u32, delivery: Delivery) -> Tokens {
+        self.batcher.submit(
             *generation(matcher, max_tokens),
-            self.timetable.arrival(),
+            self.timetable.start(),
             delivery,
         )
     }
 
     fn gated(&self, token: TokenId, gate: Gate) -> Option<Gated> {
         Some(Gated {
-            began: self.began.0.clone(),
+            started: self.started.0.clone(),
             gate,
             token,
             panics: false,
         })
     }
 
-    /// The next matcher to begin a mask.
+    /// The token of the next started mask.
     fn next_mask(&self) -> TokenId {
-        self.began.1.recv().unwrap()
+        self.started.1.recv().unwrap()
     }
 
-    /// Everything that is said of a sequence: the tokens, or the error after so many.
+    /// Reads a sequence to its end: the number of tokens, and the error, if any.
     fn read(&self, mut tokens: Tokens) -> (usize, Option<EngineError>) {
         self.runtime.block_on(async {
             let mut seen = 0;
@@ -157,26 +156,26 @@ impl World {
 }
 
 #[test]
-fn sequences_beyond_the_batch_wait_their_turn_in_order() {
-    let world = World::new(1, STEP_TIMEOUT);
+fn sequences_beyond_the_batch_size_run_in_order() {
+    let harness = Harness::new(1, STEP_TIMEOUT);
     let (key, gate) = gate();
-    let first = world.begin(world.gated(5, gate), 2, Delivery::Pieces);
-    assert_eq!(world.next_mask(), 5);
+    let first = harness.submit(harness.gated(5, gate), 2, Delivery::Pieces);
+    assert_eq!(harness.next_mask(), 5);
     let others: Vec<Tokens> = (6..9)
-        .map(|token| world.begin(world.gated(token, OPEN), 2, Delivery::Pieces))
+        .map(|token| harness.submit(harness.gated(token, OPEN), 2, Delivery::Pieces))
         .collect();
-    let stats = world.stats();
+    let stats = harness.stats();
     assert_eq!((stats.running, stats.waiting), (1, 3));
     drop(key);
-    assert_eq!(world.read(first), (2, None));
+    assert_eq!(harness.read(first), (2, None));
     others
         .into_iter()
-        .for_each(|tokens| assert_eq!(world.read(tokens), (2, None)));
+        .for_each(|tokens| assert_eq!(harness.read(tokens), (2, None)));
     assert_eq!(
-        (0..7).map(|_| world.next_mask()).collect::<Vec<_>>(),
+        (0..7).map(|_| harness.next_mask()).collect::<Vec<_>>(),
         [5, 6, 6, 7, 7, 8, 8]
     );
-    let stats = world.stats();
+    let stats = harness.stats();
     assert_eq!(
         (stats.running, stats.waiting, stats.largest_batch),
         (0, 0, 1)
@@ -184,29 +183,29 @@ fn sequences_beyond_the_batch_wait_their_turn_in_order() {
     assert_eq!(
         (stats.steps, stats.tokens, stats.masks, stats.ended.length),
         (8, 8, 8, 4),
-        "one sequence a step"
+        "one sequence per step"
     );
 }
 
 #[test]
-fn sequences_that_fit_are_stepped_together() {
-    let world = World::new(8, STEP_TIMEOUT);
+fn sequences_within_the_batch_size_are_stepped_together() {
+    let harness = Harness::new(8, STEP_TIMEOUT);
     let (key, gate) = gate();
-    let held = world.begin(world.gated(5, gate), 3, Delivery::Pieces);
-    assert_eq!(world.next_mask(), 5);
+    let held = harness.submit(harness.gated(5, gate), 3, Delivery::Pieces);
+    assert_eq!(harness.next_mask(), 5);
     let others: Vec<Tokens> = (6..9)
-        .map(|token| world.begin(world.gated(token, OPEN), 3, Delivery::Pieces))
+        .map(|token| harness.submit(harness.gated(token, OPEN), 3, Delivery::Pieces))
         .collect();
     assert_eq!(
-        (world.stats().running, world.stats().waiting),
+        (harness.stats().running, harness.stats().waiting),
         (1, 3),
-        "who comes during a step waits for its end"
+        "sequences that arrive during a step wait for its end"
     );
     drop(key);
     std::iter::once(held)
         .chain(others)
-        .for_each(|tokens| assert_eq!(world.read(tokens), (3, None)));
-    let stats = world.stats();
+        .for_each(|tokens| assert_eq!(harness.read(tokens), (3, None)));
+    let stats = harness.stats();
     assert_eq!(
         (stats.steps, stats.tokens, stats.largest_batch),
         (4, 12, 4),
@@ -223,86 +222,91 @@ fn sequences_that_fit_are_stepped_together() {
 }
 
 #[test]
-fn a_panic_costs_its_own_sequence() {
-    let world = World::new(8, STEP_TIMEOUT);
+fn a_panic_fails_only_its_own_sequence() {
+    let harness = Harness::new(8, STEP_TIMEOUT);
     let panics = Gated {
         panics: true,
-        ..world.gated(5, OPEN).unwrap()
+        ..harness.gated(5, OPEN).unwrap()
     };
-    let panicked = world.begin(Some(panics), 4, Delivery::Pieces);
+    let panicked = harness.submit(Some(panics), 4, Delivery::Pieces);
     assert!(matches!(
-        world.read(panicked),
+        harness.read(panicked),
         (0, Some(EngineError::Crashed { .. }))
     ));
     assert_eq!(
-        world.read(world.begin(world.gated(6, OPEN), 4, Delivery::Pieces)),
+        harness.read(harness.submit(harness.gated(6, OPEN), 4, Delivery::Pieces)),
         (4, None)
     );
     assert_eq!(
-        (world.stats().ended.failed, world.stats().ended.length),
+        (harness.stats().ended.failed, harness.stats().ended.length),
         (1, 1)
     );
 }
 
 #[test]
-fn a_hanging_mask_costs_its_own_sequence() {
-    // Short, so that the test is; sequences without a constraint run no library and have no time to
-    // keep.
-    let world = World::new(8, Duration::from_millis(1));
+fn a_hanging_mask_fails_only_its_own_sequence() {
+    // A short timeout keeps the test fast. It does not apply to unconstrained sequences.
+    let harness = Harness::new(8, Duration::from_millis(1));
     let (key, gate) = gate();
-    let hanging = world.begin(world.gated(6, gate), 4, Delivery::Pieces);
-    let free = world.begin(None, 4, Delivery::Pieces);
-    let (seen, error) = world.read(hanging);
+    let hanging = harness.submit(harness.gated(6, gate), 4, Delivery::Pieces);
+    let free = harness.submit(None, 4, Delivery::Pieces);
+    let (seen, error) = harness.read(hanging);
     assert!(
         seen == 0
-            && matches!(&error, Some(EngineError::TooLarge { words }) if words.contains("0.001 s")),
+            && matches!(&error, Some(EngineError::TooLarge { message: words }) if words.contains("0.001 s")),
         "{error:?}"
     );
-    assert_eq!(world.read(free), (4, None), "the loop goes on");
-    assert_eq!((world.batcher.stuck(), world.stats().ended.failed), (1, 1));
+    assert_eq!(harness.read(free), (4, None), "the loop continues");
+    assert_eq!(
+        (harness.batcher.stuck(), harness.stats().ended.failed),
+        (1, 1)
+    );
     drop(key);
-    while world.batcher.stuck() != 0 {
+    while harness.batcher.stuck() != 0 {
         thread::yield_now();
     }
 }
 
 #[test]
-fn only_so_many_masks_are_left_hanging() {
-    let world = World::new(MAX_STUCK_STEPS + 1, Duration::from_millis(1));
+fn stuck_masks_are_limited() {
+    let harness = Harness::new(MAX_STUCK_STEPS + 1, Duration::from_millis(1));
     let (key, gate) = gate();
     for _ in 0..MAX_STUCK_STEPS {
-        let hanging = world.begin(world.gated(5, gate.clone()), 4, Delivery::Pieces);
-        assert!(world.read(hanging).1.is_some());
+        let hanging = harness.submit(harness.gated(5, gate.clone()), 4, Delivery::Pieces);
+        assert!(harness.read(hanging).1.is_some());
     }
-    let refused = world.read(world.begin(world.gated(6, OPEN), 4, Delivery::Pieces));
+    let refused = harness.read(harness.submit(harness.gated(6, OPEN), 4, Delivery::Pieces));
     assert!(
-        matches!(&refused, (0, Some(EngineError::TooLarge { words })) if words.contains("still run")),
+        matches!(&refused, (0, Some(EngineError::TooLarge { message })) if message.contains("still running")),
         "{refused:?}"
     );
     assert_eq!(
-        world.read(world.begin(None, 4, Delivery::Pieces)),
+        harness.read(harness.submit(None, 4, Delivery::Pieces)),
         (4, None),
-        "others are answered"
+        "unconstrained sequences are answered"
     );
     drop((key, gate));
-    while world.batcher.stuck() != 0 {
+    while harness.batcher.stuck() != 0 {
         thread::yield_now();
     }
 }
 
 #[test]
-fn who_goes_away_makes_room() {
-    let world = World::new(1, STEP_TIMEOUT);
+fn a_disconnect_frees_the_slot() {
+    let harness = Harness::new(1, STEP_TIMEOUT);
     let (key, gate) = gate();
-    let gone = world.begin(world.gated(5, gate), 1000, Delivery::Pieces);
-    assert_eq!(world.next_mask(), 5);
-    let queued = world.begin(world.gated(6, OPEN), 4, Delivery::Pieces);
-    let last = world.begin(world.gated(7, OPEN), 4, Delivery::Pieces);
+    let gone = harness.submit(harness.gated(5, gate), 1000, Delivery::Pieces);
+    assert_eq!(harness.next_mask(), 5);
+    let queued = harness.submit(harness.gated(6, OPEN), 4, Delivery::Pieces);
+    let last = harness.submit(harness.gated(7, OPEN), 4, Delivery::Pieces);
     drop((gone, queued, key));
-    assert_eq!(world.read(last), (4, None));
-    let seen: HashSet<TokenId> = world.began.1.try_iter().collect();
-    assert!(!seen.contains(&6), "it left the queue before its turn");
-    let stats = world.stats();
+    assert_eq!(harness.read(last), (4, None));
+    let seen: HashSet<TokenId> = harness.started.1.try_iter().collect();
+    assert!(
+        !seen.contains(&6),
+        "it left the queue before its first step"
+    );
+    let stats = harness.stats();
     assert_eq!(
         (
             stats.running,
@@ -315,15 +319,15 @@ fn who_goes_away_makes_room() {
 }
 
 #[test]
-fn a_whole_answer_comes_at_once() {
-    let world = World::new(4, STEP_TIMEOUT);
-    let mut whole = world.begin(world.gated(0, OPEN), 3, Delivery::Whole);
-    let update = world.runtime.block_on(whole.next()).unwrap().unwrap();
+fn an_answer_delivered_at_its_end_is_one_piece() {
+    let harness = Harness::new(4, STEP_TIMEOUT);
+    let mut tokens = harness.submit(harness.gated(0, OPEN), 3, Delivery::AtEnd);
+    let update = harness.runtime.block_on(tokens.next()).unwrap().unwrap();
     let piece = Piece {
         text: "!!!".into(),
         finish: Some(FinishReason::Length),
         stop: None,
     };
     assert_eq!(update, Progress { piece, tokens: 3 });
-    assert_eq!(world.runtime.block_on(whole.next()), None);
+    assert_eq!(harness.runtime.block_on(tokens.next()), None);
 }

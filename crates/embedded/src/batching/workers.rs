@@ -1,8 +1,8 @@
-//! The threads that step sequences: mask, draw, commit. A step that hangs costs its own sequence
-//! and its thread. Knows neither queues nor HTTP.
+//! Worker threads that step sequences: mask, draw, commit. A step that hangs costs only its own
+//! sequence and thread.
 //!
-//! A scoped pool cannot leave a thread behind, so these are threads of our own: sequences are
-//! handed over and handed back.
+//! A scoped thread pool cannot abandon a thread, so these are separate threads that receive and
+//! return sequences.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,53 +15,53 @@ use crate::timetable::now;
 use sobench_core::error::{Error, Result as OurResult};
 use sobench_engine::EngineError;
 
-/// Steps that ran out of time and still run; a library cannot be stopped, so from this many on no
-/// constrained sequence is stepped until one of them returns. Those that are being stepped when it
-/// is reached may still add to it, one a thread.
+/// Limit on steps that timed out and are still running. A library call cannot be stopped, so at
+/// this limit no constrained sequence is stepped until one of them returns. Steps that are running
+/// when the limit is reached may exceed it, one per thread.
 pub(crate) const MAX_STUCK_STEPS: usize = 4;
 
-/// Stack of a thread that steps; only what is used takes memory.
+/// Stack size of a worker thread. Only the used part takes memory.
 const WORKER_STACK_BYTES: usize = 16 << 20;
 
-/// What one step of one sequence came to.
-pub(super) struct Advance {
-    /// To go on with; `None` once it has ended or failed.
+/// The result of one step of one sequence.
+pub(super) struct StepResult {
+    /// The sequence to continue. `None` after its end or failure.
     pub(super) generation: Option<Box<Generation>>,
     pub(super) piece: Result<Piece, EngineError>,
-    /// Tokens generated so far.
+    /// Number of tokens generated so far.
     pub(super) tokens: u32,
-    /// Nanoseconds of this step's mask, if it had one.
+    /// Time of this step's mask in nanoseconds, if it had one.
     pub(super) mask_ns: Option<u64>,
 }
 
-/// A crew that steps a batch at a time.
+/// The pool of worker threads.
 pub(super) struct Workers {
-    board: Arc<Board>,
-    wanted: usize,
+    shared: Arc<Shared>,
+    target_threads: usize,
     timeout: Duration,
 }
 
-/// Where sequences are handed over.
+/// State shared between the loop and the workers.
 #[derive(Default)]
-struct Board {
+struct Shared {
     state: Mutex<State>,
-    /// There are sequences to take.
+    /// Notified when sequences wait.
     work: Condvar,
-    /// The last one was handed back.
+    /// Notified when the last sequence is returned.
     done: Condvar,
     stuck: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Counts batches: who comes back to another one than he left has been given up on.
+    /// Number of the batch. A worker that returns to another batch has timed out.
     batch: u64,
     slots: Vec<Slot>,
-    /// The first slot that nobody has taken.
+    /// The first slot that is still waiting.
     next: usize,
-    /// Slots that are not handed back.
-    left: usize,
-    /// Threads that are not stuck.
+    /// Number of slots that are not done.
+    unfinished: usize,
+    /// Number of threads that are not stuck.
     threads: usize,
     closed: bool,
 }
@@ -69,90 +69,93 @@ struct State {
 enum Slot {
     Waiting(Box<Generation>),
     Running(Running),
-    Done(Advance),
+    Done(StepResult),
 }
 
 #[derive(Clone, Copy)]
 struct Running {
     since: Instant,
     tokens: u32,
-    /// Whether a library is at work, which may hang.
+    /// Whether an engine runs, which may hang.
     constrained: bool,
 }
 
 impl Workers {
-    /// A crew of so many threads (at least one); a constrained step that takes longer than
-    /// `timeout` is given up on, and counted in `stuck` for as long as it runs on.
+    /// A pool of at least one thread. A constrained step that takes longer than `timeout` is
+    /// abandoned, and counted in `stuck` while it runs.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// No thread can be started.
     pub(super) fn new(
         threads: usize,
         timeout: Duration,
         stuck: Arc<AtomicUsize>,
     ) -> OurResult<Self> {
         let workers = Self {
-            board: Arc::new(Board {
+            shared: Arc::new(Shared {
                 stuck,
-                ..Board::default()
+                ..Shared::default()
             }),
-            wanted: threads.max(1),
+            target_threads: threads.max(1),
             timeout,
         };
-        let threads = workers.staff(&mut workers.board.lock());
+        let threads = workers.start_missing_threads(&mut workers.shared.lock());
         if threads == 0 {
             return Err(Error::environment(
-                "embedded server got no thread to compute masks in",
+                "cannot start threads for the masks of the embedded server",
             ));
         }
         Ok(workers)
     }
 
-    /// Steps that were given up on and still run.
+    /// Number of steps that timed out and are still running.
     pub(super) fn stuck(&self) -> usize {
-        self.board.stuck.load(Ordering::SeqCst)
+        self.shared.stuck.load(Ordering::SeqCst)
     }
 
-    /// Steps every sequence once and returns, in their order, what came of it.
-    #[allow(clippy::vec_box, reason = "they are handed to and fro at every step")]
-    pub(super) fn step(&self, batch: Vec<Box<Generation>>) -> Vec<Advance> {
-        let mut state = self.board.lock();
-        let threads = self.staff(&mut state);
+    /// Steps every sequence once, and returns the results in the same order.
+    #[allow(
+        clippy::vec_box,
+        reason = "the boxes are passed back and forth at every step"
+    )]
+    pub(super) fn step(&self, batch: Vec<Box<Generation>>) -> Vec<StepResult> {
+        let mut state = self.shared.lock();
+        let threads = self.start_missing_threads(&mut state);
         if threads == 0 {
-            let died = || EngineError::Crashed {
-                words: "no thread to compute masks in".into(),
+            let no_thread = || EngineError::Crashed {
+                message: "no thread to compute masks in".into(),
             };
             return batch
                 .iter()
-                .map(|generation| Advance::failed(generation.tokens(), died()))
+                .map(|generation| StepResult::failed(generation.tokens(), no_thread()))
                 .collect();
         }
         state.batch += 1;
         state.next = 0;
-        state.left = batch.len();
+        state.unfinished = batch.len();
         state.slots = batch.into_iter().map(Slot::Waiting).collect();
-        (0..state.left.min(threads)).for_each(|_| self.board.work.notify_one());
-        while state.left > 0 {
-            let patience = state.patience(now(), self.timeout);
+        (0..state.unfinished.min(threads)).for_each(|_| self.shared.work.notify_one());
+        while state.unfinished > 0 {
+            let time_left = state.time_until_timeout(now(), self.timeout);
             state = self
-                .board
+                .shared
                 .done
-                .wait_timeout(state, patience)
+                .wait_timeout(state, time_left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
-            self.give_up(&mut state, now());
+            self.abandon_timed_out(&mut state, now());
         }
-        let advances = state.slots.drain(..).filter_map(|slot| match slot {
-            Slot::Done(advance) => Some(advance),
-            // Not while nothing is left.
+        let results = state.slots.drain(..).filter_map(|slot| match slot {
+            Slot::Done(result) => Some(result),
+            // Cannot occur when no slot is unfinished.
             Slot::Waiting(_) | Slot::Running(_) => None,
         });
-        advances.collect()
+        results.collect()
     }
 
-    /// Ends the wait for constrained steps that have taken too long, and replaces their threads.
-    fn give_up(&self, state: &mut State, now: Instant) {
-        let mut given_up = 0;
+    /// Fails constrained steps that have timed out, and replaces their threads.
+    fn abandon_timed_out(&self, state: &mut State, now: Instant) {
+        let mut abandoned = 0;
         for slot in &mut state.slots {
             if let Slot::Running(Running {
                 since,
@@ -161,33 +164,36 @@ impl Workers {
             }) = *slot
                 && now.saturating_duration_since(since) >= self.timeout
             {
-                let words = format!("a mask took longer than {} s", self.timeout.as_secs_f64());
-                *slot = Slot::Done(Advance::failed(tokens, EngineError::TooLarge { words }));
-                given_up += 1;
+                let message = format!("a mask took longer than {} s", self.timeout.as_secs_f64());
+                *slot = Slot::Done(StepResult::failed(
+                    tokens,
+                    EngineError::TooLarge { message },
+                ));
+                abandoned += 1;
             }
         }
-        if given_up == 0 {
+        if abandoned == 0 {
             return;
         }
-        let stuck = self.board.stuck.fetch_add(given_up, Ordering::SeqCst) + given_up;
-        state.left -= given_up;
-        state.threads = state.threads.saturating_sub(given_up);
+        let stuck = self.shared.stuck.fetch_add(abandoned, Ordering::SeqCst) + abandoned;
+        state.unfinished -= abandoned;
+        state.threads = state.threads.saturating_sub(abandoned);
         if stuck >= MAX_STUCK_STEPS {
-            // Else each replacement would take the next sequence that hangs.
-            state.refuse_waiting();
+            // Otherwise each replacement thread would take the next sequence that hangs.
+            state.fail_waiting();
         }
-        self.staff(state);
-        self.board.done.notify_one();
+        self.start_missing_threads(state);
+        self.shared.done.notify_one();
     }
 
-    /// Starts the threads that are missing; returns how many there are.
-    fn staff(&self, state: &mut State) -> usize {
-        while state.threads < self.wanted {
-            let board = Arc::clone(&self.board);
+    /// Starts the missing threads, and returns the number of threads.
+    fn start_missing_threads(&self, state: &mut State) -> usize {
+        while state.threads < self.target_threads {
+            let shared = Arc::clone(&self.shared);
             let builder = thread::Builder::new()
                 .name("masks".into())
                 .stack_size(WORKER_STACK_BYTES);
-            if builder.spawn(move || board.work()).is_err() {
+            if builder.spawn(move || shared.run_worker()).is_err() {
                 break;
             }
             state.threads += 1;
@@ -198,30 +204,32 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.board.lock().closed = true;
-        self.board.work.notify_all();
+        self.shared.lock().closed = true;
+        self.shared.work.notify_all();
     }
 }
 
 impl State {
-    /// Fails the constrained sequences that nobody has taken yet.
-    fn refuse_waiting(&mut self) {
+    /// Fails the constrained sequences that no worker has taken yet.
+    fn fail_waiting(&mut self) {
         for slot in &mut self.slots {
             let tokens = match slot {
                 Slot::Waiting(generation) if generation.is_constrained() => generation.tokens(),
                 _ => continue,
             };
-            let refused =
-                std::mem::replace(slot, Slot::Done(Advance::failed(tokens, too_many_stuck())));
+            let refused = std::mem::replace(
+                slot,
+                Slot::Done(StepResult::failed(tokens, too_many_stuck())),
+            );
             if let Slot::Waiting(generation) = refused {
-                let_go(generation);
+                drop_safely(generation);
             }
-            self.left -= 1;
+            self.unfinished -= 1;
         }
     }
 
-    /// How long nothing can be overdue.
-    fn patience(&self, now: Instant, timeout: Duration) -> Duration {
+    /// Time until the first running step can time out.
+    fn time_until_timeout(&self, now: Instant, timeout: Duration) -> Duration {
         let since = self.slots.iter().filter_map(|slot| match slot {
             Slot::Running(Running {
                 since,
@@ -236,30 +244,30 @@ impl State {
     }
 }
 
-impl Board {
+impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker's life.
-    fn work(&self) {
+    /// The main function of a worker thread.
+    fn run_worker(&self) {
         while let Some((batch, index, generation)) = self.take() {
-            if !self.put(batch, index, advance(generation)) {
-                // It has been replaced.
+            if !self.put(batch, index, run_step(generation)) {
+                // The step timed out, and another thread has replaced this one.
                 self.stuck.fetch_sub(1, Ordering::SeqCst);
                 return;
             }
         }
     }
 
-    /// Waits for a sequence to step; `None` when there will be none.
+    /// Waits for a sequence to step. `None` after shutdown.
     fn take(&self) -> Option<(u64, usize, Box<Generation>)> {
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
             }
-            // Some may have been refused before anybody took them.
+            // Waiting sequences may have been failed.
             while matches!(
                 state.slots.get(state.next),
                 Some(Slot::Running(_) | Slot::Done(_))
@@ -289,22 +297,22 @@ impl Board {
         }
     }
 
-    /// Hands a sequence back; false if it had been given up on.
-    fn put(&self, batch: u64, index: usize, advance: Advance) -> bool {
+    /// Returns a stepped sequence. False if the step had timed out.
+    fn put(&self, batch: u64, index: usize, result: StepResult) -> bool {
         let mut state = self.lock();
         if state.batch != batch || !matches!(state.slots.get(index), Some(Slot::Running(_))) {
             return false;
         }
-        state.slots[index] = Slot::Done(advance);
-        state.left -= 1;
-        if state.left == 0 {
+        state.slots[index] = Slot::Done(result);
+        state.unfinished -= 1;
+        if state.unfinished == 0 {
             self.done.notify_one();
         }
         true
     }
 }
 
-impl Advance {
+impl StepResult {
     fn failed(tokens: u32, error: EngineError) -> Self {
         Self {
             generation: None,
@@ -315,24 +323,23 @@ impl Advance {
     }
 }
 
-/// One step of one sequence, with its end: what a library frees then is freed here, not in the
-/// loop.
-fn advance(mut generation: Box<Generation>) -> Advance {
+/// Steps a sequence. Drops an ended one here, so that an engine frees its memory outside the loop.
+fn run_step(mut generation: Box<Generation>) -> StepResult {
     let stepped = catch_unwind(AssertUnwindSafe(|| generation.step()));
     let piece = stepped.unwrap_or_else(|_| {
         Err(EngineError::Crashed {
-            words: "panic: while a token was drawn".into(),
+            message: "panic: while a token was drawn".into(),
         })
     });
     let (tokens, mask_ns) = (generation.tokens(), generation.mask_ns());
-    let goes_on = piece.as_ref().is_ok_and(|piece| piece.finish.is_none());
-    let generation = if goes_on {
+    let continues = piece.as_ref().is_ok_and(|piece| piece.finish.is_none());
+    let generation = if continues {
         Some(generation)
     } else {
-        let_go(generation);
+        drop_safely(generation);
         None
     };
-    Advance {
+    StepResult {
         generation,
         piece,
         tokens,
@@ -340,16 +347,16 @@ fn advance(mut generation: Box<Generation>) -> Advance {
     }
 }
 
-/// Drops a sequence; a library may panic once more when it is let go.
-pub(super) fn let_go(generation: Box<Generation>) {
+/// Drops a sequence. An engine that panicked may panic again while it is dropped.
+pub(super) fn drop_safely(generation: Box<Generation>) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(generation)));
 }
 
-/// What a sequence ends with where [`MAX_STUCK_STEPS`] has been reached.
+/// The error of a sequence when [`MAX_STUCK_STEPS`] is reached.
 pub(super) fn too_many_stuck() -> EngineError {
     EngineError::TooLarge {
-        words: format!(
-            "{MAX_STUCK_STEPS} masks ran out of time and still run; no other one is computed"
+        message: format!(
+            "{MAX_STUCK_STEPS} masks timed out and are still running; no further mask is computed"
         ),
     }
 }
@@ -361,14 +368,14 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_step_that_takes_too_long_is_given_up_and_its_thread_replaced() {
+    fn a_timed_out_step_is_abandoned_and_its_thread_replaced() {
         let stuck = Arc::<AtomicUsize>::default();
         let workers = Workers::new(1, Duration::from_secs(3600), Arc::clone(&stuck)).unwrap();
-        let (began, masks) = channel();
+        let (started, masks) = channel();
         let (key, gate) = gate();
         let batch = |first| {
             let gated = |token, gate| Gated {
-                began: began.clone(),
+                started: started.clone(),
                 gate,
                 token,
                 panics: false,
@@ -379,35 +386,38 @@ mod tests {
                 generation(None, 3),
             ]
         };
-        let advances = thread::scope(|scope| {
+        let results = thread::scope(|scope| {
             let step = scope.spawn(|| workers.step(batch(gate)));
             assert_eq!(
                 masks.recv(),
                 Ok(5),
-                "the only thread is held up by the first sequence"
+                "the first sequence blocks the only thread"
             );
-            // An hour goes by.
-            workers.give_up(&mut workers.board.lock(), now() + Duration::from_secs(3600));
+            // Simulate one hour.
+            workers.abandon_timed_out(
+                &mut workers.shared.lock(),
+                now() + Duration::from_secs(3600),
+            );
             step.join().unwrap()
         });
-        let went: Vec<bool> = advances
+        let continues: Vec<bool> = results
             .iter()
-            .map(|advance| advance.generation.is_some())
+            .map(|result| result.generation.is_some())
             .collect();
         assert_eq!(
-            (went, workers.stuck()),
+            (continues, workers.stuck()),
             (vec![false, true, true], 1),
-            "the others were stepped by its replacement"
+            "the replacement thread stepped the others"
         );
         assert!(
-            matches!(&advances[0].piece, Err(EngineError::TooLarge { words }) if words.contains("3600 s"))
+            matches!(&results[0].piece, Err(EngineError::TooLarge { message }) if message.contains("3600 s"))
         );
         assert!(
             workers
                 .step(batch(OPEN))
                 .iter()
-                .all(|advance| advance.piece.is_ok()),
-            "and the next batch too"
+                .all(|result| result.piece.is_ok()),
+            "the next batch works"
         );
         drop(key);
         while stuck.load(Ordering::SeqCst) != 0 {
@@ -416,13 +426,13 @@ mod tests {
     }
 
     #[test]
-    fn one_step_leaves_no_more_masks_hanging_than_many_would() {
-        // Short, so that the test is; the masks hang however long it is.
+    fn one_step_abandons_at_most_the_limit_of_masks() {
+        // A short timeout keeps the test fast. The masks hang regardless.
         let workers = Workers::new(1, Duration::from_millis(1), Arc::default()).unwrap();
-        let (began, masks) = channel();
+        let (started, masks) = channel();
         let (key, gate) = gate();
         let hanging = || Gated {
-            began: began.clone(),
+            started: started.clone(),
             gate: gate.clone(),
             token: 5,
             panics: false,
@@ -431,21 +441,26 @@ mod tests {
             .map(|_| generation(Some(hanging()), 3))
             .collect();
         batch.push(generation(None, 3));
-        let advances = workers.step(batch);
-        let words = |advance: &Advance| match &advance.piece {
-            Err(EngineError::TooLarge { words }) => words.clone(),
+        let results = workers.step(batch);
+        let message = |result: &StepResult| match &result.piece {
+            Err(EngineError::TooLarge { message }) => message.clone(),
             other => panic!("{other:?}"),
         };
-        let (free, constrained) = advances.split_last().unwrap();
+        let (unconstrained, constrained) = results.split_last().unwrap();
         let (hung, refused) = constrained.split_at(MAX_STUCK_STEPS);
         assert!(
             hung.iter()
-                .all(|advance| words(advance).contains("took longer than 0.001 s"))
+                .all(|result| message(result).contains("took longer than 0.001 s"))
         );
-        assert!(refused.iter().all(|advance| words(advance).contains("still run") && advance.generation.is_none()));
         assert!(
-            free.piece.is_ok() && free.generation.is_some(),
-            "who runs no library is stepped all the same"
+            refused
+                .iter()
+                .all(|result| message(result).contains("still running")
+                    && result.generation.is_none())
+        );
+        assert!(
+            unconstrained.piece.is_ok() && unconstrained.generation.is_some(),
+            "unconstrained sequences are stepped"
         );
         assert_eq!((refused.len(), workers.stuck()), (2, MAX_STUCK_STEPS));
         drop(key);
@@ -455,7 +470,7 @@ mod tests {
         assert_eq!(
             masks.try_iter().count(),
             MAX_STUCK_STEPS,
-            "the others never began"
+            "the others never started"
         );
     }
 }

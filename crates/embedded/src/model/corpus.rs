@@ -1,24 +1,23 @@
-//! What the synthetic model has read, and how close a prompt is to what each document of it was
-//! asked. Knows neither tokens nor requests.
+//! The training corpus of the synthetic model, and the similarity of a prompt to its documents.
 
 use std::collections::HashMap;
 
-/// The embedded corpus; its first lines say how it is laid out.
+/// The embedded corpus. Its first lines describe the format.
 pub(super) const CORPUS: &str = include_str!("corpus.txt");
 
-/// Words at the end of a prompt that the model remembers.
-const REMEMBERED_WORDS: usize = 512;
+/// The number of words at the end of a prompt that are compared.
+const MAX_PROMPT_WORDS: usize = 512;
 
-/// Share of attention that a document gets however far it is from the prompt.
-const FLOOR: f32 = 0.002;
+/// The smallest weight of a document.
+const MIN_WEIGHT: f32 = 0.002;
 
-/// How much more a close document counts than a distant one: the exponent of its similarity.
-const FOCUS: i32 = 4;
+/// The exponent of similarity: how strongly similar documents are preferred.
+const SIMILARITY_EXPONENT: i32 = 4;
 
-/// One thing that was asked, and the answer.
+/// A prompt and its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Document<'a> {
-    pub(super) question: &'a str,
+    pub(super) prompt: &'a str,
     pub(super) answer: &'a str,
 }
 
@@ -28,17 +27,17 @@ pub(super) fn documents(corpus: &str) -> Vec<Document<'_>> {
         .split("\n%% ")
         .skip(1)
         .filter_map(|document| document.split_once('\n'))
-        .map(|(question, answer)| Document {
-            question,
+        .map(|(prompt, answer)| Document {
+            prompt,
             answer: answer.strip_suffix('\n').unwrap_or(answer),
         })
         .collect()
 }
 
-/// How close prompts are to documents' questions: cosine of word counts weighted by inverse
+/// Similarity of prompts to the prompts of documents: cosine of word counts weighted by inverse
 /// document frequency, as in Salton's vector space model.
 pub(super) struct Relevance {
-    /// For each word, the documents it is in with its weight there.
+    /// For each word, the documents that contain it and its weight in each.
     postings: HashMap<String, Vec<(usize, f32)>>,
     documents: usize,
 }
@@ -47,7 +46,7 @@ impl Relevance {
     pub(super) fn new(documents: &[Document<'_>]) -> Self {
         let mut postings: HashMap<String, Vec<(usize, f32)>> = HashMap::new();
         for (index, document) in documents.iter().enumerate() {
-            for word in words(document.question) {
+            for word in words(document.prompt) {
                 let entry = postings.entry(word).or_default();
                 match entry.last_mut() {
                     Some((last, count)) if *last == index => *count += 1.0,
@@ -65,7 +64,7 @@ impl Relevance {
         }
         for entry in postings.values_mut() {
             entry.iter_mut().for_each(|(index, weight)| {
-                *weight /= squares[*index].sqrt().max(f32::MIN_POSITIVE)
+                *weight /= squares[*index].sqrt().max(f32::MIN_POSITIVE);
             });
         }
         Self {
@@ -74,17 +73,17 @@ impl Relevance {
         }
     }
 
-    /// One weight a document, the closest 1 and none below [`FLOOR`]; all 1 where the prompt has no
-    /// word in common with any.
+    /// The weight of each document, from [`MIN_WEIGHT`] to 1 for the most similar one. All are 1 if
+    /// the prompt shares no word with any document.
     pub(super) fn weights(&self, prompt: &str) -> Vec<f32> {
         let mut counts: HashMap<&str, f32> = HashMap::new();
-        let remembered: Vec<String> = words(prompt).rev().take(REMEMBERED_WORDS).collect();
-        for word in &remembered {
+        let prompt_words: Vec<String> = words(prompt).rev().take(MAX_PROMPT_WORDS).collect();
+        for word in &prompt_words {
             *counts.entry(word).or_default() += 1.0;
         }
         let mut weights = vec![0.0_f32; self.documents];
         let mut counts: Vec<(&str, f32)> = counts.into_iter().collect();
-        // Sums of floats depend on their order, and the order of a hash map on the run.
+        // Sums of floats depend on their order, and the order of a hash map varies from run to run.
         counts.sort_unstable_by_key(|(word, _)| *word);
         for (word, count) in counts {
             for (index, weight) in self.postings.get(word).into_iter().flatten() {
@@ -96,9 +95,10 @@ impl Relevance {
             weights.fill(1.0);
             return weights;
         }
-        weights
-            .iter_mut()
-            .for_each(|weight| *weight = FLOOR + (1.0 - FLOOR) * (*weight / closest).powi(FOCUS));
+        weights.iter_mut().for_each(|weight| {
+            *weight =
+                MIN_WEIGHT + (1.0 - MIN_WEIGHT) * (*weight / closest).powi(SIMILARITY_EXPONENT);
+        });
         weights
     }
 }
@@ -114,17 +114,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_keep_all_but_one_line_break() {
+    fn documents_lose_only_the_final_line_break() {
         let documents = documents("# head\n%% a b\nfirst\nline\n%% c\nlast\n\n");
         assert_eq!(
             documents,
             [
                 Document {
-                    question: "a b",
+                    prompt: "a b",
                     answer: "first\nline"
                 },
                 Document {
-                    question: "c",
+                    prompt: "c",
                     answer: "last\n"
                 }
             ]
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_document_counts_most() {
+    fn the_most_similar_document_has_the_largest_weight() {
         let relevance = Relevance::new(&documents(
             "#\n%% about cats\nmeow\n%% about dogs\nwoof woof\n%% about birds\ntweet\n",
         ));

@@ -1,22 +1,22 @@
-//! The synthetic language model: a small four-gram model over the real vocabulary, drawn from under
-//! a mask. Knows neither HTTP, nor datasets, nor what a mask means.
+//! The synthetic language model: a small four-gram model over the real vocabulary, sampled under a
+//! mask.
 //!
-//! It reads a corpus written for sobench, weighs each document of it by how close the prompt is to
-//! it, and writes on from the last three tokens. A mask removes tokens; what is left is drawn from
-//! in proportion. It is told nothing else about a request.
+//! It is trained on a corpus written for sobench. Each document is weighted by its similarity to
+//! the prompt, and the next token depends on the last three tokens. A mask removes tokens, and the
+//! rest is sampled proportionally. The model has no other information about a request.
 
 mod corpus;
-mod habits;
+mod ending;
+mod json_state;
 mod ngram;
-mod posture;
 mod repeating;
 mod sampling;
 
 use std::sync::Arc;
 
 use corpus::Relevance;
-use habits::{Habits, Progress};
-use ngram::{BEGINNING, Context, Local, Ngrams};
+use ending::{AnswerProgress, TokenTraits};
+use ngram::{Context, Local, Ngrams, START};
 use repeating::Repeating;
 use sampling::Random;
 
@@ -24,21 +24,22 @@ pub(super) use sampling::Sampling;
 
 use sobench_engine::{TokenId, TokenMask, Vocabulary};
 
-/// Weight of a closing token that the n-grams do not expect, before the wish to end multiplies it.
-const UNEXPECTED_CLOSER: f32 = 0.002;
+/// Weight of a closing token that the n-grams do not predict, before multiplication with its ending
+/// factor.
+const CLOSER_WEIGHT: f32 = 0.002;
 
-/// Short common words, offered where a mask allows nothing the corpus knows.
-const FILLERS: usize = 512;
+/// Number of short common words used as candidates if a mask allows no token of the corpus.
+const MAX_FILLERS: usize = 512;
 
-/// Tokens looked at where a mask allows not even those.
-const SCANNED: usize = 64;
+/// Number of tokens considered if a mask allows no such word either.
+const MAX_SCANNED: usize = 64;
 
-/// The model: made once, shared by all answers.
+/// The model, shared by all answers.
 pub(super) struct LanguageModel {
     vocabulary: Arc<Vocabulary>,
     ngrams: Ngrams,
     relevance: Relevance,
-    habits: Habits,
+    token_traits: TokenTraits,
     fillers: Vec<TokenId>,
 }
 
@@ -51,22 +52,22 @@ impl LanguageModel {
             let letters = (2..=6).contains(&word.len()) && word.iter().all(u8::is_ascii_lowercase);
             letters || (1..=3).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_digit)
         };
-        // Ids of a byte-pair vocabulary are in order of merging, so small ones are common.
+        // A byte-pair vocabulary is in order of merging, so that tokens with small ids are common.
         let fillers = (0..)
             .take(vocabulary.len())
             .filter(filler)
-            .take(FILLERS)
+            .take(MAX_FILLERS)
             .collect();
         Self {
             ngrams: Ngrams::new(&documents, &vocabulary),
             relevance: Relevance::new(&documents),
-            habits: Habits::new(&vocabulary),
+            token_traits: TokenTraits::new(&vocabulary),
             fillers,
             vocabulary,
         }
     }
 
-    /// Begins an answer of at most `budget` tokens. Equal arguments and masks give equal answers.
+    /// Starts an answer of at most `budget` tokens. Equal arguments and masks give equal answers.
     pub(super) fn writer(
         self: &Arc<Self>,
         prompt: &str,
@@ -79,8 +80,8 @@ impl LanguageModel {
             sums: vec![0.0; self.ngrams.len()],
             touched: Vec::new(),
             candidates: Vec::new(),
-            context: BEGINNING,
-            progress: Progress::default(),
+            context: START,
+            progress: AnswerProgress::default(),
             random: Random::new(seed),
             model: Arc::clone(self),
             sampling,
@@ -90,31 +91,32 @@ impl LanguageModel {
     }
 }
 
-/// One answer in the making.
+/// A running answer.
 pub(super) struct Writer {
     model: Arc<LanguageModel>,
-    /// One weight a document of the corpus.
+    /// The weight of each document of the corpus.
     weights: Vec<f32>,
-    /// Scratch: probability by corpus token, and which of them are not zero.
+    /// Scratch space: the probability of each corpus token, and the tokens with a probability above
+    /// 0.
     sums: Vec<f32>,
     touched: Vec<Local>,
     candidates: Vec<(TokenId, f32)>,
     context: Context,
-    progress: Progress,
+    progress: AnswerProgress,
     random: Random,
     sampling: Sampling,
     budget: u32,
-    /// A text that it was told to write, as long as it can.
+    /// A text to repeat, as long as the masks allow it.
     repeating: Option<Repeating>,
 }
 
 impl Writer {
-    /// Has it write `text` first, as far as masks let it.
+    /// Makes the writer repeat `text` first, as far as the masks allow.
     pub(super) fn repeat(&mut self, text: &str) {
         self.repeating = Some(Repeating::new(text));
     }
 
-    /// The next token: one of `mask`, where there is one. `None` if the mask is empty.
+    /// The next token, from `mask` if there is one. `None` if the mask is empty.
     pub(super) fn next(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
         if let Some(token) = self.repeated(mask) {
             self.take(token);
@@ -128,8 +130,8 @@ impl Writer {
         Some(token)
     }
 
-    /// The next token of the text that it was told to write; forgets the text where the mask does
-    /// not let it go on.
+    /// The next token of the text to repeat. Drops the text when the mask does not allow its next
+    /// token.
     fn repeated(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
         let allowed = |token: TokenId| mask.is_none_or(|mask| mask.allows(token));
         let token = self
@@ -145,29 +147,29 @@ impl Writer {
     fn take(&mut self, token: TokenId) {
         let model = &self.model;
         if token == model.vocabulary.eos() {
-            // What follows an end is a new document.
-            self.context = BEGINNING;
+            // A new document starts after an end token.
+            self.context = START;
             return;
         }
         self.context = [self.context[1], self.context[2], model.ngrams.local(token)];
         self.progress
-            .write(token, model.vocabulary.bytes(token), &model.habits);
+            .write(token, model.vocabulary.bytes(token), &model.token_traits);
     }
 
     fn draw(&mut self, mask: Option<&TokenMask>) -> Option<TokenId> {
-        let wish = self.progress.wish(self.budget, mask.is_some());
-        self.expected(mask, wish);
+        let end_bias = self.progress.end_bias(self.budget, mask.is_some());
+        self.add_predicted(mask, end_bias);
         if let (true, Some(mask)) = (self.candidates.is_empty(), mask) {
-            self.anything(mask, wish);
+            self.add_fallbacks(mask, end_bias);
         }
         let drawn = self.sampling.draw(&mut self.candidates, &mut self.random);
-        // Where habits forbid all that the mask allows, the mask has its way.
+        // If all allowed tokens have weight 0, take the first allowed one.
         drawn.or_else(|| mask?.iter().next())
     }
 
-    /// Fills the candidates with what the n-grams expect and, when the model wishes to end, with
-    /// what would close.
-    fn expected(&mut self, mask: Option<&TokenMask>, wish: f32) {
+    /// Replaces the candidates with the tokens that the n-grams predict and, if the end bias is
+    /// above 0, with closing tokens.
+    fn add_predicted(&mut self, mask: Option<&TokenMask>, end_bias: f32) {
         let Self {
             model,
             weights,
@@ -184,8 +186,8 @@ impl Writer {
             progress.factor(
                 token,
                 model.vocabulary.bytes(token),
-                &model.habits,
-                wish,
+                &model.token_traits,
+                end_bias,
                 constrained,
             )
         };
@@ -206,35 +208,35 @@ impl Writer {
             };
         candidates.clear();
         model.ngrams.successors(*context, weights, |local, part| {
-            add(sums, touched, local, part)
+            add(sums, touched, local, part);
         });
         gather(sums, touched, candidates);
-        if wish > 0.0 && (constrained || progress.balanced()) {
+        if end_bias > 0.0 && (constrained || progress.is_balanced()) {
             let end = model.vocabulary.eos();
             for &token in model
-                .habits
+                .token_traits
                 .closers()
                 .iter()
                 .filter(|&&token| (constrained || token == end) && allowed(token))
             {
-                // A bracket inside a string closes nothing, whatever it looks like.
-                let wanted = factor(token);
-                if wanted > 1.0 {
-                    candidates.push((token, UNEXPECTED_CLOSER * wanted));
+                // Excludes brackets inside a string, which close nothing.
+                let closing_factor = factor(token);
+                if closing_factor > 1.0 {
+                    candidates.push((token, CLOSER_WEIGHT * closing_factor));
                 }
             }
         }
         if candidates.is_empty() {
             model
                 .ngrams
-                .anywhere(weights, |local, part| add(sums, touched, local, part));
+                .frequencies(weights, |local, part| add(sums, touched, local, part));
             gather(sums, touched, candidates);
         }
     }
 
-    /// Fills the candidates where the mask allows nothing that the corpus has: short common words,
-    /// or whatever there is.
-    fn anything(&mut self, mask: &TokenMask, wish: f32) {
+    /// Adds candidates if the mask allows no token of the corpus: short common words, otherwise any
+    /// allowed tokens.
+    fn add_fallbacks(&mut self, mask: &TokenMask, end_bias: f32) {
         let Self {
             model,
             candidates,
@@ -246,8 +248,8 @@ impl Writer {
             progress.factor(
                 token,
                 model.vocabulary.bytes(token),
-                &model.habits,
-                wish,
+                &model.token_traits,
+                end_bias,
                 true,
             )
         };
@@ -264,23 +266,23 @@ impl Writer {
         let tokens: Vec<TokenId> = mask
             .iter_from(start)
             .chain(mask.iter())
-            .take(SCANNED)
+            .take(MAX_SCANNED)
             .collect();
         for token in tokens {
             let bytes = model.vocabulary.bytes(token);
-            let plain =
+            let is_text =
                 std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(char::is_control));
-            // Longer tokens get further; halves of characters only where nothing else is left.
-            let reach = (bytes.len() * bytes.len()).max(1) as f32;
+            // Longer tokens are preferred. Parts of characters are a last resort.
+            let length_weight = (bytes.len() * bytes.len()).max(1) as f32;
             candidates.push((
                 token,
-                factor(token) * reach * if plain { 1.0 } else { 1e-6 },
+                factor(token) * length_weight * if is_text { 1.0 } else { 1e-6 },
             ));
         }
     }
 }
 
-/// Adds to the probability of a token, and remembers that it has one.
+/// Adds to the probability of a token, and records the token.
 fn add(sums: &mut [f32], touched: &mut Vec<Local>, local: Local, part: f32) {
     let sum = &mut sums[local as usize];
     if *sum == 0.0 {

@@ -1,51 +1,51 @@
-//! A four-gram model with back-off over the vocabulary's tokens. Knows neither masks nor requests.
+//! A four-gram model with back-off over the vocabulary's tokens.
 //!
-//! Probabilities are relative frequencies in the corpus, each occurrence counted by its document's
-//! weight, interpolated from four-grams down to bigrams by how often and with how many different
-//! successors a context was seen (Witten and Bell 1991, as in Chen and Goodman 1998, "An empirical
-//! study of smoothing techniques for language modeling", section 2.5).
+//! Probabilities are relative frequencies in the corpus, with each occurrence weighted by its
+//! document. They are interpolated from four-grams down to bigrams by the number of occurrences and
+//! of distinct successors of a context (Witten and Bell 1991, as in Chen and Goodman 1998, "An
+//! empirical study of smoothing techniques for language modeling", section 2.5).
 
 use std::collections::HashMap;
 
 use super::corpus::Document;
 use sobench_engine::{TokenId, Vocabulary};
 
-/// A token by its place among the tokens of the corpus.
+/// The index of a token among the tokens of the corpus.
 pub(super) type Local = u32;
 
-/// Stands before the first token of a document and after its last.
+/// Marks the start and the end of a document.
 pub(super) const END: Local = 0;
 
-/// A token that the corpus does not have.
+/// A token that does not occur in the corpus.
 pub(super) const UNKNOWN: Local = Local::MAX;
 
-/// Stands for whatever was there, in contexts shorter than the longest.
+/// Placeholder in contexts shorter than the longest.
 const ANY: Local = Local::MAX - 1;
 
-/// The tokens that the next one depends on, the last one last. Three, since in `"city": "` the
+/// The last three tokens, in order, on which the next one depends. Three, since in `"city": "` the
 /// value depends on all of them.
 pub(super) type Context = [Local; 3];
 
-/// The context of all tokens.
-const NOWHERE: Context = [ANY; 3];
+/// The empty context.
+const EMPTY_CONTEXT: Context = [ANY; 3];
 
-/// What follows the beginning of an answer.
-pub(super) const BEGINNING: Context = [END; 3];
+/// The context at the start of an answer.
+pub(super) const START: Context = [END; 3];
 
-/// What one new successor of a context counts against one more sighting of it. Below Witten and
-/// Bell's 1 the model keeps closer to what it read, which for a small corpus is the difference
-/// between text and noise.
-const NOVELTY: f32 = 0.1;
+/// Weight of a distinct successor of a context relative to one more occurrence of the context.
+/// Below Witten and Bell's 1, the model stays closer to the corpus, which a small corpus needs for
+/// readable text.
+const DISTINCT_WEIGHT: f32 = 0.1;
 
-/// Occurrences of what followed a context in the corpus.
+/// Occurrences of tokens after a context in the corpus.
 #[derive(Default)]
 struct Successors {
-    /// The token that followed, and the document it was in.
+    /// The following token, and its document.
     seen: Vec<(Local, u32)>,
     distinct: u32,
 }
 
-/// Counts of a corpus.
+/// The n-gram counts of a corpus.
 pub(super) struct Ngrams {
     tokens: Vec<TokenId>,
     locals: HashMap<TokenId, Local>,
@@ -60,14 +60,14 @@ impl Ngrams {
             contexts: HashMap::new(),
         };
         for (index, document) in (0..).zip(documents) {
-            let mut context = BEGINNING;
+            let mut context = START;
             for token in vocabulary
                 .encode(document.answer)
                 .into_iter()
                 .chain([vocabulary.eos()])
             {
                 let next = model.add(token);
-                for shorter in shortened(context).into_iter().chain([NOWHERE]) {
+                for shorter in shortened(context).into_iter().chain([EMPTY_CONTEXT]) {
                     model
                         .contexts
                         .entry(shorter)
@@ -95,7 +95,7 @@ impl Ngrams {
         })
     }
 
-    /// The token's place in the corpus, or [`UNKNOWN`].
+    /// The token's index in the corpus, or [`UNKNOWN`].
     pub(super) fn local(&self, token: TokenId) -> Local {
         self.locals.get(&token).copied().unwrap_or(UNKNOWN)
     }
@@ -105,12 +105,12 @@ impl Ngrams {
         self.tokens[local as usize]
     }
 
-    /// Different tokens in the corpus.
+    /// Number of distinct tokens in the corpus.
     pub(super) fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Adds the probability of every token that may follow `context` to `add`, in parts.
+    /// Passes the probability of every token that may follow `context` to `add`, in parts.
     pub(super) fn successors(
         &self,
         context: Context,
@@ -128,7 +128,7 @@ impl Ngrams {
                 .map(|(_, document)| weights[*document as usize])
                 .sum();
             let seen = successors.seen.len() as f32;
-            let share = rest * seen / (seen + NOVELTY * successors.distinct as f32);
+            let share = rest * seen / (seen + DISTINCT_WEIGHT * successors.distinct as f32);
             for (next, document) in &successors.seen {
                 add(*next, share * weights[*document as usize] / mass);
             }
@@ -136,10 +136,10 @@ impl Ngrams {
         }
     }
 
-    /// Adds the frequency of every token to `add`, in parts, for contexts after which nothing that
-    /// was ever seen is allowed.
-    pub(super) fn anywhere(&self, weights: &[f32], mut add: impl FnMut(Local, f32)) {
-        let Some(successors) = self.contexts.get(&NOWHERE) else {
+    /// Passes the frequency of every token to `add`, in parts, if no successor of the context is
+    /// allowed.
+    pub(super) fn frequencies(&self, weights: &[f32], mut add: impl FnMut(Local, f32)) {
+        let Some(successors) = self.contexts.get(&EMPTY_CONTEXT) else {
             return;
         };
         for (next, document) in &successors.seen {
@@ -151,7 +151,7 @@ impl Ngrams {
     }
 }
 
-/// A context and its shorter ones, longest first.
+/// A context and its shorter forms, longest first.
 fn shortened([first, second, third]: Context) -> [Context; 3] {
     [
         [first, second, third],
@@ -174,10 +174,7 @@ mod tests {
     #[test]
     fn probabilities_follow_counts_and_document_weights() {
         let vocabulary = shared();
-        let document = |answer| Document {
-            question: "",
-            answer,
-        };
+        let document = |answer| Document { prompt: "", answer };
         let model = Ngrams::new(
             &[document("a b"), document("a c"), document("a c")],
             &vocabulary,
@@ -190,7 +187,7 @@ mod tests {
         let sum: f32 = even.iter().sum();
         assert!(
             sum > 0.95 && sum <= 1.0 + 1e-6,
-            "what is missing is left to tokens never seen here: {sum}"
+            "the remaining mass belongs to tokens that never followed: {sum}"
         );
         assert_eq!(model.local(vocabulary.encode("z")[0]), UNKNOWN);
         assert_eq!(
@@ -198,7 +195,7 @@ mod tests {
             vec![0.0; model.len()]
         );
         let mut total = 0.0;
-        model.anywhere(&[1.0; 3], |_, p| total += p);
+        model.frequencies(&[1.0; 3], |_, p| total += p);
         assert!((total - 1.0).abs() < 1e-6);
     }
 }

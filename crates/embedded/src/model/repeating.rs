@@ -1,39 +1,38 @@
-//! A text that the model was told to write, token by token as a mask lets it. Knows neither n-grams
-//! nor where the text is from.
+//! Repeats a given text token by token, as far as a mask allows.
 
 use sobench_engine::{TokenId, Vocabulary};
 
-/// Longest token that is looked for, in bytes.
+/// Longest token to try, in bytes.
 const LONGEST_TOKEN: usize = 32;
 
-/// What is left of the text.
+/// The text to repeat.
 pub(super) struct Repeating {
     text: String,
-    at: usize,
-    /// Tokens of a character that has several.
-    begun: Vec<TokenId>,
+    position: usize,
+    /// Remaining tokens of a character with several tokens, in reverse order.
+    pending: Vec<TokenId>,
 }
 
 impl Repeating {
     pub(super) fn new(text: &str) -> Self {
         Self {
             text: text.to_owned(),
-            at: 0,
-            begun: Vec::new(),
+            position: 0,
+            pending: Vec::new(),
         }
     }
 
-    /// The longest allowed token with which the text goes on, the end token after it; `None` where
-    /// none is allowed.
+    /// The longest allowed token that continues the text, or the end token after it. `None` if none
+    /// is allowed.
     pub(super) fn next(
         &mut self,
         vocabulary: &Vocabulary,
         allowed: impl Fn(TokenId) -> bool,
     ) -> Option<TokenId> {
-        if let Some(token) = self.begun.pop() {
+        if let Some(token) = self.pending.pop() {
             return Some(token).filter(|token| allowed(*token));
         }
-        let rest = &self.text[self.at..];
+        let rest = &self.text[self.position..];
         let Some(first) = rest.chars().next() else {
             return Some(vocabulary.eos()).filter(|token| allowed(*token));
         };
@@ -44,16 +43,16 @@ impl Repeating {
             if let [token] = vocabulary.encode(&rest[..end])[..]
                 && allowed(token)
             {
-                self.at += end;
+                self.position += end;
                 return Some(token);
             }
         }
-        // A character of several tokens.
+        // A character with several tokens.
         let mut tokens = vocabulary.encode(&rest[..first.len_utf8()]);
         tokens.reverse();
         let token = tokens.pop().filter(|token| allowed(*token))?;
-        self.at += first.len_utf8();
-        self.begun = tokens;
+        self.position += first.len_utf8();
+        self.pending = tokens;
         Some(token)
     }
 }
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_written_as_far_as_it_is_allowed() {
+    fn a_text_is_repeated_as_far_as_allowed() {
         for text in [
             "{\"v\": \"abcdef\"}",
             "",
@@ -90,7 +89,7 @@ mod tests {
                 (text.as_bytes().to_vec(), true),
                 "{text}"
             );
-            // Whatever the spelling in tokens: here a byte each, or a character where it is more.
+            // With any tokenisation: here one byte per token, or one character if it is longer.
             assert_eq!(
                 written(text, |bytes| bytes.len() == 1 || !bytes.is_ascii()),
                 (text.as_bytes().to_vec(), true),

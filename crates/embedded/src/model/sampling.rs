@@ -1,4 +1,4 @@
-//! Seeded draws from weighted candidates. Knows neither the model nor masks.
+//! Seeded sampling from weighted candidates.
 
 use sobench_engine::TokenId;
 
@@ -24,20 +24,21 @@ impl Random {
         (self.next() >> 40) as f32 / (1_u64 << 24) as f32
     }
 
-    /// Uniform below `bound`, which is not zero. The bias is below 2^-40 for the bounds in use.
+    /// Uniform below `bound`, which must not be zero. The bias is below 2^-40 for the bounds in
+    /// use.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(bound) * (self.next() >> 32)) >> 32) as u32
     }
 }
 
-/// How a request wants tokens to be drawn, as in OpenAI's and vLLM's requests.
+/// Sampling parameters of a request, as in OpenAI's and vLLM's APIs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sampling {
-    /// 0 takes the likeliest token.
+    /// 0 takes the most probable token.
     pub(crate) temperature: f32,
     pub(crate) top_p: f32,
     pub(crate) min_p: f32,
-    /// 0 for all.
+    /// 0 means all.
     pub(crate) top_k: usize,
 }
 
@@ -53,7 +54,8 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Draws one of the candidates; `None` if no weight is positive. Reorders and rescales them.
+    /// Draws one of the candidates. `None` if no weight is positive. Reorders and rescales the
+    /// candidates.
     pub(super) fn draw(
         &self,
         candidates: &mut Vec<(TokenId, f32)>,
@@ -64,20 +66,20 @@ impl Sampling {
             .iter()
             .map(|(_, weight)| *weight)
             .fold(0.0, f32::max);
-        let likeliest = candidates
+        let most_probable = candidates
             .iter()
             .filter(|(_, weight)| *weight == heaviest)
             .map(|(token, _)| *token)
             .min()?;
         if self.temperature <= 0.0 {
-            return Some(likeliest);
+            return Some(most_probable);
         }
         if self.temperature != 1.0 {
             candidates.iter_mut().for_each(|(_, weight)| {
-                *weight = (*weight / heaviest).powf(1.0 / self.temperature)
+                *weight = (*weight / heaviest).powf(1.0 / self.temperature);
             });
         }
-        self.narrow(candidates);
+        self.filter(candidates);
         let total: f32 = candidates.iter().map(|(_, weight)| *weight).sum();
         let mut point = random.unit() * total;
         for (token, weight) in candidates.iter() {
@@ -86,11 +88,11 @@ impl Sampling {
                 return Some(*token);
             }
         }
-        // Rounding left a remainder: the point lies at the very end.
+        // Rounding can leave a remainder at the end.
         candidates.last().map(|(token, _)| *token)
     }
 
-    fn narrow(&self, candidates: &mut Vec<(TokenId, f32)>) {
+    fn filter(&self, candidates: &mut Vec<(TokenId, f32)>) {
         if self.top_k == 0 && self.top_p >= 1.0 && self.min_p <= 0.0 {
             return;
         }
@@ -101,9 +103,9 @@ impl Sampling {
         if self.top_p < 1.0 {
             let mut left = self.top_p * candidates.iter().map(|(_, weight)| *weight).sum::<f32>();
             let still_left = |(_, weight): &&(TokenId, f32)| {
-                let wanted = left > 0.0;
+                let is_kept = left > 0.0;
                 left -= weight;
-                wanted
+                is_kept
             };
             let kept = candidates.iter().take_while(still_left).count();
             candidates.truncate(kept.max(1));
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_only_what_the_settings_leave() {
+    fn draws_respect_the_parameters() {
         let all = Sampling::default();
         check(all, &[1, 2, 3, 4]);
         check(
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_by_weight_and_sharper_when_cold() {
+    fn draws_follow_weights_and_temperature() {
         let share = |temperature| {
             let tokens = drawn(Sampling {
                 temperature,
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_are_the_published_ones() {
+    fn random_numbers_match_the_published_ones() {
         let mut random = Random::new(1_234_567);
         assert_eq!(
             [random.next(), random.next()],

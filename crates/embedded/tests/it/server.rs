@@ -1,5 +1,5 @@
-//! The embedded server over HTTP: shapes, refusals, determinism, and answers that the mask makes
-//! right.
+//! Tests of the embedded server over HTTP: formats, errors, determinism, and correct answers under
+//! masks.
 
 mod batching;
 mod engines;
@@ -13,11 +13,11 @@ use sobench_backend::ServerKind;
 use sobench_backend::identify::{Server, identify};
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
 
-/// Requests a workload.
+/// Requests per workload.
 const REQUESTS: usize = 50;
 
 fn start(seed: u64) -> EmbeddedServer {
-    // Some other test of this binary may have installed it before.
+    // Fails if another test of this binary has installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     EmbeddedServer::start(EmbeddedOptions {
         seed,
@@ -26,22 +26,22 @@ fn start(seed: u64) -> EmbeddedServer {
     .unwrap()
 }
 
-/// A server of these options, started away from the async threads.
-async fn started(options: EmbeddedOptions) -> EmbeddedServer {
+/// Starts a server outside the async threads.
+async fn start_with(options: EmbeddedOptions) -> EmbeddedServer {
     let _ = rustls::crypto::ring::default_provider().install_default();
     tokio::task::spawn_blocking(move || EmbeddedServer::start(options).unwrap())
         .await
         .unwrap()
 }
 
-/// Stops a server, away from the async threads.
-async fn stopped(server: EmbeddedServer) {
+/// Stops a server outside the async threads.
+async fn stop(server: EmbeddedServer) {
     tokio::task::spawn_blocking(move || drop(server))
         .await
         .unwrap();
 }
 
-/// One server for all tests that do not care about its history.
+/// One server for all tests that do not depend on its history.
 fn shared() -> &'static EmbeddedServer {
     static SHARED: OnceLock<EmbeddedServer> = OnceLock::new();
     SHARED.get_or_init(|| start(0))
@@ -60,7 +60,7 @@ struct Answer {
 }
 
 impl Client {
-    fn of(server: &EmbeddedServer) -> Self {
+    fn new(server: &EmbeddedServer) -> Self {
         Self {
             http: reqwest::Client::builder().no_proxy().build().unwrap(),
             base: server.base_url().into(),
@@ -145,8 +145,8 @@ fn text(answer: &Value) -> String {
 }
 
 #[tokio::test]
-async fn says_what_it_is() {
-    let (server, client) = (shared(), Client::of(shared()));
+async fn server_identifies_itself() {
+    let (server, client) = (shared(), Client::new(shared()));
     assert_eq!(client.get("/health").await.status, 200);
     let version: Value = serde_json::from_str(&client.get("/version").await.body).unwrap();
     assert!(
@@ -184,12 +184,12 @@ async fn says_what_it_is() {
 }
 
 #[tokio::test]
-async fn streams_are_the_whole_answer_a_token_a_chunk() {
-    let client = Client::of(shared());
+async fn streamed_chunks_join_to_the_complete_answer() {
+    let client = Client::new(shared());
     let constraint =
         json!({"structured_outputs": {"json": profile()}, "max_tokens": 128, "seed": 3});
     let streamed = json!({"stream": true, "stream_options": {"include_usage": true}});
-    for (path, asked, object, id) in [
+    for (path, request, object, id) in [
         (
             "/v1/completions",
             json!({"prompt": "A user profile as JSON."}),
@@ -205,13 +205,13 @@ async fn streams_are_the_whole_answer_a_token_a_chunk() {
     ] {
         let chat = path.contains("chat");
         let whole = client
-            .post(path, merged(&asked, constraint.clone()).to_string())
+            .post(path, merged(&request, constraint.clone()).to_string())
             .await;
         let whole: Value = serde_json::from_str(&whole.body).unwrap();
         let mut events = client
             .stream(
                 path,
-                &merged(&merged(&asked, constraint.clone()), streamed.clone()),
+                &merged(&merged(&request, constraint.clone()), streamed.clone()),
             )
             .await;
         assert!(events.iter().all(
@@ -260,7 +260,7 @@ async fn streams_are_the_whole_answer_a_token_a_chunk() {
         assert_eq!(
             usage["usage"]["completion_tokens"],
             events.len() + 1,
-            "the end counts as a token"
+            "the end token is counted"
         );
         let (usage, int) = (&whole["usage"], |value: &Value| value.as_u64().unwrap());
         assert_eq!(
@@ -271,11 +271,11 @@ async fn streams_are_the_whole_answer_a_token_a_chunk() {
 }
 
 #[tokio::test]
-async fn usage_comes_as_it_is_asked_for() {
-    let client = Client::of(shared());
-    let asked =
+async fn usage_is_sent_as_requested() {
+    let client = Client::new(shared());
+    let request =
         json!({"prompt": "Hello there", "max_tokens": 4, "stream": true, "ignore_eos": true});
-    let plain = client.stream("/v1/completions", &asked).await;
+    let plain = client.stream("/v1/completions", &request).await;
     assert!(
         plain
             .iter()
@@ -284,7 +284,7 @@ async fn usage_comes_as_it_is_asked_for() {
     let options =
         json!({"stream_options": {"include_usage": true, "continuous_usage_stats": true}});
     let events = client
-        .stream("/v1/completions", &merged(&asked, options))
+        .stream("/v1/completions", &merged(&request, options))
         .await;
     let counts: Vec<u64> = events
         .iter()
@@ -302,8 +302,8 @@ async fn usage_comes_as_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn answers_end_where_they_must() {
-    let client = Client::of(shared());
+async fn answers_end_at_their_limits() {
+    let client = Client::new(shared());
     let choice = json!({"prompt": "Pick.", "structured_outputs": {"choice": ["a rather long choice of words"]}});
     let cut = client
         .complete(&merged(&choice, json!({"max_tokens": 2})))
@@ -325,7 +325,7 @@ async fn answers_end_where_they_must() {
         ),
         (&json!("length"), &json!(16))
     );
-    let on = client
+    let continued = client
         .complete(&merged(
             &choice,
             json!({"max_tokens": 40, "ignore_eos": true}),
@@ -333,24 +333,25 @@ async fn answers_end_where_they_must() {
         .await;
     assert_eq!(
         (
-            &on["choices"][0]["finish_reason"],
-            &on["usage"]["completion_tokens"]
+            &continued["choices"][0]["finish_reason"],
+            &continued["usage"]["completion_tokens"]
         ),
         (&json!("length"), &json!(40))
     );
     assert!(
-        text(&on).starts_with("a rather long choice of words") && text(&on).len() > 40,
-        "{on}"
+        text(&continued).starts_with("a rather long choice of words")
+            && text(&continued).len() > 40,
+        "{continued}"
     );
 }
 
 #[tokio::test]
-async fn characters_are_never_cut() {
-    let client = Client::of(shared());
+async fn chunks_have_complete_characters() {
+    let client = Client::new(shared());
     let answer = "日本語 🦀 ẞß 𒀀";
-    let asked = json!({"prompt": "Pick.", "max_tokens": 64, "stream": true, "structured_outputs": {"choice": [answer]},
+    let request = json!({"prompt": "Pick.", "max_tokens": 64, "stream": true, "structured_outputs": {"choice": [answer]},
         "stream_options": {"include_usage": true}});
-    let mut events = client.stream("/v1/completions", &asked).await;
+    let mut events = client.stream("/v1/completions", &request).await;
     let tokens = events.pop().unwrap()["usage"]["completion_tokens"]
         .as_u64()
         .unwrap();
@@ -363,11 +364,11 @@ async fn characters_are_never_cut() {
 }
 
 #[tokio::test]
-async fn refusals_have_openai_s_shape_and_the_engine_s_words() {
-    let client = Client::of(shared());
+async fn errors_have_openais_format_and_the_engines_message() {
+    let client = Client::new(shared());
     let constrained =
         |value: Value| json!({"prompt": "p", "stream": true, "structured_outputs": value});
-    for (path, body, status, kind, words) in [
+    for (path, body, status, kind, message) in [
         (
             "/v1/completions",
             json!({"prompt": "p", "model": "gpt"}),
@@ -415,7 +416,7 @@ async fn refusals_have_openai_s_shape_and_the_engine_s_words() {
             constrained(json!({"json": {}, "regex": "a"})),
             400,
             "BadRequestError",
-            "one constraint",
+            "only one constraint",
         ),
         (
             "/v1/completions",
@@ -489,7 +490,10 @@ async fn refusals_have_openai_s_shape_and_the_engine_s_words() {
             "{body}"
         );
         assert!(
-            error["error"]["message"].as_str().unwrap().contains(words),
+            error["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains(message),
             "{body}: {error}"
         );
         assert!(error["error"].get("param").is_some());
@@ -513,10 +517,10 @@ async fn refusals_have_openai_s_shape_and_the_engine_s_words() {
 }
 
 #[tokio::test]
-async fn every_way_to_state_a_constraint_is_heard() {
-    let client = Client::of(shared());
+async fn every_notation_of_a_constraint_is_applied() {
+    let client = Client::new(shared());
     let schema = json!({"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": false});
-    let whole = |text: &str| {
+    let is_expected = |text: &str| {
         serde_json::from_str::<Value>(text).is_ok_and(|value| value == json!({"a": 1}))
     };
     for fields in [
@@ -534,7 +538,7 @@ async fn every_way_to_state_a_constraint_is_heard() {
                 fields.clone(),
             ))
             .await;
-        assert!(whole(&text(&answer)), "{fields}: {answer}");
+        assert!(is_expected(&text(&answer)), "{fields}: {answer}");
     }
     let object = client
         .complete(
@@ -551,7 +555,7 @@ async fn every_way_to_state_a_constraint_is_heard() {
 type Judge = Box<dyn Fn(&str) -> bool>;
 
 async fn run(server: &EmbeddedServer, body: Value) -> Vec<String> {
-    let client = Client::of(server);
+    let client = Client::new(server);
     let answers = (0..REQUESTS).map(|_| {
         let (client, body) = (client.clone(), body.clone());
         tokio::spawn(async move { text(&client.complete(&body).await) })
@@ -566,7 +570,7 @@ async fn run(server: &EmbeddedServer, body: Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_run_gives_the_same_answers() {
+async fn repeated_runs_give_the_same_answers() {
     let body = json!({"prompt": "A brief user profile.", "max_tokens": 64, "structured_outputs": {"json": profile()}});
     let servers = tokio::task::spawn_blocking(|| (start(5), start(5), start(6)))
         .await
@@ -582,12 +586,12 @@ async fn the_same_run_gives_the_same_answers() {
     distinct.dedup();
     assert!(
         distinct.len() > REQUESTS / 2,
-        "equal requests get answers of their own"
+        "equal requests get different answers"
     );
     let seeded = merged(&body, json!({"seed": 1}));
     assert_eq!(
         run(&servers.0, seeded.clone()).await,
-        vec![text(&Client::of(&servers.1).complete(&seeded).await); REQUESTS]
+        vec![text(&Client::new(&servers.1).complete(&seeded).await); REQUESTS]
     );
     let base = servers.0.base_url().to_owned();
     tokio::task::spawn_blocking(|| drop(servers)).await.unwrap();
@@ -600,12 +604,12 @@ async fn the_same_run_gives_the_same_answers() {
         .await;
     assert!(
         gone.unwrap_err().is_connect(),
-        "a dropped server takes no connections"
+        "a dropped server accepts no connections"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn constrained_answers_are_right_and_others_are_not() {
+async fn masks_make_answers_correct() {
     let validator = jsonschema::validator_for(&profile()).unwrap();
     let email = regex::Regex::new(r"^\w+@\w+\.com\n$").unwrap();
     let sql = regex::Regex::new("^SELECT (id|name) FROM (users|orders)$").unwrap();
@@ -633,23 +637,26 @@ async fn constrained_answers_are_right_and_others_are_not() {
             Box::new(move |text| sql.is_match(text)),
         ),
     ];
-    for (prompt, constraint, right) in workloads {
+    for (prompt, constraint, is_correct) in workloads {
         let body = json!({"prompt": prompt, "max_tokens": 128});
         let constrained = run(
             shared(),
             merged(&body, json!({"structured_outputs": constraint})),
         )
         .await;
-        let wrong: Vec<&String> = constrained.iter().filter(|text| !right(text)).collect();
+        let wrong: Vec<&String> = constrained
+            .iter()
+            .filter(|text| !is_correct(text))
+            .collect();
         assert!(wrong.is_empty(), "{prompt}: {wrong:?}");
-        let free = run(shared(), body)
+        let unconstrained = run(shared(), body)
             .await
             .iter()
-            .filter(|text| right(text))
+            .filter(|text| is_correct(text))
             .count();
         assert!(
-            free <= REQUESTS / 5,
-            "{prompt}: {free} of {REQUESTS} are right without a constraint"
+            unconstrained <= REQUESTS / 5,
+            "{prompt}: {unconstrained} of {REQUESTS} are correct without a constraint"
         );
     }
 }

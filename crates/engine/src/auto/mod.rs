@@ -1,39 +1,40 @@
-//! `auto`: vLLM's way of choosing an engine for each constraint.
+//! The engine `auto`: selects an engine for each constraint by vLLM's rule.
 //!
-//! The rule asks engines whether they would take a constraint and compiles with the one that it
-//! names. A vLLM server opens one engine only, that of its first constrained request, and from 0.33
-//! on refuses what the rule would send elsewhere; with [`EnginePolicy::auto_lock`] so does this
-//! one. The first constraint that is compiled decides, whether or not its compile succeeds.
+//! The rule checks the constraint with the engines in turn and compiles with the engine that it
+//! selects. A vLLM server opens only one engine, that of its first constrained request, and from
+//! 0.33 on refuses constraints that the rule would route to another engine.
+//! [`EnginePolicy::auto_lock`] reproduces this: the first compile sets the lock, whether or not it
+//! succeeds.
 
-mod table;
+mod rule;
 
 use std::sync::{Arc, OnceLock};
 
 use super::{
     Engine, EngineError, EngineName, EnginePolicy, EngineSpec, Grammar, Route, Vocabulary,
-    open_bare,
+    open_unguarded,
 };
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::Result as OurResult;
+use sobench_core::error::Result as SobenchResult;
 
 pub(super) const SPEC: EngineSpec = EngineSpec {
     name: "auto",
     open: Some(|vocabulary, policy| Ok(Arc::new(Auto::new(&vocabulary, policy)?))),
     build_hint: "",
-    measured: false,
+    measured_by_default: false,
     departures: &[],
     listed_keywords: &[],
     relaxations: |_| Vec::new(),
 };
 
-/// The engines that the rule knows, in the order in which they are named.
+/// The engines of the rule, in the order of [`Auto::engines`].
 const ENGINES: [EngineName; 3] = [
     EngineName::Xgrammar,
     EngineName::Outlines,
     EngineName::Guidance,
 ];
 
-/// Three engines and the rule between them.
+/// Three engines and the rule that selects between them.
 struct Auto {
     /// In the order of [`ENGINES`].
     engines: [Arc<dyn Engine>; 3],
@@ -42,17 +43,20 @@ struct Auto {
 }
 
 impl Auto {
-    /// Opens the three engines, each without a boundary of its own.
+    /// Opens the three engines without guards.
     ///
     /// # Errors
-    /// As theirs.
-    fn new(vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
-        let [first, second, third] = ENGINES.map(|name| open_bare(name, vocabulary, policy));
-        Ok(Self::with([first?, second?, third?], policy.auto_lock))
+    /// As [`open_unguarded`].
+    fn new(vocabulary: &Arc<Vocabulary>, policy: &EnginePolicy) -> SobenchResult<Self> {
+        let [first, second, third] = ENGINES.map(|name| open_unguarded(name, vocabulary, policy));
+        Ok(Self::with_engines(
+            [first?, second?, third?],
+            policy.auto_lock,
+        ))
     }
 
-    /// The rule over engines in the order of [`ENGINES`].
-    fn with(engines: [Arc<dyn Engine>; 3], lock: bool) -> Self {
+    /// Applies the rule to engines in the order of [`ENGINES`].
+    fn with_engines(engines: [Arc<dyn Engine>; 3], lock: bool) -> Self {
         Self {
             engines,
             lock: lock.then(OnceLock::new),
@@ -63,44 +67,44 @@ impl Auto {
         let index = ENGINES
             .iter()
             .position(|engine| *engine == name)
-            .expect("the table names none but these");
+            .expect("the rule selects only engines of this list");
         &*self.engines[index]
     }
 
-    fn decide(&self, constraint: &Constraint) -> Result<Route, EngineError> {
-        table::decide(constraint, |name| self.engine(name).validate(constraint))
+    fn select_engine(&self, constraint: &Constraint) -> Result<Route, EngineError> {
+        rule::select_engine(constraint, |name| self.engine(name).validate(constraint))
     }
 
     fn locked(&self) -> Option<EngineName> {
         self.lock.as_ref()?.get().copied()
     }
 
-    /// The engine that may compile the constraint, if the lock stands as given.
-    fn allowed(
+    /// The engine that may compile the constraint under this state of the lock.
+    fn engine_for(
         &self,
         constraint: &Constraint,
         locked: Option<EngineName>,
     ) -> Result<&dyn Engine, EngineError> {
-        self.decide(constraint)
-            .and_then(|route| self.permitted(&route, locked))
+        self.select_engine(constraint)
+            .and_then(|route| self.check_lock(&route, locked))
     }
 
-    fn permitted(
+    fn check_lock(
         &self,
         route: &Route,
         locked: Option<EngineName>,
     ) -> Result<&dyn Engine, EngineError> {
         match locked {
             Some(first) if first != route.engine => {
-                let words = format!(
-                    "auto only supports one backend per engine: locked to {} since the first constraint, and this one goes to {} ({})",
+                let message = format!(
+                    "auto only supports one backend per engine: the first constraint locked it to {}, this constraint is routed to {} ({})",
                     first.name(),
                     route.engine.name(),
                     route.why,
                 );
                 Err(EngineError::unsupported(
                     "second engine under auto's lock",
-                    words,
+                    message,
                 ))
             }
             _ => Ok(self.engine(route.engine)),
@@ -117,7 +121,7 @@ impl Engine for Auto {
         "auto (vLLM 0.33's rule)"
     }
 
-    /// The three libraries with their own settings, and whether the lock is on.
+    /// The versions and settings of the three libraries, and the state of the lock.
     fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings: Vec<(&'static str, String)> = self
             .engines
@@ -152,20 +156,20 @@ impl Engine for Auto {
     }
 
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        self.allowed(constraint, self.locked()).map(|_| ())
+        self.engine_for(constraint, self.locked()).map(|_| ())
     }
 
-    /// What the rule says; under a lock its reason begins with that.
+    /// The rule's choice. Under a lock, the reason starts with the locked engine.
     fn route(&self, constraint: &Constraint) -> Option<Route> {
-        let mut route = self.decide(constraint).ok()?;
+        let mut route = self.select_engine(constraint).ok()?;
         if let Some(first) = self.locked() {
             let refused = if first == route.engine {
                 ""
             } else {
-                ", so this one is refused"
+                ", this constraint is refused"
             };
             route.why = format!(
-                "locked to {} since the first constraint{refused}: {}",
+                "locked to {} by the first constraint{refused}: {}",
                 first.name(),
                 route.why
             );
@@ -174,22 +178,22 @@ impl Engine for Auto {
     }
 
     fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        self.allowed(constraint, self.locked())?
+        self.engine_for(constraint, self.locked())?
             .check_size(constraint)
     }
 
-    fn check_quick(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        self.allowed(constraint, self.locked())?
-            .check_quick(constraint)
+    fn check_size_strict(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        self.engine_for(constraint, self.locked())?
+            .check_size_strict(constraint)
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
-        let route = self.decide(constraint)?;
+        let route = self.select_engine(constraint)?;
         let locked = self
             .lock
             .as_ref()
             .map(|first| *first.get_or_init(|| route.engine));
-        self.permitted(&route, locked)?.compile(constraint)
+        self.check_lock(&route, locked)?.compile(constraint)
     }
 }
 
@@ -201,18 +205,19 @@ mod tests {
     use crate::Matcher;
     use crate::vocabulary::shared;
 
-    /// Takes regexes that hold the first letter of its name, and everything else if it is said to.
+    /// Accepts regexes that contain the first letter of its name, and other constraints if
+    /// `accepts_others`.
     struct Fake {
         name: EngineName,
-        takes_the_rest: bool,
+        accepts_others: bool,
     }
 
-    struct Named;
+    struct EmptyGrammar;
 
-    impl Grammar for Named {
+    impl Grammar for EmptyGrammar {
         fn matcher(&self) -> Result<Box<dyn Matcher>, EngineError> {
             Err(EngineError::Invalid {
-                words: "no matcher".into(),
+                message: "no matcher".into(),
             })
         }
     }
@@ -235,40 +240,40 @@ mod tests {
             &[]
         }
         fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-            let words = format!("{} refuses", self.name());
-            let takes = match constraint {
+            let message = format!("{} refuses", self.name());
+            let accepts = match constraint {
                 Constraint::Regex(text) => text.contains(&self.name()[..1]),
-                _ => self.takes_the_rest,
+                _ => self.accepts_others,
             };
-            if takes {
+            if accepts {
                 Ok(())
             } else {
-                Err(EngineError::Invalid { words })
+                Err(EngineError::Invalid { message })
             }
         }
         fn check_size(&self, _: &Constraint) -> Result<(), EngineError> {
             Err(EngineError::TooLarge {
-                words: self.name().into(),
+                message: self.name().into(),
             })
         }
         fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
             let broken = matches!(constraint, Constraint::Regex(text) if text.contains('!'));
             if broken {
                 Err(EngineError::Invalid {
-                    words: self.name().into(),
+                    message: self.name().into(),
                 })
             } else {
-                Ok(Arc::new(Named))
+                Ok(Arc::new(EmptyGrammar))
             }
         }
     }
 
     fn auto(lock: bool) -> Auto {
-        Auto::with(
+        Auto::with_engines(
             ENGINES.map(|name| {
                 Arc::new(Fake {
                     name,
-                    takes_the_rest: true,
+                    accepts_others: true,
                 }) as Arc<dyn Engine>
             }),
             lock,
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_that_the_rule_names_validates_measures_and_compiles() {
+    fn the_selected_engine_validates_checks_size_and_compiles() {
         let auto = auto(false);
         for (text, engine) in [("xg!", "xgrammar"), ("g!", "guidance"), ("og!", "guidance")] {
             let route = auto.route(&regex(text)).unwrap();
@@ -289,21 +294,21 @@ mod tests {
             assert_eq!(
                 auto.check_size(&regex(text)),
                 Err(EngineError::TooLarge {
-                    words: engine.into()
+                    message: engine.into()
                 })
             );
             assert_eq!(
                 auto.compile(&regex(text)).err(),
                 Some(EngineError::Invalid {
-                    words: engine.into()
+                    message: engine.into()
                 }),
                 "{text}"
             );
         }
         assert_eq!(auto.route(&regex("o")), None);
-        let words = "no engine takes it; xgrammar: xgrammar refuses; outlines: not asked by the rule; guidance: guidance refuses";
+        let message = "no engine accepts it; xgrammar: xgrammar refuses; outlines: not tried by the rule; guidance: guidance refuses";
         let refusal = Some(EngineError::Invalid {
-            words: words.into(),
+            message: message.into(),
         });
         assert_eq!(
             (
@@ -315,24 +320,24 @@ mod tests {
     }
 
     #[test]
-    fn the_first_constraint_that_is_compiled_locks_and_asking_does_not() {
+    fn the_first_compile_sets_the_lock_and_checks_do_not() {
         for first in ["g", "g!"] {
             let auto = auto(true);
             assert!(auto.validate(&regex("x")).is_ok() && auto.check_size(&regex("x")).is_err());
             assert_eq!(
                 auto.route(&regex("x")).unwrap().why,
-                "xgrammar is asked first and takes it"
+                "xgrammar is tried first and accepts it"
             );
             assert!(
                 auto.compile(&regex("o")).is_err(),
-                "what nobody takes locks nothing"
+                "a constraint that no engine accepts sets no lock"
             );
             assert_eq!(auto.compile(&regex(first)).is_ok(), first == "g");
             let route = auto.route(&regex("x")).unwrap();
             assert_eq!(route.engine, EngineName::Xgrammar);
             assert!(
                 route.why.starts_with(
-                    "locked to guidance since the first constraint, so this one is refused"
+                    "locked to guidance by the first constraint, this constraint is refused"
                 ),
                 "{}",
                 route.why
@@ -341,7 +346,7 @@ mod tests {
                 auto.route(&regex("g"))
                     .unwrap()
                     .why
-                    .starts_with("locked to guidance since the first constraint: guidance")
+                    .starts_with("locked to guidance by the first constraint: guidance")
             );
             for error in [
                 auto.validate(&regex("x")).err(),
@@ -365,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_names_the_three_libraries_and_the_lock() {
+    fn settings_list_the_libraries_and_the_lock() {
         let settings = |lock| {
             auto(lock)
                 .settings()
@@ -386,15 +391,16 @@ mod tests {
     }
 
     #[test]
-    fn pattern_properties_reach_the_real_outlines() {
-        let real = open_bare(EngineName::Outlines, &shared(), &EnginePolicy::default()).unwrap();
-        let fake = |name, takes_the_rest| {
+    fn pattern_properties_are_routed_to_outlines() {
+        let real =
+            open_unguarded(EngineName::Outlines, &shared(), &EnginePolicy::default()).unwrap();
+        let fake = |name, accepts_others| {
             Arc::new(Fake {
                 name,
-                takes_the_rest,
+                accepts_others,
             }) as Arc<dyn Engine>
         };
-        let auto = Auto::with(
+        let auto = Auto::with_engines(
             [
                 fake(EngineName::Xgrammar, false),
                 real,
@@ -425,7 +431,7 @@ mod tests {
     }
     /// With the three real engines.
     #[test]
-    fn the_real_engines_share_the_constraints_as_vllm_does() {
+    fn real_engines_are_selected_as_in_vllm() {
         let auto = Auto::new(&shared(), &EnginePolicy::default()).unwrap();
         let schema = |value| Constraint::JsonSchema(Arc::new(value));
         let grammar = |dialect, text: &str| Constraint::Grammar {

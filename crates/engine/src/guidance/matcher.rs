@@ -1,5 +1,4 @@
-//! Stepping through a grammar that llguidance compiled. Knows of the vocabulary how many ids it
-//! has, and which one is the end.
+//! Matcher for grammars compiled by llguidance.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,26 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use llguidance::Matcher as LlMatcher;
 
-use super::words::{classified, is_of_broken_lexer};
+use super::errors::{classify, is_lexer_failure};
 use crate::{
-    EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary, check_rollback, token_taken,
+    EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary, check_rollback, commit_result,
 };
 
-/// Copies of a grammar's lexer at most; fewer where the machine has fewer threads. Matchers of one
-/// copy share its automaton, which grows as it is used, behind one lock: sharing keeps masks warm,
-/// several copies keep threads from waiting for each other.
+/// Maximum number of copies of a grammar's lexer. Fewer on machines with fewer threads. Matchers of
+/// one copy share its automaton, which grows with use, behind one lock: sharing keeps masks warm,
+/// and several copies reduce lock contention.
 const MAX_LEXER_COPIES: usize = 16;
 
-/// Matchers that a lexer copy serves before a fresh one takes its place, so that its automaton
-/// cannot grow for ever.
+/// Number of matchers after which a lexer copy is replaced, to limit the growth of its automaton.
 const MATCHERS_PER_LEXER: usize = 4096;
 
-/// A compiled grammar. Its size is not told: the library counts its lexer's tables only, and those
-/// grow with use.
+/// A compiled grammar. It reports no size: the library counts only the lexer's tables, which grow
+/// with use.
 pub(super) struct GuidanceGrammar(Arc<Core>);
 
 impl GuidanceGrammar {
-    /// Takes a matcher that stands at the start and shares nothing with any other.
+    /// Takes a matcher in the start state that shares no lexer with other matchers.
     pub(super) fn new(pristine: LlMatcher, vocabulary: &Vocabulary) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self::with_copies(pristine, vocabulary, threads.min(MAX_LEXER_COPIES))
@@ -52,8 +50,7 @@ impl GuidanceGrammar {
     }
 }
 
-/// A compiled grammar: one matcher that never takes a step, and copies of it whose lexers are in
-/// use.
+/// A matcher that stays in the start state, and the lexer copies in use.
 struct Core {
     pristine: Mutex<LlMatcher>,
     copies: Mutex<Vec<Option<LexerCopy>>>,
@@ -74,19 +71,19 @@ struct Health {
 }
 
 impl LexerCopy {
-    /// Matchers that are alive on this copy, which itself counts as one.
+    /// Number of live matchers on this copy, the copy itself included.
     fn users(&self) -> usize {
         Arc::strong_count(&self.health)
     }
 
-    fn is_spent(&self) -> bool {
+    fn needs_replacement(&self) -> bool {
         self.health.broken.load(Ordering::SeqCst)
             || self.health.served.load(Ordering::Relaxed) >= MATCHERS_PER_LEXER
     }
 }
 
 impl Core {
-    fn fresh(&self) -> LexerCopy {
+    fn new_copy(&self) -> LexerCopy {
         let pristine = self.pristine.lock().unwrap_or_else(PoisonError::into_inner);
         LexerCopy {
             matcher: pristine.deep_clone(),
@@ -94,17 +91,17 @@ impl Core {
         }
     }
 
-    /// A matcher at the start, sharing the lexer of the copy with the fewest users. One answer
-    /// after the other thus stays on the first copy and finds it warm.
+    /// Returns a matcher in the start state on the lexer copy with the fewest users. Sequential
+    /// answers therefore use the first copy, which is warm.
     fn start(&self) -> LexerCopy {
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        let idlest = copies
+        let least_used = copies
             .iter_mut()
             .min_by_key(|slot| slot.as_ref().map_or(1, LexerCopy::users));
-        let slot = idlest.expect("there is at least one copy");
+        let slot = least_used.expect("there is at least one copy");
         let copy = match slot {
-            Some(copy) if !copy.is_spent() => copy,
-            _ => slot.insert(self.fresh()),
+            Some(copy) if !copy.needs_replacement() => copy,
+            _ => slot.insert(self.new_copy()),
         };
         copy.health.served.fetch_add(1, Ordering::Relaxed);
         copy.clone()
@@ -121,47 +118,46 @@ impl Grammar for GuidanceGrammar {
 struct GuidanceMatcher {
     core: Arc<Core>,
     copy: LexerCopy,
-    /// What was committed, without the end token: to start again on a fresh lexer when ours broke.
+    /// Committed tokens without the end token, to replay them on a fresh lexer after a failure.
     tokens: Vec<TokenId>,
     ended: bool,
 }
 
 impl GuidanceMatcher {
-    /// Runs a step. If the shared lexer is broken, moves to a fresh one and runs the step again:
-    /// another matcher's panic may have poisoned it, or more steps than its effort is meant for may
-    /// have come without a mask, which alone renews that.
+    /// Runs a step. If the shared lexer is broken, switches to a fresh one and runs the step again.
+    /// The lexer can be poisoned by another matcher's panic, or run out of its effort limit after
+    /// many steps without a mask: only a mask renews the limit.
     fn run<T, E: Display>(
         &mut self,
         step: impl Fn(&mut LlMatcher) -> Result<T, E>,
     ) -> Result<T, EngineError> {
         let result = match self.run_once(&step) {
-            Err(error) if is_of_broken_lexer(&error) => {
+            Err(error) if is_lexer_failure(&error) => {
                 self.copy = self.core.start();
-                self.catch_up().and_then(|()| self.run_once(&step))
+                self.replay().and_then(|()| self.run_once(&step))
             }
             result => result,
         };
-        result.map_err(|error| classified(&error))
+        result.map_err(|error| classify(&error))
     }
 
-    /// Runs a step; nobody starts any more on a lexer that it breaks.
+    /// Runs a step, and marks the lexer copy as broken if the step breaks it.
     fn run_once<T, E: Display>(
         &mut self,
         step: impl Fn(&mut LlMatcher) -> Result<T, E>,
     ) -> Result<T, String> {
         step(&mut self.copy.matcher).map_err(|error| {
             let error = error.to_string();
-            if is_of_broken_lexer(&error)
-                || matches!(classified(&error), EngineError::Crashed { .. })
-            {
+            if is_lexer_failure(&error) || matches!(classify(&error), EngineError::Crashed { .. }) {
                 self.copy.health.broken.store(true, Ordering::SeqCst);
             }
             error
         })
     }
 
-    /// Commits everything again on a matcher at the start, masked at every step as an answer is.
-    fn catch_up(&mut self) -> Result<(), String> {
+    /// Replays the committed tokens on a matcher in the start state, computing a mask before each
+    /// one.
+    fn replay(&mut self) -> Result<(), String> {
         for token in self.tokens.clone() {
             self.run_once(|matcher| {
                 matcher
@@ -173,9 +169,9 @@ impl GuidanceMatcher {
     }
 }
 
-/// Tries to take a token: whether it was taken. Where its lexer is broken the library refuses every
-/// token, and says so only when made to take one.
-fn took(matcher: &mut LlMatcher, token: TokenId) -> Result<bool, String> {
+/// Tries to consume a token and returns whether it was accepted. With a broken lexer, the library
+/// rejects every token without an error; only a forced `consume_token` reports the failure.
+fn try_consume(matcher: &mut LlMatcher, token: TokenId) -> Result<bool, String> {
     if matcher
         .try_consume_tokens(&[token])
         .map_err(|error| error.to_string())?
@@ -189,36 +185,36 @@ fn took(matcher: &mut LlMatcher, token: TokenId) -> Result<bool, String> {
         .map_err(|error| error.to_string());
     forced
         .err()
-        .filter(|error| is_of_broken_lexer(error))
+        .filter(|error| is_lexer_failure(error))
         .map_or(Ok(false), Err)
 }
 
 impl Matcher for GuidanceMatcher {
     fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
         if self.ended {
-            mask.only(self.core.eos);
+            mask.set_only(self.core.eos);
             return Ok(());
         }
-        mask.replace(self.run(LlMatcher::compute_mask_or_eos)?.into());
+        mask.set_words(self.run(LlMatcher::compute_mask_or_eos)?.into());
         Ok(())
     }
 
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
-        // The library gives up a matcher that is asked about an id past the vocabulary.
-        let taken = if self.ended || token as usize >= self.core.ids {
+        // The library fails a matcher on an id past the vocabulary.
+        let accepted = if self.ended || token as usize >= self.core.ids {
             false
         } else if token == self.core.eos {
-            // Kept here and not told to the library, which would take some ends into its history
-            // and others not.
+            // Tracked here and not passed to the library, which records some end tokens in its
+            // history and others not.
             self.ended = self.is_accepting()?;
             self.ended
         } else {
-            self.run(|matcher| took(matcher, token))?
+            self.run(|matcher| try_consume(matcher, token))?
         };
-        if taken && !self.ended {
+        if accepted && !self.ended {
             self.tokens.push(token);
         }
-        token_taken(taken, token)
+        commit_result(accepted, token)
     }
 
     fn is_accepting(&mut self) -> Result<bool, EngineError> {
@@ -238,8 +234,8 @@ impl Matcher for GuidanceMatcher {
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
-        let held = self.tokens.len() + usize::from(self.ended);
-        check_rollback(tokens, held)?;
+        let committed = self.tokens.len() + usize::from(self.ended);
+        check_rollback(tokens, committed)?;
         let inner = tokens - usize::from(self.ended && tokens > 0);
         self.run(|matcher| matcher.rollback(inner))?;
         self.tokens.truncate(self.tokens.len() - inner);
@@ -260,7 +256,7 @@ mod tests {
     use crate::guidance::tests::engine;
     use crate::vocabulary::shared;
 
-    /// Two copies of the lexer, whatever the machine.
+    /// Two copies of the lexer on every machine.
     const COPIES: usize = 2;
 
     fn grammar(regex: &str) -> GuidanceGrammar {
@@ -276,7 +272,7 @@ mod tests {
         mask
     }
 
-    fn take(matcher: &mut GuidanceMatcher, text: &str) {
+    fn commit_text(matcher: &mut GuidanceMatcher, text: &str) {
         shared()
             .encode(text)
             .into_iter()
@@ -284,37 +280,37 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_crashes_the_shared_lexer_does_no_harm() {
+    fn a_crash_of_the_shared_lexer_does_not_affect_other_matchers() {
         let grammar = grammar("[ab]{8}c");
         let mut matchers: Vec<GuidanceMatcher> = (0..=COPIES).map(|_| grammar.start()).collect();
         let mut rogue = matchers.pop().unwrap();
         matchers
             .iter_mut()
-            .for_each(|matcher| take(matcher, "abba"));
+            .for_each(|matcher| commit_text(matcher, "abba"));
         let before: Vec<TokenMask> = matchers.iter_mut().map(mask).collect();
         let error = rogue.run(LlMatcher::test_trigger_lexer_error).unwrap_err();
         assert_eq!(
             error,
             EngineError::Crashed {
-                words: "panic: synthetic error".into()
+                message: "panic: synthetic error".into()
             }
         );
-        // The first has shared its lexer with the rogue.
+        // The first matcher shares its lexer with the rogue.
         assert!(matchers[0].copy.health.broken.load(Ordering::SeqCst));
         let mut fork = matchers[0].clone();
         for (matcher, before) in matchers.iter_mut().zip(&before) {
             assert_eq!(&mask(matcher), before);
-            take(matcher, "baab");
+            commit_text(matcher, "baab");
             assert_eq!(matcher.is_accepting(), Ok(false));
-            take(matcher, "c");
+            commit_text(matcher, "c");
             assert_eq!(matcher.is_accepting(), Ok(true));
         }
         assert_eq!(mask(&mut fork), before[0]);
-        take(&mut grammar.start(), "abbabbabc");
+        commit_text(&mut grammar.start(), "abbabbabc");
     }
 
     #[test]
-    fn tokens_that_come_without_masks_lead_where_they_do_with_masks() {
+    fn commits_without_masks_reach_the_same_state() {
         let schema = serde_json::json!({"type": "string", "maxLength": 300, "pattern": r"^(?:\S+\s+){0,29}\S+$"});
         let parser = engine()
             .factory
@@ -323,7 +319,8 @@ mod tests {
         let text = format!("\"{}", "some words and others ".repeat(7));
         let (mut masked, mut unmasked) = (grammar.start(), grammar.start());
         assert_eq!(mask(&mut masked), mask(&mut unmasked));
-        let [of_masked, of_unmasked] = [&masked, &unmasked].map(|it| Arc::clone(&it.copy.health));
+        let [masked_health, unmasked_health] =
+            [&masked, &unmasked].map(|matcher| Arc::clone(&matcher.copy.health));
         for token in shared().encode(&text) {
             masked.commit(token).unwrap();
             mask(&mut masked);
@@ -331,15 +328,15 @@ mod tests {
         }
         assert_eq!(mask(&mut masked), mask(&mut unmasked));
         let is_broken = |health: &Health| health.broken.load(Ordering::SeqCst);
-        assert!(is_broken(&of_unmasked) && !is_broken(&of_masked));
+        assert!(is_broken(&unmasked_health) && !is_broken(&masked_health));
         assert!(
             !is_broken(&grammar.start().copy.health),
-            "what broke serves nobody"
+            "a broken lexer is not reused"
         );
     }
 
     #[test]
-    fn a_lexer_is_replaced_after_so_many_matchers() {
+    fn a_lexer_copy_is_replaced_after_its_limit_of_matchers() {
         let grammar = grammar("a+");
         let first = grammar.start();
         first
@@ -355,20 +352,20 @@ mod tests {
         );
     }
 
-    /// What the lexer under this matcher has spent since it was made, the mask of this state
-    /// included.
+    /// Effort that the lexer of this matcher has spent since its creation, including the mask of
+    /// this state.
     fn lexer_cost(matcher: &mut GuidanceMatcher) -> u64 {
         mask(matcher);
         matcher.copy.matcher.last_step_stats().unwrap().lexer_cost
     }
 
     #[test]
-    fn answers_one_after_the_other_share_a_warm_lexer_and_a_new_compile_is_cold() {
+    fn sequential_answers_share_a_warm_lexer_and_a_new_compile_is_cold() {
         let compile = || grammar(r"(a|bc)+d{3,7}[x-z]+@\w+\.com");
         let first = compile();
         let cold = lexer_cost(&mut first.start());
         let mut answer = first.start();
-        take(&mut answer, "aabcddddxyz");
+        commit_text(&mut answer, "aabcddddxyz");
         let warm = lexer_cost(&mut answer);
         assert!(warm > cold, "{warm} after {cold}");
         drop(answer);
@@ -376,13 +373,13 @@ mod tests {
         assert_eq!(
             (lexer_cost(&mut one), lexer_cost(&mut other)),
             (warm, cold),
-            "two at once do not share"
+            "concurrent matchers do not share"
         );
         assert_eq!(mask(&mut one), mask(&mut other));
         assert_eq!(
             lexer_cost(&mut compile().start()),
             cold,
-            "nothing outlives a compiled constraint"
+            "the lexer belongs to the compiled constraint"
         );
     }
 }

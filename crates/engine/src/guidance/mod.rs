@@ -1,11 +1,11 @@
-//! The `llguidance` crate as an [`Engine`].
+//! Engine `guidance`: the `llguidance` crate.
 //!
-//! Regexes are Rust's `regex` syntax with Unicode classes, which agrees with Python's `re` on what
-//! benchmarks send; look-around and back-references are refused by the library. Its lexer is
-//! greedy, so a Lark grammar is not always the plain context-free language that its text describes.
+//! Regexes use Rust's `regex` syntax with Unicode classes, which agrees with Python's `re` on the
+//! patterns of benchmarks. The library refuses look-around and back-references. Its lexer is
+//! greedy, so a Lark grammar is not always the context-free language that its text describes.
 
+mod errors;
 mod matcher;
-mod words;
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use serde_json::{Value, json};
 use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
 
 use super::{
-    Declared, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, TokenId,
+    DeclaredDeparture, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, TokenId,
     Vocabulary,
 };
+use errors::classify;
 use matcher::GuidanceGrammar;
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::{Error, Result as OurResult};
-use words::classified;
+use sobench_core::error::{Error, Result as SobenchResult};
 
-/// Held to `Cargo.lock` by a test.
+/// A test compares it with `Cargo.lock`.
 const VERSION: &str = "llguidance 1.9.1";
 
 pub(super) const SPEC: EngineSpec = EngineSpec {
     name: "guidance",
     open: Some(|vocabulary, policy| Ok(Arc::new(Guidance::new(vocabulary, policy)?))),
     build_hint: "",
-    measured: true,
+    measured_by_default: true,
     departures: &DEPARTURES,
     listed_keywords: &[],
     relaxations: |policy| {
@@ -48,35 +48,34 @@ pub(super) const SPEC: EngineSpec = EngineSpec {
     },
 };
 
-const DEPARTURES: [Declared; 4] = [
-    Declared::new(
+const DEPARTURES: [DeclaredDeparture; 4] = [
+    DeclaredDeparture::new(
         Departure::MemberOrder,
         "members come in the order of `properties`, then of `required`, then all others",
         "llguidance, docs/json_schema.md, Property order",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::OuterWhiteSpace,
         "no white space before the first or after the last byte",
         "llguidance, docs/json_schema.md, Whitespace handling",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::Escapes,
         "after a backslash only one of nrbtf\\\"u, and \\u only for characters that have no other spelling",
         "llguidance, docs/json_schema.md, json_allowed_escapes; JsonCompileOptions::json_allow_general_unicode_escapes",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::CanonicalTokens,
         "where the grammar forces bytes, only the tokenizer's own tokens for them are allowed",
         "llguidance, LLGuidanceOptions::no_forcing",
     ),
 ];
 
-/// The key under which a schema carries options of llguidance.
+/// Schema key of llguidance's options.
 const OPTIONS_KEY: &str = "x-guidance";
 
-/// The engine: tokenizer tables built once, about 45 MB, and as much again for the slices. Nothing
-/// that one compile learns is kept for the next: grammar, lexer and automaton belong to the
-/// compiled constraint.
+/// The engine. The tokenizer tables are built once and take about 45 MB, and the slices as much
+/// again. Compiles share no state: grammar, lexer and automaton belong to the compiled constraint.
 struct Guidance {
     factory: ParserFactory,
     vocabulary: Arc<Vocabulary>,
@@ -84,12 +83,12 @@ struct Guidance {
 }
 
 impl Guidance {
-    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> SobenchResult<Self> {
         let env: TokEnv = Arc::new(Tokenizer {
             trie: trie(&vocabulary)?,
             vocabulary: Arc::clone(&vocabulary),
         });
-        // The library's own default has the slices, under the name of general ones.
+        // The default of the library is the JSON slices, under the name of general ones.
         let slices = if policy.guidance_slicer {
             SlicedBiasComputer::json_slices()
         } else {
@@ -97,7 +96,7 @@ impl Guidance {
         };
         let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices)
             .map_err(|error| {
-                Error::internal(format!("llguidance does not take the vocabulary: {error}"))
+                Error::internal(format!("llguidance rejects the vocabulary: {error}"))
             })?;
         factory.quiet();
         factory.limits_mut().verbose_errors = false;
@@ -108,30 +107,31 @@ impl Guidance {
         })
     }
 
-    /// A matcher at the start, which shares nothing with any other.
-    fn pristine(&self, grammar: TopLevelGrammar) -> Result<LlMatcher, EngineError> {
+    /// Creates a matcher in the start state that shares no lexer with other matchers.
+    fn start_matcher(&self, grammar: TopLevelGrammar) -> Result<LlMatcher, EngineError> {
         let parser = if self.policy.guidance_forcing {
             self.factory.create_parser(grammar)
         } else {
-            // Only Lark has a way to write `no_forcing`; the compiled form has it for all.
+            // Only Lark can express `no_forcing`. The compiled form has it for all kinds.
             let (env, limits) = (
                 self.factory.tok_env().clone(),
                 self.factory.limits().clone(),
             );
             let compiled = GrammarInit::Serialized(grammar).to_internal(Some(env), limits);
-            let (grammar, mut lexer) = compiled.map_err(|error| classified(&error.to_string()))?;
+            let (grammar, mut lexer) = compiled.map_err(|error| classify(&error.to_string()))?;
             lexer.no_forcing = true;
             self.factory
                 .create_parser_from_init_default(GrammarInit::Internal(grammar, lexer))
         };
-        let pristine = LlMatcher::new(parser);
-        pristine
+        let start_matcher = LlMatcher::new(parser);
+        start_matcher
             .get_error()
-            .map_or(Ok(pristine), |words| Err(classified(&words)))
+            .map_or(Ok(start_matcher), |message| Err(classify(&message)))
     }
 
-    /// What llguidance is given for a schema. A schema's own options win, as in vLLM.
-    fn with_options(&self, mut schema: Value) -> Value {
+    /// The schema with the policy's options added. Options in the schema take precedence, as in
+    /// vLLM.
+    fn with_policy_options(&self, mut schema: Value) -> Value {
         if self.policy.any_whitespace {
             return schema;
         }
@@ -149,15 +149,15 @@ impl Guidance {
         schema
     }
 
-    /// What llguidance is given for a constraint.
-    fn top_level(&self, constraint: &Constraint) -> Result<TopLevelGrammar, EngineError> {
+    /// Converts a constraint to llguidance's input.
+    fn llguidance_input(&self, constraint: &Constraint) -> Result<TopLevelGrammar, EngineError> {
         Ok(match constraint {
             Constraint::JsonSchema(schema) => {
-                TopLevelGrammar::from_json_schema(self.with_options((**schema).clone()))
+                TopLevelGrammar::from_json_schema(self.with_policy_options((**schema).clone()))
             }
-            Constraint::JsonObject(_) => {
-                TopLevelGrammar::from_json_schema(self.with_options(json!({ "type": "object" })))
-            }
+            Constraint::JsonObject(_) => TopLevelGrammar::from_json_schema(
+                self.with_policy_options(json!({ "type": "object" })),
+            ),
             // An empty pattern would become `//`, which starts a comment in Lark.
             Constraint::Regex(regex) if regex.is_empty() => {
                 TopLevelGrammar::from_lark("start: \"\"".into())
@@ -181,8 +181,8 @@ impl Guidance {
                 dialect: GrammarDialect::Ebnf,
                 ..
             } => {
-                let words = "the llguidance crate reads Lark grammars, not EBNF or GBNF";
-                return Err(EngineError::unsupported("ebnf grammar", words));
+                let message = "the llguidance crate reads Lark grammars, not EBNF or GBNF";
+                return Err(EngineError::unsupported("ebnf grammar", message));
             }
             Constraint::StructuralTag(_) => {
                 return Err(EngineError::unsupported(
@@ -224,36 +224,39 @@ impl Engine for Guidance {
         &[GrammarDialect::Lark]
     }
 
-    /// A language without words is not always found here: the library may see it only at the first
-    /// mask.
+    /// A grammar without sentences is not always found here: the library may detect it only at the
+    /// first mask.
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        self.pristine(self.top_level(constraint)?).map(drop)
+        self.start_matcher(self.llguidance_input(constraint)?)
+            .map(drop)
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
-        let pristine = self.pristine(self.top_level(constraint)?)?;
-        Ok(Arc::new(GuidanceGrammar::new(pristine, &self.vocabulary)))
+        let start_matcher = self.start_matcher(self.llguidance_input(constraint)?)?;
+        Ok(Arc::new(GuidanceGrammar::new(
+            start_matcher,
+            &self.vocabulary,
+        )))
     }
 }
 
-fn trie(vocabulary: &Vocabulary) -> OurResult<TokTrie> {
-    let mut words: Vec<Vec<u8>> = (0..)
+fn trie(vocabulary: &Vocabulary) -> SobenchResult<TokTrie> {
+    let mut token_bytes: Vec<Vec<u8>> = (0..)
         .take(vocabulary.len())
         .map(|id| vocabulary.bytes(id).to_vec())
         .collect();
     for (id, name) in vocabulary.special() {
-        words[*id as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
+        token_bytes[*id as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
     }
-    let size = u32::try_from(words.len())
-        .map_err(|_| Error::internal("vocabulary has more ids than 32 bits"))?;
+    let size = u32::try_from(token_bytes.len())
+        .map_err(|_| Error::internal("vocabulary ids do not fit in 32 bits"))?;
     Ok(TokTrie::from(
         &TokRxInfo::new(size, vocabulary.eos()),
-        &words,
+        &token_bytes,
     ))
 }
 
-/// The vocabulary as llguidance wants it; canonical, so that text which must come is forced in the
-/// tokens a model would use.
+/// Tokenizer for llguidance. It is canonical: forced text is tokenized as a model would write it.
 struct Tokenizer {
     trie: TokTrie,
     vocabulary: Arc<Vocabulary>,
@@ -331,25 +334,24 @@ mod tests {
     const SQL: &str =
         "start: \"SELECT \" column \" FROM \" /[a-z]+/\ncolumn: \"col_1\" | \"col_2\"";
 
-    /// Takes the text token by token, looking at every mask on the way; `Err` is the text that was
-    /// taken.
-    fn take(matcher: &mut dyn Matcher, text: &str) -> Result<(), String> {
+    /// Commits the text token by token and checks every mask. `Err` is the text that was accepted.
+    fn commit_text(matcher: &mut dyn Matcher, text: &str) -> Result<(), String> {
         let vocabulary = shared();
-        let mut taken = Vec::new();
+        let mut accepted = Vec::new();
         for token in vocabulary.encode(text) {
             let allowed = mask(matcher);
             assert_eq!(
                 allowed.allows(vocabulary.eos()),
                 matcher.is_accepting().unwrap(),
-                "end allowed after {taken:?}"
+                "end allowed after {accepted:?}"
             );
-            // Not the other way round: where text is forced, the mask has its canonical tokens
-            // only, and commit takes others.
+            // The converse does not hold: for forced text, the mask has only the canonical tokens,
+            // and commit accepts others.
             if !allowed.allows(token) {
-                return Err(String::from_utf8(taken).unwrap());
+                return Err(String::from_utf8(accepted).unwrap());
             }
             matcher.commit(token).unwrap();
-            taken.extend_from_slice(vocabulary.bytes(token));
+            accepted.extend_from_slice(vocabulary.bytes(token));
         }
         let allowed = mask(matcher);
         assert_eq!(
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_answers_are_taken_and_may_end() {
+    fn valid_answers_are_accepted_and_may_end() {
         for (constraint, text) in [
             (
                 json(PROFILE),
@@ -383,22 +385,22 @@ mod tests {
             (lark(SQL), "SELECT col_2 FROM users"),
         ] {
             let mut matcher = matcher(&constraint);
-            assert_eq!(take(&mut *matcher, text), Ok(()), "{constraint:?}");
+            assert_eq!(commit_text(&mut *matcher, text), Ok(()), "{constraint:?}");
             assert_eq!(matcher.is_accepting(), Ok(true), "{text}");
             let eos = shared().eos();
             matcher.commit(eos).unwrap();
             assert_eq!(
                 mask(&mut *matcher).iter().collect::<Vec<_>>(),
                 [eos],
-                "after the end there is only the end"
+                "after the end, only the end token is allowed"
             );
             assert!(matcher.commit(eos).is_err() && matcher.forced_tokens().is_empty());
         }
     }
 
     #[test]
-    fn invalid_continuations_are_masked_where_they_begin() {
-        for (constraint, text, taken) in [
+    fn invalid_continuations_are_masked() {
+        for (constraint, text, accepted) in [
             (json(PROFILE), r#"{"name": 1"#, "{\"name\": "),
             (
                 json(PROFILE),
@@ -409,10 +411,10 @@ mod tests {
             (choice(&["Positive", "Negative"]), "Neutral", ""),
             (lark(SQL), "SELECT col_3", "SELECT col_"),
         ] {
-            let stopped = take(&mut *matcher(&constraint), text).unwrap_err();
+            let accepted_text = commit_text(&mut *matcher(&constraint), text).unwrap_err();
             assert!(
-                text.starts_with(&stopped) && stopped.starts_with(taken.trim_end()),
-                "{text}: {stopped:?}"
+                text.starts_with(&accepted_text) && accepted_text.starts_with(accepted.trim_end()),
+                "{text}: {accepted_text:?}"
             );
         }
         for (constraint, text) in [
@@ -421,16 +423,16 @@ mod tests {
             (choice(&["ab"]), "a"),
         ] {
             let mut matcher = matcher(&constraint);
-            let _ = take(&mut *matcher, text);
+            let _ = commit_text(&mut *matcher, text);
             assert!(
                 matcher.commit(shared().eos()).is_err(),
-                "{text} is not whole"
+                "{text} is incomplete"
             );
         }
     }
 
     #[test]
-    fn forks_and_rollbacks_leave_the_mask_as_it_was() {
+    fn forks_and_rollbacks_preserve_the_mask() {
         let vocabulary = shared();
         for (constraint, head, tail) in [
             (json(PROFILE), r#"{"name": "A"#, "lan\", \"age\": 4}"),
@@ -438,28 +440,28 @@ mod tests {
             (lark(SQL), "SELECT col_1", " FROM users"),
         ] {
             let mut matcher = matcher(&constraint);
-            take(&mut *matcher, head).unwrap();
+            commit_text(&mut *matcher, head).unwrap();
             let before = mask(&mut *matcher);
             let mut fork = matcher.fork();
             assert_eq!(mask(&mut *fork), before);
-            take(&mut *fork, tail).unwrap();
-            assert_eq!(mask(&mut *matcher), before, "a fork goes its own way");
-            take(&mut *matcher, tail).unwrap();
+            commit_text(&mut *fork, tail).unwrap();
+            assert_eq!(mask(&mut *matcher), before, "a fork is independent");
+            commit_text(&mut *matcher, tail).unwrap();
             assert_eq!(mask(&mut *matcher), mask(&mut *fork));
             matcher.commit(vocabulary.eos()).unwrap();
-            let taken = vocabulary.encode(tail).len() + 1;
+            let accepted = vocabulary.encode(tail).len() + 1;
             matcher.rollback(1).unwrap();
             assert_eq!(
                 mask(&mut *matcher),
                 mask(&mut *fork),
-                "the end is taken back"
+                "the end is rolled back"
             );
             matcher.commit(vocabulary.eos()).unwrap();
-            matcher.rollback(taken).unwrap();
+            matcher.rollback(accepted).unwrap();
             assert_eq!(mask(&mut *matcher), before);
             matcher.rollback(0).unwrap();
             assert!(matcher.rollback(1000).is_err());
-            take(&mut *matcher, tail).unwrap();
+            commit_text(&mut *matcher, tail).unwrap();
         }
     }
 
@@ -475,10 +477,10 @@ mod tests {
     }
 
     #[test]
-    fn refusals_carry_the_library_s_words() {
-        let unsupported = |feature: &str, words: &str| EngineError::Unsupported {
+    fn refusals_carry_the_library_s_message() {
+        let unsupported = |feature: &str, message: &str| EngineError::Unsupported {
             feature: feature.into(),
-            words: words.into(),
+            message: message.into(),
         };
         for (constraint, expected) in [
             (
@@ -516,19 +518,19 @@ mod tests {
             (
                 json(r#"{"type":"strnig"}"#),
                 EngineError::Invalid {
-                    words: "Invalid type: strnig".into(),
+                    message: "Invalid type: strnig".into(),
                 },
             ),
             (
                 json(r#"{"type":"integer","minimum":2,"maximum":1}"#),
                 EngineError::Invalid {
-                    words: "Unsatisfiable".into(),
+                    message: "Unsatisfiable".into(),
                 },
             ),
             (
                 regex("[a-"),
                 EngineError::Invalid {
-                    words: "unclosed character class".into(),
+                    message: "unclosed character class".into(),
                 },
             ),
             (regex("(?=a)b"), unsupported("look-around", "look-around")),
@@ -539,19 +541,19 @@ mod tests {
             (
                 lark("start: undefined_rule"),
                 EngineError::Invalid {
-                    words: "undefined_rule".into(),
+                    message: "undefined_rule".into(),
                 },
             ),
             (
                 lark("start: ("),
                 EngineError::Invalid {
-                    words: "Expected token ')'".into(),
+                    message: "Expected token ')'".into(),
                 },
             ),
             (
                 choice(&[]),
                 EngineError::Invalid {
-                    words: "at least one".into(),
+                    message: "at least one".into(),
                 },
             ),
             (
@@ -591,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_without_words_has_no_mask() {
+    fn a_grammar_without_sentences_is_refused() {
         let constraint = lark("start: NONE\nNONE: /a/ & /b/");
         let refused = match engine().compile(&constraint) {
             Err(error) => error,
@@ -602,19 +604,20 @@ mod tests {
                 .unwrap_err(),
         };
         assert!(
-            matches!(&refused, EngineError::Invalid { words } if !words.is_empty()),
+            matches!(&refused, EngineError::Invalid { message } if !message.is_empty()),
             "{refused:?}"
         );
     }
 
-    /// An engine with the default policy changed.
-    fn with(change: impl FnOnce(&mut EnginePolicy)) -> Guidance {
+    /// Creates an engine with a changed default policy.
+    fn engine_with_policy(change: impl FnOnce(&mut EnginePolicy)) -> Guidance {
         let mut policy = EnginePolicy::default();
         change(&mut policy);
         Guidance::new(shared(), &policy).unwrap()
     }
 
-    /// The masks along a text that is taken whatever they say, the one after it included.
+    /// The masks before each token of a text and after the last one. The text is committed
+    /// regardless of the masks.
     fn masks(engine: &Guidance, constraint: &Constraint, text: &str) -> Vec<TokenMask> {
         let mut matcher = engine.compile(constraint).unwrap().matcher().unwrap();
         let mut masks = vec![mask(&mut *matcher)];
@@ -626,25 +629,26 @@ mod tests {
     }
 
     #[test]
-    fn white_space_follows_the_policy_unless_the_schema_has_its_own() {
-        let compact = with(|policy| policy.any_whitespace = false);
+    fn white_space_follows_the_policy_unless_the_schema_sets_it() {
+        let compact = engine_with_policy(|policy| policy.any_whitespace = false);
         assert_eq!(
             compact.settings()[0],
             ("whitespace_flexible", "false".into())
         );
-        let own = PROFILE.replacen('{', r#"{"x-guidance":{"whitespace_flexible":true},"#, 1);
+        let schema_with_option =
+            PROFILE.replacen('{', r#"{"x-guidance":{"whitespace_flexible":true},"#, 1);
         let object = || Constraint::JsonObject(sobench_core::constraint::AlwaysTrue);
         for (constraint, spaced, allowed) in [
             (json(PROFILE), r#"{"name": "x"}"#, false),
             (json(PROFILE), r#"{"name":"x"}"#, true),
-            (json(&own), r#"{"name": "x"}"#, true),
+            (json(&schema_with_option), r#"{"name": "x"}"#, true),
             (object(), r#"{"name": "x"}"#, false),
             (json("true"), r#"{"name": "x"}"#, false),
             (json("true"), "[1,2]", true),
         ] {
             let mut matcher = compact.compile(&constraint).unwrap().matcher().unwrap();
             assert_eq!(
-                take(&mut *matcher, spaced).is_ok(),
+                commit_text(&mut *matcher, spaced).is_ok(),
                 allowed,
                 "{constraint:?} {spaced}"
             );
@@ -657,7 +661,7 @@ mod tests {
 
     #[test]
     fn without_forcing_every_spelling_of_forced_text_is_allowed() {
-        let free = with(|policy| policy.guidance_forcing = false);
+        let free = engine_with_policy(|policy| policy.guidance_forcing = false);
         assert_eq!(free.settings()[1], ("no_forcing", "true".into()));
         let lark = lark("start: \"\\\"postalCode\\\"\"");
         for constraint in [
@@ -682,7 +686,7 @@ mod tests {
 
     #[test]
     fn the_slicer_changes_no_mask() {
-        let whole = with(|policy| policy.guidance_slicer = false);
+        let whole = engine_with_policy(|policy| policy.guidance_slicer = false);
         assert_eq!(whole.settings()[2], ("slicer", "false".into()));
         for (constraint, text) in [
             (
@@ -701,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_the_one_that_is_built_in() {
+    fn the_version_matches_the_lock_file() {
         let (name, version) = VERSION.split_once(' ').unwrap();
         let lock = include_str!("../../../../Cargo.lock");
         assert!(

@@ -1,17 +1,16 @@
-//! Stepping through an index that outlines-core compiled. Knows states and tokens, not what they
-//! stand for.
+//! Matcher for indexes compiled by outlines-core.
 
 use std::sync::Arc;
 
 use outlines_core::index::Index;
 
-use super::size::{outer_bytes, table_bytes};
-use crate::{EngineError, Grammar, Matcher, TokenId, TokenMask, check_rollback, token_taken};
+use super::index_size::{hash_table_bytes, state_table_bytes};
+use crate::{EngineError, Grammar, Matcher, TokenId, TokenMask, check_rollback, commit_result};
 
-/// Bytes of an entry in a state's table: a token and the state after it.
+/// Bytes of an entry in a state's table: a token and the next state.
 const ENTRY_BYTES: u64 = 8;
 
-/// Most tokens that are called forced at once.
+/// Maximum number of forced tokens that are returned at once.
 const MAX_FORCED_TOKENS: usize = 1024;
 
 /// A compiled constraint.
@@ -23,19 +22,19 @@ pub(super) struct OutlinesGrammar {
 struct Core {
     index: Index,
     eos: TokenId,
-    /// Ids of the vocabulary: the length of a mask.
+    /// Vocabulary size: the length of a mask.
     tokens: usize,
 }
 
 impl OutlinesGrammar {
-    /// Takes the index over a vocabulary of `tokens` ids that ends an answer with `eos`.
+    /// Wraps an index over a vocabulary of `tokens` ids with the end token `eos`.
     pub(super) fn new(index: Index, eos: TokenId, tokens: usize) -> Self {
         let tables = index.transitions();
         let inner: u64 = tables
             .values()
-            .map(|table| table_bytes(table.capacity() as u64, ENTRY_BYTES))
+            .map(|table| hash_table_bytes(table.capacity() as u64, ENTRY_BYTES))
             .sum();
-        let bytes = inner + outer_bytes(tables.capacity() as u64);
+        let bytes = inner + state_table_bytes(tables.capacity() as u64);
         Self {
             core: Arc::new(Core { index, eos, tokens }),
             bytes,
@@ -49,12 +48,12 @@ impl Grammar for OutlinesGrammar {
         Ok(Box::new(OutlinesMatcher {
             core: Arc::clone(&self.core),
             state,
-            path: Vec::new(),
+            previous_states: Vec::new(),
             ended: false,
         }))
     }
 
-    /// The slots of the library's hash tables, from their capacities.
+    /// Size of the library's hash tables, computed from their capacities.
     fn memory_bytes(&self) -> Option<u64> {
         Some(self.bytes)
     }
@@ -64,13 +63,13 @@ impl Grammar for OutlinesGrammar {
 struct OutlinesMatcher {
     core: Arc<Core>,
     state: u32,
-    /// The states before each committed token.
-    path: Vec<u32>,
+    /// State before each committed token.
+    previous_states: Vec<u32>,
     ended: bool,
 }
 
 impl OutlinesMatcher {
-    fn accepting(&self) -> bool {
+    fn is_final(&self) -> bool {
         self.ended || self.core.index.is_final_state(&self.state)
     }
 }
@@ -82,7 +81,7 @@ impl Matcher for OutlinesMatcher {
             mask.allow(self.core.eos);
             return Ok(());
         }
-        // A final state has an entry for the end token among the others.
+        // A final state has an entry for the end token.
         if let Some(tokens) = self.core.index.allowed_tokens_iter(&self.state) {
             tokens.for_each(|&token| mask.allow(token));
         }
@@ -93,21 +92,21 @@ impl Matcher for OutlinesMatcher {
         let next = if self.ended {
             None
         } else if token == self.core.eos {
-            self.accepting().then_some(self.state)
+            self.is_final().then_some(self.state)
         } else {
             self.core.index.next_state(&self.state, &token)
         };
         let Some(next) = next else {
-            return token_taken(false, token);
+            return commit_result(false, token);
         };
-        self.path.push(self.state);
+        self.previous_states.push(self.state);
         self.state = next;
         self.ended = token == self.core.eos;
         Ok(())
     }
 
     fn is_accepting(&mut self) -> Result<bool, EngineError> {
-        Ok(self.accepting())
+        Ok(self.is_final())
     }
 
     fn forced_tokens(&mut self) -> Vec<TokenId> {
@@ -116,11 +115,11 @@ impl Matcher for OutlinesMatcher {
         let only = std::iter::from_fn(|| {
             let mut allowed = index.allowed_tokens_iter(&state)?;
             let token = *allowed.next().filter(|_| allowed.next().is_none())?;
-            // None for the end, which is the model's to say.
+            // `None` for the end token: ending is not forced.
             state = index.next_state(&state, &token)?;
             Some(token)
         });
-        // More steps than there are states: a circle, and nothing in it is ever finished.
+        // More steps than states mean a cycle, which never reaches a final state.
         let steps = if self.ended {
             0
         } else {
@@ -130,11 +129,11 @@ impl Matcher for OutlinesMatcher {
     }
 
     fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
-        let held = self.path.len();
-        check_rollback(tokens, held)?;
+        let committed = self.previous_states.len();
+        check_rollback(tokens, committed)?;
         if tokens > 0 {
-            self.state = self.path[held - tokens];
-            self.path.truncate(held - tokens);
+            self.state = self.previous_states[committed - tokens];
+            self.previous_states.truncate(committed - tokens);
             self.ended = false;
         }
         Ok(())

@@ -1,16 +1,15 @@
-//! The `outlines-core` crate as an [`Engine`].
+//! Engine `outlines`: the `outlines-core` crate.
 //!
-//! A constraint becomes a regex, the regex an automaton, and the automaton an index: for every
-//! state the tokens that lead on. A mask is then a look-up, and all cost is compiling and memory.
-//! Regexes are those of Rust's `regex` syntax. The automaton matches as Perl does, the first
-//! alternative that fits: of the choices `a` and `ab`, in this order, the second can never be
-//! written.
+//! A constraint is converted to a regex, the regex to an automaton, and the automaton to an index
+//! that lists the allowed tokens of every state. A mask is then a look-up; the cost is compile time
+//! and memory. Regexes use Rust's `regex` syntax. The automaton has leftmost-first semantics as in
+//! Perl: of the choices `a` and `ab`, in this order, the second can never be produced.
 
+mod errors;
+mod index_size;
 mod matcher;
-mod python;
-mod size;
-mod text;
-mod words;
+mod regex_length;
+mod vllm_regex_check;
 
 use std::sync::Arc;
 
@@ -18,73 +17,75 @@ use outlines_core::index::Index;
 use outlines_core::json_schema::{WHITESPACE, regex_from_value};
 
 use super::{
-    Declared, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, Vocabulary,
+    DeclaredDeparture, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar,
+    Vocabulary,
 };
+use errors::classify;
 use matcher::OutlinesGrammar;
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::{Error, Result as OurResult};
-use words::classified;
+use sobench_core::error::{Error, Result as SobenchResult};
 
-/// Held to `Cargo.lock` by a test.
+/// A test compares it with `Cargo.lock`.
 const VERSION: &str = "outlines-core 0.2.14";
 
-/// Levels of references more than the policy's that are tried to undo the departure.
-const DEEPER: usize = 3;
+/// Number of reference levels above the policy's that are tried to disable the departure.
+const EXTRA_REFERENCE_LEVELS: usize = 3;
 
 pub(super) const SPEC: EngineSpec = EngineSpec {
     name: "outlines",
     open: Some(|vocabulary, policy| Ok(Arc::new(Outlines::new(vocabulary, policy)?))),
     build_hint: "",
-    measured: true,
+    measured_by_default: true,
     departures: &DEPARTURES,
-    listed_keywords: &KEYWORDS,
-    // One level more after the other: the regex grows with each, until it is none that is compiled.
+    listed_keywords: &LISTED_KEYWORDS,
+    // One level more in each policy: the regex grows with each level until it exceeds the compile
+    // limits.
     relaxations: |policy| {
-        let deeper = (1..=DEEPER).map(|more| policy.outlines_references + more);
-        let deeper = deeper.map(|references| EnginePolicy {
+        let policies = (1..=EXTRA_REFERENCE_LEVELS).map(|more| policy.outlines_references + more);
+        let policies = policies.map(|references| EnginePolicy {
             outlines_references: references,
             ..policy.clone()
         });
-        deeper
+        policies
             .map(|policy| (Departure::References, policy))
             .collect()
     },
 };
 
-const DEPARTURES: [Declared; 6] = [
-    Declared::new(
+const DEPARTURES: [DeclaredDeparture; 6] = [
+    DeclaredDeparture::new(
         Departure::WhiteSpace,
         "at most one space between two tokens, and none before the first and after the last",
         "outlines-core, json_schema::types::WHITESPACE",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::Escapes,
         "no \\u escapes",
         "outlines-core, json_schema::types::STRING_INNER",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::Characters,
         "in strings no character that has only a \\u escape, and none from U+007F to U+009F",
         "outlines-core, json_schema::types::STRING_INNER",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::Numbers,
         "an integer has neither point nor exponent, and an exponent has a sign",
         "outlines-core, json_schema::types::INTEGER and NUMBER",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::UnlistedKeyword,
-        "only the keywords that are listed have an effect",
+        "only the listed keywords have an effect",
         "outlines-core, json_schema, Supported constraints",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::References,
-        "references are followed to a depth of 3, and what refers on is left out",
+        "references are followed to a depth of 3, and deeper references are left out",
         "outlines-core, json_schema, Recursion",
     ),
 ];
 
-const KEYWORDS: [&str; 19] = [
+const LISTED_KEYWORDS: [&str; 19] = [
     "type",
     "enum",
     "const",
@@ -106,20 +107,20 @@ const KEYWORDS: [&str; 19] = [
     "oneOf",
 ];
 
-/// The engine: the library's own table of the vocabulary, about 15 MB for 100,000 tokens.
+/// The engine. The library's table of the vocabulary takes about 15 MB for 100,000 tokens.
 struct Outlines {
     tokens: outlines_core::vocabulary::Vocabulary,
     vocabulary: Arc<Vocabulary>,
-    /// Regex of the white space that JSON may have between its tokens.
+    /// Regex of the white space between JSON tokens.
     whitespace: &'static str,
-    /// References within one another that are followed.
+    /// Maximum depth of nested references.
     references: usize,
 }
 
 impl Outlines {
     /// # Errors
-    /// An internal error if the library does not take a token.
-    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    /// An internal error if the library rejects a token.
+    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> SobenchResult<Self> {
         let mut tokens = outlines_core::vocabulary::Vocabulary::new(vocabulary.eos());
         for id in (0..)
             .take(vocabulary.len())
@@ -128,7 +129,7 @@ impl Outlines {
             let bytes = vocabulary.bytes(id);
             if !bytes.is_empty() {
                 tokens.try_insert(bytes, id).map_err(|error| {
-                    Error::internal(format!("outlines-core does not take token {id}: {error}"))
+                    Error::internal(format!("outlines-core rejects token {id}: {error}"))
                 })?;
             }
         }
@@ -145,18 +146,18 @@ impl Outlines {
         })
     }
 
-    /// The regex that the library is given for a constraint, or makes of it.
+    /// The regex for a constraint: given, or generated by the library.
     fn regex(&self, constraint: &Constraint) -> Result<String, EngineError> {
         let unsupported =
-            |feature: &str, words: &str| Err(EngineError::unsupported(feature, words));
+            |feature: &str, message: &str| Err(EngineError::unsupported(feature, message));
         match constraint {
             Constraint::JsonSchema(schema) => {
                 regex_from_value(schema, Some(self.whitespace), Some(self.references))
-                    .map_err(|error| classified(&error))
+                    .map_err(|error| classify(&error))
             }
             Constraint::Regex(regex) => Ok(regex.to_string()),
             Constraint::Choice(choices) if choices.is_empty() => Err(EngineError::empty_choice()),
-            // In the order of the request, as vLLM writes it.
+            // In the order of the request, as in vLLM.
             Constraint::Choice(choices) => {
                 let choices: Vec<String> =
                     choices.iter().map(|choice| regex::escape(choice)).collect();
@@ -177,10 +178,10 @@ impl Outlines {
         }
     }
 
-    /// The regex, unless the schema would make one of a length that is not compiled.
-    fn bounded_regex(&self, constraint: &Constraint) -> Result<String, EngineError> {
+    /// The regex. Refuses schemas whose regex would exceed the length limit.
+    fn length_checked_regex(&self, constraint: &Constraint) -> Result<String, EngineError> {
         if let Constraint::JsonSchema(schema) = constraint {
-            text::regex_bytes(schema, self.whitespace, self.references)?;
+            regex_length::regex_bytes(schema, self.whitespace, self.references)?;
         }
         self.regex(constraint)
     }
@@ -210,34 +211,34 @@ impl Engine for Outlines {
         &[]
     }
 
-    /// vLLM's check (0.33): a schema must become a regex, and the regex must be of a kind that the
-    /// automaton takes. No index is built, so a later compile may still refuse.
+    /// vLLM's check (0.33): the schema must convert to a regex, and the regex must have no feature
+    /// that the automaton lacks. No index is built, so a later compile may still refuse.
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        python::check(&self.bounded_regex(constraint)?)
+        vllm_regex_check::check(&self.length_checked_regex(constraint)?)
     }
 
-    /// Builds the automaton under limits and counts the index before it is built.
+    /// Builds the automaton under limits and computes the size of the index without building it.
     fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        size::index_size(
-            &self.bounded_regex(constraint)?,
+        index_size::index_size(
+            &self.length_checked_regex(constraint)?,
             &self.vocabulary,
-            &size::LIMITS,
+            &index_size::LIMITS,
         )
         .map(|_| ())
     }
 
-    fn check_quick(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        size::index_size(
-            &self.bounded_regex(constraint)?,
+    fn check_size_strict(&self, constraint: &Constraint) -> Result<(), EngineError> {
+        index_size::index_size(
+            &self.length_checked_regex(constraint)?,
             &self.vocabulary,
-            &size::QUICK,
+            &index_size::STRICT_LIMITS,
         )
         .map(|_| ())
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
         let regex = self.regex(constraint)?;
-        let index = Index::new(&regex, &self.tokens).map_err(|error| classified(&error))?;
+        let index = Index::new(&regex, &self.tokens).map_err(|error| classify(&error))?;
         Ok(Arc::new(OutlinesGrammar::new(
             index,
             self.vocabulary.eos(),
@@ -291,28 +292,32 @@ mod tests {
     const PROFILE: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},
         "tags":{"type":"array","items":{"enum":["a","b"]},"maxItems":2}},"required":["name"],"additionalProperties":false}"#;
 
-    /// Takes the text token by token, holding mask, commit and end against each other; `Err` is the
-    /// text that was taken.
-    fn take(matcher: &mut dyn Matcher, text: &str) -> Result<(), String> {
+    /// Commits the text token by token, and checks that mask, commit and end token agree. `Err` is
+    /// the text that was accepted.
+    fn commit_text(matcher: &mut dyn Matcher, text: &str) -> Result<(), String> {
         let vocabulary = shared();
-        let mut taken = Vec::new();
+        let mut accepted = Vec::new();
         for token in vocabulary.encode(text) {
             let allowed = mask(matcher);
             assert_eq!(
                 allowed.allows(vocabulary.eos()),
                 matcher.is_accepting().unwrap(),
-                "end allowed after {taken:?}"
+                "end allowed after {accepted:?}"
             );
             assert_eq!(
                 matcher.commit(token).is_ok(),
                 allowed.allows(token),
-                "{token} after {taken:?}"
+                "{token} after {accepted:?}"
             );
             if !allowed.allows(token) {
-                assert_eq!(mask(matcher), allowed, "a refused token leaves no trace");
-                return Err(String::from_utf8(taken).unwrap());
+                assert_eq!(
+                    mask(matcher),
+                    allowed,
+                    "a refused token does not change the matcher"
+                );
+                return Err(String::from_utf8(accepted).unwrap());
             }
-            taken.extend_from_slice(vocabulary.bytes(token));
+            accepted.extend_from_slice(vocabulary.bytes(token));
         }
         assert_eq!(
             mask(matcher).allows(vocabulary.eos()),
@@ -322,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_answers_are_taken_and_may_end() {
+    fn valid_answers_are_accepted_and_may_end() {
         for (constraint, text) in [
             (
                 json(PROFILE),
@@ -344,14 +349,14 @@ mod tests {
             (choice(&["a.b", "b c"]), "a.b"),
         ] {
             let mut matcher = matcher(&constraint);
-            assert_eq!(take(&mut *matcher, text), Ok(()), "{constraint:?}");
+            assert_eq!(commit_text(&mut *matcher, text), Ok(()), "{constraint:?}");
             assert_eq!(matcher.is_accepting(), Ok(true), "{text}");
             let eos = shared().eos();
             matcher.commit(eos).unwrap();
             assert_eq!(
                 mask(&mut *matcher).iter().collect::<Vec<_>>(),
                 [eos],
-                "after the end there is only the end"
+                "after the end, only the end token is allowed"
             );
             assert!(matcher.commit(eos).is_err() && matcher.forced_tokens().is_empty());
             assert_eq!(matcher.is_accepting(), Ok(true));
@@ -359,8 +364,8 @@ mod tests {
     }
 
     #[test]
-    fn invalid_continuations_are_masked_where_they_begin() {
-        for (constraint, text, taken) in [
+    fn invalid_continuations_are_masked() {
+        for (constraint, text, accepted) in [
             (json(PROFILE), r#"{"name": 1"#, "{\"name\":"),
             (
                 json(PROFILE),
@@ -378,10 +383,10 @@ mod tests {
             (regex("a.c"), "axdc", "ax"),
             (choice(&["Positive", "Negative"]), "Neutral", ""),
         ] {
-            let stopped = take(&mut *matcher(&constraint), text).unwrap_err();
+            let accepted_text = commit_text(&mut *matcher(&constraint), text).unwrap_err();
             assert!(
-                text.starts_with(&stopped) && stopped.starts_with(taken.trim_end()),
-                "{text}: {stopped:?}"
+                text.starts_with(&accepted_text) && accepted_text.starts_with(accepted.trim_end()),
+                "{text}: {accepted_text:?}"
             );
         }
         for (constraint, text) in [
@@ -390,19 +395,18 @@ mod tests {
             (choice(&["ab"]), "a"),
         ] {
             let mut matcher = matcher(&constraint);
-            take(&mut *matcher, text).unwrap();
+            commit_text(&mut *matcher, text).unwrap();
             assert!(
                 matcher.commit(shared().eos()).is_err(),
-                "{text} is not whole"
+                "{text} is incomplete"
             );
             assert_eq!(matcher.is_accepting(), Ok(false));
         }
     }
 
-    /// What the library gets wrong, as it is measured: alternatives are tried in order, and the
-    /// first that ends wins.
+    /// Known limitation of the library: alternatives are tried in order, and the first match wins.
     #[test]
-    fn an_alternative_hides_the_longer_ones_after_it() {
+    fn an_alternative_hides_later_longer_alternatives() {
         for (constraint, text, end_allowed) in [
             (choice(&["a", "ab"]), "a", true),
             (choice(&["ab", "a"]), "ab", true),
@@ -414,17 +418,17 @@ mod tests {
         ] {
             let mut matcher = matcher(&constraint);
             assert_eq!(
-                (take(&mut *matcher, text), matcher.is_accepting()),
+                (commit_text(&mut *matcher, text), matcher.is_accepting()),
                 (Ok(()), Ok(end_allowed)),
                 "{text}"
             );
         }
         assert_eq!(
-            take(&mut *matcher(&choice(&["a", "ab"])), "ab"),
+            commit_text(&mut *matcher(&choice(&["a", "ab"])), "ab"),
             Err(String::new())
         );
         assert_eq!(
-            take(
+            commit_text(
                 &mut *matcher(&json(r#"{"anyOf":[{"type":"integer"},{"type":"number"}]}"#)),
                 "1.5"
             ),
@@ -433,40 +437,40 @@ mod tests {
     }
 
     #[test]
-    fn forks_and_rollbacks_leave_the_mask_as_it_was() {
+    fn forks_and_rollbacks_preserve_the_mask() {
         let vocabulary = shared();
         for (constraint, head, tail) in [
             (json(PROFILE), r#"{"name": "A"#, "lan\", \"age\": 4}"),
             (regex(r"\w+@\w+\.com\n"), "alan", "@enigma.com\n"),
         ] {
             let mut matcher = matcher(&constraint);
-            take(&mut *matcher, head).unwrap();
+            commit_text(&mut *matcher, head).unwrap();
             let before = mask(&mut *matcher);
             let mut fork = matcher.fork();
             assert_eq!(mask(&mut *fork), before);
-            take(&mut *fork, tail).unwrap();
-            assert_eq!(mask(&mut *matcher), before, "a fork goes its own way");
-            take(&mut *matcher, tail).unwrap();
+            commit_text(&mut *fork, tail).unwrap();
+            assert_eq!(mask(&mut *matcher), before, "a fork is independent");
+            commit_text(&mut *matcher, tail).unwrap();
             assert_eq!(mask(&mut *matcher), mask(&mut *fork));
             matcher.commit(vocabulary.eos()).unwrap();
             matcher.rollback(1).unwrap();
             assert_eq!(
                 mask(&mut *matcher),
                 mask(&mut *fork),
-                "the end is taken back"
+                "the end is rolled back"
             );
             matcher.commit(vocabulary.eos()).unwrap();
             matcher.rollback(vocabulary.encode(tail).len() + 1).unwrap();
             assert_eq!(mask(&mut *matcher), before);
             matcher.rollback(0).unwrap();
             assert!(matcher.rollback(1000).is_err());
-            take(&mut *matcher, tail).unwrap();
+            commit_text(&mut *matcher, tail).unwrap();
         }
     }
 
     #[test]
-    fn forced_tokens_are_the_only_ones_allowed_and_never_the_end() {
-        // No ordinary token but one begins with such a byte.
+    fn forced_tokens_are_the_only_allowed_tokens_and_exclude_the_end() {
+        // Only one ordinary token starts with this byte.
         let mut matcher = matcher(&regex("\u{7f}{3}\n\u{7f}"));
         let forced = matcher.forced_tokens();
         assert!(!forced.is_empty());
@@ -476,16 +480,16 @@ mod tests {
         }
         for text in ["", "a"] {
             let mut matcher = super::tests::matcher(&regex(text));
-            take(&mut *matcher, text).unwrap();
+            commit_text(&mut *matcher, text).unwrap();
             assert!(matcher.forced_tokens().is_empty());
         }
     }
 
     #[test]
-    fn white_space_is_the_library_s_or_none() {
+    fn white_space_follows_the_policy() {
         let schema =
             json(r#"{"type":"object","properties":{"a":{"type":"null"}},"required":["a"]}"#);
-        let bare = Outlines::new(
+        let compact_engine = Outlines::new(
             shared(),
             &EnginePolicy {
                 any_whitespace: false,
@@ -496,7 +500,7 @@ mod tests {
         assert_eq!(
             (
                 engine().settings()[0].1.as_str(),
-                bare.settings()[0].1.as_str()
+                compact_engine.settings()[0].1.as_str()
             ),
             ("[ ]?", "none")
         );
@@ -505,10 +509,14 @@ mod tests {
             ("{ \"a\": null}", true, false),
             ("{\n\"a\":null}", false, false),
         ] {
-            assert_eq!(take(&mut *matcher(&schema), text).is_ok(), spaced, "{text}");
             assert_eq!(
-                take(
-                    &mut *bare.compile(&schema).unwrap().matcher().unwrap(),
+                commit_text(&mut *matcher(&schema), text).is_ok(),
+                spaced,
+                "{text}"
+            );
+            assert_eq!(
+                commit_text(
+                    &mut *compact_engine.compile(&schema).unwrap().matcher().unwrap(),
                     text
                 )
                 .is_ok(),
@@ -518,20 +526,20 @@ mod tests {
         }
     }
 
-    fn unsupported(feature: &str, words: &str) -> EngineError {
+    fn unsupported(feature: &str, message: &str) -> EngineError {
         EngineError::Unsupported {
             feature: feature.into(),
-            words: words.into(),
+            message: message.into(),
         }
     }
 
-    fn invalid(words: &str) -> EngineError {
+    fn invalid(message: &str) -> EngineError {
         EngineError::Invalid {
-            words: words.into(),
+            message: message.into(),
         }
     }
 
-    fn check(
+    fn assert_refused(
         constraint: &Constraint,
         step: &str,
         result: Result<(), EngineError>,
@@ -559,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_carry_the_library_s_words() {
+    fn refusals_carry_the_library_s_message() {
         let structure = "Unsupported JSON Schema structure";
         for (constraint, expected) in [
             (
@@ -623,20 +631,20 @@ mod tests {
             (regex(r"a\bb"), unsupported("word boundary", "")),
             (regex("^a"), unsupported("leading anchor", "start")),
         ] {
-            check(
+            assert_refused(
                 &constraint,
                 "validate",
                 engine().validate(&constraint),
                 &expected,
             );
-            check(
+            assert_refused(
                 &constraint,
                 "compile",
                 engine().compile(&constraint).map(|_| ()),
                 &expected,
             );
         }
-        // What only the library sees, and what only vLLM refuses.
+        // Constraints that only the library refuses, and one that only vLLM refuses.
         for (constraint, validated) in [
             (regex(r"(a\bb)"), true),
             (regex("a^b"), true),
@@ -656,9 +664,9 @@ mod tests {
     }
 
     #[test]
-    fn bombs_are_refused_before_they_are_compiled() {
+    fn explosive_constraints_are_refused_before_a_compile() {
         let large = EngineError::TooLarge {
-            words: String::new(),
+            message: String::new(),
         };
         for constraint in [
             json(r#"{"type":"string","maxLength":100000}"#),
@@ -666,7 +674,7 @@ mod tests {
             regex("(((a{1000}){1000}){1000}){1000}"),
             regex(&"x".repeat(1 << 21)),
         ] {
-            check(
+            assert_refused(
                 &constraint,
                 "check_size",
                 engine().check_size(&constraint),
@@ -676,7 +684,7 @@ mod tests {
         for constraint in [json(PROFILE), regex(r"\w+@\w+\.com\n"), choice(&["a", "b"])] {
             assert_eq!(engine().check_size(&constraint), Ok(()), "{constraint:?}");
         }
-        check(
+        assert_refused(
             &regex("(?=a)b"),
             "check_size",
             engine().check_size(&regex("(?=a)b")),
@@ -685,7 +693,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_the_one_that_is_built_in() {
+    fn the_version_matches_the_lock_file() {
         let (name, version) = VERSION.split_once(' ').unwrap();
         let lock = include_str!("../../../../Cargo.lock");
         assert!(

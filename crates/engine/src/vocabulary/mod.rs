@@ -1,9 +1,8 @@
-//! The vocabulary that engines mask and the embedded server speaks: ids, their bytes, and the way
-//! from text to ids. Knows no engine.
+//! Vocabularies: token ids, their bytes, and encoding of text.
 
-mod file;
+mod shortest_encoding;
 mod source;
-mod speller;
+mod tokenizer_json;
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -11,49 +10,48 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiktoken_rs::{CoreBPE, cl100k_base_singleton, o200k_base_singleton};
 
-pub use file::MAX_VOCABULARY_IDS;
 pub use source::VocabularySource;
+pub use tokenizer_json::MAX_VOCABULARY_IDS;
 
+use shortest_encoding::ShortestEncoder;
 use sobench_core::error::{Error, Result};
-use speller::Speller;
 
-/// A token's number in its vocabulary.
+/// Id of a token in its vocabulary.
 pub type TokenId = u32;
 
-/// Ids of `cl100k_base`, unused ones included: ordinary tokens, then special ones up to
+/// Number of ids of `cl100k_base`, including unused ones: ordinary tokens, then special ones up to
 /// `<|endofprompt|>`.
 const CL100K_IDS: u32 = 100_277;
 
-/// Ids of `o200k_base`, counted in the same way.
+/// Number of ids of `o200k_base`, counted in the same way.
 const O200K_IDS: u32 = 200_019;
 
-/// The token that ends an answer in tiktoken's vocabularies.
+/// The end token of tiktoken's vocabularies.
 const TIKTOKEN_END: &str = "<|endoftext|>";
 
-/// Token ids, the bytes each one stands for, and the tokenizer between them and text.
+/// Token ids, their bytes, and the tokenizer.
 pub struct Vocabulary {
     name: String,
     encoder: Encoder,
-    /// All tokens' bytes in a row; `ends[id]` is where token `id` stops.
+    /// Concatenated bytes of all tokens. `ends[id]` is the end of token `id`.
     bytes: Vec<u8>,
     ends: Vec<u32>,
     special: Vec<(TokenId, String)>,
     eos: TokenId,
-    /// Made when the first text needs it.
-    speller: OnceLock<Speller>,
-    respelled: AtomicU64,
+    /// Built on first use.
+    shortest_encoder: OnceLock<ShortestEncoder>,
+    fallback_encodings: AtomicU64,
 }
 
-/// What finds a text's canonical tokens.
+/// Tokenizer that produces the canonical tokens of a text.
 enum Encoder {
     Tiktoken(&'static CoreBPE),
     HuggingFace(Box<tokenizers::Tokenizer>),
-    /// Every byte is its own token.
+    /// Every byte is one token.
     Bytes,
 }
 
-/// Every id's bytes, and which ids stand for none because they are special; what a vocabulary is
-/// made of.
+/// The parts of a vocabulary: the bytes of every id, and the special tokens, which have none.
 struct Tables {
     tokens: Vec<Vec<u8>>,
     special: Vec<(TokenId, String)>,
@@ -61,26 +59,26 @@ struct Tables {
 }
 
 impl Vocabulary {
-    /// The embedded `cl100k_base`; needs no file and no network. Takes some 100 ms.
+    /// Loads the embedded `cl100k_base`, without files or network. Takes about 100 ms.
     ///
     /// # Errors
-    /// An internal error if the embedded tables contradict themselves.
+    /// An internal error if the embedded tables are inconsistent.
     pub fn cl100k() -> Result<Self> {
         Self::tiktoken("cl100k_base", cl100k_base_singleton(), CL100K_IDS, None)
     }
 
-    /// The embedded `o200k_base`; takes about twice as long.
+    /// Loads the embedded `o200k_base`. Takes about twice as long.
     ///
     /// # Errors
-    /// An internal error if the embedded tables contradict themselves.
+    /// An internal error if the embedded tables are inconsistent.
     pub fn o200k() -> Result<Self> {
         Self::tiktoken("o200k_base", o200k_base_singleton(), O200K_IDS, None)
     }
 
-    /// The 256 bytes, each a token of its own with its value as the id, and the end. What a
-    /// constraint allows is the same over any vocabulary that has all bytes, and over this one a
-    /// library compiles in a fraction of the time.
-    pub fn of_bytes() -> Self {
+    /// A vocabulary of the 256 single bytes, whose ids are their values, and an end token. A
+    /// constraint allows the same texts over every vocabulary that contains all bytes, and
+    /// libraries compile it much faster over this one.
+    pub fn single_bytes() -> Self {
         let tokens: Vec<Vec<u8>> = (0..=u8::MAX)
             .map(|byte| vec![byte])
             .chain([Vec::new()])
@@ -113,8 +111,8 @@ impl Vocabulary {
             .map(|(id, _)| *id)
             .ok_or_else(|| {
                 let names: Vec<&str> = special.iter().map(|(_, name)| name.as_str()).collect();
-                Error::usage(format!("no special token of {name} has this name: {end}"))
-                    .hint(format!("it has {}", names.join(", ")))
+                Error::usage(format!("no such special token in {name}: {end}"))
+                    .hint(format!("use one of {}", names.join(", ")))
             })?;
         let token = |id| {
             let is_special = special.binary_search_by_key(&id, |(id, _)| *id).is_ok();
@@ -155,34 +153,33 @@ impl Vocabulary {
             ends,
             special,
             eos,
-            speller: OnceLock::new(),
-            respelled: AtomicU64::new(0),
+            shortest_encoder: OnceLock::new(),
+            fallback_encodings: AtomicU64::new(0),
         })
     }
 
-    /// The name by which reports call it, e.g. `cl100k_base` or `Llama-3.1-8B/tokenizer.json,
-    /// 128256 ids`.
+    /// Name in reports, e.g. `cl100k_base` or `Llama-3.1-8B/tokenizer.json, 128256 ids`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Ids, unused ones included; every id is below it.
+    /// Number of ids, including unused ones.
     #[allow(clippy::len_without_is_empty, reason = "there is no empty vocabulary")]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The token that ends an answer.
+    /// The end token.
     pub fn eos(&self) -> TokenId {
         self.eos
     }
 
-    /// Special tokens by id, with their names; the end token is always among them.
+    /// Special tokens with their names, in order of id. Includes the end token.
     pub fn special(&self) -> &[(TokenId, String)] {
         &self.special
     }
 
-    /// The bytes of a token; empty for a special, unused or unknown id.
+    /// Bytes of a token. Empty for a special, unused or unknown id.
     #[inline]
     pub fn bytes(&self, token: TokenId) -> &[u8] {
         let id = token as usize;
@@ -193,28 +190,29 @@ impl Vocabulary {
         &self.bytes[start as usize..end as usize]
     }
 
-    /// Tokens whose bytes are the text's: the canonical ones, or, where those spell another text (a
-    /// normaliser, a prefix), as few as can be. Names of special tokens in it are ordinary text.
-    /// What no tokens can spell is left out; see [`Vocabulary::encode_exactly`].
+    /// Encodes a text. The tokens are canonical, or the fewest possible if the canonical tokens
+    /// decode to another text (because of a normalizer or a prefix). Names of special tokens are
+    /// encoded as ordinary text. Parts that cannot be encoded are omitted; see
+    /// [`Vocabulary::encode_exactly`].
     ///
-    /// A text that tiktoken's regex gives up on (megabytes of one kind of character) is encoded in
-    /// halves, so that there are always tokens, if not the canonical ones.
+    /// If tiktoken's regex fails on a text (megabytes of one kind of character), the text is
+    /// encoded in halves, and the tokens may not be canonical.
     pub fn encode(&self, text: &str) -> Vec<TokenId> {
         self.encode_with_gaps(text).0
     }
 
-    /// As [`Vocabulary::encode`]; `None` where the vocabulary cannot spell the text.
+    /// As [`Vocabulary::encode`]. `None` if the vocabulary cannot encode the whole text.
     pub fn encode_exactly(&self, text: &str) -> Option<Vec<TokenId>> {
         let (tokens, whole) = self.encode_with_gaps(text);
         whole.then_some(tokens)
     }
 
-    /// Texts so far whose canonical tokens spelled something else, so that other tokens were taken.
-    pub fn respelled(&self) -> u64 {
-        self.respelled.load(Ordering::Relaxed)
+    /// Number of texts so far that were encoded with non-canonical tokens.
+    pub fn fallback_encodings(&self) -> u64 {
+        self.fallback_encodings.load(Ordering::Relaxed)
     }
 
-    /// The bytes of a sequence; special tokens stand for none.
+    /// Bytes of a token sequence. Special tokens have none.
     pub fn decode(&self, tokens: &[TokenId]) -> Vec<u8> {
         tokens
             .iter()
@@ -223,12 +221,12 @@ impl Vocabulary {
             .collect()
     }
 
-    /// How many tokens [`Vocabulary::encode`] makes of a text.
+    /// Number of tokens of a text.
     pub fn count(&self, text: &str) -> usize {
         self.encode(text).len()
     }
 
-    /// Tokens, and whether they spell the whole text.
+    /// Returns the tokens, and whether they encode the whole text.
     fn encode_with_gaps(&self, text: &str) -> (Vec<TokenId>, bool) {
         let tokenizer = match &self.encoder {
             Encoder::Tiktoken(bpe) => return (encode_tiktoken(bpe, text), true),
@@ -236,18 +234,18 @@ impl Vocabulary {
             Encoder::HuggingFace(tokenizer) => tokenizer,
         };
         if let Ok(encoding) = tokenizer.encode_fast(text, false)
-            && self.spell_out(encoding.get_ids(), text.as_bytes())
+            && self.decode_to(encoding.get_ids(), text.as_bytes())
         {
             return (encoding.get_ids().to_vec(), true);
         }
-        self.respelled.fetch_add(1, Ordering::Relaxed);
-        self.speller
-            .get_or_init(|| Speller::new(self))
-            .spell(self, text.as_bytes())
+        self.fallback_encodings.fetch_add(1, Ordering::Relaxed);
+        self.shortest_encoder
+            .get_or_init(|| ShortestEncoder::new(self))
+            .encode(self, text.as_bytes())
     }
 
-    /// Whether these tokens' bytes in a row are `text`.
-    fn spell_out(&self, tokens: &[TokenId], text: &[u8]) -> bool {
+    /// Whether the tokens decode to `text`.
+    fn decode_to(&self, tokens: &[TokenId], text: &[u8]) -> bool {
         let rest = tokens.iter().try_fold(text, |rest, &token| {
             let bytes = self.bytes(token);
             if bytes.is_empty() {
@@ -275,7 +273,7 @@ fn encode_tiktoken(bpe: &CoreBPE, text: &str) -> Vec<TokenId> {
     tokens
 }
 
-/// One vocabulary for all tests of this binary: it takes a while to build without optimisation.
+/// Vocabulary shared by all tests of this binary. Building it is slow without optimization.
 #[cfg(any(test, feature = "testing"))]
 pub fn shared() -> std::sync::Arc<Vocabulary> {
     use std::sync::Arc;
@@ -291,8 +289,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_spell_every_text_and_are_their_own_ids() {
-        let bytes = Vocabulary::of_bytes();
+    fn single_bytes_encode_every_text() {
+        let bytes = Vocabulary::single_bytes();
         let tokens = bytes.encode_exactly("aé\0").unwrap();
         assert_eq!(tokens, [97, 0xc3, 0xa9, 0]);
         assert_eq!(
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn text_survives_the_round_trip() {
+    fn text_round_trips() {
         let o200k = Vocabulary::o200k().unwrap();
         for vocabulary in [&shared(), &o200k] {
             for text in [
@@ -321,15 +319,15 @@ mod tests {
                 assert_eq!(vocabulary.count(text), tokens.len());
                 assert!(
                     !tokens.contains(&vocabulary.eos()),
-                    "text must not smuggle in special tokens"
+                    "text must not encode to special tokens"
                 );
             }
-            assert_eq!(vocabulary.respelled(), 0);
+            assert_eq!(vocabulary.fallback_encodings(), 0);
         }
     }
 
     #[test]
-    fn special_and_unused_ids_stand_for_no_bytes() {
+    fn special_and_unused_ids_have_no_bytes() {
         let vocabulary = shared();
         assert_eq!((vocabulary.len(), vocabulary.eos()), (100_277, 100_257));
         let names: Vec<&str> = vocabulary
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_embedded_one_has_its_published_ids() {
+    fn o200k_has_its_published_ids() {
         let vocabulary = Vocabulary::o200k().unwrap();
         assert_eq!(
             (vocabulary.name(), vocabulary.len(), vocabulary.eos()),

@@ -1,15 +1,14 @@
-//! Which vocabulary is meant: a name that is built in, or the path of a `tokenizer.json`. Knows
-//! what can be read, not how.
+//! Sources of vocabularies: built-in names and paths of `tokenizer.json` files.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use tiktoken_rs::{cl100k_base_singleton, o200k_base_singleton};
 
-use super::{CL100K_IDS, O200K_IDS, Vocabulary, file};
+use super::{CL100K_IDS, O200K_IDS, Vocabulary, tokenizer_json};
 use sobench_core::error::{Error, Result};
 
-/// Where a vocabulary comes from. In files it is the text that [`VocabularySource::parse`] reads.
+/// Source of a vocabulary. Serialized as the text that [`VocabularySource::parse`] accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum VocabularySource {
@@ -18,37 +17,35 @@ pub enum VocabularySource {
     Cl100k,
     /// `o200k_base` of tiktoken, compiled in: 200,019 ids.
     O200k,
-    /// A `tokenizer.json` of the tokenizers library, or the folder of one.
+    /// A `tokenizer.json` of the tokenizers library, or its folder.
     File(PathBuf),
 }
 
 impl VocabularySource {
-    /// Reads `cl100k_base` (or `cl100k`), `o200k_base` (or `o200k`) or a path.
+    /// Parses `cl100k_base` (or `cl100k`), `o200k_base` (or `o200k`) or a path.
     ///
     /// # Errors
-    /// A usage error for a name that is none of these and no file or folder either.
+    /// A usage error if the text is neither a built-in name nor an existing path.
     pub fn parse(text: &str) -> Result<Self> {
         match Self::from(text.to_owned()) {
             Self::File(path) if !path.exists() => Err(Error::usage(format!("no such vocabulary: {text}"))
-                .hint("give --tokenizer cl100k_base, o200k_base, or the path of a tokenizer.json or of its folder")),
+                .hint("set --tokenizer to cl100k_base, o200k_base, or the path of a tokenizer.json or of its folder")),
             source => Ok(source),
         }
     }
 
-    /// Loads it, with the end token that it names itself. The built-in ones take 100 to 300 ms.
+    /// Loads the vocabulary with its own end token. The built-in ones take 100 to 300 ms.
     ///
     /// # Errors
-    /// A file that cannot be read, is too large, is no tokenizer whose tokens have bytes, or has no
-    /// end token.
+    /// The file cannot be read, is too large, has tokens without fixed bytes, or has no end token.
     pub fn load(&self) -> Result<Vocabulary> {
         self.load_with_eos(None)
     }
 
-    /// Loads it; `eos` names the token that ends an answer where the files do not say so, or say it
-    /// wrongly.
+    /// Loads the vocabulary. `eos` overrides the end token of the files.
     ///
     /// # Errors
-    /// As [`VocabularySource::load`]; and where there is no token of that name.
+    /// As [`VocabularySource::load`], or the end token does not exist.
     pub fn load_with_eos(&self, eos: Option<&str>) -> Result<Vocabulary> {
         match self {
             Self::Cl100k => Vocabulary::tiktoken(
@@ -60,11 +57,11 @@ impl VocabularySource {
             Self::O200k => {
                 Vocabulary::tiktoken(self.embedded_name(), o200k_base_singleton(), O200K_IDS, eos)
             }
-            Self::File(path) => file::load(path, eos),
+            Self::File(path) => tokenizer_json::load(path, eos),
         }
     }
 
-    /// The built-in name, or the path as it was given.
+    /// The built-in name or the path.
     pub fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -102,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_paths_are_told_apart() {
+    fn names_and_paths_are_distinguished() {
         let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizer");
         for (text, expected) in [
             ("cl100k", VocabularySource::Cl100k),
@@ -128,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_token_can_be_named() {
+    fn the_end_token_can_be_overridden() {
         let vocabulary = VocabularySource::Cl100k
             .load_with_eos(Some("<|endofprompt|>"))
             .unwrap();

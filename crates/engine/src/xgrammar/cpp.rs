@@ -1,10 +1,9 @@
-//! The original xgrammar in C++ as an [`Engine`], through the crate `xgrammar`. Knows tokens and
-//! masks, neither HTTP nor models.
+//! Engine `xgrammar-cpp`: the original C++ xgrammar, through the crate `xgrammar`.
 //!
-//! The vocabulary is handed over as JSON that the port writes: the bindings have no other way for
-//! tokens that are not a tokenizer's file. The library reports refusals by an exception, whose
-//! message opens with a time and a path; both are cut off. It has a forced text as well, which the
-//! bindings do not pass on.
+//! The vocabulary is passed as JSON that the port writes, because the bindings support only
+//! tokenizer files otherwise. The library reports refusals as exceptions whose message starts with
+//! a time and a source location; both are removed. The library also computes forced text, but the
+//! bindings do not expose it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -13,25 +12,25 @@ use dlpark::ffi::{DataType, Device};
 use dlpark::traits::{InferDataType, RowMajorCompactLayout, TensorLike};
 use dlpark::versioned::SafeManagedTensorVersioned as Tensor;
 use xgrammar_cpp::{
-    CompiledGrammar, Grammar as Converted, GrammarCompiler, GrammarMatcher, TokenizerInfo,
+    CompiledGrammar, Grammar as ParsedGrammar, GrammarCompiler, GrammarMatcher, TokenizerInfo,
     XGrammarErr,
 };
 
-use super::source::Source;
-use super::words::classified;
-use super::{DIALECTS, refuse_listed, settings, size};
+use super::errors::classify;
+use super::input::EngineInput;
+use super::{DIALECTS, refuse_vllm_unsupported, settings, unroll_estimate};
 use crate::{
     Engine, EngineError, EnginePolicy, Grammar, Matcher, TokenId, TokenMask, Vocabulary,
-    token_taken,
+    commit_result,
 };
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::{Error, Result as OurResult};
+use sobench_core::error::{Error, Result as SobenchResult};
 
-/// The original's version is the one that the bindings' README states; theirs is held to
-/// `Cargo.lock` by a test.
+/// The version of the C++ library is the one in the README of the bindings. A test compares the
+/// version of the bindings with `Cargo.lock`.
 const VERSION: &str = "xgrammar (C++) 0.2.8 through xgrammar 0.6.0";
 
-/// The original.
+/// The original engine.
 pub(super) struct XgrammarCpp {
     compiler: GrammarCompiler,
     tokenizer: TokenizerInfo,
@@ -40,12 +39,12 @@ pub(super) struct XgrammarCpp {
 }
 
 impl XgrammarCpp {
-    pub(super) fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    pub(super) fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> SobenchResult<Self> {
         let json = super::tokenizer(&vocabulary)?.serialize_json();
         let tokenizer = TokenizerInfo::deserialize_json(&json).map_err(|error| {
             Error::internal(format!(
-                "xgrammar (C++) does not take the vocabulary: {}",
-                said(&error)
+                "xgrammar (C++) rejects the vocabulary: {}",
+                library_message(&error)
             ))
         })?;
         let compiler =
@@ -77,15 +76,15 @@ impl Engine for XgrammarCpp {
     }
 
     fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        size::refuse_explosive(constraint)
+        unroll_estimate::refuse_explosive(constraint)
     }
 
-    /// As the port's.
+    /// As for the port.
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
         if let Constraint::JsonSchema(schema) = constraint {
-            refuse_listed(schema)?;
+            refuse_vllm_unsupported(schema)?;
         }
-        self.read(constraint).map(drop)
+        self.parse(constraint).map(drop)
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
@@ -95,10 +94,9 @@ impl Engine for XgrammarCpp {
             ..
         } = self.policy;
         let compiler = &self.compiler;
-        let compiled = match Source::of(constraint)? {
-            // Without indentation and separators of ours, the library takes those of Python's
-            // `json.dumps`.
-            Source::Schema(schema) => compiler.compile_json_schema(
+        let compiled = match EngineInput::from_constraint(constraint)? {
+            // Without indentation and separators, the library uses those of Python's `json.dumps`.
+            EngineInput::Schema(schema) => compiler.compile_json_schema(
                 &schema,
                 Some(any_whitespace),
                 None,
@@ -107,12 +105,12 @@ impl Engine for XgrammarCpp {
                 None,
                 None,
             ),
-            Source::Regex(regex) => compiler.compile_regex(regex),
-            Source::Ebnf(_) => compiler.compile_grammar(&self.read(constraint)?),
-            Source::Lark(text) => compiler.compile_lark(text, None),
-            Source::StructuralTag(tag) => compiler.compile_structural_tag(&tag),
+            EngineInput::Regex(regex) => compiler.compile_regex(regex),
+            EngineInput::Ebnf(_) => compiler.compile_grammar(&self.parse(constraint)?),
+            EngineInput::Lark(text) => compiler.compile_lark(text, None),
+            EngineInput::StructuralTag(tag) => compiler.compile_structural_tag(&tag),
         };
-        let compiled = compiled.map_err(|error| classified(&said(&error)))?;
+        let compiled = compiled.map_err(|error| classify(&library_message(&error)))?;
         Ok(Arc::new(CppGrammar {
             compiled,
             vocabulary: Arc::clone(&self.vocabulary),
@@ -121,15 +119,15 @@ impl Engine for XgrammarCpp {
 }
 
 impl XgrammarCpp {
-    /// The library's reading of a constraint, not compiled.
-    fn read(&self, constraint: &Constraint) -> Result<Converted, EngineError> {
+    /// Parses a constraint without compiling it.
+    fn parse(&self, constraint: &Constraint) -> Result<ParsedGrammar, EngineError> {
         let EnginePolicy {
             any_whitespace,
             xgrammar_strict: strict,
             ..
         } = self.policy;
-        let read = match Source::of(constraint)? {
-            Source::Schema(schema) => Converted::from_json_schema(
+        let parsed = match EngineInput::from_constraint(constraint)? {
+            EngineInput::Schema(schema) => ParsedGrammar::from_json_schema(
                 &schema,
                 Some(any_whitespace),
                 None,
@@ -139,14 +137,14 @@ impl XgrammarCpp {
                 None,
                 None,
             ),
-            Source::Regex(regex) => Converted::from_regex(regex, None),
-            Source::Ebnf(text) => Converted::from_ebnf(&text, Some("root")),
-            Source::Lark(text) => Converted::from_lark(text, Some(&self.tokenizer), None),
-            Source::StructuralTag(tag) => {
-                Converted::from_structural_tag(&tag, Some(&self.tokenizer))
+            EngineInput::Regex(regex) => ParsedGrammar::from_regex(regex, None),
+            EngineInput::Ebnf(text) => ParsedGrammar::from_ebnf(&text, Some("root")),
+            EngineInput::Lark(text) => ParsedGrammar::from_lark(text, Some(&self.tokenizer), None),
+            EngineInput::StructuralTag(tag) => {
+                ParsedGrammar::from_structural_tag(&tag, Some(&self.tokenizer))
             }
         };
-        read.map_err(|error| classified(&said(&error)))
+        parsed.map_err(|error| classify(&library_message(&error)))
     }
 }
 
@@ -178,24 +176,24 @@ struct CppMatcher {
 impl Matcher for CppMatcher {
     fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
         let vocabulary = &self.vocabulary;
-        let row = mask.fit(vocabulary.len());
+        let row = mask.words_mut(vocabulary.len());
         if self.inner.is_terminated() {
-            mask.only(vocabulary.eos());
+            mask.set_only(vocabulary.eos());
             return Ok(());
         }
         fill(&mut self.inner, row)?;
-        mask.cut(vocabulary.len());
+        mask.clear_past_end(vocabulary.len());
         Ok(())
     }
 
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
-        // Never asked after the end or about a token without bytes: the library would say no on
-        // stderr.
+        // Not called after the end or with a token without bytes: the library would write a message
+        // to stderr.
         let known = token == self.vocabulary.eos() || !self.vocabulary.bytes(token).is_empty();
-        let askable = known && !self.inner.is_terminated();
-        let taken =
-            askable && i32::try_from(token).is_ok_and(|id| self.inner.accept_token(id, None));
-        token_taken(taken, token)
+        let may_accept = known && !self.inner.is_terminated();
+        let accepted =
+            may_accept && i32::try_from(token).is_ok_and(|id| self.inner.accept_token(id, None));
+        commit_result(accepted, token)
     }
 
     fn is_accepting(&mut self) -> Result<bool, EngineError> {
@@ -210,7 +208,7 @@ impl Matcher for CppMatcher {
         let tokens = i32::try_from(tokens).unwrap_or(i32::MAX);
         self.inner
             .rollback(Some(tokens))
-            .map_err(|error| classified(&said(&error)))
+            .map_err(|error| classify(&library_message(&error)))
     }
 
     fn fork(&self) -> Box<dyn Matcher> {
@@ -221,17 +219,17 @@ impl Matcher for CppMatcher {
     }
 }
 
-/// The words of a mask as the bindings want them: a tensor over memory that is not its own.
-struct Row {
-    words: *mut c_void,
+/// The words of a mask as a borrowed tensor for the bindings.
+struct MaskTensor {
+    mask_words: *mut c_void,
     len: i64,
 }
 
-impl TensorLike<RowMajorCompactLayout> for Row {
+impl TensorLike<RowMajorCompactLayout> for MaskTensor {
     type Error = dlpark::Error;
 
     fn data_ptr(&self) -> *mut c_void {
-        self.words
+        self.mask_words
     }
 
     fn memory_layout(&self) -> RowMajorCompactLayout {
@@ -251,31 +249,31 @@ impl TensorLike<RowMajorCompactLayout> for Row {
     }
 }
 
-/// Fills `words` in place. The tensor lives in this function alone, and so does not outlive what it
-/// points to; a copy out of a tensor that owns its memory would cost more than a small mask.
-fn fill(matcher: &mut GrammarMatcher, words: &mut [u32]) -> Result<(), EngineError> {
-    let row = Row {
-        words: words.as_mut_ptr().cast(),
-        len: words.len() as i64,
+/// Fills `mask_words` in place. The tensor is local to this function, so it does not outlive the
+/// memory that it points to. Copying from a tensor that owns its memory would cost more than a
+/// small mask.
+fn fill(matcher: &mut GrammarMatcher, mask_words: &mut [u32]) -> Result<(), EngineError> {
+    let row = MaskTensor {
+        mask_words: mask_words.as_mut_ptr().cast(),
+        len: mask_words.len() as i64,
     };
     let mut tensor = Tensor::new(row).map_err(|error| EngineError::Crashed {
-        words: error.to_string(),
+        message: error.to_string(),
     })?;
     matcher
         .fill_next_token_bitmask(&mut tensor, None, None)
-        .map_err(|error| classified(&said(&error)))?;
+        .map_err(|error| classify(&library_message(&error)))?;
     Ok(())
 }
 
-/// What the library said, without the time and the place in its source that it opens with, and the
-/// check that failed there.
-fn said(error: &XGrammarErr) -> String {
-    let words = error.to_string();
-    let placed = words
+/// The library's message without the time, the source location and the failed check.
+fn library_message(error: &XGrammarErr) -> String {
+    let message = error.to_string();
+    let located = message
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "))
         .and_then(|(_, rest)| rest.split_once(": "));
-    let message = placed.map_or(words.as_str(), |(_, message)| message);
+    let message = located.map_or(message.as_str(), |(_, message)| message);
     let checked = message
         .strip_prefix("Check failed: ")
         .and_then(|rest| rest.split_once(" is false: "));

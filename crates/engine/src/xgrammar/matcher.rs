@@ -1,13 +1,13 @@
-//! Stepping through a grammar that the port of xgrammar compiled. Knows no JSON and no regex.
+//! Matcher for grammars compiled by the port of xgrammar.
 
 use std::sync::Arc;
 
 use xgrammar_port::{CompiledGrammar, GrammarMatcher, MatcherError};
 
-use crate::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary, token_taken};
+use crate::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary, commit_result};
 
-/// Tokens that are left off the end of a forced text. The tokenizer may join them with what
-/// follows; with two left off, joined texts were not seen to be spelt differently.
+/// Number of tokens that are dropped from the end of forced text. The tokenizer may merge them with
+/// the following text; with two dropped, no different tokenization was observed.
 const UNSETTLED_TOKENS: usize = 2;
 
 /// A compiled grammar.
@@ -16,14 +16,15 @@ pub(super) struct XgrammarGrammar(Arc<Core>);
 struct Core {
     compiled: CompiledGrammar,
     vocabulary: Arc<Vocabulary>,
-    /// A rule may take only so many tokens. Where such a rule runs out, the end that the mask
-    /// allows is not yet the end of the grammar, and only the mask knows.
-    budgeted: bool,
+    /// Whether a rule limits its number of tokens. After such a rule reaches its limit, the mask
+    /// allows the end token although the grammar is not completed, so acceptance is read from the
+    /// mask.
+    has_token_limit: bool,
 }
 
 impl XgrammarGrammar {
     pub(super) fn new(compiled: CompiledGrammar, vocabulary: Arc<Vocabulary>) -> Self {
-        let budgeted = compiled
+        let has_token_limit = compiled
             .grammar()
             .rules()
             .iter()
@@ -31,7 +32,7 @@ impl XgrammarGrammar {
         Self(Arc::new(Core {
             compiled,
             vocabulary,
-            budgeted,
+            has_token_limit,
         }))
     }
 }
@@ -45,10 +46,10 @@ impl Grammar for XgrammarGrammar {
         }))
     }
 
-    /// As the library counts, without the bytes of the vocabulary, which it adds to every grammar
-    /// although all share them.
+    /// The library's count without the vocabulary bytes, which it adds to every grammar although
+    /// all grammars share them.
     fn memory_bytes(&self) -> Option<u64> {
-        /// What the library adds for a token beside its bytes.
+        /// Bytes that the library adds for a token beside its text.
         const TOKEN_OVERHEAD: usize = 16;
         let decoded = self.0.compiled.tokenizer_info().decoded_vocab();
         let vocabulary: usize = decoded
@@ -74,33 +75,34 @@ struct XgrammarMatcher {
 impl Matcher for XgrammarMatcher {
     fn mask(&mut self, mask: &mut TokenMask) -> Result<(), EngineError> {
         let vocabulary = &self.core.vocabulary;
-        let row = mask.fit(vocabulary.len());
+        let row = mask.words_mut(vocabulary.len());
         if self.inner.is_terminated() {
-            mask.only(vocabulary.eos());
+            mask.set_only(vocabulary.eos());
             return Ok(());
         }
-        // Whether the mask need be applied at all is not asked: every bit is written, also where
-        // all are set.
-        let words = row.len() as i64;
+        // The return value, whether the mask is restrictive, is ignored: every bit is written even
+        // if all are set.
+        let word_count = row.len() as i64;
         self.inner
-            .fill_next_token_bitmask(bytemuck::cast_slice_mut(row), &[words], 0)
-            .map_err(refused)?;
-        mask.cut(vocabulary.len());
+            .fill_next_token_bitmask(bytemuck::cast_slice_mut(row), &[word_count], 0)
+            .map_err(matcher_error)?;
+        mask.clear_past_end(vocabulary.len());
         Ok(())
     }
 
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
         let vocabulary = &self.core.vocabulary;
-        // Never asked after the end or about a token without bytes: the library would say no on
-        // stderr.
-        let askable = !self.inner.is_terminated()
+        // Not called after the end or with a token without bytes: the library would write a message
+        // to stderr.
+        let may_accept = !self.inner.is_terminated()
             && (token == vocabulary.eos() || !vocabulary.bytes(token).is_empty());
-        let taken = askable && i32::try_from(token).is_ok_and(|id| self.inner.accept_token(id));
-        token_taken(taken, token)
+        let accepted =
+            may_accept && i32::try_from(token).is_ok_and(|id| self.inner.accept_token(id));
+        commit_result(accepted, token)
     }
 
     fn is_accepting(&mut self) -> Result<bool, EngineError> {
-        if self.core.budgeted && !self.inner.is_terminated() {
+        if self.core.has_token_limit && !self.inner.is_terminated() {
             let mut mask = TokenMask::default();
             self.clone().mask(&mut mask)?;
             return Ok(mask.allows(self.core.vocabulary.eos()));
@@ -108,18 +110,18 @@ impl Matcher for XgrammarMatcher {
         Ok(self.inner.is_completed())
     }
 
-    /// The library forces text, not tokens: its masks allow every way to spell what must come.
-    /// These are the tokens in which a model would spell it.
+    /// The library forces text, not tokens: its masks allow every tokenization of the forced text.
+    /// Returns the tokens that a model would use.
     fn forced_tokens(&mut self) -> Vec<TokenId> {
         let Ok(mut bytes) = self.inner.find_jump_forward_string() else {
             return Vec::new();
         };
-        let whole = match std::str::from_utf8(&bytes) {
+        let valid_bytes = match std::str::from_utf8(&bytes) {
             Ok(_) => bytes.len(),
-            // The first bytes of a character are forced, and the rest is open.
+            // Only the first bytes of the last character are forced.
             Err(error) => error.valid_up_to(),
         };
-        bytes.truncate(whole);
+        bytes.truncate(valid_bytes);
         let text = String::from_utf8(bytes).unwrap_or_default();
         let mut tokens = self.core.vocabulary.encode(&text);
         tokens.truncate(tokens.len().saturating_sub(UNSETTLED_TOKENS));
@@ -128,7 +130,7 @@ impl Matcher for XgrammarMatcher {
 
     fn rollback(&mut self, tokens: usize) -> Result<(), EngineError> {
         let tokens = i32::try_from(tokens).unwrap_or(i32::MAX);
-        self.inner.rollback(tokens).map_err(refused)
+        self.inner.rollback(tokens).map_err(matcher_error)
     }
 
     fn fork(&self) -> Box<dyn Matcher> {
@@ -137,8 +139,8 @@ impl Matcher for XgrammarMatcher {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "given to map_err")]
-fn refused(error: MatcherError) -> EngineError {
+fn matcher_error(error: MatcherError) -> EngineError {
     EngineError::Invalid {
-        words: error.to_string(),
+        message: error.to_string(),
     }
 }

@@ -1,47 +1,47 @@
-//! xgrammar as an [`Engine`]: the crate `xgrammar-rs`, a port of xgrammar to Rust, and behind a
-//! feature the original in C++.
+//! Engines `xgrammar`, the crate `xgrammar-rs` (a Rust port), and `xgrammar-cpp`, the original in
+//! C++, behind a feature.
 //!
-//! xgrammar takes most JSON Schemas and ignores what it has no rule for, with a warning on stderr
-//! at most; that is what it does in servers, and nothing here mends it. [`Engine::validate`] is
-//! vLLM's check of an incoming request, which turns some of these schemas away. Objects take their
-//! members in the schema's order. A regex is anchored at both ends and its classes are ASCII. The
-//! libraries' own caches are off: compiles are cold, and [`super::cache`] counts hits. A server has
-//! them on, which also shares work between equal rules of one grammar; the port panics there on
-//! some schemas.
+//! xgrammar accepts most JSON Schemas and ignores unsupported keywords, at most with a warning on
+//! stderr, as it does in servers. [`Engine::validate`] is vLLM's check of an incoming request,
+//! which refuses some of these schemas. Object members are restricted to the order of the schema. A
+//! regex is anchored at both ends, and its classes are ASCII. The libraries' caches are off:
+//! compiles are cold, and [`super::cache`] counts hits. In servers they are on and also share work
+//! between equal rules of a grammar; the port then panics on some schemas.
 
 #[cfg(feature = "engine-xgrammar-cpp")]
 mod cpp;
-mod features;
+mod errors;
+mod input;
 mod matcher;
-mod size;
-mod source;
-mod words;
+mod unroll_estimate;
+mod vllm_unsupported;
 
 use std::sync::Arc;
 
 use xgrammar_port::compiler::CompileError;
-use xgrammar_port::{Grammar as Converted, GrammarCompiler, TokenizerInfo, VocabType};
+use xgrammar_port::{Grammar as ParsedGrammar, GrammarCompiler, TokenizerInfo, VocabType};
 
 use super::{
-    Declared, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, Open, Vocabulary,
+    DeclaredDeparture, Departure, Engine, EngineError, EnginePolicy, EngineSpec, Grammar, Open,
+    Vocabulary,
 };
+use errors::classify;
+use input::EngineInput;
 use matcher::XgrammarGrammar;
 use sobench_core::constraint::{Constraint, GrammarDialect};
-use sobench_core::error::{Error, Result as OurResult};
-use source::Source;
-use words::classified;
+use sobench_core::error::{Error, Result as SobenchResult};
 
-/// Held to `Cargo.lock` by a test.
+/// A test compares it with `Cargo.lock`.
 const VERSION: &str = "xgrammar-rs 0.2.8, port";
 
-/// What the library takes for "no limit" on its cache, which is off.
+/// The library's value for an unlimited cache. The cache is off.
 const NO_LIMIT: i64 = -1;
 
 pub(super) const SPEC: EngineSpec = EngineSpec {
     name: "xgrammar",
     open: Some(|vocabulary, policy| Ok(Arc::new(Xgrammar::new(vocabulary, policy)?))),
     build_hint: "",
-    measured: true,
+    measured_by_default: true,
     departures: &DEPARTURES,
     listed_keywords: &[],
     relaxations: |policy| {
@@ -62,7 +62,7 @@ pub(super) const CPP_SPEC: EngineSpec = EngineSpec {
     name: "xgrammar-cpp",
     open: OPEN_CPP,
     build_hint: "build with --features engine-xgrammar-cpp, which needs cmake and clang++",
-    measured: false,
+    measured_by_default: false,
     ..SPEC
 };
 
@@ -72,29 +72,29 @@ const OPEN_CPP: Option<Open> =
 #[cfg(not(feature = "engine-xgrammar-cpp"))]
 const OPEN_CPP: Option<Open> = None;
 
-const DEPARTURES: [Declared; 2] = [
-    Declared::new(
+const DEPARTURES: [DeclaredDeparture; 2] = [
+    DeclaredDeparture::new(
         Departure::MemberOrder,
         "members come in the order of the schema unless any_order is set",
         "xgrammar, Grammar.from_json_schema, any_order",
     ),
-    Declared::new(
+    DeclaredDeparture::new(
         Departure::AdditionalProperties,
         "with strict_mode no member or item that the schema does not name",
         "xgrammar, Grammar.from_json_schema, strict_mode",
     ),
 ];
 
-/// The port: tokenizer tables built once, about 20 MB.
+/// The port. The tokenizer tables are built once and take about 20 MB.
 struct Xgrammar {
     compiler: GrammarCompiler,
-    /// The compiler's own.
+    /// Shared with the compiler.
     tokenizer: Arc<TokenizerInfo>,
     vocabulary: Arc<Vocabulary>,
     policy: EnginePolicy,
 }
 
-/// The part of the policy that matters to both libraries.
+/// Policy settings that apply to both libraries.
 fn settings(policy: &EnginePolicy) -> Vec<(&'static str, String)> {
     let whitespace = if policy.any_whitespace {
         "any"
@@ -109,20 +109,19 @@ fn settings(policy: &EnginePolicy) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The notations that both libraries read.
+/// Grammar notations that both libraries read.
 const DIALECTS: &[GrammarDialect] = &[GrammarDialect::Ebnf, GrammarDialect::Lark];
 
 impl Xgrammar {
-    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> OurResult<Self> {
+    fn new(vocabulary: Arc<Vocabulary>, policy: &EnginePolicy) -> SobenchResult<Self> {
         let threads = i32::try_from(policy.compile_threads).unwrap_or(i32::MAX);
         let compiler = GrammarCompiler::new(tokenizer(&vocabulary)?, threads, false, NO_LIMIT);
-        // The compiler gives its tables away only with a grammar; a copy of them would take as much
-        // memory again.
-        let any = compiler
+        // The compiler exposes its tables only through a grammar. A copy would double the memory.
+        let probe = compiler
             .compile_grammar_ebnf("root ::= \"a\"", "root")
-            .map_err(|error| unfit(&error))?;
+            .map_err(|error| vocabulary_error(&error))?;
         Ok(Self {
-            tokenizer: any.tokenizer_info_arc(),
+            tokenizer: probe.tokenizer_info_arc(),
             compiler,
             vocabulary,
             policy: policy.clone(),
@@ -148,37 +147,46 @@ impl Engine for Xgrammar {
     }
 
     fn check_size(&self, constraint: &Constraint) -> Result<(), EngineError> {
-        size::refuse_explosive(constraint)
+        unroll_estimate::refuse_explosive(constraint)
     }
 
-    /// What `validate_xgrammar` of vLLM 0.33 does: its list of features, then the library's reading
-    /// of the constraint.
+    /// vLLM 0.33's `validate_xgrammar`: the list of unsupported features, then parsing by the
+    /// library.
     fn validate(&self, constraint: &Constraint) -> Result<(), EngineError> {
         if let Constraint::JsonSchema(schema) = constraint {
-            refuse_listed(schema)?;
+            refuse_vllm_unsupported(schema)?;
         }
         let EnginePolicy {
             any_whitespace,
             xgrammar_strict: strict,
             ..
         } = self.policy;
-        let read: Result<Converted, CompileError> = match Source::of(constraint)? {
-            Source::Schema(schema) => {
-                Converted::from_json_schema(&schema, any_whitespace, None, None, strict, None)
-                    .map_err(Into::into)
-            }
-            Source::Regex(regex) => Converted::from_regex(regex).map_err(Into::into),
-            Source::Ebnf(text) => Converted::from_ebnf(&text, "root").map_err(Into::into),
-            Source::Lark(text) => {
-                Converted::from_lark(text, Some(&self.tokenizer), &[]).map_err(Into::into)
-            }
-            Source::StructuralTag(tag) => {
-                Converted::from_structural_tag_with_tokenizer(&tag, &self.tokenizer)
-                    .map_err(Into::into)
-            }
-        };
-        read.map(|_| ())
-            .map_err(|error| classified(&error.to_string()))
+        let parsed: Result<ParsedGrammar, CompileError> =
+            match EngineInput::from_constraint(constraint)? {
+                EngineInput::Schema(schema) => ParsedGrammar::from_json_schema(
+                    &schema,
+                    any_whitespace,
+                    None,
+                    None,
+                    strict,
+                    None,
+                )
+                .map_err(Into::into),
+                EngineInput::Regex(regex) => ParsedGrammar::from_regex(regex).map_err(Into::into),
+                EngineInput::Ebnf(text) => {
+                    ParsedGrammar::from_ebnf(&text, "root").map_err(Into::into)
+                }
+                EngineInput::Lark(text) => {
+                    ParsedGrammar::from_lark(text, Some(&self.tokenizer), &[]).map_err(Into::into)
+                }
+                EngineInput::StructuralTag(tag) => {
+                    ParsedGrammar::from_structural_tag_with_tokenizer(&tag, &self.tokenizer)
+                        .map_err(Into::into)
+                }
+            };
+        parsed
+            .map(|_| ())
+            .map_err(|error| classify(&error.to_string()))
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Arc<dyn Grammar>, EngineError> {
@@ -188,18 +196,17 @@ impl Engine for Xgrammar {
             ..
         } = self.policy;
         let compiler = &self.compiler;
-        let compiled = match Source::of(constraint)? {
-            // Without indentation and separators of ours, the library takes those of Python's
-            // `json.dumps`.
-            Source::Schema(schema) => {
+        let compiled = match EngineInput::from_constraint(constraint)? {
+            // Without indentation and separators, the library uses those of Python's `json.dumps`.
+            EngineInput::Schema(schema) => {
                 compiler.compile_json_schema(&schema, any_whitespace, None, None, strict, None)
             }
-            Source::Regex(regex) => compiler.compile_regex(regex),
-            Source::Ebnf(text) => compiler.compile_grammar_ebnf(&text, "root"),
-            Source::Lark(text) => compiler.compile_lark(text, &[]),
-            Source::StructuralTag(tag) => compiler.compile_structural_tag(&tag),
+            EngineInput::Regex(regex) => compiler.compile_regex(regex),
+            EngineInput::Ebnf(text) => compiler.compile_grammar_ebnf(&text, "root"),
+            EngineInput::Lark(text) => compiler.compile_lark(text, &[]),
+            EngineInput::StructuralTag(tag) => compiler.compile_structural_tag(&tag),
         };
-        let compiled = compiled.map_err(|error| classified(&error.to_string()))?;
+        let compiled = compiled.map_err(|error| classify(&error.to_string()))?;
         Ok(Arc::new(XgrammarGrammar::new(
             compiled,
             Arc::clone(&self.vocabulary),
@@ -207,32 +214,37 @@ impl Engine for Xgrammar {
     }
 }
 
-/// Refuses a schema for the first feature on vLLM's list.
-fn refuse_listed(schema: &serde_json::Value) -> Result<(), EngineError> {
-    let Some(feature) = features::unsupported(schema) else {
+/// Refuses a schema with a feature on vLLM's list.
+fn refuse_vllm_unsupported(schema: &serde_json::Value) -> Result<(), EngineError> {
+    let Some(feature) = vllm_unsupported::unsupported_feature(schema) else {
         return Ok(());
     };
-    let words =
-        format!("the JSON Schema has a feature that vLLM does not give to xgrammar: {feature}");
-    Err(EngineError::unsupported(feature, words))
+    let message = format!("vLLM does not route this JSON Schema feature to xgrammar: {feature}");
+    Err(EngineError::unsupported(feature, message))
 }
 
-/// The vocabulary as the port wants it. Special and unused ids have no bytes, which is what makes a
-/// token special there.
-fn tokenizer(vocabulary: &Vocabulary) -> OurResult<TokenizerInfo> {
-    let too_many = |_| Error::internal("vocabulary has more ids than xgrammar can count");
+/// Converts the vocabulary for the port. Tokens without bytes (special and unused ids) are special
+/// there.
+fn tokenizer(vocabulary: &Vocabulary) -> SobenchResult<TokenizerInfo> {
+    let too_many = |_| Error::internal("vocabulary ids do not fit in the 32-bit ids of xgrammar");
     let size = i32::try_from(vocabulary.len()).map_err(too_many)?;
     let eos = i32::try_from(vocabulary.eos()).map_err(too_many)?;
-    let words: Vec<Vec<u8>> = (0..)
+    let token_bytes: Vec<Vec<u8>> = (0..)
         .take(vocabulary.len())
         .map(|id| vocabulary.bytes(id).to_vec())
         .collect();
-    TokenizerInfo::new_from_bytes(&words, VocabType::Raw, Some(size), Some(vec![eos]), false)
-        .map_err(|error| unfit(&error))
+    TokenizerInfo::new_from_bytes(
+        &token_bytes,
+        VocabType::Raw,
+        Some(size),
+        Some(vec![eos]),
+        false,
+    )
+    .map_err(|error| vocabulary_error(&error))
 }
 
-fn unfit(error: &dyn std::fmt::Display) -> Error {
-    Error::internal(format!("xgrammar does not take the vocabulary: {error}"))
+fn vocabulary_error(error: &dyn std::fmt::Display) -> Error {
+    Error::internal(format!("xgrammar rejects the vocabulary: {error}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the port promises, on the real vocabulary. Knows the engine through its traits only.
+//! Tests of the port on the real vocabulary.
 
 use std::sync::OnceLock;
 
@@ -65,28 +65,27 @@ const SQL_LARK: &str =
     "start: \"SELECT \" column \" FROM \" /[a-z]+/\ncolumn: \"col_1\" | \"col_2\"";
 const TAG: &str = r#"{"structures":[{"begin":"<f>","schema":{"type":"integer"},"end":"</f>"}],"triggers":["<f"]}"#;
 
-/// Takes the text token by token, looking at every mask on the way; `Err` is the text that was
-/// taken.
-fn take(matcher: &mut dyn Matcher, text: &str) -> Result<(), String> {
+/// Commits the text token by token and checks every mask. `Err` is the text that was accepted.
+fn commit_text(matcher: &mut dyn Matcher, text: &str) -> Result<(), String> {
     let vocabulary = shared();
-    let mut taken = Vec::new();
+    let mut accepted = Vec::new();
     for token in vocabulary.encode(text) {
         let allowed = mask(matcher);
         assert_eq!(
             allowed.allows(vocabulary.eos()),
             matcher.is_accepting().unwrap(),
-            "end allowed after {taken:?}"
+            "end allowed after {accepted:?}"
         );
         assert_eq!(
             matcher.fork().commit(token).is_ok(),
             allowed.allows(token),
-            "mask and commit agree after {taken:?}"
+            "mask and commit agree after {accepted:?}"
         );
         if !allowed.allows(token) {
-            return Err(String::from_utf8(taken).unwrap());
+            return Err(String::from_utf8(accepted).unwrap());
         }
         matcher.commit(token).unwrap();
-        taken.extend_from_slice(vocabulary.bytes(token));
+        accepted.extend_from_slice(vocabulary.bytes(token));
     }
     let allowed = mask(matcher);
     assert_eq!(
@@ -97,7 +96,7 @@ fn take(matcher: &mut dyn Matcher, text: &str) -> Result<(), String> {
 }
 
 #[test]
-fn valid_answers_are_taken_and_may_end() {
+fn valid_answers_are_accepted_and_may_end() {
     for (constraint, text) in [
         (
             json(PROFILE),
@@ -119,14 +118,14 @@ fn valid_answers_are_taken_and_may_end() {
         (tag(TAG), "It is <f>12</f>."),
     ] {
         let mut matcher = matcher(&constraint);
-        assert_eq!(take(&mut *matcher, text), Ok(()), "{constraint:?}");
+        assert_eq!(commit_text(&mut *matcher, text), Ok(()), "{constraint:?}");
         assert_eq!(matcher.is_accepting(), Ok(true), "{text}");
         let eos = shared().eos();
         matcher.commit(eos).unwrap();
         assert_eq!(
             mask(&mut *matcher).iter().collect::<Vec<_>>(),
             [eos],
-            "after the end there is only the end"
+            "after the end, only the end token is allowed"
         );
         assert_eq!(matcher.is_accepting(), Ok(true));
         assert!(
@@ -138,8 +137,8 @@ fn valid_answers_are_taken_and_may_end() {
 }
 
 #[test]
-fn invalid_continuations_are_masked_where_they_begin() {
-    for (constraint, text, taken) in [
+fn invalid_continuations_are_masked() {
+    for (constraint, text, accepted) in [
         (json(PROFILE), r#"{"name": 1"#, "{\"name\": "),
         (
             json(PROFILE),
@@ -153,10 +152,10 @@ fn invalid_continuations_are_masked_where_they_begin() {
         (lark(SQL_LARK), "SELECT col_3", "SELECT col_"),
         (tag(TAG), "It is <f>x", "It is <f"),
     ] {
-        let stopped = take(&mut *matcher(&constraint), text).unwrap_err();
+        let accepted_text = commit_text(&mut *matcher(&constraint), text).unwrap_err();
         assert!(
-            text.starts_with(&stopped) && stopped.starts_with(taken.trim_end()),
-            "{text}: {stopped:?}"
+            text.starts_with(&accepted_text) && accepted_text.starts_with(accepted.trim_end()),
+            "{text}: {accepted_text:?}"
         );
     }
     for (constraint, text) in [
@@ -165,30 +164,30 @@ fn invalid_continuations_are_masked_where_they_begin() {
         (choice(&["ab"]), "a"),
     ] {
         let mut matcher = matcher(&constraint);
-        let _ = take(&mut *matcher, text);
+        let _ = commit_text(&mut *matcher, text);
         assert!(
             matcher.commit(shared().eos()).is_err(),
-            "{text} is not whole"
+            "{text} is incomplete"
         );
     }
 }
 
 #[test]
-fn whitespace_and_strictness_are_the_policy_s() {
+fn white_space_and_strictness_follow_the_policy() {
     let schema = json(r#"{"type":"object","properties":{"a":{"type":"integer"}}}"#);
-    let takes = |policy: &EnginePolicy, text: &str| {
+    let accepts = |policy: &EnginePolicy, text: &str| {
         let grammar = Xgrammar::new(shared(), policy)
             .unwrap()
             .compile(&schema)
             .unwrap();
-        take(&mut *grammar.matcher().unwrap(), text).is_ok()
+        commit_text(&mut *grammar.matcher().unwrap(), text).is_ok()
     };
     let strict = EnginePolicy::default();
     let open = EnginePolicy {
         xgrammar_strict: false,
         ..EnginePolicy::default()
     };
-    let spelt = EnginePolicy {
+    let compact = EnginePolicy {
         any_whitespace: false,
         ..EnginePolicy::default()
     };
@@ -199,7 +198,7 @@ fn whitespace_and_strictness_are_the_policy_s() {
         ("{\"a\": 1, \"b\": 2}", [false, true, false]),
     ] {
         assert_eq!(
-            [&strict, &open, &spelt].map(|policy| takes(policy, text)),
+            [&strict, &open, &compact].map(|policy| accepts(policy, text)),
             expected,
             "{text}"
         );
@@ -212,7 +211,7 @@ fn whitespace_and_strictness_are_the_policy_s() {
 }
 
 #[test]
-fn forks_and_rollbacks_leave_the_mask_as_it_was() {
+fn forks_and_rollbacks_preserve_the_mask() {
     let vocabulary = shared();
     for (constraint, head, tail) in [
         (json(PROFILE), r#"{"name": "A"#, "lan\", \"age\": 4}"),
@@ -221,33 +220,33 @@ fn forks_and_rollbacks_leave_the_mask_as_it_was() {
         (tag(TAG), "It is <f", ">1</f>"),
     ] {
         let mut matcher = matcher(&constraint);
-        take(&mut *matcher, head).unwrap();
+        commit_text(&mut *matcher, head).unwrap();
         let before = mask(&mut *matcher);
         let mut fork = matcher.fork();
         assert_eq!(mask(&mut *fork), before);
-        take(&mut *fork, tail).unwrap();
-        assert_eq!(mask(&mut *matcher), before, "a fork goes its own way");
-        take(&mut *matcher, tail).unwrap();
+        commit_text(&mut *fork, tail).unwrap();
+        assert_eq!(mask(&mut *matcher), before, "a fork is independent");
+        commit_text(&mut *matcher, tail).unwrap();
         assert_eq!(mask(&mut *matcher), mask(&mut *fork));
         matcher.commit(vocabulary.eos()).unwrap();
-        let taken = vocabulary.encode(tail).len() + 1;
+        let accepted = vocabulary.encode(tail).len() + 1;
         matcher.rollback(1).unwrap();
         assert_eq!(
             mask(&mut *matcher),
             mask(&mut *fork),
-            "the end is taken back"
+            "the end is rolled back"
         );
         matcher.commit(vocabulary.eos()).unwrap();
-        matcher.rollback(taken).unwrap();
+        matcher.rollback(accepted).unwrap();
         assert_eq!(mask(&mut *matcher), before);
         matcher.rollback(0).unwrap();
         assert!(matcher.rollback(1000).is_err() && matcher.rollback(usize::MAX).is_err());
-        take(&mut *matcher, tail).unwrap();
+        commit_text(&mut *matcher, tail).unwrap();
     }
 }
 
 #[test]
-fn commit_takes_what_the_mask_allows_and_nothing_else() {
+fn commit_accepts_exactly_the_tokens_of_the_mask() {
     let vocabulary = shared();
     for (constraint, head) in [
         (json(PROFILE), r#"{"name": "A\u00"#),
@@ -258,9 +257,9 @@ fn commit_takes_what_the_mask_allows_and_nothing_else() {
         (tag(TAG), "a <f>1"),
     ] {
         let mut matcher = matcher(&constraint);
-        take(&mut *matcher, head).unwrap();
+        commit_text(&mut *matcher, head).unwrap();
         let before = mask(&mut *matcher);
-        // Every token would take minutes without optimisation.
+        // All tokens would take minutes without optimization.
         for token in (0..vocabulary.len() as TokenId + 2)
             .step_by(37)
             .chain(vocabulary.special().iter().map(|(id, _)| *id))
@@ -282,10 +281,10 @@ fn commit_takes_what_the_mask_allows_and_nothing_else() {
 }
 
 #[test]
-fn forced_tokens_spell_what_must_come() {
+fn forced_tokens_encode_the_forced_text() {
     let forced = |constraint: &Constraint, head: &str| {
         let mut matcher = matcher(constraint);
-        take(&mut *matcher, head).unwrap();
+        commit_text(&mut *matcher, head).unwrap();
         let tokens = matcher.forced_tokens();
         for &token in &tokens {
             assert!(mask(&mut *matcher).allows(token));
@@ -296,19 +295,19 @@ fn forced_tokens_spell_what_must_come() {
     assert_eq!(
         forced(&ebnf("root ::= \"a rather long sentence\""), ""),
         "a rather",
-        "the last two tokens are open"
+        "the last two tokens are not forced"
     );
     assert_eq!(forced(&json(r#"{"type":"integer"}"#), "1"), "");
-    // Both characters begin with the same bytes.
+    // Both characters start with the same bytes.
     assert_eq!(forced(&choice(&["日", "旦"]), ""), "");
 }
 
 #[test]
-fn a_token_budget_is_part_of_the_mask() {
+fn the_token_limit_of_a_rule_is_part_of_the_mask() {
     let mut matcher = matcher(&lark(
         "start: head tail?\nhead[max_tokens=2]: /[a-z ]+/\ntail: \"!\"",
     ));
-    take(&mut *matcher, "one two").unwrap();
+    commit_text(&mut *matcher, "one two").unwrap();
     let allowed = mask(&mut *matcher);
     assert_eq!(
         allowed.allows(shared().eos()),
@@ -318,13 +317,13 @@ fn a_token_budget_is_part_of_the_mask() {
 }
 
 #[test]
-fn refusals_carry_the_library_s_words() {
-    let unsupported = |feature: &str, words: &str| EngineError::Unsupported {
+fn refusals_carry_the_library_s_message() {
+    let unsupported = |feature: &str, message: &str| EngineError::Unsupported {
         feature: feature.into(),
-        words: words.into(),
+        message: message.into(),
     };
-    let invalid = |words: &str| EngineError::Invalid {
-        words: words.into(),
+    let invalid = |message: &str| EngineError::Invalid {
+        message: message.into(),
     };
     for (constraint, expected) in [
         (
@@ -375,7 +374,7 @@ fn refusals_carry_the_library_s_words() {
             engine().compile(&constraint).err(),
             engine().validate(&constraint).err(),
         ] {
-            let error = error.unwrap_or_else(|| panic!("{constraint:?} was taken"));
+            let error = error.unwrap_or_else(|| panic!("{constraint:?} was accepted"));
             assert_eq!(
                 std::mem::discriminant(&error),
                 std::mem::discriminant(&expected),
@@ -397,8 +396,8 @@ fn refusals_carry_the_library_s_words() {
 }
 
 #[test]
-fn what_the_library_ignores_is_compiled_and_only_a_server_s_check_turns_it_away() {
-    for (schema, text, listed) in [
+fn ignored_keywords_compile_and_only_validation_refuses_them() {
+    for (schema, text, is_listed) in [
         (
             r#"{"type":"array","items":{"type":"integer"},"uniqueItems":true}"#,
             "[1, 1]",
@@ -423,17 +422,21 @@ fn what_the_library_ignores_is_compiled_and_only_a_server_s_check_turns_it_away(
         (r#"{"minimum":5}"#, "1", false),
     ] {
         let constraint = json(schema);
-        assert_eq!(take(&mut *matcher(&constraint), text), Ok(()), "{schema}");
+        assert_eq!(
+            commit_text(&mut *matcher(&constraint), text),
+            Ok(()),
+            "{schema}"
+        );
         let refused = matches!(
             engine().validate(&constraint),
             Err(EngineError::Unsupported { .. })
         );
-        assert_eq!(refused, listed, "{schema}");
+        assert_eq!(refused, is_listed, "{schema}");
     }
 }
 
 #[test]
-fn a_grammar_says_how_large_it_is_without_the_vocabulary() {
+fn the_size_of_a_grammar_excludes_the_vocabulary() {
     let bytes = |constraint: &Constraint| {
         engine()
             .compile(constraint)
@@ -446,7 +449,7 @@ fn a_grammar_says_how_large_it_is_without_the_vocabulary() {
 }
 
 #[test]
-fn the_version_is_the_one_that_is_built_in() {
+fn the_version_matches_the_lock_file() {
     let (name, version) = VERSION
         .strip_suffix(", port")
         .unwrap()

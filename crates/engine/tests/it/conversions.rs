@@ -1,5 +1,5 @@
-//! Promise: a converted grammar is read by the engines that it was converted for, and means to them
-//! what its source means: EBNF to xgrammar, Lark to llguidance.
+//! Converted grammars are accepted by the target engine and mean the same as their source: EBNF for
+//! xgrammar, Lark for llguidance.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,26 +9,26 @@ use serde::Deserialize;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_engine::{EngineName, Grammar, TokenMask, Vocabulary};
 use sobench_grammar::{Membership, compile, convert};
-use sobench_testkit::in_package;
 use sobench_testkit::random::Random;
+use sobench_testkit::repository_path;
 
 use crate::engines::{cl100k, open, small};
 use crate::guidance::{Engine, engine_accepts};
 
-/// A text that is a sentence of a grammar below `fixtures/grammars`, or is none.
+/// A text, and whether it is a sentence of a grammar in `fixtures/grammars`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sample {
     grammar: String,
     text: String,
     member: bool,
-    /// What llguidance says where it departs: before the first terminal it skips no ignored text
+    /// llguidance's result where it departs: it skips no ignored text before the first terminal
     /// (`allow_initial_skip`).
     guidance: Option<bool>,
 }
 
 fn samples() -> BTreeMap<String, Vec<Sample>> {
-    let text = fs::read_to_string(in_package("fixtures/grammars/texts.jsonl")).unwrap();
+    let text = fs::read_to_string(repository_path("fixtures/grammars/texts.jsonl")).unwrap();
     let mut found: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
     for sample in text
         .lines()
@@ -57,7 +57,7 @@ fn compiled(
         .unwrap_or_else(|error| panic!("{name:?} refuses: {error}\n{text}"))
 }
 
-/// Walks the text token by token, and asks whether it may end there.
+/// Commits the text token by token, and returns whether it may end there.
 fn accepts(grammar: &dyn Grammar, vocabulary: &Vocabulary, text: &str) -> bool {
     let mut matcher = grammar.matcher().unwrap();
     for token in vocabulary.encode(text) {
@@ -72,17 +72,18 @@ fn accepts(grammar: &dyn Grammar, vocabulary: &Vocabulary, text: &str) -> bool {
 }
 
 #[test]
-fn engines_read_converted_grammars_as_their_sources() {
-    let (mut walked, mut wrong) = (0, Vec::new());
+fn converted_grammars_mean_the_same_to_the_engines() {
+    let (mut checked, mut mismatches) = (0, Vec::new());
     for (name, samples) in samples() {
-        let text = fs::read_to_string(in_package("fixtures/grammars").join(&name)).unwrap();
+        let text = fs::read_to_string(repository_path("fixtures/grammars").join(&name)).unwrap();
         let dialect = if name.ends_with(".lark") {
             GrammarDialect::Lark
         } else {
             GrammarDialect::Ebnf
         };
-        let converted = |wanted| convert(dialect, wanted, &text).unwrap().text;
-        // EBNF goes in its portable spelling in any case: xgrammar reads no `.`, which is GBNF.
+        let converted = |target| convert(dialect, target, &text).unwrap().text;
+        // EBNF is always converted to its portable form, because xgrammar does not support the `.`
+        // of GBNF.
         let ebnf = converted(GrammarDialect::Ebnf);
         let lark = if dialect == GrammarDialect::Lark {
             text.clone()
@@ -99,7 +100,7 @@ fn engines_read_converted_grammars_as_their_sources() {
             ..
         } in &samples
         {
-            let said = [
+            let results = [
                 (
                     "sobench",
                     source.recognise(text) == Membership::Member,
@@ -112,20 +113,21 @@ fn engines_read_converted_grammars_as_their_sources() {
                 ),
                 ("xgrammar", accepts(&*xgrammar, cl100k(), text), *member),
             ];
-            wrong.extend(
-                said.iter()
+            mismatches.extend(
+                results
+                    .iter()
                     .filter(|(_, found, right)| found != right)
-                    .map(|(who, ..)| format!("{who}, {name}: {text:?}")),
+                    .map(|(engine, ..)| format!("{engine}, {name}: {text:?}")),
             );
-            walked += 1;
+            checked += 1;
         }
     }
-    assert_eq!(wrong, [""; 0]);
-    assert!(walked >= 60, "{walked}");
+    assert_eq!(mismatches, [""; 0]);
+    assert!(checked >= 60, "{checked}");
 }
 
-/// A random expression over `a`, `b` and `c`, with strings that begin with each other and classes
-/// that share characters, in a spelling that both notations have.
+/// A random expression over `a`, `b` and `c`, with strings that are prefixes of each other and
+/// overlapping classes, in the syntax that both notations share.
 fn expression(random: &mut Random, rules: u64, depth: u32) -> String {
     let kinds = if depth == 0 { 5 } else { 12 };
     let inner = |random: &mut Random| expression(random, rules, depth.saturating_sub(1));
@@ -151,15 +153,15 @@ fn expression(random: &mut Random, rules: u64, depth: u32) -> String {
     }
 }
 
-/// Rules that `r0` stands at the head of, each behind its sign of definition.
-fn rules(random: &mut Random, sign: &str) -> String {
+/// Random rules, the first of them `r0`. `separator` separates a rule's name and body.
+fn rules(random: &mut Random, separator: &str) -> String {
     let count = 1 + random.below(3);
     (0..count)
-        .map(|number| format!("r{number} {sign} {}\n", expression(random, count, 3)))
+        .map(|number| format!("r{number} {separator} {}\n", expression(random, count, 3)))
         .collect()
 }
 
-/// Every text over three letters, up to a length.
+/// All texts over three letters up to a length.
 fn short_texts(longest: u32) -> Vec<String> {
     let mut texts = vec![String::new()];
     let shorter: usize = (0..longest).map(|length| 3_usize.pow(length)).sum();
@@ -170,7 +172,7 @@ fn short_texts(longest: u32) -> Vec<String> {
 }
 
 #[test]
-fn no_sentence_of_converted_ebnf_is_lost_to_a_lexer() {
+fn converted_ebnf_keeps_all_sentences_in_llguidance() {
     let engine = Engine::new();
     let mut random = Random(0x2545_F491_4F6C_DD1D);
     let texts = short_texts(5);
@@ -183,12 +185,12 @@ fn no_sentence_of_converted_ebnf_is_lost_to_a_lexer() {
         let Ok(converted) = convert(GrammarDialect::Ebnf, GrammarDialect::Lark, &source) else {
             continue;
         };
-        let ours = compile(GrammarDialect::Ebnf, &source).unwrap();
+        let recogniser = compile(GrammarDialect::Ebnf, &source).unwrap();
         let matcher = engine
             .matcher(&converted.text)
             .unwrap_or_else(|error| panic!("{error}\n{}", converted.text));
         for text in &texts {
-            let member = ours.recognise(text) == Membership::Member;
+            let member = recogniser.recognise(text) == Membership::Member;
             assert_eq!(
                 engine_accepts(&matcher, text),
                 member,
@@ -206,7 +208,7 @@ fn no_sentence_of_converted_ebnf_is_lost_to_a_lexer() {
 }
 
 #[test]
-fn xgrammar_reads_random_converted_lark_as_we_do() {
+fn converted_random_lark_means_the_same_in_xgrammar() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let texts = short_texts(4);
     let (mut compared, mut members) = (0, 0);
@@ -218,7 +220,7 @@ fn xgrammar_reads_random_converted_lark_as_we_do() {
         let Ok(converted) = convert(GrammarDialect::Lark, GrammarDialect::Ebnf, &source) else {
             continue;
         };
-        let ours = compile(GrammarDialect::Lark, &source).unwrap();
+        let recogniser = compile(GrammarDialect::Lark, &source).unwrap();
         let grammar = compiled(
             EngineName::Xgrammar,
             small(),
@@ -226,7 +228,7 @@ fn xgrammar_reads_random_converted_lark_as_we_do() {
             &converted.text,
         );
         for text in &texts {
-            let member = ours.recognise(text) == Membership::Member;
+            let member = recogniser.recognise(text) == Membership::Member;
             assert_eq!(
                 accepts(&*grammar, small(), text),
                 member,

@@ -1,6 +1,6 @@
-//! Promise: every decoding engine keeps the shipped workloads of `fixtures/mask/workloads.jsonl`:
-//! allowed documents pass token by token and may end at their end and only there, wrong
-//! continuations are masked out, caches, forks and rollbacks change nothing.
+//! Every engine handles the shipped workloads of `fixtures/mask/workloads.jsonl`: it accepts valid
+//! documents token by token and allows the end exactly at their end, it masks invalid
+//! continuations, and caches, forks and rollbacks do not change masks.
 
 mod continuations;
 mod departures;
@@ -16,20 +16,19 @@ use sobench_engine::cache::CompileCache;
 use sobench_engine::guarded::GuardedEngine;
 use sobench_engine::vocabulary::VocabularySource;
 use sobench_engine::{
-    self as engine, Engine, EngineError, EngineName, EnginePolicy, Grammar, Matcher, TokenMask,
-    Vocabulary,
+    Engine, EngineError, EngineName, EnginePolicy, Grammar, Matcher, TokenMask, Vocabulary,
 };
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use departures::{Departure, KNOWN};
 use workloads::{Workload, workloads};
 
-/// Compiles here take as long as they take: what a busy machine needs is no finding.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// A long timeout, so that a slow machine does not fail the tests.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// An engine with what it has compiled so far.
-struct Contestant {
+/// An engine with its compile cache.
+struct EngineUnderTest {
     name: EngineName,
     vocabulary: &'static Arc<Vocabulary>,
     compiled: CompileCache,
@@ -40,12 +39,12 @@ pub(crate) fn cl100k() -> &'static Arc<Vocabulary> {
     SHARED.get_or_init(|| Arc::new(Vocabulary::cl100k().unwrap()))
 }
 
-/// The small vocabulary of the fixtures, 600 ids.
+/// The vocabulary of the fixtures with 600 ids.
 pub(crate) fn small() -> &'static Arc<Vocabulary> {
     static SHARED: OnceLock<Arc<Vocabulary>> = OnceLock::new();
     let load = || {
         Arc::new(
-            VocabularySource::File(in_package("fixtures/tokenizer"))
+            VocabularySource::File(repository_path("fixtures/tokenizer"))
                 .load()
                 .unwrap(),
         )
@@ -54,38 +53,39 @@ pub(crate) fn small() -> &'static Arc<Vocabulary> {
 }
 
 /// The engines of this build.
-fn names() -> impl Iterator<Item = EngineName> {
+fn built_in_engines() -> impl Iterator<Item = EngineName> {
     EngineName::ALL
         .into_iter()
         .filter(|name| name.is_built_in())
 }
 
 pub(crate) fn open(name: EngineName, vocabulary: &Arc<Vocabulary>) -> Arc<dyn Engine> {
-    let engine = engine::open_bare(name, vocabulary, &EnginePolicy::default()).unwrap();
-    Arc::new(GuardedEngine::new(engine, PATIENCE))
+    let engine =
+        sobench_engine::open_unguarded(name, vocabulary, &EnginePolicy::default()).unwrap();
+    Arc::new(GuardedEngine::new(engine, COMPILE_TIMEOUT))
 }
 
-fn contestants() -> &'static [Contestant] {
-    static SHARED: OnceLock<Vec<Contestant>> = OnceLock::new();
-    let contestant = |name| {
-        // Outlines walks the whole vocabulary for every state, which takes it seconds a workload
+fn engines() -> &'static [EngineUnderTest] {
+    static SHARED: OnceLock<Vec<EngineUnderTest>> = OnceLock::new();
+    let engine = |name| {
+        // Outlines walks the whole vocabulary for every state, which takes seconds per workload
         // with a large one.
         let vocabulary = if name == EngineName::Outlines {
             small()
         } else {
             cl100k()
         };
-        Contestant {
+        EngineUnderTest {
             name,
             vocabulary,
             compiled: CompileCache::new(open(name, vocabulary), 256),
         }
     };
-    SHARED.get_or_init(|| names().map(contestant).collect())
+    SHARED.get_or_init(|| built_in_engines().map(engine).collect())
 }
 
-impl Contestant {
-    /// The compiled workload; `None` for one that the table of departures says is refused.
+impl EngineUnderTest {
+    /// Compiles the workload. `None` if the table of departures lists it as refused.
     fn compile(&self, workload: &Workload) -> Option<Arc<dyn Grammar>> {
         let compiled = self.compiled.compile(&workload.name, &workload.constraint);
         let refused = KNOWN
@@ -93,17 +93,19 @@ impl Contestant {
             .find(|known| known.engine == self.name && known.refuses(&workload.name));
         match (compiled, refused) {
             (Ok(grammar), None) => Some(grammar),
-            (Err(EngineError::Unsupported { feature, words }), Some(_)) => {
+            (Err(EngineError::Unsupported { feature, message }), Some(_)) => {
                 assert!(
-                    !feature.is_empty() && !words.is_empty(),
-                    "{:?} refuses {} without a word",
+                    !feature.is_empty() && !message.is_empty(),
+                    "{:?} refuses {} without a message",
                     self.name,
                     workload.name
                 );
                 None
             }
             (Err(error), _) => panic!("{:?} refuses {}: {error:?}", self.name, workload.name),
-            (Ok(_), Some(known)) => panic!("no longer refused, take it off the table: {known:?}"),
+            (Ok(_), Some(known)) => {
+                panic!("no longer refused, remove it from the table: {known:?}")
+            }
         }
     }
 
@@ -118,125 +120,126 @@ impl Contestant {
         assert_eq!(
             end,
             matcher.is_accepting().unwrap(),
-            "{:?}: the end is allowed exactly where it is accepted",
+            "{:?}: the end is allowed exactly if the matcher is accepting",
             self.name
         );
         mask
     }
 
-    /// Takes the text token by token. `is_whole` judges what stands before each of them.
+    /// Commits the text token by token. `is_complete` judges the text before each of them.
     fn walk(
         &self,
         matcher: &mut dyn Matcher,
         text: &str,
-        mut is_whole: impl FnMut(&str) -> bool,
+        mut is_complete: impl FnMut(&str) -> bool,
     ) -> Walk {
-        let (mut taken, eos) = (0, self.vocabulary.eos());
+        let (mut committed, eos) = (0, self.vocabulary.eos());
         for token in self.vocabulary.encode(text) {
             let allowed = self.mask(matcher);
-            let whole = text.get(..taken).is_some_and(&mut is_whole);
+            let whole = text.get(..committed).is_some_and(&mut is_complete);
             match (allowed.allows(eos), whole) {
-                (true, false) => return Walk::EarlyEnd(taken),
-                (false, true) => return Walk::NoEnd(taken),
+                (true, false) => return Walk::UnexpectedEnd(committed),
+                (false, true) => return Walk::MissingEnd(committed),
                 _ => {}
             }
             if !allowed.allows(token) {
-                return Walk::Stopped(taken);
+                return Walk::StoppedAt(committed);
             }
             matcher.commit(token).unwrap();
-            taken += self.vocabulary.bytes(token).len();
+            committed += self.vocabulary.bytes(token).len();
         }
         if !self.mask(matcher).allows(eos) {
-            return Walk::Stopped(taken);
+            return Walk::StoppedAt(committed);
         }
-        if !is_whole(text) {
-            return Walk::EarlyEnd(taken);
+        if !is_complete(text) {
+            return Walk::UnexpectedEnd(committed);
         }
         matcher.commit(eos).unwrap();
         assert_eq!(
             self.mask(matcher).iter().collect::<Vec<_>>(),
             [eos],
-            "after the end there is only the end"
+            "after the end, only the end token is allowed"
         );
-        Walk::Whole
+        Walk::Complete
     }
 }
 
-/// How far a text came.
+/// Result of a walk over a text.
 #[derive(Debug, PartialEq, Eq)]
 enum Walk {
-    /// Every token was allowed, and the end after the last.
-    Whole,
-    /// After so many bytes the next token was not allowed; where it is the text's length, the end
-    /// was not.
-    Stopped(usize),
-    /// After so many bytes the end was allowed although they are no whole answer.
-    EarlyEnd(usize),
-    /// After so many bytes the end was not allowed although they are one.
-    NoEnd(usize),
+    /// All tokens and the end were allowed.
+    Complete,
+    /// The next token after these bytes was not allowed, or the end if the whole text was
+    /// committed.
+    StoppedAt(usize),
+    /// The end was allowed after these bytes although they are not a complete answer.
+    UnexpectedEnd(usize),
+    /// The end was not allowed after these bytes although they are a complete answer.
+    MissingEnd(usize),
 }
 
 #[test]
-fn allowed_documents_pass_and_others_do_not() {
+fn valid_documents_are_accepted_and_invalid_ones_are_not() {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
-    let (mut broken, mut departed) = (Vec::new(), Vec::new());
-    for contestant in contestants() {
+    let (mut failures, mut matched) = (Vec::new(), Vec::new());
+    for engine in engines() {
         for workload in workloads() {
-            let Some(grammar) = contestant.compile(workload) else {
+            let Some(grammar) = engine.compile(workload) else {
                 continue;
             };
             for instance in &workload.instances {
-                let is_whole = |text: &str| {
+                let is_complete = |text: &str| {
                     evaluator.judge_text(&workload.constraint, None, text) == Verdict::Valid
                 };
-                let walked =
-                    contestant.walk(&mut *grammar.matcher().unwrap(), &instance.text, is_whole);
-                let kept = match walked {
-                    Walk::Whole => instance.valid,
-                    Walk::Stopped(_) => !instance.valid,
-                    Walk::EarlyEnd(_) | Walk::NoEnd(_) => false,
+                let walked = engine.walk(
+                    &mut *grammar.matcher().unwrap(),
+                    &instance.text,
+                    is_complete,
+                );
+                let as_expected = match walked {
+                    Walk::Complete => instance.valid,
+                    Walk::StoppedAt(_) => !instance.valid,
+                    Walk::UnexpectedEnd(_) | Walk::MissingEnd(_) => false,
                 };
                 let known = KNOWN.iter().find(|known| {
-                    known.engine == contestant.name && known.is_about(workload, instance)
+                    known.engine == engine.name && known.is_about(workload, instance)
                 });
                 match known {
-                    None if kept => {}
-                    None => broken.push(format!(
+                    None if as_expected => {}
+                    None => failures.push(format!(
                         "{:?}, {}, {:?}: {walked:?}",
-                        contestant.name, workload.name, instance.text
+                        engine.name, workload.name, instance.text
                     )),
-                    Some(known) if kept => {
-                        broken.push(format!("no longer so, take it off the table: {known:?}"))
-                    }
-                    Some(known) => departed.push(known),
+                    Some(known) if as_expected => failures.push(format!(
+                        "no longer departs, remove it from the table: {known:?}"
+                    )),
+                    Some(known) => matched.push(known),
                 }
             }
         }
     }
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
     for known in KNOWN.iter().filter(|known| {
-        names().any(|name| name == known.engine) && known.departure != Departure::Refuses
+        built_in_engines().any(|name| name == known.engine) && known.departure != Departure::Refuses
     }) {
         assert!(
-            departed
-                .iter()
-                .any(|departed| std::ptr::eq(*departed, known)),
+            matched.iter().any(|matched| std::ptr::eq(*matched, known)),
             "matches no instance: {known:?}"
         );
     }
 }
 
 #[test]
-fn a_grammar_from_the_cache_masks_as_a_cold_one() {
-    for contestant in contestants() {
+fn a_cached_grammar_has_the_masks_of_a_cold_one() {
+    for engine in engines() {
         for workload in workloads() {
-            let Some(warm) = contestant.compile(workload) else {
+            let Some(warm) = engine.compile(workload) else {
                 continue;
             };
-            let hits = contestant.compiled.hits();
-            let cached = contestant.compile(workload).unwrap();
-            assert!(Arc::ptr_eq(&warm, &cached) && contestant.compiled.hits() > hits);
-            let cold = contestant
+            let hits = engine.compiled.hits();
+            let cached = engine.compile(workload).unwrap();
+            assert!(Arc::ptr_eq(&warm, &cached) && engine.compiled.hits() > hits);
+            let cold = engine
                 .compiled
                 .engine()
                 .compile(&workload.constraint)
@@ -247,20 +250,20 @@ fn a_grammar_from_the_cache_masks_as_a_cold_one() {
                 .find(|instance| instance.valid)
                 .unwrap()
                 .text;
-            // Twice from the cache: the second answer finds what the first has warmed.
+            // Two from the cache: the second one uses the state that the first one has warmed.
             let mut matchers = [
                 cold.matcher().unwrap(),
                 cached.matcher().unwrap(),
                 cached.matcher().unwrap(),
             ];
-            for token in contestant.vocabulary.encode(text) {
+            for token in engine.vocabulary.encode(text) {
                 let masks = matchers
                     .each_mut()
-                    .map(|matcher| contestant.mask(&mut **matcher));
+                    .map(|matcher| engine.mask(&mut **matcher));
                 assert!(
                     masks[0] == masks[1] && masks[0] == masks[2],
                     "{:?}, {}",
-                    contestant.name,
+                    engine.name,
                     workload.name
                 );
                 matchers
@@ -272,93 +275,92 @@ fn a_grammar_from_the_cache_masks_as_a_cold_one() {
 }
 
 #[test]
-fn forks_and_rollbacks_leave_the_mask_as_it_was() {
-    for contestant in contestants() {
+fn forks_and_rollbacks_preserve_the_mask() {
+    for engine in engines() {
         for workload in workloads() {
-            let Some(mut matcher) = contestant.matcher(workload) else {
+            let Some(mut matcher) = engine.matcher(workload) else {
                 continue;
             };
-            let place = format!("{:?}, {}", contestant.name, workload.name);
+            let location = format!("{:?}, {}", engine.name, workload.name);
             let text = &workload
                 .instances
                 .iter()
                 .find(|instance| instance.valid)
                 .unwrap()
                 .text;
-            let tokens = contestant.vocabulary.encode(text);
+            let tokens = engine.vocabulary.encode(text);
             let (head, tail) = tokens.split_at(tokens.len() / 2);
             head.iter()
                 .for_each(|&token| matcher.commit(token).unwrap());
-            let before = contestant.mask(&mut *matcher);
+            let before = engine.mask(&mut *matcher);
             let mut fork = matcher.fork();
             assert!(
-                contestant.mask(&mut *fork) == before,
-                "{place}: a fork stands where it came from"
+                engine.mask(&mut *fork) == before,
+                "{location}: a fork has the same mask"
             );
             tail.iter().for_each(|&token| fork.commit(token).unwrap());
             assert!(
-                contestant.mask(&mut *matcher) == before,
-                "{place}: a fork goes its own way"
+                engine.mask(&mut *matcher) == before,
+                "{location}: a fork is independent"
             );
             tail.iter()
                 .for_each(|&token| matcher.commit(token).unwrap());
-            let end = contestant.mask(&mut *matcher);
+            let end = engine.mask(&mut *matcher);
             assert!(
-                end == contestant.mask(&mut *fork),
-                "{place}: both came to the same end"
+                end == engine.mask(&mut *fork),
+                "{location}: both reach the same state"
             );
-            matcher.commit(contestant.vocabulary.eos()).unwrap();
+            matcher.commit(engine.vocabulary.eos()).unwrap();
             matcher.rollback(1).unwrap();
             assert!(
-                contestant.mask(&mut *matcher) == end,
-                "{place}: the end is taken back"
+                engine.mask(&mut *matcher) == end,
+                "{location}: the end is rolled back"
             );
-            matcher.commit(contestant.vocabulary.eos()).unwrap();
+            matcher.commit(engine.vocabulary.eos()).unwrap();
             matcher.rollback(tail.len() + 1).unwrap();
             assert!(
-                contestant.mask(&mut *matcher) == before,
-                "{place}: and with it what stood before"
+                engine.mask(&mut *matcher) == before,
+                "{location}: the tokens before it are rolled back"
             );
             matcher.rollback(0).unwrap();
             assert!(
                 matcher.rollback(head.len() + 1).is_err(),
-                "{place}: more than was taken"
+                "{location}: more than was committed"
             );
             tail.iter()
                 .for_each(|&token| matcher.commit(token).unwrap());
             assert!(
-                contestant.mask(&mut *matcher) == end,
-                "{place}: again to the end"
+                engine.mask(&mut *matcher) == end,
+                "{location}: committed again"
             );
         }
     }
 }
 
 #[test]
-fn a_refused_token_leaves_the_matcher_as_it_was() {
-    for contestant in contestants() {
+fn a_refused_token_does_not_change_the_matcher() {
+    for engine in engines() {
         for workload in workloads() {
-            let Some(mut matcher) = contestant.matcher(workload) else {
+            let Some(mut matcher) = engine.matcher(workload) else {
                 continue;
             };
-            let before = contestant.mask(&mut *matcher);
-            // No answer begins with these: neither with the byte nor with the end or another
-            // special token.
-            let wrong = contestant.vocabulary.encode("\u{7f}")[0];
-            let past = u32::try_from(contestant.vocabulary.len()).unwrap();
-            let special = contestant.vocabulary.special().iter().map(|(id, _)| *id);
+            let before = engine.mask(&mut *matcher);
+            // No answer starts with this byte, the end or another special token.
+            let wrong = engine.vocabulary.encode("\u{7f}")[0];
+            let past = u32::try_from(engine.vocabulary.len()).unwrap();
+            let special = engine.vocabulary.special().iter().map(|(id, _)| *id);
             for token in special.chain([wrong, past, u32::MAX]) {
                 assert!(!before.allows(token));
                 let refused = matcher.commit(token).unwrap_err();
                 assert!(
                     matches!(refused, EngineError::Invalid { .. }),
                     "{:?}, {token}: {refused:?}",
-                    contestant.name
+                    engine.name
                 );
                 assert!(
-                    contestant.mask(&mut *matcher) == before,
+                    engine.mask(&mut *matcher) == before,
                     "{:?}, {}, {token}",
-                    contestant.name,
+                    engine.name,
                     workload.name
                 );
             }

@@ -1,9 +1,9 @@
-//! Engines under what they are known to explode on: each refuses or compiles within its boundary,
-//! and goes on to the next.
+//! Engines with constraints that are known to explode: each is refused or compiled within the
+//! limits, and the engine remains usable.
 
 use serde_json::{Map, Value, json};
 use sobench_core::constraint::Constraint;
-use sobench_engine::{self as engine, EngineError, EngineName, EnginePolicy, TokenMask};
+use sobench_engine::{EngineError, EngineName, EnginePolicy, TokenMask};
 
 use crate::engines::small;
 use inputs::{chain, doubling, ebnf, lark, numbered, regex, schema};
@@ -11,8 +11,8 @@ use inputs::{chain, doubling, ebnf, lark, numbered, regex, schema};
 #[path = "../../../judge/tests/it/hostile/inputs.rs"]
 mod inputs;
 
-/// What would overflow a stack, or fill the memory, without a bound.
-fn hostile() -> Vec<(&'static str, Constraint)> {
+/// Constraints that would overflow a stack or exhaust the memory without a limit.
+fn hostile_constraints() -> Vec<(&'static str, Constraint)> {
     let link = |index: usize| {
         let inner =
             json!({ "type": "array", "items": { "$ref": format!("#/$defs/p{}", index + 1) } });
@@ -27,20 +27,20 @@ fn hostile() -> Vec<(&'static str, Constraint)> {
     };
     vec![
         (
-            "a row of references",
+            "a chain of references",
             schema(chain(3_000, json!({ "type": "null" }))),
         ),
         (
-            "a row too long for a stack",
+            "a very long chain of references",
             schema(chain(50_000, json!({ "type": "null" }))),
         ),
         (
-            "a row of nested objects",
+            "a chain of nested objects",
             schema(json!({ "$ref": "#/$defs/p0", "$defs": nested })),
         ),
         ("a reference to itself", schema(json!({ "$ref": "#" }))),
         (
-            "a circle in anyOf",
+            "a cycle in anyOf",
             schema(json!({ "anyOf": [{ "$ref": "#" }, { "type": "null" }] })),
         ),
         (
@@ -53,24 +53,27 @@ fn hostile() -> Vec<(&'static str, Constraint)> {
             schema(json!({ "type": "string", "const": 5 })),
         ),
         ("false", schema(json!(false))),
-        ("no schema", schema(json!(5))),
+        ("an invalid schema", schema(json!(5))),
         (
             "deep",
             schema((0..100).fold(json!({}), |inner, _| json!({ "items": inner }))),
         ),
-        ("a file", schema(json!({ "$ref": "file:///etc/passwd" }))),
+        (
+            "a file reference",
+            schema(json!({ "$ref": "file:///etc/passwd" })),
+        ),
         (
             "a huge minimum",
             schema(serde_json::from_str("{\"minLength\":1e400}").unwrap()),
         ),
         (
-            "a divisor near nothing",
+            "a tiny divisor",
             schema(serde_json::from_str("{\"type\":\"number\",\"multipleOf\":1e-300}").unwrap()),
         ),
         ("look-around", regex("(?=a)a(?!b)")),
         ("a back-reference", regex("(a*)\\1b")),
         (
-            "counts in counts",
+            "nested repetitions",
             regex("((((a{100}){100}){100}){100}){100}"),
         ),
         (
@@ -88,22 +91,19 @@ fn hostile() -> Vec<(&'static str, Constraint)> {
         ),
         ("an invalid regex", regex("(a")),
         (
-            "a row of rules",
+            "a chain of rules",
             ebnf(&format!(
                 "root ::= r0\n{}r30000 ::= \"z\"",
                 rules(30_000, " ::= ")
             )),
         ),
         (
-            "a row of rules, in Lark",
+            "a chain of Lark rules",
             lark(&format!("start: r0\n{}r30000: \"z\"", rules(30_000, ": "))),
         ),
         ("left-recursive", lark("start: start \"a\" | \"a\"")),
-        (
-            "rules in a circle",
-            lark("start: a | \"x\"\na: b\nb: start | a"),
-        ),
-        ("without an end", lark("start: \"a\" start")),
+        ("cyclic rules", lark("start: a | \"x\"\na: b\nb: start | a")),
+        ("infinite sentences", lark("start: \"a\" start")),
         ("empty", lark("")),
         (
             "5 MB",
@@ -116,9 +116,9 @@ fn hostile() -> Vec<(&'static str, Constraint)> {
     ]
 }
 
-fn survives(name: EngineName) {
-    let engine = engine::open(name, small(), &EnginePolicy::default()).unwrap();
-    for (what, constraint) in hostile() {
+fn assert_survives(name: EngineName) {
+    let engine = sobench_engine::open(name, small(), &EnginePolicy::default()).unwrap();
+    for (description, constraint) in hostile_constraints() {
         engine.route(&constraint);
         let compiled = engine.compile(&constraint);
         let first = compiled.and_then(|grammar| {
@@ -128,36 +128,36 @@ fn survives(name: EngineName) {
         if let Err(error) = first {
             assert!(
                 !error.to_string().is_empty(),
-                "{name:?} refuses {what} without a word"
+                "{name:?} refuses {description} without a message"
             );
             assert!(
                 !matches!(error, EngineError::Busy { .. }),
-                "{name:?} is still at work before {what}"
+                "{name:?} is still busy before {description}"
             );
         }
     }
-    let fine = engine.compile(&schema(
+    let usable = engine.compile(&schema(
         json!({ "type": "object", "properties": { "a": { "type": "integer" } } }),
     ));
-    assert!(fine.is_ok(), "{name:?}: {:?}", fine.err());
+    assert!(usable.is_ok(), "{name:?}: {:?}", usable.err());
 }
 
 #[test]
 fn guidance_survives() {
-    survives(EngineName::Guidance);
+    assert_survives(EngineName::Guidance);
 }
 
 #[test]
 fn xgrammar_survives() {
-    survives(EngineName::Xgrammar);
+    assert_survives(EngineName::Xgrammar);
 }
 
 #[test]
 fn outlines_survives() {
-    survives(EngineName::Outlines);
+    assert_survives(EngineName::Outlines);
 }
 
 #[test]
 fn auto_survives() {
-    survives(EngineName::Auto);
+    assert_survives(EngineName::Auto);
 }

@@ -1,47 +1,45 @@
-//! Writes EBNF/GBNF that llama.cpp and xgrammar read alike. Knows the notation, not where the
-//! grammar is from.
+//! Writes EBNF/GBNF that llama.cpp and xgrammar interpret alike.
 //!
-//! Read in llama.cpp's `src/llama-grammar.cpp`, in xgrammar's `cpp/grammar_parser.cc` (that of the
-//! crate xgrammar 0.6.0) and in its port to Rust (xgrammar-rs 0.2.8). What is written is the common
-//! subset:
+//! Based on llama.cpp's `src/llama-grammar.cpp`, xgrammar's `cpp/grammar_parser.cc` (as in the
+//! crate xgrammar 0.6.0) and its Rust port (xgrammar-rs 0.2.8). The output is the common subset:
 //!
 //! | construct | llama.cpp | xgrammar | written |
 //! |---|---|---|---|
 //! | names | letters, digits, `-` | letters, digits, `-`, `_`, `.`; no digit first; `true` and `false` are booleans | lower case, digits, `-`, a letter first |
-//! | line ends | end a rule, but in parentheses and after `\|` | say nothing | one rule a line, nothing broken |
+//! | line ends | end a rule, except in parentheses and after `\|` | ignored | one rule per line |
 //! | comments | `#` | `#` | none |
-//! | empty text | `""`, `()`, nothing at all | `""`, `()` | `""`, only as an alternative |
+//! | empty text | `""`, `()`, nothing | `""`, `()` | `""`, only as an alternative |
 //! | escapes | `\n \r \t \\ \" \[ \] \xHH \uHHHH \UHHHHHHHH`, lately `\-` | those, C's, and in classes those of regular expressions | `\n \r \t \\ \" \[ \] \uHHHH \UHHHHHHHH` |
-//! | `\x` | two hex digits | as many as there are | `\u` instead |
-//! | line end in a string or class | as it is | refused | escaped |
-//! | NUL in a string | what no token can match | a character | refused by name |
+//! | `\x` | two hex digits | all following hex digits | `\u` instead |
+//! | line end in a string or class | literal | refused | escaped |
+//! | NUL in a string | matches no token | a character | refused by name |
 //! | `.` | any character | part of a name | a class |
-//! | `-` in a class | itself at either end | itself at either end | at the end |
-//! | quantifiers behind each other | allowed | refused | in parentheses |
-//! | `{m,n}` | below 2,000, times what the group in it is made of; from 2,000 on refused, or taken for unbounded | any | up to 1,999; a group that is counted is a rule of its own |
-//! | left recursion | refused | read | rewritten, see [`super::shape`] |
+//! | `-` in a class | literal at either end | literal at either end | at the end |
+//! | consecutive quantifiers | allowed | refused | in parentheses |
+//! | `{m,n}` | below 2,000, multiplied by the rules of the group; from 2,000 on refused or treated as unbounded | any | up to 1,999; a counted group becomes a rule |
+//! | left recursion | refused | supported | rewritten, see [`super::recursion`] |
 //! | `(=...)`, tokens, macros, rule attributes | tokens | all of them | none |
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use super::super::charset::CharSet;
-use super::super::error::{GrammarError, Place};
+use super::super::error::{GrammarError, Position};
 use super::super::limits;
 use super::super::syntax::Expression;
 use super::names::Names;
 use super::plain::PlainRule;
-use super::scalars::{listing, only, shows};
+use super::scalars::{class_ranges, is_visible, only};
 use super::write::{Level, NameOf, Output};
 
-/// How many rules llama.cpp may make of a group that is repeated, before it is given a rule of its
-/// own: it multiplies the rules of the group by the count, and refuses from 2,000 on.
+/// Maximum number of rules that llama.cpp may make of a repeated group; larger groups become rules.
+/// llama.cpp multiplies the rules of the group by the count, and refuses from 2,000 on.
 const MAX_GROUP_RULES: u64 = 100;
 
-/// Writes the rules in their order.
+/// Writes the rules in order.
 ///
 /// # Errors
-/// What the notation cannot say, by name and line; more text than is read.
+/// A construct that the notation lacks, by name and line; output beyond the size limit.
 pub(super) fn write(
     rules: &[PlainRule<'_>],
     name_of: &NameOf,
@@ -54,22 +52,22 @@ pub(super) fn write(
         helpers: VecDeque::new(),
     };
     for rule in rules {
-        let at = At {
-            place: rule.place,
+        let context = RuleContext {
+            position: rule.position,
             source: &rule.name,
         };
-        writer.rule(name_of.get(&rule.name)?, &rule.body, at)?;
+        writer.rule(name_of.get(&rule.name)?, &rule.body, context)?;
         while let Some((name, body)) = writer.helpers.pop_front() {
-            writer.rule(&name, &body, at)?;
+            writer.rule(&name, &body, context)?;
         }
     }
     Ok(writer.output.text)
 }
 
-/// The rule of the source that is being written.
+/// The source rule that is being written.
 #[derive(Clone, Copy)]
-struct At<'r> {
-    place: Place<'r>,
+struct RuleContext<'r> {
+    position: Position<'r>,
     source: &'r str,
 }
 
@@ -77,15 +75,20 @@ struct Writer<'n> {
     output: Output,
     name_of: &'n NameOf,
     names: &'n mut Names,
-    /// Groups that became rules, to be written next.
+    /// Groups that became rules and are written next.
     helpers: VecDeque<(String, Expression)>,
 }
 
 impl Writer<'_> {
-    fn rule(&mut self, name: &str, body: &Expression, at: At<'_>) -> Result<(), GrammarError> {
+    fn rule(
+        &mut self,
+        name: &str,
+        body: &Expression,
+        context: RuleContext<'_>,
+    ) -> Result<(), GrammarError> {
         self.output.push(name)?;
         self.output.push(" ::= ")?;
-        self.expression(body, Level::Choice, at)?;
+        self.expression(body, Level::Choice, context)?;
         self.output.push("\n")
     }
 
@@ -93,46 +96,46 @@ impl Writer<'_> {
         &mut self,
         expression: &Expression,
         level: Level,
-        at: At<'_>,
+        context: RuleContext<'_>,
     ) -> Result<(), GrammarError> {
         match expression {
-            Expression::Text(text) => self.text(text, at),
-            Expression::Class(set) => self.class(set, at),
+            Expression::Text(text) => self.text(text, context),
+            Expression::Class(set) => self.class(set, context),
             Expression::Reference(name) => self.output.push(self.name_of.get(name)?),
             Expression::Sequence(parts) if parts.is_empty() => self.output.push("\"\""),
-            Expression::Sequence(parts) => self.list(parts, " ", Level::Element, level, at),
-            Expression::Choice(parts) => self.list(parts, " | ", Level::Choice, level, at),
+            Expression::Sequence(parts) => self.list(parts, " ", Level::Element, level, context),
+            Expression::Choice(parts) => self.list(parts, " | ", Level::Choice, level, context),
             Expression::Repeat { body, least, most } => {
                 if level == Level::Atom {
                     self.output.push("(")?;
                 }
-                self.repeated(body, *least, *most, at)?;
-                self.output.push(quantifier(*least, *most, at)?.as_str())?;
+                self.repeated(body, *least, *most, context)?;
+                self.output
+                    .push(quantifier(*least, *most, context)?.as_str())?;
                 if level == Level::Atom {
                     self.output.push(")")
                 } else {
                     Ok(())
                 }
             }
-            Expression::Terminal(body) => self.expression(body, level, at),
+            Expression::Terminal(body) => self.expression(body, level, context),
         }
     }
 
-    /// Parts one behind the other, in parentheses where they stand inside something that binds
-    /// closer.
+    /// Writes parts in sequence, in parentheses if the context binds tighter.
     fn list(
         &mut self,
         parts: &[Expression],
         between: &str,
-        own: Level,
+        own_level: Level,
         level: Level,
-        at: At<'_>,
+        context: RuleContext<'_>,
     ) -> Result<(), GrammarError> {
-        let grouped = level > own;
+        let grouped = level > own_level;
         if grouped {
             self.output.push("(")?;
         }
-        let inner = if own == Level::Choice {
+        let inner = if own_level == Level::Choice {
             Level::Sequence
         } else {
             Level::Element
@@ -141,7 +144,7 @@ impl Writer<'_> {
             if index > 0 {
                 self.output.push(between)?;
             }
-            self.expression(part, inner, at)?;
+            self.expression(part, inner, context)?;
         }
         if grouped {
             self.output.push(")")
@@ -150,40 +153,40 @@ impl Writer<'_> {
         }
     }
 
-    /// What is repeated; a group that llama.cpp would count too often becomes a rule.
+    /// Writes a repeated expression; a large group becomes a rule.
     fn repeated(
         &mut self,
         body: &Expression,
         least: u32,
         most: Option<u32>,
-        at: At<'_>,
+        context: RuleContext<'_>,
     ) -> Result<(), GrammarError> {
         let is_group = matches!(
             body,
             Expression::Sequence(_) | Expression::Choice(_) | Expression::Repeat { .. }
         );
         let counted = least > 1 || most.is_some_and(|most| most > 1);
-        if is_group && (counted || rules_of(body) > MAX_GROUP_RULES) {
+        if is_group && (counted || rule_count(body) > MAX_GROUP_RULES) {
             let name = self
                 .names
-                .give(&format!("{} part", self.name_of.get(at.source)?));
+                .unique_name(&format!("{} part", self.name_of.get(context.source)?));
             self.output.push(&name)?;
             self.helpers.push_back((name, body.clone()));
             return Ok(());
         }
-        self.expression(body, Level::Atom, at)
+        self.expression(body, Level::Atom, context)
     }
 
-    fn text(&mut self, text: &str, at: At<'_>) -> Result<(), GrammarError> {
+    fn text(&mut self, text: &str, context: RuleContext<'_>) -> Result<(), GrammarError> {
         let mut quoted = String::with_capacity(text.len() + 2);
         quoted.push('"');
         for scalar in text.chars() {
             match scalar {
                 '"' | '\\' => quoted.extend(['\\', scalar]),
                 '\0' => {
-                    return Err(at
-                        .place
-                        .unsupported("NUL in a string, which no token of llama.cpp can match"));
+                    return Err(context
+                        .position
+                        .unsupported("NUL in a string, which llama.cpp cannot match"));
                 }
                 _ => escape(scalar, &mut quoted),
             }
@@ -192,16 +195,15 @@ impl Writer<'_> {
         self.output.push(&quoted)
     }
 
-    fn class(&mut self, set: &CharSet, at: At<'_>) -> Result<(), GrammarError> {
-        // A single character is a string, but NUL, which only a class can hold.
+    fn class(&mut self, set: &CharSet, context: RuleContext<'_>) -> Result<(), GrammarError> {
+        // A single character is written as a string, except NUL, which only a class can hold.
         if let Some(scalar) = only(set).filter(|&scalar| scalar != '\0') {
-            return self.text(scalar.encode_utf8(&mut [0; 4]), at);
+            return self.text(scalar.encode_utf8(&mut [0; 4]), context);
         }
-        let Some(found) = listing(set) else {
-            return Err(at.place.unsupported(format!(
-                "character class without a character, in {}",
-                at.source
-            )));
+        let Some(found) = class_ranges(set) else {
+            return Err(context
+                .position
+                .unsupported(format!("empty character class, in {}", context.source)));
         };
         let mut class = String::from(if found.negated { "[^" } else { "[" });
         let mut dash = false;
@@ -226,7 +228,11 @@ impl Writer<'_> {
     }
 }
 
-fn quantifier(least: u32, most: Option<u32>, at: At<'_>) -> Result<String, GrammarError> {
+fn quantifier(
+    least: u32,
+    most: Option<u32>,
+    context: RuleContext<'_>,
+) -> Result<String, GrammarError> {
     let quantifier = match (least, most) {
         (0, Some(1)) => "?".to_owned(),
         (0, None) => "*".to_owned(),
@@ -237,26 +243,26 @@ fn quantifier(least: u32, most: Option<u32>, at: At<'_>) -> Result<String, Gramm
     };
     if most.unwrap_or(least) > limits::MAX_PORTABLE_REPETITIONS {
         let most = limits::MAX_PORTABLE_REPETITIONS;
-        return Err(at.place.unsupported(format!(
-            "repetition more than {most} times: {quantifier}, in {}",
-            at.source
+        return Err(context.position.unsupported(format!(
+            "more than {most} repetitions: {quantifier}, in {}",
+            context.source
         )));
     }
     Ok(quantifier)
 }
 
-/// The most rules that llama.cpp makes of a group: one for each group and for each time that may be
-/// left out, and one for each name that it has not seen yet.
-fn rules_of(expression: &Expression) -> u64 {
+/// Maximum number of rules that llama.cpp makes of a group: one for each group, each optional
+/// repetition and each new name.
+fn rule_count(expression: &Expression) -> u64 {
     match expression {
         Expression::Text(_) | Expression::Class(_) => 0,
         Expression::Reference(_) => 1,
         Expression::Sequence(parts) | Expression::Choice(parts) => {
-            1 + parts.iter().map(rules_of).fold(0, u64::saturating_add)
+            1 + parts.iter().map(rule_count).fold(0, u64::saturating_add)
         }
-        Expression::Repeat { body, least, most } => rules_of(body)
+        Expression::Repeat { body, least, most } => rule_count(body)
             .saturating_add(most.map_or(1, |most| u64::from(most.saturating_sub(*least)))),
-        Expression::Terminal(body) => rules_of(body),
+        Expression::Terminal(body) => rule_count(body),
     }
 }
 
@@ -273,7 +279,7 @@ fn escape(scalar: char, text: &mut String) {
         '\n' => text.push_str("\\n"),
         '\r' => text.push_str("\\r"),
         '\t' => text.push_str("\\t"),
-        _ if shows(scalar) => text.push(scalar),
+        _ if is_visible(scalar) => text.push(scalar),
         _ => by_number(scalar, text),
     }
 }

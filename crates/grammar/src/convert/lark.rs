@@ -1,12 +1,10 @@
-//! Writes Lark that llguidance reads as the context-free grammar that it is. Knows the notation,
-//! not where the grammar is from.
+//! Writes Lark that llguidance interprets as a context-free grammar.
 //!
-//! llguidance (1.9, `docs/syntax.md`, `src/lark/`) has a lexer: where two terminals could go on
-//! from a place, the longest match counts, and shorter ones are never tried. As long as no terminal
-//! matches the beginning of what another one matches, there is never a choice, and the lexer reads
-//! what the grammar says. So every terminal that is written is a string or a single character, and
-//! a string that begins with another terminal is written character by character. All rules are in
-//! lower case: `*`, `{m,n}` and groups belong to the parser, not to the lexer.
+//! llguidance (1.9, `docs/syntax.md`, `src/lark/`) has a longest-match lexer without backtracking.
+//! If no terminal matches a prefix of another terminal's match, the lexer is never ambiguous, and
+//! the grammar keeps its language. So each terminal is written as a string or a single character,
+//! and a string that starts with another terminal is split into characters. All rule names are in
+//! lower case: `*`, `{m,n}` and groups then belong to the parser, not to the lexer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -16,13 +14,13 @@ use super::super::error::GrammarError;
 use super::super::syntax::Expression;
 use super::note::Note;
 use super::plain::PlainRule;
-use super::scalars::{listing, only, shows};
+use super::scalars::{class_ranges, is_visible, only};
 use super::write::{Level, NameOf, Output};
 
-/// Writes the rules in their order.
+/// Writes the rules in order.
 ///
 /// # Errors
-/// What the notation cannot say, by name and line; more text than is read.
+/// A construct that the notation lacks, by name and line; output beyond the size limit.
 pub(super) fn write(
     rules: &[PlainRule<'_>],
     name_of: &NameOf,
@@ -47,8 +45,7 @@ pub(super) fn write(
     Ok(text)
 }
 
-/// The strings of these expressions that begin with another terminal, their own characters included
-/// once they are split.
+/// The strings that start with another terminal, including characters of other split strings.
 pub(super) fn overlapping<'e>(bodies: impl Iterator<Item = &'e Expression>) -> BTreeSet<String> {
     let (mut whole, mut singles) = (BTreeSet::new(), CharSet::default());
     let mut parts: Vec<&Expression> = bodies.collect();
@@ -67,25 +64,25 @@ pub(super) fn overlapping<'e>(bodies: impl Iterator<Item = &'e Expression>) -> B
     let mut split = BTreeSet::new();
     let mut by_first: HashMap<char, Vec<&str>> = HashMap::new();
     let mut agenda = Vec::new();
-    // Among sorted texts, all that stand between a text and its beginning begin with it too.
-    let mut beginnings: Vec<&str> = Vec::new();
+    // In sorted order, all texts between a prefix and a text also start with the prefix.
+    let mut prefixes: Vec<&str> = Vec::new();
     for &text in &whole {
         let Some(first) = text.chars().next() else {
             continue;
         };
-        while beginnings
+        while prefixes
             .last()
-            .is_some_and(|beginning| !text.starts_with(beginning))
+            .is_some_and(|prefix| !text.starts_with(prefix))
         {
-            beginnings.pop();
+            prefixes.pop();
         }
-        if !beginnings.is_empty() || singles.contains(first) {
+        if !prefixes.is_empty() || singles.contains(first) {
             agenda.push(text);
         }
-        beginnings.push(text);
+        prefixes.push(text);
         by_first.entry(first).or_default().push(text);
     }
-    // The characters of a split text are terminals of their own.
+    // The characters of a split string are terminals too.
     while let Some(text) = agenda.pop() {
         if split.insert(text.to_owned()) {
             for scalar in text.chars() {
@@ -96,7 +93,7 @@ pub(super) fn overlapping<'e>(bodies: impl Iterator<Item = &'e Expression>) -> B
     split
 }
 
-/// The only character of a text, if it has no other.
+/// The single character of a text; `None` if it has more.
 fn single(text: &str) -> Option<char> {
     let mut scalars = text.chars();
     scalars.next().filter(|_| scalars.next().is_none())
@@ -127,10 +124,9 @@ impl Writer<'_> {
             Expression::Class(set) => match (only(set), class(set)) {
                 (Some(scalar), _) => self.output.push(&quoted(scalar.encode_utf8(&mut [0; 4]))),
                 (None, Some(class)) => self.output.push(&class),
-                (None, None) => Err(rule.place.unsupported(format!(
-                    "character class without a character, in {}",
-                    rule.name
-                ))),
+                (None, None) => Err(rule
+                    .position
+                    .unsupported(format!("empty character class, in {}", rule.name))),
             },
             Expression::Reference(name) => self.output.push(self.name_of.get(name)?),
             Expression::Sequence(parts) if parts.is_empty() => self.output.push("\"\""),
@@ -152,21 +148,20 @@ impl Writer<'_> {
         }
     }
 
-    /// Parts one behind the other, in parentheses where they stand inside something that binds
-    /// closer.
+    /// Writes parts in sequence, in parentheses if the context binds tighter.
     fn list(
         &mut self,
         parts: &[Expression],
         between: &str,
-        own: Level,
+        own_level: Level,
         level: Level,
         rule: &PlainRule<'_>,
     ) -> Result<(), GrammarError> {
-        let grouped = level > own;
+        let grouped = level > own_level;
         if grouped {
             self.output.push("(")?;
         }
-        let inner = if own == Level::Choice {
+        let inner = if own_level == Level::Choice {
             Level::Sequence
         } else {
             Level::Element
@@ -196,7 +191,7 @@ fn quantifier(least: u32, most: Option<u32>) -> String {
     }
 }
 
-/// A string with JSON's escapes, which is what llguidance reads.
+/// A string with JSON's escapes, as llguidance expects.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -206,7 +201,7 @@ fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
-            _ if shows(scalar) => quoted.push(scalar),
+            _ if is_visible(scalar) => quoted.push(scalar),
             _ => {
                 for unit in scalar.encode_utf16(&mut [0; 2]) {
                     write!(quoted, "\\u{unit:04x}").expect("writing to a string does not fail");
@@ -218,9 +213,9 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A class as a regular expression of Rust's syntax; `None` for a set without a scalar.
+/// A class as a regular expression in Rust's syntax; `None` for an empty set.
 fn class(set: &CharSet) -> Option<String> {
-    let found = listing(set)?;
+    let found = class_ranges(set)?;
     let mut class = String::from(if found.negated { "/[^" } else { "/[" });
     for (first, last) in found.ranges {
         in_class(first, &mut class);
@@ -241,7 +236,7 @@ fn in_class(scalar: char, class: &mut String) {
         '\r' => class.push_str("\\r"),
         '\t' => class.push_str("\\t"),
         '\\' | '[' | ']' | '^' | '-' | '&' | '~' => class.extend(['\\', scalar]),
-        _ if shows(scalar) && scalar != '/' => class.push(scalar),
+        _ if is_visible(scalar) && scalar != '/' => class.push(scalar),
         _ => write!(class, "\\x{{{:X}}}", u32::from(scalar))
             .expect("writing to a string does not fail"),
     }

@@ -1,29 +1,28 @@
-//! Turns a grammar of one notation into one of the other, with the same sentences. Knows how
-//! notations are read and written, not who asks for which.
+//! Converts grammars between Lark and EBNF/GBNF, keeping the language.
 //!
-//! A server reads EBNF/GBNF or Lark; where a grammar exists in the other one only, it is converted.
-//! What is kept is what [`super::compile`] decides by: the set of texts that are sentences. What
-//! shapes trees is left out and noted; what cannot be said in the other notation is refused by name
-//! and line, never guessed. The result is read again before it is handed out.
+//! Servers support EBNF/GBNF or Lark; a grammar in the other notation is converted. The conversion
+//! keeps the set of texts that [`super::compile`] recognises. Constructs that shape parse trees are
+//! dropped with a note; constructs that the other notation lacks are refused with name and line.
+//! The result is compiled as a check.
 //!
-//! Lark to EBNF: terminals become rules, regular expressions become classes, groups and repetition
-//! (look-around, back-references, lazy repetition, anchors and word boundaries are refused),
-//! `%ignore` becomes a rule after every terminal, strings that ignore case become classes, direct
+//! Lark to EBNF: terminals become rules; regular expressions become classes, groups and repetition
+//! (look-around, back-references, lazy repetition, anchors and word boundaries are refused);
+//! `%ignore` becomes a rule after every terminal; case-insensitive strings become classes; direct
 //! left recursion becomes repetition. Templates, special tokens, `%json`, terminal arithmetic and
-//! every other thing that [`super::compile`] refuses is refused here in the same words.
+//! other constructs that [`super::compile`] refuses are refused with the same errors.
 //!
-//! EBNF to Lark: see [`lark`]. A notation can also be converted to itself, which gives its portable
-//! spelling: the EBNF that vLLM's script sends has `_` in names, which llama.cpp does not read.
+//! EBNF to Lark: see [`lark`]. A grammar can also be converted to its own notation, which gives a
+//! portable form: the EBNF of vLLM's script has `_` in names, which llama.cpp does not support.
 
 mod ebnf;
 mod lark;
+mod lark_notes;
 mod names;
 mod note;
 mod plain;
-mod remarks;
+mod recursion;
 mod scalars;
-mod shape;
-mod simple;
+mod simplify;
 mod write;
 
 pub use note::{Dropped, Note};
@@ -35,21 +34,20 @@ use plain::{Plain, PlainRule};
 use sobench_core::constraint::GrammarDialect;
 use write::NameOf;
 
-/// A grammar in another notation.
+/// A converted grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Converted {
-    /// The grammar, one rule a line, the start rule first.
+    /// The grammar with one rule per line, the start rule first.
     pub text: String,
-    /// What was done beside spelling, in the order in which it was done.
+    /// Changes other than spelling, in order.
     pub notes: Vec<Note>,
 }
 
-/// Converts a grammar from one notation to the other.
+/// Converts a grammar from one notation to another.
 ///
 /// # Errors
-/// See [`GrammarError`]: what keeps the text from being compiled, a construct that the other
-/// notation does not have, a limit ([`super::MAX_GRAMMAR_BYTES`] for either text,
-/// [`super::MAX_CONVERTED_PARTS`]).
+/// See [`GrammarError`]: a grammar that does not compile, a construct that the other notation
+/// lacks, a limit ([`super::MAX_GRAMMAR_BYTES`] for both texts, [`super::MAX_CONVERTED_PARTS`]).
 pub fn convert(
     from: GrammarDialect,
     to: GrammarDialect,
@@ -58,31 +56,31 @@ pub fn convert(
     let grammar = super::read(from, text)?;
     let mut notes = Vec::new();
     if from == GrammarDialect::Lark {
-        notes = remarks::of(text)?;
-        notes.extend(lexer_matters(&grammar).then_some(Note::LexerLeftOut));
+        notes = lark_notes::notes_of(text)?;
+        notes.extend(is_lexer_ambiguous(&grammar).then_some(Note::OverlappingTerminals));
     }
-    let plain = Plain::of(grammar, &mut notes)?;
+    let plain = Plain::new(grammar, &mut notes)?;
     let mut rules = match to {
-        GrammarDialect::Ebnf => shape::shape(&plain, &mut notes)?,
+        GrammarDialect::Ebnf => recursion::rewrite(&plain, &mut notes)?,
         GrammarDialect::Lark => plain.rules,
     };
     for rule in &mut rules {
         let body = std::mem::replace(&mut rule.body, Expression::empty());
-        rule.body = simple::simple(body);
+        rule.body = simplify::simplify(body);
     }
     let mut names = Names::new(to);
-    let name_of = name(&rules, from, &mut names, &mut notes);
+    let name_of = assign_names(&rules, from, &mut names, &mut notes);
     let text = match to {
         GrammarDialect::Ebnf => ebnf::write(&rules, &name_of, &mut names)?,
         GrammarDialect::Lark => lark::write(&rules, &name_of, &mut notes)?,
     };
-    // What we cannot read again, a server will not read either.
+    // A result that this crate cannot compile would not work in a server either.
     super::compile(to, &text)?;
     Ok(Converted { text, notes })
 }
 
-/// Names the rules, the first one as the start of the notation.
-fn name(
+/// Assigns names to the rules; the first becomes the start rule.
+fn assign_names(
     rules: &[PlainRule<'_>],
     from: GrammarDialect,
     names: &mut Names,
@@ -94,10 +92,10 @@ fn name(
         let name = if index == 0 {
             names.start().to_owned()
         } else {
-            names.give(&rule.name)
+            names.unique_name(&rule.name)
         };
         let is_start = index == 0 && rule.name == Names::new(from).start();
-        if name != rule.name && !is_start && !plain::is_made_up(&rule.name) {
+        if name != rule.name && !is_start && !plain::is_generated(&rule.name) {
             renamed.push((rule.name.clone(), name.clone()));
         }
         name_of.0.insert(rule.name.clone(), name);
@@ -108,9 +106,9 @@ fn name(
     name_of
 }
 
-/// Whether a lexer would have a choice to make: some terminal is more than a string or a character,
-/// or begins with another one.
-fn lexer_matters(grammar: &Grammar<'_>) -> bool {
+/// Whether a lexer could tokenise ambiguously: some terminal is more than a string or a character,
+/// or starts with another terminal.
+fn is_lexer_ambiguous(grammar: &Grammar<'_>) -> bool {
     let terminals = grammar
         .rules
         .iter()
@@ -128,7 +126,7 @@ fn lexer_matters(grammar: &Grammar<'_>) -> bool {
             Expression::Sequence(inner) | Expression::Choice(inner) => parts.extend(inner),
             Expression::Repeat { body, .. } => parts.push(body),
             Expression::Terminal(_) | Expression::Text(_) | Expression::Class(_) => {
-                lexemes.push(part)
+                lexemes.push(part);
             }
             Expression::Reference(_) => {}
         }
@@ -146,6 +144,6 @@ fn lexer_matters(grammar: &Grammar<'_>) -> bool {
 }
 
 #[cfg(test)]
-mod same;
+mod equivalence_tests;
 #[cfg(test)]
 mod tests;

@@ -1,75 +1,73 @@
-//! Names of rules that the other notation takes. Knows what a name may look like, not what the
-//! rules say.
+//! Generates rule names that all readers of a notation accept.
 
 use std::collections::{HashMap, HashSet};
 
 use sobench_core::constraint::GrammarDialect;
 
-/// Names that mean something else to a reader: xgrammar lexes them as booleans.
-const TAKEN: [&str; 2] = ["true", "false"];
+/// Reserved names: xgrammar lexes them as booleans.
+const RESERVED: [&str; 2] = ["true", "false"];
 
-/// Hands out names, each once.
+/// Generates unique names.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// The rule that sentences are derived from.
+    /// Name of the start rule.
     start: &'static str,
-    /// What stands between the parts of a name.
-    joint: char,
-    given: HashSet<String>,
-    /// The last number tried behind each base.
+    /// Separator of the parts of a name.
+    separator: char,
+    used: HashSet<String>,
+    /// The last suffix of each base name.
     numbers: HashMap<String, usize>,
 }
 
 impl Names {
-    /// No names given yet but those that are not to be given.
+    /// Creates a generator that avoids reserved names.
     pub(super) fn new(dialect: GrammarDialect) -> Self {
-        let (start, joint) = match dialect {
+        let (start, separator) = match dialect {
             GrammarDialect::Lark => ("start", '_'),
             GrammarDialect::Ebnf => ("root", '-'),
         };
-        let given = TAKEN
+        let used = RESERVED
             .into_iter()
             .chain([start])
             .map(str::to_owned)
             .collect();
         Self {
             start,
-            joint,
-            given,
+            separator,
+            used,
             numbers: HashMap::new(),
         }
     }
 
-    /// The name of the rule that sentences are derived from.
+    /// Name of the start rule.
     pub(super) fn start(&self) -> &'static str {
         self.start
     }
 
-    /// A new name as near to `source` as the notation allows: lower case, beginning with a letter,
-    /// with `-` between the parts in EBNF (llama.cpp has no `_` in names) and `_` in Lark (stock
-    /// Lark has no `-`).
-    pub(super) fn give(&mut self, source: &str) -> String {
-        let joint = self.joint;
+    /// A new name close to `source`: lower case, starting with a letter, with `-` as separator in
+    /// EBNF (llama.cpp has no `_` in names) and `_` in Lark (stock Lark has no `-`).
+    pub(super) fn unique_name(&mut self, source: &str) -> String {
+        let separator = self.separator;
         let letters = |scalar: char| {
             if scalar.is_ascii_alphanumeric() {
                 scalar.to_ascii_lowercase()
             } else {
-                joint
+                separator
             }
         };
-        let spelt: String = source.chars().map(letters).collect();
-        let mut base = spelt.trim_matches(joint).to_owned();
+        let name: String = source.chars().map(letters).collect();
+        let mut base = name.trim_matches(separator).to_owned();
         if !base.starts_with(|first: char| first.is_ascii_lowercase()) {
             base.insert(0, 'r');
         }
-        if self.given.insert(base.clone()) {
+        if self.used.insert(base.clone()) {
             return base;
         }
         let number = self.numbers.entry(base.clone()).or_insert(1);
         loop {
             *number += 1;
-            let name = format!("{base}{joint}{number}");
-            if self.given.insert(name.clone()) {
+            let name = format!("{base}{separator}{number}");
+            if self.used.insert(name.clone()) {
                 return name;
             }
         }
@@ -82,12 +80,15 @@ mod tests {
 
     fn check(dialect: GrammarDialect, sources: &[&str], expected: &[&str]) {
         let mut names = Names::new(dialect);
-        let given: Vec<String> = sources.iter().map(|source| names.give(source)).collect();
-        assert_eq!(given, expected);
+        let used: Vec<String> = sources
+            .iter()
+            .map(|source| names.unique_name(source))
+            .collect();
+        assert_eq!(used, expected);
     }
 
     #[test]
-    fn names_are_legal_in_every_reader_and_given_once() {
+    fn names_are_portable_and_unique() {
         let sources = [
             "select_statement",
             "_EXP",

@@ -1,38 +1,32 @@
-//! What a conversion did beside spelling: each is said, so that nothing of a grammar is lost in
-//! silence. Knows no notation.
+//! Notes on the changes of a conversion, so that no loss is silent.
 
 use std::fmt;
 
-/// Something that a conversion did to a grammar.
+/// A change that a conversion made.
 ///
-/// Comments and layout are not carried over, and are not noted.
+/// Comments and layout are dropped without a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Rules whose names the other notation does not have: the name in the source, the name in the
-    /// result.
+    /// Renamed rules: name in the source, name in the result.
     Renamed(Vec<(String, String)>),
-    /// What says nothing about the language is left out; by the lines of the source, counted from
-    /// 1.
+    /// Dropped constructs that do not affect the language, with source lines from 1.
     Dropped { what: Dropped, lines: Vec<usize> },
-    /// Rules that no sentence needs are left out.
+    /// Dropped unreachable rules.
     Unreached(Vec<String>),
-    /// `%ignore` became a rule, which stands in the result wherever ignored text may stand.
-    IgnoredWoven,
-    /// Direct left recursion became repetition, in these rules of the source.
+    /// `%ignore` became a rule, used wherever ignored text is allowed.
+    IgnoreAsRule,
+    /// Direct left recursion was replaced by repetition in these rules.
     LeftRecursion(Vec<String>),
-    /// Repetition of what may be empty became repetition of what is not, in these rules of the
-    /// source.
+    /// Repetition of nullable expressions was rewritten in these rules.
     EmptyRepetition(Vec<String>),
-    /// Terminals of the source overlap. A lexer takes the longest one and never gives it back; the
-    /// result has every reading, and so may have sentences that a reader of the source with a lexer
-    /// refuses.
-    LexerLeftOut,
-    /// Strings that became single characters, one by one, so that a lexer that takes the longest
-    /// terminal loses no sentence.
+    /// Terminals overlap. A lexer takes the longest without backtracking; the result allows all
+    /// derivations, so it may have sentences that an implementation with a lexer refuses.
+    OverlappingTerminals,
+    /// Strings that were split into characters, so that a longest-match lexer loses no sentence.
     Split(Vec<String>),
 }
 
-/// What of Lark does not change which texts are sentences.
+/// Lark constructs that do not change the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// `-> name`.
@@ -45,10 +39,10 @@ pub enum Dropped {
     Capture,
 }
 
-/// How many names or lines a note lists before it counts the rest.
+/// Maximum number of names or lines in a note; the rest is counted.
 const MAX_LISTED: usize = 8;
 
-/// How much of a name or string a note shows, in characters.
+/// Maximum number of characters shown of a name or string.
 const MAX_SHOWN_CHARS: usize = 40;
 
 impl fmt::Display for Note {
@@ -61,24 +55,24 @@ impl fmt::Display for Note {
             }
             Self::Dropped { what, lines } => {
                 let numbers: Vec<String> = lines.iter().take(MAX_LISTED).map(usize::to_string).collect();
-                let word = if lines.len() == 1 { "line" } else { "lines" };
-                write!(f, "left out {what} ({word} {}{})", numbers.join(", "), rest(lines.len()))
+                let noun = if lines.len() == 1 { "line" } else { "lines" };
+                write!(f, "dropped {what} ({noun} {}{})", numbers.join(", "), rest(lines.len()))
             }
-            Self::Unreached(names) => write!(f, "left out rules that no sentence needs: {}", listed(names)),
-            Self::IgnoredWoven => {
-                f.write_str("%ignore became a rule of its own, which stands before, between and behind terminals")
+            Self::Unreached(names) => write!(f, "dropped unreachable rules: {}", listed(names)),
+            Self::IgnoreAsRule => {
+                f.write_str("%ignore became a rule, used before, between and after terminals")
             }
-            Self::LeftRecursion(names) => write!(f, "left recursion became repetition: {}", listed(names)),
+            Self::LeftRecursion(names) => write!(f, "replaced left recursion by repetition: {}", listed(names)),
             Self::EmptyRepetition(names) => {
-                write!(f, "repetition of what may be empty became repetition of what is not: {}", listed(names))
+                write!(f, "rewrote repetition of expressions that can be empty: {}", listed(names))
             }
-            Self::LexerLeftOut => f.write_str(
-                "terminals overlap, and every reading of them counts: a lexer that takes the longest one may accept fewer texts",
+            Self::OverlappingTerminals => f.write_str(
+                "terminals overlap and all derivations count; a longest-match lexer may accept fewer texts",
             ),
             Self::Split(texts) => {
                 let quoted: Vec<String> = texts.iter().take(MAX_LISTED).map(|text| format!("{:?}", shown(text))).collect();
                 let rest = rest(texts.len());
-                write!(f, "strings became single characters, so that no lexer takes too much: {}{rest}", quoted.join(", "))
+                write!(f, "split strings into characters to avoid longest-match lexing: {}{rest}", quoted.join(", "))
             }
         }
     }
@@ -142,23 +136,23 @@ mod tests {
                     what: Dropped::Priority,
                     lines: vec![3],
                 },
-                "left out priorities (line 3)",
+                "dropped priorities (line 3)",
             ),
             (
                 Note::Dropped {
                     what: Dropped::Alias,
                     lines: (1..=10).collect(),
                 },
-                "left out aliases (lines 1, 2, 3, 4, 5, 6, 7, 8 and 2 more)",
+                "dropped aliases (lines 1, 2, 3, 4, 5, 6, 7, 8 and 2 more)",
             ),
             (
                 Note::Unreached(names(9)),
-                "left out rules that no sentence needs: r0, r1, r2, r3, r4, r5, r6, r7 and 1 more",
+                "dropped unreachable rules: r0, r1, r2, r3, r4, r5, r6, r7 and 1 more",
             ),
             (
                 Note::Split(vec!["é".repeat(50)]),
                 &format!(
-                    "strings became single characters, so that no lexer takes too much: \"{}...\"",
+                    "split strings into characters to avoid longest-match lexing: \"{}...\"",
                     "é".repeat(40)
                 ),
             ),

@@ -1,48 +1,45 @@
-//! A grammar with everything in it that a notation without terminals and without `%ignore` can say.
-//! Knows no notation.
+//! Reduces a grammar to rules without terminals and without `%ignore`.
 
 use std::collections::HashMap;
 
-use super::super::error::{GrammarError, Place};
+use super::super::error::{GrammarError, Position};
 use super::super::syntax::{Expression, Grammar, RuleKind};
 use super::super::{cfg, tables};
 use super::note::Note;
 
-/// What stands in the source for ignored text, and the sentence with ignored text before it. No
-/// source has such names.
+/// Names of the rules for ignored text, and for a sentence with leading ignored text. They cannot
+/// occur in a source.
 const IGNORED: &str = "%ignore";
 const SENTENCE: &str = "%sentence";
 
-/// A grammar whose every rule is reached and derives something. No [`Expression::Terminal`] is in
-/// it.
+/// A grammar whose rules are all reachable and productive, without [`Expression::Terminal`].
 #[derive(Debug)]
 pub(super) struct Plain<'t> {
-    /// The first one is the rule that sentences are derived from.
+    /// The rules; the first is the start rule.
     pub(super) rules: Vec<PlainRule<'t>>,
-    /// Where in `rules` each name is.
+    /// Index in `rules` by name.
     pub(super) index: HashMap<String, usize>,
 }
 
-/// A rule that a sentence needs.
+/// A reachable rule.
 #[derive(Clone, Debug)]
 pub(super) struct PlainRule<'t> {
-    /// As in the source, or one that no source has.
+    /// The name in the source, or a generated name.
     pub(super) name: String,
-    pub(super) place: Place<'t>,
+    pub(super) position: Position<'t>,
     pub(super) body: Expression,
     /// Whether it derives the empty text.
     pub(super) nullable: bool,
 }
 
 impl<'t> Plain<'t> {
-    /// Takes a grammar apart.
+    /// Reduces a grammar.
     ///
     /// # Errors
-    /// What keeps it from being recognised, see [`cfg::build`]; a rule in use that derives no text
-    /// at all.
-    pub(super) fn of(grammar: Grammar<'t>, notes: &mut Vec<Note>) -> Result<Self, GrammarError> {
+    /// Errors of [`cfg::build`]; a reachable rule that derives no text.
+    pub(super) fn new(grammar: Grammar<'t>, notes: &mut Vec<Note>) -> Result<Self, GrammarError> {
         let cfg = cfg::build(&grammar)?;
-        // The builder numbers the named rules first, in their order.
+        // The builder numbers named rules first, in order.
         let (nullable, productive) = (tables::nullable(&cfg), tables::productive(&cfg));
         let kinds: HashMap<String, RuleKind> = grammar
             .rules
@@ -56,18 +53,18 @@ impl<'t> Plain<'t> {
             .ok_or(GrammarError::NoStartRule)?;
         let ignored = (!grammar.ignored.is_empty())
             .then(|| Expression::choice(grammar.ignored).repeat(0, None));
-        let weave = Weave {
+        let inserter = IgnoreInserter {
             kinds: &kinds,
             ignored: ignored.is_some(),
         };
-        let (place, start_nullable) = (grammar.rules[start].place, nullable[start]);
+        let (position, start_nullable) = (grammar.rules[start].position, nullable[start]);
         let mut rules = Vec::with_capacity(grammar.rules.len() + 2);
         let mut dead = Vec::new();
         for (rule, index) in grammar.rules.into_iter().zip(0..) {
-            let body = weave.expression(rule.body, rule.kind);
+            let body = inserter.expression(rule.body, rule.kind);
             rules.push(PlainRule {
                 name: rule.name,
-                place: rule.place,
+                position: rule.position,
                 body,
                 nullable: nullable[index],
             });
@@ -76,27 +73,27 @@ impl<'t> Plain<'t> {
         let start = match ignored {
             None => start,
             Some(ignored) => {
-                let ignored = weave.expression(ignored, RuleKind::Terminal);
+                let ignored = inserter.expression(ignored, RuleKind::Terminal);
                 let sentence =
                     Expression::Sequence(vec![reference(IGNORED), reference(&rules[start].name)]);
                 rules.push(PlainRule {
                     name: SENTENCE.to_owned(),
-                    place,
+                    position,
                     body: sentence,
                     nullable: start_nullable,
                 });
                 rules.push(PlainRule {
                     name: IGNORED.to_owned(),
-                    place,
+                    position,
                     body: ignored,
                     nullable: true,
                 });
                 dead.extend([false, false]);
-                notes.push(Note::IgnoredWoven);
+                notes.push(Note::IgnoreAsRule);
                 rules.len() - 2
             }
         };
-        reached_from(start, rules, &dead, notes)
+        reachable_from(start, rules, &dead, notes)
     }
 
     /// Whether an expression derives the empty text.
@@ -116,18 +113,18 @@ impl<'t> Plain<'t> {
     }
 }
 
-/// Whether a name is one that no source has.
-pub(super) fn is_made_up(name: &str) -> bool {
+/// Whether a name was generated and cannot occur in a source.
+pub(super) fn is_generated(name: &str) -> bool {
     name.contains(['%', ' '])
 }
 
-/// The rule of this name.
+/// A reference to a rule.
 pub(super) fn reference(name: &str) -> Expression {
     Expression::Reference(name.to_owned())
 }
 
-/// Keeps the rules that the start reaches, the start first and the others in their order.
-fn reached_from<'t>(
+/// Keeps the rules that are reachable from the start; the start rule comes first.
+fn reachable_from<'t>(
     start: usize,
     rules: Vec<PlainRule<'t>>,
     dead: &[bool],
@@ -145,8 +142,8 @@ fn reached_from<'t>(
         if dead[number] {
             let rule = &rules[number];
             return Err(rule
-                .place
-                .unsupported(format!("rule that no text satisfies: {}", rule.name)));
+                .position
+                .unsupported(format!("rule that derives no text: {}", rule.name)));
         }
         for name in references(&rules[number].body) {
             let Some(&next) = numbers.get(name) else {
@@ -182,7 +179,7 @@ fn reached_from<'t>(
     Ok(Plain { rules, index })
 }
 
-/// Every name that an expression refers to.
+/// All names that an expression refers to.
 pub(super) fn references(expression: &Expression) -> Vec<&str> {
     let (mut parts, mut found) = (vec![expression], Vec::new());
     while let Some(part) = parts.pop() {
@@ -196,14 +193,14 @@ pub(super) fn references(expression: &Expression) -> Vec<&str> {
     found
 }
 
-/// Puts ignored text where it may stand, which is after every terminal of a rule.
-struct Weave<'k> {
+/// Inserts ignored text after each terminal of a rule.
+struct IgnoreInserter<'k> {
     kinds: &'k HashMap<String, RuleKind>,
     ignored: bool,
 }
 
-impl Weave<'_> {
-    /// Recursion is bounded by the nesting that the readers allow.
+impl IgnoreInserter<'_> {
+    /// The recursion is bounded by the parsers' nesting limit.
     fn expression(&self, expression: Expression, kind: RuleKind) -> Expression {
         let all = |parts: Vec<Expression>| {
             parts

@@ -1,32 +1,32 @@
-//! Scalars and sets of them as both notations' writers need them. Knows no notation.
+//! Scalars and character sets in the form that the writers need.
 
 use super::super::charset::CharSet;
 
-/// A set as a character class would list it.
-pub(super) struct Listing {
-    /// Whether what is listed is what the set does not have.
+/// The content of a character class.
+pub(super) struct ClassRanges {
+    /// Whether the ranges are the complement.
     pub(super) negated: bool,
-    /// First and last of each range.
+    /// First and last scalar of each range.
     pub(super) ranges: Vec<(char, char)>,
 }
 
-/// The shorter of the two ways to list a set; `None` for a set that has no scalar.
-pub(super) fn listing(set: &CharSet) -> Option<Listing> {
+/// The shorter form of a set, positive or negated; `None` for an empty set.
+pub(super) fn class_ranges(set: &CharSet) -> Option<ClassRanges> {
     let (inside, outside) = (scalar_ranges(set), scalar_ranges(&set.complement()));
     if inside.is_empty() {
         return None;
     }
-    // A set that goes up to the last scalar is meant as what it leaves out: `[^"]`.
+    // A set up to the last scalar is more readable negated: `[^"]`.
     let to_the_end = inside.last().is_some_and(|&(_, last)| last == char::MAX);
     let negated = !outside.is_empty()
         && (outside.len() < inside.len() || to_the_end && outside.len() == inside.len());
-    Some(Listing {
+    Some(ClassRanges {
         negated,
         ranges: if negated { outside } else { inside },
     })
 }
 
-/// The only scalar of a set, if it has no other.
+/// The single scalar of a set; `None` if it has more.
 pub(super) fn only(set: &CharSet) -> Option<char> {
     match set.ranges() {
         &[(first, last)] if first == last => char::from_u32(first),
@@ -34,13 +34,13 @@ pub(super) fn only(set: &CharSet) -> Option<char> {
     }
 }
 
-/// Whether a scalar can be written as it is: others are written by their numbers, so that nothing
-/// in a text is out of sight.
-pub(super) fn shows(scalar: char) -> bool {
+/// Whether a scalar is written literally. Others are written as escapes, so that nothing is
+/// invisible.
+pub(super) fn is_visible(scalar: char) -> bool {
     (' '..='~').contains(&scalar) || scalar.is_alphanumeric()
 }
 
-/// The ranges of a set without the surrogates, which are no scalars.
+/// The ranges of a set without surrogates, which are not scalars.
 fn scalar_ranges(set: &CharSet) -> Vec<(char, char)> {
     let clipped = set
         .ranges()
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn check(ranges: &[(u32, u32)], expected: Option<(bool, &[(char, char)])>) {
-        let found = listing(&CharSet::new(ranges.iter().copied()));
+        let found = class_ranges(&CharSet::new(ranges.iter().copied()));
         assert_eq!(
             found
                 .as_ref()
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_listed_the_short_way_and_without_surrogates() {
+    fn sets_use_the_shorter_form_without_surrogates() {
         let last = u32::from(char::MAX);
         check(&[], None);
         check(&[(0xD800, 0xDFFF)], None);

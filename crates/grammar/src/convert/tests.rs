@@ -1,5 +1,4 @@
-//! Tests of conversion as a whole: what is written, what is noted, what is refused, and that
-//! hostile text is bounded.
+//! Tests of conversion: output, notes, errors, limits.
 
 use super::*;
 use crate::{MAX_GRAMMAR_BYTES, Membership, compile};
@@ -9,8 +8,8 @@ use sobench_core::constraint::GrammarDialect::{Ebnf, Lark};
 fn check(from: GrammarDialect, to: GrammarDialect, text: &str, expected: &str, notes: &[&str]) {
     let converted = convert(from, to, text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     assert_eq!(converted.text, expected, "{text}");
-    let said: Vec<String> = converted.notes.iter().map(ToString::to_string).collect();
-    assert_eq!(said, notes, "{text}");
+    let found: Vec<String> = converted.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(found, notes, "{text}");
 }
 
 #[test]
@@ -20,7 +19,7 @@ fn lark_becomes_ebnf() {
             "start: \"a\" | B?\nB: \"b\"+\n",
             "root ::= \"a\" | b?\nb ::= \"b\"+\n",
             &[
-                "terminals overlap, and every reading of them counts: a lexer that takes the longest one may accept fewer texts",
+                "terminals overlap and all derivations count; a longest-match lexer may accept fewer texts",
                 "renamed B to b",
             ][..],
         ),
@@ -28,8 +27,8 @@ fn lark_becomes_ebnf() {
             "?start: a_b -> x\n | [\"c\"] (\"d\" \"e\")~2..3 \"f\"{4} \"g\"{2,}\na_b: \"A\"i \"x\"..\"z\" \"\\\"\\\\\\n\\u00e9\\u0007\"\n",
             "root ::= a-b | \"c\"? \"de\"{2,3} \"f\"{4} \"g\"{2,}\na-b ::= [Aa] [x-z] \"\\\"\\\\\\né\\u0007\"\n",
             &[
-                "left out aliases (line 1)",
-                "left out the prefixes ? and ! (line 1)",
+                "dropped aliases (line 1)",
+                "dropped the prefixes ? and ! (line 1)",
                 "renamed a_b to a-b",
             ],
         ),
@@ -37,8 +36,8 @@ fn lark_becomes_ebnf() {
             "start: \"let\" NAME (\"=\" NUMBER)?\nNAME: /[a-z_][a-z_0-9]*/\n%import common.INT -> NUMBER\n%ignore \" \"\n",
             "root ::= ignore start\nstart ::= \"let\" ignore name ignore (\"=\" ignore number ignore)?\nname ::= [_a-z] [0-9_a-z]*\nnumber ::= [0-9]+\nignore ::= \" \"*\n",
             &[
-                "terminals overlap, and every reading of them counts: a lexer that takes the longest one may accept fewer texts",
-                "%ignore became a rule of its own, which stands before, between and behind terminals",
+                "terminals overlap and all derivations count; a longest-match lexer may accept fewer texts",
+                "%ignore became a rule, used before, between and after terminals",
                 "renamed NAME to name, NUMBER to number",
             ],
         ),
@@ -46,26 +45,26 @@ fn lark_becomes_ebnf() {
             "start: sum\nsum: sum \"+\" product | sum \"-\" product | product\nproduct: [product \"*\"] \"1\"\nunused: \"u\"\n",
             "root ::= sum\nsum ::= product (\"+\" product | \"-\" product)*\nproduct ::= \"1\" \"*1\"*\n",
             &[
-                "left out rules that no sentence needs: unused",
-                "left recursion became repetition: sum, product",
+                "dropped unreachable rules: unused",
+                "replaced left recursion by repetition: sum, product",
             ],
         ),
         (
             "start: (a b)* \"!\"\na: \"x\"*\nb: \"y\"?\n",
             "root ::= (a-filled b | b-filled)* \"!\"\na-filled ::= \"x\"+\nb-filled ::= \"y\"\nb ::= \"y\"?\n",
-            &["repetition of what may be empty became repetition of what is not: start"],
+            &["rewrote repetition of expressions that can be empty: start"],
         ),
         (
             "start: /[^\"\\\\\\n]*/ /[+-]?[\\]^]/ /./ /x-y/\n",
             "root ::= [^\\n\"\\\\]* [+-]? [\\]\\u005E] [^\\n] \"x-y\"\n",
             &[
-                "terminals overlap, and every reading of them counts: a lexer that takes the longest one may accept fewer texts",
+                "terminals overlap and all derivations count; a longest-match lexer may accept fewer texts",
             ],
         ),
         (
             "start: start \"a\" |\n",
             "root ::= \"a\"*\n",
-            &["left recursion became repetition: start"],
+            &["replaced left recursion by repetition: start"],
         ),
         (
             "start: root true\nroot: \"a\"\ntrue: \"b\"\n",
@@ -79,7 +78,7 @@ fn lark_becomes_ebnf() {
 
 #[test]
 fn ebnf_becomes_lark() {
-    let overlap = "strings became single characters, so that no lexer takes too much";
+    let overlap = "split strings into characters to avoid longest-match lexing";
     for (text, expected, notes) in [
         (
             "root ::= \"ab\" | c-d # comment\nc-d ::= [0-9]{2,3} [^\"\\n/]* \"\"\n",
@@ -107,37 +106,37 @@ fn ebnf_becomes_lark() {
 }
 
 #[test]
-fn what_cannot_be_said_is_refused_by_name_and_line() {
+fn unsupported_constructs_are_refused_by_name_and_line() {
     for (from, to, text, message) in [
         (
             Lark,
             Ebnf,
             "start: a\na: b \"x\" | \"y\"\nb: a \"z\"",
-            "unsupported in a grammar: left recursion through other rules: a -> b -> a (line 2)",
+            "unsupported in a grammar: indirect left recursion: a -> b -> a (line 2)",
         ),
         (
             Lark,
             Ebnf,
             "start: a\na: \"b\"? a \"x\" | \"y\"",
-            "unsupported in a grammar: left recursion that is not at the head of an alternative: a -> a (line 2)",
+            "unsupported in a grammar: left recursion that is not at the start of an alternative: a -> a (line 2)",
         ),
         (
             Lark,
             Ebnf,
             "start: (start \"x\")+ \"y\" | \"z\"",
-            "unsupported in a grammar: left recursion that is not at the head of an alternative: start -> start (line 1)",
+            "unsupported in a grammar: left recursion that is not at the start of an alternative: start -> start (line 1)",
         ),
         (
             Lark,
             Ebnf,
             "start: \"a\" b | \"c\"\nb: b \"x\"",
-            "unsupported in a grammar: rule that no text satisfies: b (line 2)",
+            "unsupported in a grammar: rule that derives no text: b (line 2)",
         ),
         (
             Lark,
             Ebnf,
             "start: \"a\" | /[^\\s\\S]/",
-            "unsupported in a grammar: character class without a character, in start (line 1)",
+            "unsupported in a grammar: empty character class, in start (line 1)",
         ),
         (
             Lark,
@@ -185,13 +184,13 @@ fn what_cannot_be_said_is_refused_by_name_and_line() {
             Lark,
             Ebnf,
             "start: \"a\"\n\n  | \"b\"{2000}",
-            "unsupported in a grammar: repetition more than 1999 times: {2000}, in start (line 1)",
+            "unsupported in a grammar: more than 1999 repetitions: {2000}, in start (line 1)",
         ),
         (
             Lark,
             Ebnf,
             "start: \"a\\u0000\"",
-            "unsupported in a grammar: NUL in a string, which no token of llama.cpp can match (line 1)",
+            "unsupported in a grammar: NUL in a string, which llama.cpp cannot match (line 1)",
         ),
         (
             Lark,
@@ -199,7 +198,7 @@ fn what_cannot_be_said_is_refused_by_name_and_line() {
             "start: missing",
             "undefined rule in the grammar: missing",
         ),
-        (Lark, Ebnf, "begin: \"a\"", "no start rule in the grammar"),
+        (Lark, Ebnf, "foo: \"a\"", "no start rule in the grammar"),
         (
             Lark,
             Ebnf,
@@ -222,26 +221,26 @@ fn what_cannot_be_said_is_refused_by_name_and_line() {
             Ebnf,
             Lark,
             "root ::= root \"a\"",
-            "unsupported in a grammar: rule that no text satisfies: root (line 1)",
+            "unsupported in a grammar: rule that derives no text: root (line 1)",
         ),
         (
             Ebnf,
             Ebnf,
             "root ::= (\"\")* (a)*\na ::= \"\"",
-            "unsupported in a grammar: repetition of nothing but the empty text: a (line 2)",
+            "unsupported in a grammar: repetition of the empty text: a (line 2)",
         ),
     ] {
-        let said = convert(from, to, text)
+        let result = convert(from, to, text)
             .map(|converted| converted.text)
             .unwrap_err()
             .to_string();
-        let (place, _) = message.split_once(": expected").unwrap_or((message, ""));
-        assert!(said.starts_with(place), "{text}: {said}");
+        let (position, _) = message.split_once(": expected").unwrap_or((message, ""));
+        assert!(result.starts_with(position), "{text}: {result}");
     }
 }
 
 #[test]
-fn counted_groups_become_rules_so_that_no_reader_multiplies_them() {
+fn counted_groups_become_rules() {
     check(
         Lark,
         Ebnf,
@@ -253,7 +252,7 @@ fn counted_groups_become_rules_so_that_no_reader_multiplies_them() {
 }
 
 #[test]
-fn a_notation_to_itself_is_its_portable_spelling() {
+fn converting_to_the_same_notation_gives_portable_names() {
     let sql = include_str!("../../../../grammars/sql.ebnf");
     check(
         Ebnf,
@@ -270,7 +269,7 @@ fn a_notation_to_itself_is_its_portable_spelling() {
 }
 
 #[test]
-fn hostile_text_is_bounded() {
+fn limits_stop_hostile_grammars() {
     let wide: String = (0..8_000)
         .map(|number| format!("r{number}: r{} \"x\" | \"y\"\n", (number + 1) % 8_000))
         .collect();
@@ -290,10 +289,10 @@ fn hostile_text_is_bounded() {
     let names: String = (0..1_000)
         .map(|number| format!("start{}: \"a\"\n", "_".repeat(number % 400)))
         .collect();
-    for (text, words) in [
+    for (text, expected) in [
         (
             format!("start: r0\n{wide}"),
-            "left recursion through other rules: r0 -> r1 -> ",
+            "indirect left recursion: r0 -> r1 -> ",
         ),
         (
             format!("start: ({})*", nullable.join(" ")),
@@ -319,14 +318,14 @@ fn hostile_text_is_bounded() {
             "grammar syntax",
         ),
     ] {
-        let said = convert(Lark, Ebnf, &text).map(|converted| converted.text.len().to_string());
-        let said = said.map_or_else(
+        let result = convert(Lark, Ebnf, &text).map(|converted| converted.text.len().to_string());
+        let result = result.map_or_else(
             |error| error.to_string(),
             |length| format!("converted to {length} bytes"),
         );
         assert!(
-            said.contains(words) && said.len() < 300,
-            "{}: {said}",
+            result.contains(expected) && result.len() < 300,
+            "{}: {result}",
             &text[..40.min(text.len())]
         );
     }

@@ -1,34 +1,34 @@
-//! What both writers write with: bounded text, names, how closely things bind. Knows no notation.
+//! Output buffer, names and binding levels for the writers.
 
 use std::collections::HashMap;
 
 use super::super::error::GrammarError;
 use super::super::limits;
 
-/// How closely what is being written is bound by what stands around it.
+/// How tightly the context binds the expression that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Alternatives may stand here.
+    /// Alternatives are allowed.
     Choice,
-    /// An alternative: a sequence may stand here.
+    /// Inside a choice: a sequence is allowed.
     Sequence,
-    /// Part of a sequence: a sequence again, or an element with its quantifier.
+    /// Inside a sequence: a sequence, or an element with its quantifier.
     Element,
-    /// Only what a quantifier can follow may.
+    /// Before a quantifier: only an atom.
     Atom,
 }
 
-/// The text so far.
+/// The output text.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) text: String,
 }
 
 impl Output {
-    /// Adds to the text.
+    /// Appends text.
     ///
     /// # Errors
-    /// More text than is read from a grammar of the user's own.
+    /// The output exceeds the size limit of input grammars.
     pub(super) fn push(&mut self, text: &str) -> Result<(), GrammarError> {
         if self.text.len() + text.len() > limits::MAX_GRAMMAR_BYTES {
             return Err(GrammarError::Limit {
@@ -43,7 +43,7 @@ impl Output {
     }
 }
 
-/// The name in the result of each rule of the source.
+/// Maps source rule names to result rule names.
 #[derive(Debug, Default)]
 pub(super) struct NameOf(pub(super) HashMap<String, String>);
 
@@ -51,7 +51,7 @@ impl NameOf {
     /// The name in the result.
     ///
     /// # Errors
-    /// A name that no rule has, which [`super::plain`] finds before.
+    /// An undefined name, which [`super::plain`] should have reported.
     pub(super) fn get(&self, source: &str) -> Result<&str, GrammarError> {
         self.0
             .get(source)

@@ -1,10 +1,10 @@
-//! A place in a pattern, and the escapes that stand for one character or a set.
+//! Cursor over a pattern, with escapes that denote a character or a set.
 
 use super::{Member, Syntax};
 
-/// A pattern being read from left to right.
+/// A position in a pattern.
 pub(super) struct Cursor<'t> {
-    /// What is not read yet.
+    /// The remaining text.
     pub(super) rest: &'t str,
     pub(super) syntax: Syntax,
 }
@@ -21,14 +21,14 @@ impl<'t> Cursor<'t> {
         character
     }
 
-    /// Takes `text` if it comes next.
+    /// Consumes `text` if it comes next.
     pub(super) fn take(&mut self, text: &str) -> bool {
         let rest = self.rest.strip_prefix(text);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    /// Takes characters as long as they are `wanted`, `most` at most.
+    /// Consumes at most `most` characters while they are `wanted`.
     pub(super) fn take_while(&mut self, most: usize, wanted: impl Fn(char) -> bool) -> &'t str {
         let taken = self
             .rest
@@ -42,7 +42,7 @@ impl<'t> Cursor<'t> {
         text
     }
 
-    /// Takes everything up to `end`, and `end`.
+    /// Consumes the text up to and including `end`.
     pub(super) fn until(&mut self, end: char) -> Result<&'t str, String> {
         let (text, rest) = self
             .rest
@@ -52,8 +52,7 @@ impl<'t> Cursor<'t> {
         Ok(text)
     }
 
-    /// What a backslash and `letter` stand for, other than assertions and references; the cursor is
-    /// after `letter`.
+    /// Decodes the escape `letter`, except assertions and references; the cursor is after `letter`.
     pub(super) fn escape(&mut self, letter: char, ascii: bool) -> Result<Member, String> {
         match letter {
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => Ok(Member::Set { letter, ascii }),
@@ -116,7 +115,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// ECMAScript's `\u{1f600}`, or four digits, or two times four for a surrogate pair.
+    /// ECMAScript's `\u{1f600}`, four digits, or two groups of four for a surrogate pair.
     fn unicode_escape(&mut self) -> Result<char, String> {
         if self.take("{") {
             let digits = self.until('}')?;
@@ -137,7 +136,7 @@ impl<'t> Cursor<'t> {
     fn hex_number(&mut self, digits: usize) -> Result<u32, String> {
         let text = self.take_while(digits, |digit| digit.is_ascii_hexdigit());
         if text.len() != digits {
-            return Err(format!("an escape with too few digits: {text}"));
+            return Err(format!("escape with too few digits: {text}"));
         }
         Ok(u32::from_str_radix(text, 16).expect("eight hexadecimal digits fit"))
     }
@@ -145,11 +144,11 @@ impl<'t> Cursor<'t> {
     fn scalar(&self, number: u32) -> Result<char, String> {
         match char::from_u32(number) {
             Some(character) => Ok(character),
-            // Python's texts may have surrogates, ours do not.
+            // Python strings may contain surrogates, Rust strings do not.
             None if self.syntax == Syntax::Python && number <= u32::from(char::MAX) => {
                 Ok(char::REPLACEMENT_CHARACTER)
             }
-            None => Err(format!("no text has a character of the number {number:x}")),
+            None => Err(format!("not a Unicode scalar: {number:x}")),
         }
     }
 }

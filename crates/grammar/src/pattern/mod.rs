@@ -1,13 +1,12 @@
-//! The syntax of regular expressions as Python and ECMAScript write them: one parser, and the
-//! tokens that it reads a pattern into.
+//! Parses regular expressions of Python and ECMAScript into tokens.
 //!
 //! Sources: "Regular Expression Syntax" in the documentation of CPython's `re`, with its parser
-//! `Lib/re/_parser.py`; ECMA-262, "RegExp (Regular Expression) Objects", read as with the flag `u`
-//! and leniently where that refuses what Annex B allows.
+//! `Lib/re/_parser.py`; ECMA-262, "RegExp (Regular Expression) Objects", with the flag `u`, plus
+//! constructs that Annex B allows without it.
 //!
-//! Refused, although Python takes it: a condition on a group that comes later. Refused of ECMA-262:
-//! references to groups that come later, one name for two groups. Taken beyond ECMA-262: flags at
-//! the start.
+//! Unsupported constructs of Python: a condition on a later group. Unsupported constructs of
+//! ECMA-262: references to later groups, duplicate group names. Extension of ECMA-262: flags at the
+//! start.
 
 mod class;
 mod cursor;
@@ -15,19 +14,19 @@ mod parser;
 
 use std::fmt;
 
-/// Whose notation a pattern is in.
+/// Syntax of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syntax {
-    /// CPython's `re`. An escaped surrogate is read as U+FFFD.
+    /// CPython's `re`. An escaped surrogate becomes U+FFFD.
     Python,
-    /// CPython's `re` without `\N{..}` and surrogates, and with what decoding engines take beside
-    /// it: `\p{..}`, `\z`, `(?<name>..)`.
+    /// CPython's `re` without `\N{..}` and surrogates, plus constructs that decoding engines
+    /// support: `\p{..}`, `\z`, `(?<name>..)`.
     Engines,
-    /// ECMA-262, as JSON Schema asks for.
+    /// ECMA-262, as JSON Schema requires.
     Ecma,
 }
 
-/// A pattern that has been read. The tokens are a flat list, so that deep nesting takes no stack.
+/// A parsed pattern. The tokens are a flat list, so that deep nesting needs no recursion.
 #[derive(Debug)]
 pub struct Pattern {
     /// Whether the pattern starts with the flag `i`.
@@ -35,53 +34,52 @@ pub struct Pattern {
     pub tokens: Vec<Token>,
 }
 
-/// A part of a pattern. All flags but `i` are resolved: the same token means the same everywhere.
+/// A token. Flags other than `i` are resolved: equal tokens have equal meaning.
 #[derive(Debug)]
 pub enum Token {
     Open(Group),
     Close,
-    /// The `|` between two alternatives of the group around it.
+    /// The `|` between two alternatives of the enclosing group.
     Alternate,
-    /// This character.
+    /// A literal character.
     Character(char),
-    /// One character of a class: `.`, an escape, or what stands in brackets.
+    /// A character class: `.`, an escape, or a bracketed class.
     Class {
         negated: bool,
         members: Vec<Member>,
     },
     Assertion(Assertion),
-    /// To a capturing group that is closed before, by its number.
+    /// A back-reference to a closed capturing group, by its number.
     Reference(usize),
-    /// Repeats the group or token before it.
+    /// Repeats the preceding group or token.
     Repeat(Repeat),
 }
 
-/// What a group does to what is in it.
+/// Kind of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// `(?:`
     Plain,
     /// A capturing group, with its number from 1.
     Capture(usize),
-    /// `(?i:` and the like: whether case is ignored from here on, where the flags say so.
+    /// `(?i:` and similar: whether case is ignored in the group, if the flags say so.
     Flags(Option<bool>),
-    /// Look-around, by what follows the question mark: `=`, `!`, `<=` or `<!`.
+    /// Look-around, by the characters after the question mark: `=`, `!`, `<=` or `<!`.
     Look(&'static str),
-    /// `(?>`, and around what a possessive repetition repeats.
+    /// `(?>`, and the operand of a possessive repetition.
     Atomic,
-    /// `(?(1)`: two alternatives, chosen by whether this capturing group has matched.
+    /// `(?(1)`: two alternatives, selected by whether the capturing group has matched.
     Condition(usize),
 }
 
 impl Group {
-    /// Whether the group only groups: the match goes on where the group ended, and can come back to
-    /// try another way through it.
+    /// Whether the group only groups: the match continues after it and can backtrack into it.
     pub fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Capture(_) | Self::Flags(_))
     }
 }
 
-/// A part of a class.
+/// A member of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
     Character(char),
@@ -91,39 +89,38 @@ pub enum Member {
         letter: char,
         ascii: bool,
     },
-    /// `\p{..}` or `\P{..}` as it is spelled; with [`Syntax::Python`] a character by its name,
-    /// `\N{..}`.
+    /// `\p{..}` or `\P{..}` as written; with [`Syntax::Python`] a named character, `\N{..}`.
     Property(String),
 }
 
-/// Something that matches no character.
+/// A zero-width assertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assertion {
     /// The start of the text.
     Start,
     /// The end of the text.
     End,
-    /// The end of the text, or before a newline that ends it: Python's `$`.
+    /// The end of the text, or before a final newline: Python's `$`.
     EndOrLastNewline,
     /// `^` with the flag `m`.
     LineStart,
     /// `$` with the flag `m`.
     LineEnd,
-    /// `\b`, or `\B` if `negated`; `ascii` where words are of ASCII letters, digits and `_`.
+    /// `\b`, or `\B` if `negated`; with `ascii`, word characters are ASCII letters, digits and `_`.
     Boundary { negated: bool, ascii: bool },
 }
 
-/// How often the part before may come. A possessive repetition is one inside [`Group::Atomic`].
+/// A repetition. A possessive repetition is one inside [`Group::Atomic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeat {
     pub least: u32,
     /// `None` for any number.
     pub most: Option<u32>,
-    /// Prefers fewer rounds.
+    /// Prefers fewer repetitions.
     pub lazy: bool,
 }
 
-/// As Python, ECMAScript and Rust spell it alike.
+/// In the common syntax of Python, ECMAScript and Rust.
 impl fmt::Display for Repeat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.least, self.most) {
@@ -137,13 +134,13 @@ impl fmt::Display for Repeat {
     }
 }
 
-/// Why a text is not taken as a pattern.
+/// Error of parsing a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("{0}")]
     Syntax(String),
-    /// A limit of the caller.
-    #[error("groups nest deeper than {0}")]
+    /// The caller's nesting limit.
+    #[error("groups nested deeper than {0}")]
     Nesting(usize),
 }
 
@@ -154,16 +151,15 @@ impl From<String> for PatternError {
 }
 
 impl Pattern {
-    /// Reads `text`.
+    /// Parses `text`.
     ///
     /// # Errors
-    /// What is not of the syntax; groups that nest deeper than `max_nesting`.
+    /// A syntax error; groups nested deeper than `max_nesting`.
     pub fn parse(text: &str, syntax: Syntax, max_nesting: usize) -> Result<Self, PatternError> {
         parser::parse(text, syntax, max_nesting)
     }
 
-    /// For every `Open` the index of its `Close` and the other way round; for every other token its
-    /// own index.
+    /// For each `Open` the index of its `Close` and vice versa; for other tokens their own index.
     pub fn partners(&self) -> Vec<usize> {
         let mut partners: Vec<usize> = (0..self.tokens.len()).collect();
         let mut open = Vec::new();
@@ -190,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_syntax_takes_its_own() {
+    fn each_syntax_accepts_its_own_constructs() {
         for (text, python, engines, ecma) in [
             (r"\p{Lu}", false, true, true),
             (r"\pL", false, true, false),
@@ -233,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_know_their_ends_and_nest_within_the_limit() {
+    fn groups_are_paired_and_nesting_is_limited() {
         let pattern = parse("(a(?:b)|c)d", Syntax::Python).unwrap();
         assert_eq!(pattern.partners(), [7, 1, 4, 3, 2, 5, 6, 0, 8]);
         assert!(parse("(((a)))", Syntax::Python).is_ok());
@@ -243,7 +239,7 @@ mod tests {
         );
         assert_eq!(
             parse("(((a", Syntax::Python).unwrap_err().to_string(),
-            "a group is not closed"
+            "unclosed group"
         );
     }
 }

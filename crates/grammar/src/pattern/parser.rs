@@ -1,4 +1,4 @@
-//! Reads a pattern into tokens.
+//! Parses a pattern into tokens.
 
 use super::cursor::Cursor;
 use super::{Assertion, Group, Member, Pattern, PatternError, Repeat, Syntax, Token, class};
@@ -25,7 +25,7 @@ pub(super) fn parse(
     })
 }
 
-/// Flags that change how the pattern is read.
+/// Flags that affect parsing.
 #[derive(Clone, Copy, Default)]
 struct Flags {
     ascii: bool,
@@ -34,7 +34,7 @@ struct Flags {
     dot_all: bool,
 }
 
-/// What a repetition would apply to.
+/// The operand of a following repetition.
 #[derive(Clone, Copy)]
 enum Last {
     Nothing,
@@ -46,7 +46,7 @@ enum Last {
 struct OpenGroup {
     token: usize,
     outer_flags: Flags,
-    /// Its number, where it captures.
+    /// Its number, if it captures.
     number: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ struct Parser<'t> {
     tokens: Vec<Token>,
     last: Last,
     open: Vec<OpenGroup>,
-    /// Capturing groups opened so far.
+    /// Number of capturing groups opened so far.
     groups: usize,
     names: Vec<(&'t str, usize)>,
 }
@@ -106,7 +106,7 @@ impl<'t> Parser<'t> {
             }
         }
         match self.open.last() {
-            Some(_) => Err("a group is not closed".to_owned().into()),
+            Some(_) => Err("unclosed group".to_owned().into()),
             None => Ok(()),
         }
     }
@@ -127,7 +127,7 @@ impl<'t> Parser<'t> {
             (false, true) => &['\n'],
             (false, false) => &['\n', '\r', '\u{2028}', '\u{2029}'],
         };
-        // As ranges, since vLLM tells `.` from `[^\n]`.
+        // Ranges, because vLLM distinguishes `.` from `[^\n]`.
         self.atom(Token::Class {
             negated: true,
             members: line_ends
@@ -137,7 +137,7 @@ impl<'t> Parser<'t> {
         });
     }
 
-    /// Reads what may follow a repetition (`?` lazy, Python's `+` possessive) and applies it.
+    /// Parses the suffix of a repetition (`?` lazy, Python's `+` possessive) and applies it.
     fn repeat(&mut self, mut repeat: Repeat) -> Result<(), String> {
         let start = match self.last {
             Last::Atom(start) => start,
@@ -154,13 +154,13 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Reads what follows `{` if it is a repetition count.
+    /// Parses the bounds after `{`; `None` if they are not a repetition.
     fn bounds(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
         let start = self.cursor.rest;
         let low = self.digits(usize::MAX);
         let comma = self.cursor.take(",");
         let high = if comma { self.digits(usize::MAX) } else { low };
-        // `{,3}` and even `{,}` count in Python; in ECMAScript they are four characters and three.
+        // `{,3}` and even `{,}` are repetitions in Python; in ECMAScript they are literal.
         let counts = !low.is_empty() || comma && self.cursor.is_python();
         if !counts || !self.cursor.take("}") {
             self.cursor.rest = start;
@@ -169,7 +169,7 @@ impl<'t> Parser<'t> {
         let bound = |digits: &str| {
             digits
                 .parse::<u32>()
-                .map_err(|_| format!("the repetition count is too large: {digits}"))
+                .map_err(|_| format!("repetition count is too large: {digits}"))
         };
         let least = if low.is_empty() { 0 } else { bound(low)? };
         let most = if high.is_empty() {
@@ -178,9 +178,9 @@ impl<'t> Parser<'t> {
             Some(bound(high)?)
         };
         match most {
-            Some(most) if least > most => Err(format!(
-                "the least repetition is over the most: {{{least},{most}}}"
-            )),
+            Some(most) if least > most => {
+                Err(format!("reversed repetition bounds: {{{least},{most}}}"))
+            }
             _ => Ok(Some((least, most))),
         }
     }
@@ -192,7 +192,7 @@ impl<'t> Parser<'t> {
     fn escape(&mut self) -> Result<(), String> {
         let python = self.cursor.is_python();
         let Some(letter) = self.cursor.next() else {
-            return Err("a backslash at the end".to_owned());
+            return Err("backslash at the end".to_owned());
         };
         match letter {
             'A' if python => self.assertion(Assertion::Start),
@@ -216,7 +216,7 @@ impl<'t> Parser<'t> {
                 self.reference(
                     digits
                         .parse()
-                        .map_err(|_| format!("there is no group {digits}"))?,
+                        .map_err(|_| format!("no such group: {digits}"))?,
                 )?;
             }
             _ => {
@@ -233,8 +233,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Whether Python takes `\` and `first` for the start of an octal escape (three digits), not of
-    /// a reference.
+    /// Whether Python parses `\` and `first` as an octal escape (three digits), not as a reference.
     fn is_octal(&self, first: char) -> bool {
         let octal = |digit: u8| (b'0'..=b'7').contains(&digit);
         let next = self.cursor.rest.as_bytes();
@@ -247,14 +246,12 @@ impl<'t> Parser<'t> {
     fn reference(&mut self, number: usize) -> Result<(), String> {
         let still_open = self.open.iter().any(|group| group.number == Some(number));
         if number > self.groups {
-            return Err(format!("there is no group {number}"));
+            return Err(format!("no such group: {number}"));
         }
         match (still_open, self.cursor.is_python()) {
             (false, _) => self.atom(Token::Reference(number)),
             (true, true) => {
-                return Err(format!(
-                    "a reference to group {number}, which is still open"
-                ));
+                return Err(format!("reference to open group {number}"));
             }
             // In ECMAScript a reference to a group that has not matched matches the empty text.
             (true, false) => {
@@ -294,7 +291,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The kinds of groups that only Python has; the cursor is after the question mark.
+    /// Parses groups that only Python has; the cursor is after the question mark.
     fn python_group(&mut self) -> Result<(), String> {
         if self.cursor.take(">") {
             self.enter(Group::Atomic, None);
@@ -307,7 +304,7 @@ impl<'t> Parser<'t> {
             let which = self.cursor.until(')')?;
             let number = which.parse().or_else(|_| self.named(which))?;
             if number == 0 || number > self.groups {
-                return Err(format!("there is no group {number}"));
+                return Err(format!("no such group: {number}"));
             }
             self.enter(Group::Condition(number), None);
         } else {
@@ -321,7 +318,7 @@ impl<'t> Parser<'t> {
         let number = self.groups;
         if let Some(name) = name {
             if self.named(name).is_ok() {
-                return Err(format!("two groups of the name {name}"));
+                return Err(format!("duplicate group name: {name}"));
             }
             let sign =
                 |character: char| character == '_' || character == '$' && !self.cursor.is_python();
@@ -330,7 +327,7 @@ impl<'t> Parser<'t> {
                     .chars()
                     .all(|character| character.is_alphanumeric() || sign(character));
             if !is_name {
-                return Err(format!("not a group name: {name}"));
+                return Err(format!("invalid group name: {name}"));
             }
             self.names.push((name, number));
         }
@@ -342,7 +339,7 @@ impl<'t> Parser<'t> {
         let known = self.names.iter().find(|(known, _)| *known == name);
         known
             .map(|(_, number)| *number)
-            .ok_or_else(|| format!("there is no group {name}"))
+            .ok_or_else(|| format!("no such group: {name}"))
     }
 
     fn enter(&mut self, group: Group, number: Option<usize>) {
@@ -357,7 +354,7 @@ impl<'t> Parser<'t> {
 
     fn close(&mut self) -> Result<(), String> {
         let Some(group) = self.open.pop() else {
-            return Err("a parenthesis closes nothing".to_owned());
+            return Err("unmatched closing parenthesis".to_owned());
         };
         self.tokens.push(Token::Close);
         self.flags = group.outer_flags;
@@ -365,8 +362,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// `(?i)` and the like, where they are allowed: before everything else. Whether case is
-    /// ignored.
+    /// Parses leading `(?i)` and similar; returns whether case is ignored.
     fn leading_flags(&mut self) -> Result<bool, String> {
         let mut ignores_case = false;
         loop {
@@ -398,13 +394,13 @@ impl<'t> Parser<'t> {
             ""
         };
         if !on.is_empty() && self.cursor.take(")") {
-            return Err("flags that are not at the start".to_owned());
+            return Err("flags must be at the start".to_owned());
         }
         if on.is_empty() && off.is_empty() || !self.cursor.take(":") {
-            return Err("an unknown kind of group".to_owned());
+            return Err("unknown kind of group".to_owned());
         }
         if let Some(letter) = on.chars().find(|letter| off.contains(*letter)) {
-            return Err(format!("a flag that is turned on and off: {letter}"));
+            return Err(format!("flag turned on and off: {letter}"));
         }
         let case = match (self.set_flags(on, true)?, self.set_flags(off, false)?) {
             (true, _) => Some(true),
@@ -423,7 +419,7 @@ impl<'t> Parser<'t> {
             .take_while(usize::MAX, |letter| letter.is_ascii_alphabetic())
     }
 
-    /// Notes the flags, and gives back whether `i` is among them.
+    /// Applies the flags; returns whether `i` is one of them.
     fn set_flags(&mut self, letters: &str, on: bool) -> Result<bool, String> {
         let python = self.cursor.is_python();
         for letter in letters.chars() {
@@ -434,7 +430,7 @@ impl<'t> Parser<'t> {
                 'x' if python => self.flags.verbose = on,
                 'a' if on && python => self.flags.ascii = true,
                 'u' if on && python => self.flags.ascii = false,
-                _ => return Err(format!("a flag that is not known here: {letter}")),
+                _ => return Err(format!("unknown flag: {letter}")),
             }
         }
         Ok(letters.contains('i'))

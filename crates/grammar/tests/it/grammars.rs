@@ -1,6 +1,5 @@
-//! Grammars mean what engines take them to mean: the shipped ones agree with each other, with a PEG
-//! oracle and with llguidance, and where a PEG or a lexer reads less than a grammar says, our
-//! recogniser reads what it says. Knows the public API of the module.
+//! Compares recognisers: shipped grammars with each other, with a PEG oracle and with llguidance,
+//! and cases in which a PEG or a lexer accepts less than the grammar.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +7,13 @@ use std::fs;
 use serde_json::Value;
 use sobench_core::constraint::{Constraint, GrammarDialect, sha256_hex};
 use sobench_grammar::{GrammarError, Membership, PestOracle, Recogniser, compile};
-use sobench_testkit::in_package;
 use sobench_testkit::random::Random;
+use sobench_testkit::repository_path;
 
 use crate::guidance::{Engine, engine_accepts};
 
 fn shipped(path: &str) -> String {
-    fs::read_to_string(in_package(path)).expect("a file that ships")
+    fs::read_to_string(repository_path(path)).expect("a shipped file exists")
 }
 
 fn ebnf(text: &str) -> Recogniser {
@@ -42,7 +41,7 @@ fn sql_sentences() -> BTreeSet<String> {
     sentences
 }
 
-/// Every text one deletion, insertion or replacement of a character away, and every beginning.
+/// All texts that differ in one deletion, insertion or replacement, and all prefixes.
 fn mutations(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for at in 0..=text.len() {
@@ -70,7 +69,7 @@ fn the_sql_grammar_is_the_one_that_vllm_sends() {
 }
 
 #[test]
-fn the_sql_grammars_are_one_language() {
+fn the_sql_grammars_define_the_same_language() {
     let sentences = sql_sentences();
     assert_eq!(sentences.len(), 16);
     let lark_text = shipped("grammars/sql.lark");
@@ -95,18 +94,18 @@ fn the_sql_grammars_are_one_language() {
         }
         assert!(
             engine_accepts(&matcher, sentence),
-            "llguidance loses {sentence:?}"
+            "llguidance refuses {sentence:?}"
         );
         assert!(
             !engine_accepts(&matcher, sentence.trim_end()),
-            "llguidance stops early in {sentence:?}"
+            "llguidance accepts a prefix of {sentence:?}"
         );
     }
     assert!(compared > 5_000, "{compared}");
 }
 
 #[test]
-fn triples_of_grammar_text_and_verdict_hold() {
+fn grammar_verdict_fixtures_hold() {
     let (mut valid, mut invalid, mut unsupported) = (0, 0, 0);
     for line in shipped("fixtures/verdicts/grammar.jsonl").lines() {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -117,7 +116,7 @@ fn triples_of_grammar_text_and_verdict_hold() {
             text: grammar,
         } = constraint
         else {
-            panic!("{id} is not about a grammar");
+            panic!("{id} has no grammar constraint");
         };
         let text = row["text"].as_str().unwrap();
         let expected = match (
@@ -151,9 +150,9 @@ fn triples_of_grammar_text_and_verdict_hold() {
             );
         }
         if expected == Membership::Member {
-            valid += 1
+            valid += 1;
         } else {
-            invalid += 1
+            invalid += 1;
         }
     }
     assert!(
@@ -163,7 +162,7 @@ fn triples_of_grammar_text_and_verdict_hold() {
 }
 
 #[test]
-fn a_peg_rejects_what_the_same_grammar_says() {
+fn pegs_reject_some_sentences() {
     for (pest, grammar, text) in [
         (
             r#"start = { ("col_1" | "col_10") ~ " from" }"#,
@@ -222,7 +221,7 @@ fn a_peg_rejects_what_the_same_grammar_says() {
 }
 
 #[test]
-fn a_greedy_lexer_rejects_what_the_same_grammar_says() {
+fn greedy_lexers_reject_some_sentences() {
     let engine = Engine::new();
     for (grammar, text) in [
         ("start: ID \"END\"\nID: /[a-zA-Z]+/", "fooEND"),
@@ -240,7 +239,7 @@ fn a_greedy_lexer_rejects_what_the_same_grammar_says() {
     }
 }
 
-/// Texts on both sides of every common terminal.
+/// Matching and other texts for each common terminal.
 const TERMINAL_TEXTS: &[&str] = &[
     "",
     "0",
@@ -293,7 +292,7 @@ const TERMINAL_TEXTS: &[&str] = &[
     "ab\u{b}",
 ];
 
-/// The names that llguidance can import.
+/// Common terminals that llguidance supports.
 const COMMON: &[&str] = &[
     "DIGIT",
     "HEXDIGIT",
@@ -323,7 +322,7 @@ const COMMON: &[&str] = &[
 ];
 
 #[test]
-fn common_terminals_are_those_of_the_engine() {
+fn common_terminals_match_llguidance() {
     let engine = Engine::new();
     for name in COMMON {
         let grammar = format!("start: {name}\n%import common.{name}");
@@ -338,7 +337,7 @@ fn common_terminals_are_those_of_the_engine() {
     }
 }
 
-/// A random grammar over `a` and `b`, in both dialects at once.
+/// A random grammar over `a` and `b` in both notations.
 struct Written {
     ebnf: String,
     lark: String,
@@ -384,10 +383,10 @@ fn grammar(random: &mut Random) -> Written {
     Written { ebnf, lark }
 }
 
-/// With every terminal a single character, llguidance's lexer has no choices to make, and its
-/// parser is an independent Earley parser.
+/// If each terminal is a single character, llguidance's lexer is unambiguous, and its parser is an
+/// independent Earley parser.
 #[test]
-fn random_grammars_mean_the_same_in_both_dialects_and_to_the_engine() {
+fn random_grammars_agree_in_both_notations_and_llguidance() {
     let engine = Engine::new();
     let mut random = Random(0x2545_F491_4F6C_DD1D);
     let mut texts = vec![String::new()];
@@ -426,10 +425,10 @@ fn random_grammars_mean_the_same_in_both_dialects_and_to_the_engine() {
     );
 }
 
-/// What an engine lets through with ignored text in it is never called wrong: its lexer reads less
-/// than the language, not more.
+/// Texts that an engine accepts with ignored text are sentences: its lexer accepts a subset of the
+/// language.
 #[test]
-fn what_the_engine_accepts_around_ignored_text_is_a_sentence() {
+fn texts_with_ignored_text_that_llguidance_accepts_are_sentences() {
     let engine = Engine::new();
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut texts = vec![String::new()];
@@ -455,7 +454,7 @@ fn what_the_engine_accepts_around_ignored_text_is_a_sentence() {
     assert!(blank_sentences > 500, "{blank_sentences}");
 }
 
-/// Texts on both sides of every pattern.
+/// Matching and other texts for each pattern.
 const PATTERN_TEXTS: &[&str] = &[
     "",
     "a",
@@ -492,7 +491,7 @@ const PATTERN_TEXTS: &[&str] = &[
     "\"",
 ];
 
-/// Patterns of every kind that a terminal may have.
+/// Patterns of all kinds that a terminal may have.
 const PATTERNS: &[&str] = &[
     "a*",
     "(a|b)+",
@@ -528,11 +527,11 @@ const PATTERNS: &[&str] = &[
 ];
 
 #[test]
-fn a_terminal_matches_what_its_regular_expression_matches() {
+fn terminals_match_their_regular_expressions() {
     let engine = Engine::new();
     let mut read_by_engine = 0;
     for pattern in PATTERNS {
-        // A comment in a verbose pattern goes on to the end of the line.
+        // A comment in a verbose pattern ends at the line end.
         let end = if pattern.starts_with("(?x)") {
             "\n"
         } else {

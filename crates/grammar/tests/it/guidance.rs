@@ -1,17 +1,16 @@
-//! llguidance as an oracle of Lark grammars. Also included by the engines' tests.
+//! llguidance as an oracle for Lark grammars. Also included by the tests of the engines.
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::ApproximateTokEnv;
 use llguidance::{Matcher, ParserFactory};
 
-/// llguidance over a vocabulary of single bytes: a recogniser of the Lark that it reads, greedy
-/// lexer and all.
+/// llguidance with a vocabulary of single bytes: a recogniser for Lark, including the greedy lexer.
 pub(crate) struct Engine(ParserFactory);
 
 impl Engine {
     pub(crate) fn new() -> Self {
         let mut factory = ParserFactory::new_simple(&ApproximateTokEnv::single_byte_env())
-            .expect("a vocabulary of bytes suits every engine");
+            .expect("a byte vocabulary is valid");
         factory.quiet();
         Self(factory)
     }

@@ -2,11 +2,11 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "tests make servers, and wait for them"
+    reason = "tests start servers and wait for them"
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
+    reason = "a failed precondition fails the test; clippy exempts test functions, not their helpers"
 )]
 
 mod grammars;

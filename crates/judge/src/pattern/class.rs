@@ -1,4 +1,4 @@
-//! Character classes and word boundaries as Rust's regex engines spell them.
+//! Character classes and word boundaries in the syntax of Rust's regex engines.
 
 use super::Dialect;
 use sobench_grammar::pattern::Member;
@@ -9,35 +9,34 @@ const ECMA_WHITE_SPACE: &str = concat!(
     "\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}"
 );
 
-/// One character of a class.
+/// Converts a character class.
 pub(super) fn class(negated: bool, members: &[Member], dialect: Dialect) -> String {
-    let spelled: String = members
+    let converted: String = members
         .iter()
-        .map(|member| spell(member, dialect))
+        .map(|member| class_member(member, dialect))
         .collect();
     match (negated, members) {
         (false, []) => "[^\\x{0}-\\x{10ffff}]".to_owned(),
         (true, []) => "(?s:.)".to_owned(),
-        (false, _) => format!("[{spelled}]"),
-        (true, _) => format!("[^{spelled}]"),
+        (false, _) => format!("[{converted}]"),
+        (true, _) => format!("[^{converted}]"),
     }
 }
 
-/// A member of a class, for use inside brackets.
-fn spell(member: &Member, dialect: Dialect) -> String {
+/// Converts a class member, for use inside brackets.
+fn class_member(member: &Member, dialect: Dialect) -> String {
     match member {
         Member::Character(character) => literal(*character),
         Member::Range(low, high) => format!("{}-{}", literal(*low), literal(*high)),
         Member::Set { letter, ascii } if letter.is_ascii_uppercase() => {
-            format!("[^{}]", set(*letter, *ascii, dialect))
+            format!("[^{}]", shorthand_set(*letter, *ascii, dialect))
         }
-        Member::Set { letter, ascii } => set(*letter, *ascii, dialect).to_owned(),
+        Member::Set { letter, ascii } => shorthand_set(*letter, *ascii, dialect).to_owned(),
         Member::Property(property) => property.clone(),
     }
 }
 
-/// `character` as itself, in a spelling that means the same in and out of brackets and to every
-/// engine.
+/// Escapes `character` so that it is literal inside and outside of brackets in every engine.
 pub(super) fn literal(character: char) -> String {
     if character.is_ascii_alphanumeric() {
         character.to_string()
@@ -46,12 +45,12 @@ pub(super) fn literal(character: char) -> String {
     }
 }
 
-/// What `\d`, `\s` or `\w` contains (in either case of the letter), for use inside brackets.
+/// The characters of `\d`, `\s` or `\w` (in either case of the letter), for use inside brackets.
 ///
 /// CPython: `\w` is `str.isalnum()` or `_`, which are exactly the categories L and N; `\s` is
 /// `str.isspace()`, which is Unicode's white space and U+001C to U+001F. ECMA-262: ASCII, save for
 /// white space, which is `WhiteSpace` and `LineTerminator`.
-fn set(letter: char, ascii: bool, dialect: Dialect) -> &'static str {
+fn shorthand_set(letter: char, ascii: bool, dialect: Dialect) -> &'static str {
     let ascii = ascii || dialect == Dialect::Ecma;
     match (letter.to_ascii_lowercase(), dialect) {
         ('d', _) if ascii => "0-9",
@@ -66,10 +65,10 @@ fn set(letter: char, ascii: bool, dialect: Dialect) -> &'static str {
     }
 }
 
-/// `\b`, or `\B` if `negated`, by what `re` takes for a word: for engines whose own idea of it is
-/// another one.
+/// `\b`, or `\B` if `negated`, with the word characters of `re`, for engines with another
+/// definition.
 pub(super) fn boundary(negated: bool, ascii: bool) -> String {
-    let word = format!("[{}]", set('w', ascii, Dialect::Re));
+    let word = format!("[{}]", shorthand_set('w', ascii, Dialect::Re));
     let (start, end) = if negated {
         ("(?=", "(?!")
     } else {

@@ -1,40 +1,38 @@
-//! Runs a pattern: in linear time where it is regular, else by backtracking with a limit. Part of
-//! `pattern`.
+//! Matches patterns: in linear time if they are regular, otherwise by backtracking with a limit.
 
 use std::sync::OnceLock;
 
-use super::{Dialect, Extent, Translated, Written};
+use super::{Dialect, Extent, ParsedPattern, RustPattern};
 use sobench_core::verdict::NotScored;
 
-/// Bytes that a pattern may have.
+/// Maximum bytes of a pattern.
 const MAX_PATTERN_BYTES: usize = 64 << 10;
 
-/// Bytes that a compiled pattern may take.
+/// Maximum bytes of a compiled pattern.
 const MAX_COMPILED_BYTES: usize = 32 << 20;
 
-/// Look-around, atomic groups, conditions and word boundaries that a pattern may have: each is an
-/// automaton of its own, of up to 70 KB.
-const MAX_LOOKS: usize = 1000;
+/// Maximum number of look-arounds, atomic groups, conditions and word boundaries in a pattern: each
+/// is an automaton of up to 70 KB.
+const MAX_LOOK_AROUNDS: usize = 1000;
 
-/// Backtracking steps after which one match is given up: tried with few first, so that what a match
-/// took is known to within a factor.
+/// Limits on the backtracking steps of one match. Lower limits are tried first, so that the cost of
+/// a match is known to within a factor.
 const MAX_STEPS: [usize; 3] = [2_000, 50_000, 1_000_000];
 
-/// Bytes that all steps of one match may go through together where each can compare with a group
-/// that was matched before.
+/// Maximum bytes that all steps of one match may compare with captured groups.
 const MAX_COMPARED_BYTES: usize = 1 << 32;
 
-/// The same where each can look around: 4.5 ns a byte were measured, an automaton at work instead
-/// of a comparison.
-const MAX_LOOKED_AT_BYTES: usize = 1 << 28;
+/// Maximum bytes that all steps of one match may read in look-arounds. Measured: 4.5 ns per byte,
+/// because an automaton runs instead of a comparison.
+const MAX_LOOK_AROUND_BYTES: usize = 1 << 28;
 
 /// Backtracking steps that cost as much as one step of a validation.
 const BACKTRACKING_PER_STEP: usize = 10;
 
-/// Bytes that the `regex` crate goes through in one step of a validation.
+/// Bytes that the `regex` crate matches in one step of a validation.
 const BYTES_PER_STEP: usize = 16;
 
-/// A pattern that is ready to be matched.
+/// A compiled pattern.
 pub(in super::super) enum Matcher {
     /// The `regex` crate.
     Linear(::regex::Regex),
@@ -42,57 +40,54 @@ pub(in super::super) enum Matcher {
     Backtracking(Box<Backtracking>),
 }
 
-/// One pattern under several limits.
+/// One pattern compiled with several step limits.
 pub(in super::super) struct Backtracking {
     pattern: String,
     cost: Cost,
-    /// For each of [`MAX_STEPS`]; the later ones are made when they are needed.
-    tries: [OnceLock<fancy_regex::Regex>; MAX_STEPS.len()],
+    /// One for each of [`MAX_STEPS`]. Later ones are compiled when needed.
+    regexes: [OnceLock<fancy_regex::Regex>; MAX_STEPS.len()],
 }
 
-/// Reads `pattern`, within the limit on its length.
-pub(in super::super) fn read(pattern: &str, dialect: Dialect) -> Result<Translated, NotScored> {
+/// Parses `pattern`, within the limit on its length.
+pub(in super::super) fn parse(pattern: &str, dialect: Dialect) -> Result<ParsedPattern, NotScored> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(NotScored::Limit {
             what: format!("regex over {MAX_PATTERN_BYTES} bytes"),
         });
     }
-    Translated::read(pattern, dialect).map_err(|what| NotScored::Unsupported {
+    ParsedPattern::parse(pattern, dialect).map_err(|what| NotScored::Unsupported {
         what: format!("regex: {what}"),
     })
 }
 
 impl Matcher {
-    /// Makes a pattern that has been read ready for matching.
-    pub(in super::super) fn new(
-        translated: &Translated,
-        extent: Extent,
-    ) -> Result<Self, NotScored> {
-        let Written {
+    /// Compiles a parsed pattern.
+    pub(in super::super) fn new(parsed: &ParsedPattern, extent: Extent) -> Result<Self, NotScored> {
+        let RustPattern {
             pattern,
             backtracking,
-        } = translated.write(extent);
-        let too_big = || NotScored::Limit {
+        } = parsed.to_rust(extent);
+        let too_large = || NotScored::Limit {
             what: format!("regex compiles to over {MAX_COMPILED_BYTES} bytes"),
         };
         if backtracking {
-            if translated.looks() > MAX_LOOKS {
+            if parsed.look_arounds() > MAX_LOOK_AROUNDS {
                 return Err(NotScored::Limit {
-                    what: format!("regex with over {MAX_LOOKS} places that look around"),
+                    what: format!("regex with over {MAX_LOOK_AROUNDS} look-arounds"),
                 });
             }
             let first =
-                backtracking_within(&pattern, MAX_STEPS[0]).map_err(|error| match error {
-                    fancy_regex::Error::CompileError(cause) if is_size_limit(&cause) => too_big(),
+                build_backtracking(&pattern, MAX_STEPS[0]).map_err(|error| match error {
+                    fancy_regex::Error::CompileError(cause) if is_size_limit(&cause) => too_large(),
                     error => NotScored::Unsupported {
                         what: one_line(&error.to_string()),
                     },
                 })?;
-            let tries = [OnceLock::from(first), OnceLock::new(), OnceLock::new()];
+            let regexes = [OnceLock::from(first), OnceLock::new(), OnceLock::new()];
             return Ok(Self::Backtracking(Box::new(Backtracking {
                 pattern,
-                cost: translated.cost(),
-                tries,
+                cost: parsed.cost(),
+                regexes,
             })));
         }
         let mut builder = ::regex::RegexBuilder::new(&pattern);
@@ -103,19 +98,19 @@ impl Matcher {
             .build()
             .map(Self::Linear)
             .map_err(|error| match error {
-                ::regex::Error::CompiledTooBig(_) => too_big(),
+                ::regex::Error::CompiledTooBig(_) => too_large(),
                 error => NotScored::Unsupported {
                     what: one_line(&error.to_string()),
                 },
             })
     }
 
-    /// Whether `text` matches, as far as the pattern's extent asks.
+    /// Whether `text` matches with the extent of the pattern.
     pub(in super::super) fn is_match(&self, text: &str) -> Result<bool, NotScored> {
         self.is_match_counting(text, |_| ())
     }
 
-    /// As [`Self::is_match`]; `count` is told steps before they are taken.
+    /// As [`Self::is_match`]. `count` is called with the number of steps before they are taken.
     pub(in super::super) fn is_match_counting(
         &self,
         text: &str,
@@ -125,46 +120,48 @@ impl Matcher {
         let Backtracking {
             pattern,
             cost,
-            tries,
+            regexes,
         } = match self {
             Self::Linear(regex) => return Ok(regex.is_match(text)),
             Self::Backtracking(backtracking) => &**backtracking,
         };
-        let longest = cost.longest_text();
-        if text.len() > longest {
+        let max_text_bytes = cost.max_text_bytes();
+        if text.len() > max_text_bytes {
             return Err(NotScored::Limit {
-                what: format!("text over {longest} bytes under a regex that looks around"),
+                what: format!("text over {max_text_bytes} bytes for a regex with look-around"),
             });
         }
         let bytes = if cost.groups == 0 {
             MAX_COMPARED_BYTES
         } else {
-            MAX_LOOKED_AT_BYTES
+            MAX_LOOK_AROUND_BYTES
         };
-        let affordable = bytes / text.len().max(1);
-        let tried = || {
+        let affordable_steps = bytes / text.len().max(1);
+        let affordable_limits = || {
             MAX_STEPS
                 .into_iter()
                 .enumerate()
-                .filter(|(index, steps)| *index == 0 || *steps <= affordable)
+                .filter(|(index, steps)| *index == 0 || *steps <= affordable_steps)
         };
-        for ((_, steps), regex) in tried().zip(tries) {
+        for ((_, steps), regex) in affordable_limits().zip(regexes) {
             count(steps / BACKTRACKING_PER_STEP);
             let build =
-                || backtracking_within(pattern, steps).expect("it was built with a smaller limit");
+                || build_backtracking(pattern, steps).expect("it was built with a smaller limit");
             if let Ok(found) = regex.get_or_init(build).is_match(text) {
                 return Ok(found);
             }
         }
-        let most = tried().next_back().map_or(0, |(_, steps)| steps);
+        let highest_limit = affordable_limits()
+            .next_back()
+            .map_or(0, |(_, steps)| steps);
         Err(NotScored::Limit {
-            what: format!("regex over {most} backtracking steps"),
+            what: format!("regex over {highest_limit} backtracking steps"),
         })
     }
 }
 
-/// What makes matching expensive that backtracking steps do not count: groups that look around, one
-/// in the other.
+/// Cost of matching that backtracking steps do not measure: groups with look-around, and their
+/// nesting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Cost {
     pub(super) groups: usize,
@@ -172,27 +169,27 @@ pub(in super::super) struct Cost {
 }
 
 impl Cost {
-    /// The longest text, in bytes, that is matched: a loop around a group can run it at every
-    /// character, and so again for each group inside. Without such groups there is no limit.
-    pub(in super::super) fn longest_text(self) -> usize {
+    /// Maximum bytes of a text: a loop can run a look-around at every character, and again for each
+    /// nested one. Unlimited without such groups.
+    pub(in super::super) fn max_text_bytes(self) -> usize {
         if self.groups == 0 {
             return usize::MAX;
         }
-        let each = MAX_LOOKED_AT_BYTES / self.groups;
-        let fits = |length: &usize| {
+        let bytes_per_group = MAX_LOOK_AROUND_BYTES / self.groups;
+        let within_limit = |length: &usize| {
             length
                 .checked_pow(self.nesting as u32 + 1)
-                .is_some_and(|bytes| bytes <= each)
+                .is_some_and(|bytes| bytes <= bytes_per_group)
         };
         (1..32)
             .map(|bits| 1_usize << bits)
-            .take_while(fits)
+            .take_while(within_limit)
             .last()
             .unwrap_or(1)
     }
 }
 
-fn backtracking_within(
+fn build_backtracking(
     pattern: &str,
     steps: usize,
 ) -> Result<fancy_regex::Regex, fancy_regex::Error> {
@@ -208,7 +205,7 @@ fn is_size_limit(cause: &fancy_regex::CompileError) -> bool {
     matches!(cause, fancy_regex::CompileError::InnerError(inner) if inner.size_limit().is_some())
 }
 
-/// The engines draw the pattern over several lines with the message last.
+/// The engines print the pattern over several lines, with the message last.
 fn one_line(message: &str) -> String {
     let last = message.lines().last().unwrap_or(message).trim();
     format!("regex: {}", last.trim_start_matches("error: "))

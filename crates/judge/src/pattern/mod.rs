@@ -1,67 +1,67 @@
-//! Writes the regular expressions of Python and ECMAScript in Rust's notation, and runs them.
+//! Converts regular expressions of Python and ECMAScript to Rust's syntax, and matches them.
 //!
-//! Everything is parsed (`grammar::pattern`) and written anew, because many spellings mean
-//! something else in Rust: Python's `{,3}`, `[[a]`, `&&` in a class, `$` before a last newline,
-//! `\Z`, `\s`; ECMAScript's `.`, `\d`, `\w`, `\b`, `[^]`.
+//! Patterns are parsed (`sobench_grammar::pattern`) and rewritten completely, because many
+//! constructs mean something else in Rust: Python's `{,3}`, `[[a]`, `&&` in a class, `$` before a
+//! last newline, `\Z`, `\s`; ECMAScript's `.`, `\d`, `\w`, `\b`, `[^]`.
 //!
-//! Taken beyond Python's `re`, because decoding engines take it: what [`Syntax::Engines`] lists,
-//! and look-behind of any width. Differing: `(?i)` goes by Unicode's simple case folding, and `\B`
-//! matches in an empty text, as in CPython from 3.14 on. Refused of ECMA-262: references that
-//! `rounds.rs` finds.
+//! Accepted in addition to Python's `re`, because decoding engines accept it: the constructs of
+//! [`Syntax::Engines`], and look-behind of any width. Different from `re`: `(?i)` uses Unicode
+//! simple case folding, and `\B` matches in an empty text, as in CPython from 3.14 on. Refused in
+//! ECMA-262: references that `stale_captures.rs` finds.
 
 mod class;
 mod matcher;
-mod rounds;
+mod stale_captures;
 #[cfg(test)]
 mod tests;
 
 use matcher::Cost;
-pub(super) use matcher::{Matcher, read};
+pub(super) use matcher::{Matcher, parse};
 use sobench_grammar::pattern::{Assertion, Group, Pattern, Syntax, Token};
 
-/// Matches anywhere and takes nothing. In a group it is something to repeat: the backtracking
-/// engine refuses to repeat a group that is empty or only looks around, which both notations allow.
-const NOTHING: &str = "(?:^|)";
+/// Matches the empty string anywhere. Makes an empty group repeatable: the backtracking engine
+/// refuses to repeat a group that is empty or contains only look-around, which both notations
+/// allow.
+const EMPTY_MATCH: &str = "(?:^|)";
 
-/// Whose notation a pattern is in.
+/// Notation of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// CPython's `re`: `\w` is `str.isalnum()` or `_`, `\s` is `str.isspace()`.
     Re,
-    /// The Python package `regex`, as far as it is `re` with Unicode's `\w` (UTS 18) and white
-    /// space.
+    /// The Python package `regex`: `re` with Unicode's `\w` (UTS 18) and white space.
     RegexPackage,
-    /// ECMA-262, as JSON Schema asks for.
+    /// ECMA-262, as required by JSON Schema.
     Ecma,
 }
 
-/// How far a match has to reach.
+/// Extent of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// The whole text: `re.fullmatch`.
     Full,
-    /// From the beginning: `re.match`.
+    /// A prefix of the text: `re.match`.
     Prefix,
     /// Anywhere: JSON Schema's `pattern`.
     Search,
 }
 
-/// A pattern that has been read.
-pub(super) struct Translated {
+/// A parsed pattern.
+pub(super) struct ParsedPattern {
     pattern: Pattern,
     dialect: Dialect,
 }
 
-/// A pattern in Rust's spelling.
+/// A pattern in Rust's syntax.
 #[derive(Debug, PartialEq, Eq)]
-struct Written {
+struct RustPattern {
     pattern: String,
     backtracking: bool,
 }
 
-impl Translated {
-    /// Reads `pattern`; the error says what is wrong with it, without a full stop.
-    fn read(pattern: &str, dialect: Dialect) -> Result<Self, String> {
+impl ParsedPattern {
+    /// Parses `pattern`. The error is a message without a full stop.
+    fn parse(pattern: &str, dialect: Dialect) -> Result<Self, String> {
         let syntax = if dialect == Dialect::Ecma {
             Syntax::Ecma
         } else {
@@ -70,25 +70,26 @@ impl Translated {
         let pattern =
             Pattern::parse(pattern, syntax, usize::MAX).map_err(|error| error.to_string())?;
         if dialect == Dialect::Ecma
-            && let Some(group) = rounds::forgotten(&pattern)
+            && let Some(group) = stale_captures::find_stale_capture(&pattern)
         {
             return Err(format!(
-                "a reference to group {group} that may go back to an earlier round of a repetition"
+                "a reference to group {group} that may read a capture of an earlier iteration"
             ));
         }
         Ok(Self { pattern, dialect })
     }
 
-    /// The pattern in Rust's spelling, anchored as `extent` says.
-    fn write(&self, extent: Extent) -> Written {
+    /// Converts the pattern to Rust's syntax, anchored by `extent`.
+    fn to_rust(&self, extent: Extent) -> RustPattern {
         let (tokens, partners) = (&self.pattern.tokens, self.pattern.partners());
         let ends: Vec<bool> = self
-            .is_last(&partners)
+            .must_end_here(&partners)
             .into_iter()
-            .map(|is_last| extent == Extent::Full && is_last)
+            .map(|must_end_here| extent == Extent::Full && must_end_here)
             .collect();
-        let looks_ahead = |(token, ends): (&Token, &bool)| is_dollar(token) && !ends;
-        let backtracking = self.backtracks() || tokens.iter().zip(&ends).any(looks_ahead);
+        let needs_look_ahead = |(token, ends): (&Token, &bool)| is_dollar(token) && !ends;
+        let backtracking =
+            self.needs_backtracking() || tokens.iter().zip(&ends).any(needs_look_ahead);
         let mut body = String::new();
         for (index, token) in tokens.iter().enumerate() {
             match token {
@@ -97,35 +98,38 @@ impl Translated {
                         Some(Token::Repeat(repeat)) => Some(repeat),
                         _ => None,
                     };
-                    // Look-around takes nothing, so that once is as good as often; and where none
-                    // will do, it is one of two alternatives. The backtracking engine refuses the
-                    // repetition itself.
+                    // Look-around consumes nothing, so matching it once is equivalent to repeating
+                    // it. If zero repetitions are allowed, it becomes one of two alternatives. The
+                    // backtracking engine refuses to repeat look-around.
                     let is_look = matches!(group, Group::Look(_));
                     if is_look && repeat.is_some_and(|repeat| repeat.least == 0) {
                         body.push_str("(?:");
                     }
                     body.push_str(&opening(*group));
-                    if !is_look && repeat.is_some() && self.takes_nothing(index, &partners) {
-                        body.push_str(NOTHING);
+                    if !is_look
+                        && repeat.is_some()
+                        && self.is_empty_or_look_around(index, &partners)
+                    {
+                        body.push_str(EMPTY_MATCH);
                     }
                 }
                 Token::Close => body.push(')'),
                 Token::Alternate => body.push('|'),
                 Token::Character(character) => body.push_str(&class::literal(*character)),
                 Token::Class { negated, members } => {
-                    body.push_str(&class::class(*negated, members, self.dialect))
+                    body.push_str(&class::class(*negated, members, self.dialect));
                 }
                 Token::Assertion(assertion) => {
-                    body.push_str(&self.assertion(*assertion, ends[index], backtracking))
+                    body.push_str(&self.assertion(*assertion, ends[index], backtracking));
                 }
-                // In ECMAScript a reference to a group that has not matched matches the empty text.
+                // In ECMAScript, a reference to a group without a capture matches the empty string.
                 Token::Reference(number) if self.dialect == Dialect::Ecma => {
                     body.push_str(&format!("(?({number})\\{number}|)"));
                 }
                 Token::Reference(number) => body.push_str(&format!("(?:\\{number})")),
                 Token::Repeat(repeat) => match &tokens[partners[index - 1]] {
                     Token::Open(Group::Look(_)) => {
-                        body.push_str(if repeat.least == 0 { "|)" } else { "" })
+                        body.push_str(if repeat.least == 0 { "|)" } else { "" });
                     }
                     _ => body.push_str(&repeat.to_string()),
                 },
@@ -141,22 +145,22 @@ impl Translated {
         } else {
             ""
         };
-        Written {
+        RustPattern {
             pattern: format!("{start}(?:{flags}{body}){end}"),
             backtracking,
         }
     }
 
-    /// `ends`: the match has to end here.
+    /// `ends`: the match must end here.
     fn assertion(&self, assertion: Assertion, ends: bool, backtracking: bool) -> String {
-        let spelled = match assertion {
+        let converted = match assertion {
             Assertion::Start => "^",
             Assertion::End => "\\z",
             Assertion::EndOrLastNewline if ends => "\\z",
             Assertion::EndOrLastNewline => "(?=\\n?\\z)",
             Assertion::LineStart => "(?m:^)",
             Assertion::LineEnd => "(?m:$)",
-            // The backtracking engine cannot leave Unicode.
+            // The backtracking engine cannot disable Unicode.
             Assertion::Boundary {
                 negated: false,
                 ascii: true,
@@ -175,11 +179,11 @@ impl Translated {
             } if self.dialect == Dialect::RegexPackage => "\\B",
             Assertion::Boundary { negated, ascii } => return class::boundary(negated, ascii),
         };
-        spelled.to_owned()
+        converted.to_owned()
     }
 
-    /// Whether the group holds nothing but look-around, if that.
-    fn takes_nothing(&self, open: usize, partners: &[usize]) -> bool {
+    /// Whether the group is empty or contains only look-around.
+    fn is_empty_or_look_around(&self, open: usize, partners: &[usize]) -> bool {
         let mut index = open;
         while index < partners[open] {
             match &self.pattern.tokens[index] {
@@ -194,9 +198,9 @@ impl Translated {
         true
     }
 
-    /// For every token, whether nothing can be consumed after it, so that a full match has to end
-    /// right there.
-    fn is_last(&self, partners: &[usize]) -> Vec<bool> {
+    /// For every token, whether nothing can be consumed after it, so that a full match must end
+    /// there.
+    fn must_end_here(&self, partners: &[usize]) -> Vec<bool> {
         let tokens = &self.pattern.tokens;
         let mut last = vec![false; tokens.len()];
         let mut after = true;
@@ -211,7 +215,7 @@ impl Translated {
                     after_group.push(ends);
                     ends
                 }
-                // What follows one alternative is what follows the group.
+                // An alternative is followed by what follows the group.
                 Token::Alternate => after_group.last().copied().unwrap_or(true),
                 Token::Open(_) => {
                     after_group.pop();
@@ -226,7 +230,7 @@ impl Translated {
         last
     }
 
-    /// How many groups look around (or are atomic, or conditions), and how deep in one another.
+    /// Number and nesting of groups with look-around, atomic groups and conditions.
     pub(super) fn cost(&self) -> Cost {
         let mut cost = Cost {
             groups: 0,
@@ -236,10 +240,10 @@ impl Translated {
         for token in &self.pattern.tokens {
             match token {
                 Token::Open(group) => {
-                    let looks = usize::from(!group.is_plain());
-                    open.push(looks);
-                    inside += looks;
-                    cost.groups += looks;
+                    let look_arounds = usize::from(!group.is_plain());
+                    open.push(look_arounds);
+                    inside += look_arounds;
+                    cost.groups += look_arounds;
                     cost.nesting = cost.nesting.max(inside);
                 }
                 Token::Close => inside -= open.pop().unwrap_or(0),
@@ -249,10 +253,10 @@ impl Translated {
         cost
     }
 
-    /// Whether a match may take more steps than there are in the text: look-around, references,
-    /// atomic groups and conditions need a backtracking engine, and so do word boundaries, since no
-    /// other engine has a way to say what `re` takes for a word.
-    pub(super) fn backtracks(&self) -> bool {
+    /// Whether a match may need backtracking: look-around, references, atomic groups and conditions
+    /// do. So do word boundaries, because only the backtracking engine can express the word
+    /// characters of `re`.
+    pub(super) fn needs_backtracking(&self) -> bool {
         self.pattern.tokens.iter().any(|token| match token {
             Token::Open(group) => !group.is_plain(),
             Token::Reference(_) => true,
@@ -263,13 +267,12 @@ impl Translated {
         })
     }
 
-    /// Places that look around once this is written for the backtracking engine: groups, word
-    /// boundaries and Python's `$`.
-    fn looks(&self) -> usize {
-        let looks = |token: &&Token| {
+    /// Number of look-arounds in the converted pattern: groups, word boundaries and Python's `$`.
+    fn look_arounds(&self) -> usize {
+        let look_arounds = |token: &&Token| {
             is_dollar(token) || matches!(token, Token::Assertion(Assertion::Boundary { .. }))
         };
-        self.cost().groups + self.pattern.tokens.iter().filter(looks).count()
+        self.cost().groups + self.pattern.tokens.iter().filter(look_arounds).count()
     }
 }
 

@@ -1,14 +1,14 @@
-//! Tests of `pattern`: what Python and ECMAScript say.
+//! Tests of `pattern` against Python and ECMAScript.
 
 use super::*;
 use sobench_core::verdict::NotScored;
 
 fn matches(pattern: &str, text: &str, dialect: Dialect, extent: Extent) -> Result<bool, NotScored> {
-    Matcher::new(&read(pattern, dialect)?, extent)?.is_match(text)
+    Matcher::new(&parse(pattern, dialect)?, extent)?.is_match(text)
 }
 
-/// Pattern, text, and what `re.fullmatch` and `re.match` of CPython 3.11.7 said.
-const PYTHON_SAID: &[(&str, &str, bool, bool)] = &[
+/// Pattern, text, and the results of `re.fullmatch` and `re.match` of CPython 3.11.7.
+const PYTHON_RESULTS: &[(&str, &str, bool, bool)] = &[
     ("a$", "a", true, true),
     ("a$", "a\n", false, true),
     ("a$\\n", "a\n", true, true),
@@ -161,23 +161,23 @@ const PYTHON_SAID: &[(&str, &str, bool, bool)] = &[
 ];
 
 #[test]
-fn re_as_python_says() {
-    let mut wrong = Vec::new();
-    for (pattern, text, full, prefix) in PYTHON_SAID {
-        let ours = (
+fn re_matches_agree_with_python() {
+    let mut differences = Vec::new();
+    for (pattern, text, full, prefix) in PYTHON_RESULTS {
+        let actual = (
             matches(pattern, text, Dialect::Re, Extent::Full),
             matches(pattern, text, Dialect::Re, Extent::Prefix),
         );
-        if ours != (Ok(*full), Ok(*prefix)) {
-            wrong.push(format!("{pattern:?} on {text:?}: {ours:?}"));
+        if actual != (Ok(*full), Ok(*prefix)) {
+            differences.push(format!("{pattern:?} on {text:?}: {actual:?}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 /// Patterns that `re.compile` of CPython 3.11.7 refuses.
 #[test]
-fn re_refuses_what_python_refuses() {
+fn patterns_that_python_refuses_are_refused() {
     for pattern in [
         "a**",
         "a*{2}",
@@ -227,9 +227,9 @@ fn re_refuses_what_python_refuses() {
     }
 }
 
-/// What engines take, and `re` does not.
+/// Constructs that engines accept and `re` refuses.
 #[test]
-fn re_is_widened_by_what_engines_take() {
+fn constructs_of_engines_are_accepted() {
     for (pattern, text) in [
         ("\\p{Lu}\\P{Lu}", "Éé"),
         ("\\pL", "é"),
@@ -245,10 +245,9 @@ fn re_is_widened_by_what_engines_take() {
     }
 }
 
-/// Where ECMAScript forgets a capture that the engine keeps, there is no verdict; where both keep
-/// or set it, there is.
+/// Not scored if ECMAScript resets a capture that the engine keeps. Scored if both keep or set it.
 #[test]
-fn captures_of_earlier_rounds_are_not_judged_by() {
+fn captures_of_earlier_iterations_are_not_scored() {
     for (pattern, text, expected) in [
         ("^(?:(a)|b\\1)+$", "ab", None),
         ("^(?:\\1b(a)?)*$", "bab", None),
@@ -268,9 +267,9 @@ fn captures_of_earlier_rounds_are_not_judged_by() {
     }
 }
 
-/// By the text of ECMA-262 (with Annex B), searched for anywhere.
+/// Results by ECMA-262 (with Annex B), for a search.
 #[test]
-fn ecma_as_the_standard_says() {
+fn ecma_matches_agree_with_the_standard() {
     for (pattern, text, expected) in [
         ("b", "abc", true),
         ("^a|b$", "ax", true),
@@ -334,13 +333,13 @@ fn ecma_as_the_standard_says() {
 }
 
 #[test]
-fn limits_are_no_answers() {
-    let limited = |pattern: &str, text: &str| {
+fn limits_are_not_scored() {
+    let assert_limited = |pattern: &str, text: &str| {
         let result = matches(pattern, text, Dialect::Re, Extent::Full);
         assert!(matches!(result, Err(NotScored::Limit { .. })), "{result:?}");
     };
-    limited(&"a".repeat(70_000), "a");
-    limited("(\\w{500}){500}", "a");
-    limited("(?=(\\w{500}){500})a", "a");
-    limited("(?=(a+)+$)(a|aa)+\\1b", &"a".repeat(40));
+    assert_limited(&"a".repeat(70_000), "a");
+    assert_limited("(\\w{500}){500}", "a");
+    assert_limited("(?=(\\w{500}){500})a", "a");
+    assert_limited("(?=(a+)+$)(a|aa)+\\1b", &"a".repeat(40));
 }

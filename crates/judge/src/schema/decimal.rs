@@ -1,26 +1,26 @@
-//! Exact divisibility and order of JSON numbers, whatever their size. Knows only their text.
+//! Exact comparison and divisibility of JSON numbers of any size.
 
 use std::cmp::Ordering;
 
-/// A number as `digits * 10^exponent`; zero has no digits and no sign.
+/// A number as `digits * 10^exponent`. Zero has no digits and no sign.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Decimal {
     negative: bool,
-    /// Without zeros at either end.
+    /// Digits without leading and trailing zeros.
     digits: Vec<u8>,
     exponent: i64,
 }
 
 impl Decimal {
-    /// Reads the text of a JSON number. Exponents beyond 64 bits stop there, where every such
-    /// number is as good as another.
-    pub(super) fn read(number: &str) -> Self {
+    /// Parses a JSON number. Exponents beyond 64 bits are saturated.
+    pub(super) fn parse(number: &str) -> Self {
         let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
-        let tiny = exponent.starts_with('-');
-        let mut exponent =
-            exponent
-                .parse()
-                .unwrap_or(if tiny { i64::MIN / 2 } else { i64::MAX / 2 });
+        let is_negative_exponent = exponent.starts_with('-');
+        let mut exponent = exponent.parse().unwrap_or(if is_negative_exponent {
+            i64::MIN / 2
+        } else {
+            i64::MAX / 2
+        });
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         exponent = i64::saturating_sub(exponent, fraction.len() as i64);
         let all = whole
@@ -45,39 +45,40 @@ impl Decimal {
         }
     }
 
-    /// Which one is larger.
+    /// Compares by value.
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         match (self.negative, other.negative) {
             (false, true) => Ordering::Greater,
             (true, false) => Ordering::Less,
-            (false, false) => self.compare_sizes(other),
-            (true, true) => other.compare_sizes(self),
+            (false, false) => self.compare_absolute(other),
+            (true, true) => other.compare_absolute(self),
         }
     }
 
-    /// Signs aside: by the place of the first digit, then by the digits, which do not end in zeros.
-    fn compare_sizes(&self, other: &Self) -> Ordering {
+    /// Compares absolute values: first the position of the first digit, then the digits, which have
+    /// no trailing zeros.
+    fn compare_absolute(&self, other: &Self) -> Ordering {
         match (self.digits.is_empty(), other.digits.is_empty()) {
             (false, false) => {
-                let place =
+                let magnitude =
                     |number: &Self| number.exponent.saturating_add(number.digits.len() as i64);
-                place(self)
-                    .cmp(&place(other))
+                magnitude(self)
+                    .cmp(&magnitude(other))
                     .then_with(|| self.digits.cmp(&other.digits))
             }
             (is_zero, other_is_zero) => other_is_zero.cmp(&is_zero),
         }
     }
 
-    /// A text that equal numbers share and no others.
+    /// Canonical text of a number: equal for equal numbers, different for others.
     ///
-    /// Exponents beyond 64 bits are all taken for one; no reader of JSON tells them apart either.
-    pub(super) fn spelling(number: &str) -> String {
+    /// Exponents beyond 64 bits are not distinguished; JSON readers do not distinguish them either.
+    pub(super) fn canonical_text(number: &str) -> String {
         let Self {
             negative,
             digits,
             exponent,
-        } = Self::read(number);
+        } = Self::parse(number);
         let sign = if negative { "-" } else { "" };
         let digits: String = digits
             .iter()
@@ -86,7 +87,7 @@ impl Decimal {
         format!("{sign}{digits}e{exponent}")
     }
 
-    /// The digits as a number, if it fits; the divisor of [`Self::is_multiple_of`] has to.
+    /// The digits as a number, if it fits. The divisor of [`Self::is_multiple_of`] must fit.
     pub(super) fn mantissa(&self) -> Option<u64> {
         let step = |number: u64, digit: &u8| number.checked_mul(10)?.checked_add(u64::from(*digit));
         self.digits.iter().try_fold(0, step)
@@ -94,9 +95,8 @@ impl Decimal {
 
     /// Whether this number is an integer times `mantissa * 10^exponent`, where `mantissa` is not 0.
     ///
-    /// With `digits` not ending in zero, a missing power of ten cannot come from them, so only the
-    /// case of enough powers of ten is left: `digits * 10^shift` divided by the mantissa, by long
-    /// division.
+    /// `digits` has no trailing zero, so a missing power of ten cannot come from them. Otherwise,
+    /// `digits * 10^shift` is divided by the mantissa by long division.
     pub(super) fn is_multiple_of(&self, mantissa: u64, exponent: i64) -> bool {
         if self.digits.is_empty() {
             return true;
@@ -134,17 +134,17 @@ mod tests {
     use super::*;
 
     fn check(number: &str, divisor: &str, expected: bool) {
-        let divisor = Decimal::read(divisor);
+        let divisor = Decimal::parse(divisor);
         let mantissa = divisor.mantissa().unwrap();
         assert_eq!(
-            Decimal::read(number).is_multiple_of(mantissa, divisor.exponent()),
+            Decimal::parse(number).is_multiple_of(mantissa, divisor.exponent()),
             expected,
             "{number} by {divisor:?}"
         );
     }
 
     #[test]
-    fn compares_exactly() {
+    fn numbers_are_compared_exactly() {
         let ordered = [
             "-1e99999999999999999999",
             "-1e30",
@@ -166,16 +166,16 @@ mod tests {
             "1e30",
             "1e99999999999999999999",
         ];
-        for (index, one) in ordered.iter().enumerate() {
-            for (place, other) in ordered.iter().enumerate() {
+        for (index, left) in ordered.iter().enumerate() {
+            for (other_index, other) in ordered.iter().enumerate() {
                 assert_eq!(
-                    Decimal::read(one).compare(&Decimal::read(other)),
-                    index.cmp(&place),
-                    "{one} {other}"
+                    Decimal::parse(left).compare(&Decimal::parse(other)),
+                    index.cmp(&other_index),
+                    "{left} {other}"
                 );
             }
         }
-        for (one, other) in [
+        for (left, other) in [
             ("0", "-0.00"),
             ("1", "1.0"),
             ("10", "1e1"),
@@ -183,15 +183,15 @@ mod tests {
             ("0e5", "0"),
         ] {
             assert_eq!(
-                Decimal::read(one).compare(&Decimal::read(other)),
+                Decimal::parse(left).compare(&Decimal::parse(other)),
                 Ordering::Equal,
-                "{one} {other}"
+                "{left} {other}"
             );
         }
     }
 
     #[test]
-    fn divides_exactly() {
+    fn divisibility_is_exact() {
         for (number, divisor, expected) in [
             ("19.99", "0.01", true),
             ("19.990000000000000001", "0.01", false),
@@ -223,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn normalises() {
+    fn numbers_are_normalized() {
         assert_eq!(
-            Decimal::read("0.0250e3"),
+            Decimal::parse("0.0250e3"),
             Decimal {
                 negative: false,
                 digits: vec![2, 5],
@@ -233,13 +233,13 @@ mod tests {
             }
         );
         assert_eq!(
-            Decimal::read("-1200"),
+            Decimal::parse("-1200"),
             Decimal {
                 negative: true,
                 digits: vec![1, 2],
                 exponent: 2
             }
         );
-        assert_eq!(Decimal::read("99999999999999999999").mantissa(), None);
+        assert_eq!(Decimal::parse("99999999999999999999").mantissa(), None);
     }
 }

@@ -1,20 +1,20 @@
-//! Formats by one reading in every draft: a name that a later draft defined is asserted in the
-//! earlier ones, too.
+//! Asserts formats equally in every draft: formats of later drafts are also asserted in earlier
+//! ones.
 //!
-//! The drafts leave formats that they do not define to the implementation. Decoding engines do not
-//! look at the draft when they force a `uuid`, so neither do we when we check one.
+//! The drafts leave undefined formats to the implementation. Decoding engines enforce a `uuid` in
+//! every draft, so it is asserted in every draft.
 
 use std::sync::{Arc, LazyLock};
 
 use jsonschema::{Draft, Retrieve, ValidationOptions, Validator};
 use serde_json::{Value, json};
 
-use super::counted::Counted;
+use super::step_budget::CountedJson;
 
-/// Options of a validator of our documents.
-pub(super) type Options<'i> = ValidationOptions<'i, Arc<dyn Retrieve>, Counted>;
+/// Options of the validator.
+pub(super) type Options<'i> = ValidationOptions<'i, Arc<dyn Retrieve>, CountedJson>;
 
-/// Formats of 2020-12 that some earlier draft lacks, each with a validator for nothing else.
+/// Formats of 2020-12 that an earlier draft lacks, each with a validator for it.
 static LATER_FORMATS: LazyLock<Vec<(&'static str, Validator)>> = LazyLock::new(|| {
     let names = "date time duration uuid regex json-pointer relative-json-pointer uri-reference uri-template iri iri-reference \
                  idn-email idn-hostname";
@@ -30,8 +30,8 @@ static LATER_FORMATS: LazyLock<Vec<(&'static str, Validator)>> = LazyLock::new(|
         .collect()
 });
 
-/// Adds what the draft of `schema` lacks.
-pub(super) fn add_later<'i>(mut options: Options<'i>, schema: &Value) -> Options<'i> {
+/// Adds the formats that the draft of `schema` lacks.
+pub(super) fn add_later_formats<'i>(mut options: Options<'i>, schema: &Value) -> Options<'i> {
     let draft = Draft::default().detect(schema);
     for (name, validator) in &*LATER_FORMATS {
         if !options.is_known_format(draft, name) {

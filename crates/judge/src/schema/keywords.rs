@@ -1,11 +1,11 @@
-//! Keywords that we judge ourselves, because the library's reading falls short of the standard's in
-//! corners that matter here: `multipleOf` (a fraction beyond binary64 beside an integer divisor),
-//! `minimum`, `maximum` and their exclusive forms (an integer beyond 64 bits beside a fraction) and
-//! `pattern` (`\d`, `\w` and `\s` beside look-around, `.` before line terminators other than
-//! newline, `\b`, which the library takes as Rust has them).
+//! Keywords with custom implementations, because the library deviates from the standard in relevant
+//! cases: `multipleOf` (a fraction beyond binary64 with an integer divisor), `minimum`, `maximum`
+//! and their exclusive forms (an integer beyond 64 bits compared with a fraction) and `pattern`
+//! (`\d`, `\w` and `\s` next to look-around, `.` before line terminators other than newline, and
+//! `\b`, for which the library uses Rust's definitions).
 //!
-//! `patternProperties` cannot be replaced alone, since `additionalProperties` reads it too; its
-//! corners stay the library's.
+//! `patternProperties` cannot be replaced separately, because `additionalProperties` reads it too,
+//! so it keeps the library's behaviour.
 
 use std::cmp::Ordering;
 
@@ -13,22 +13,22 @@ use jsonschema::paths::Location;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::{Map, Value};
 
-use super::counted::{self, Counted, Node};
 use super::decimal::Decimal;
 use super::formats::Options;
+use super::step_budget::{self, CountedJson, Node};
 use crate::pattern::{self, Dialect, Extent, Matcher};
 use sobench_core::verdict::NotScored;
 
-/// Bytes that rewriting the escapes of all patterns for names may go through.
+/// Maximum bytes that rewriting the escapes of all name patterns may process.
 const MAX_REWRITTEN_BYTES: usize = 16 << 20;
 
-/// The most bytes that an escape is rewritten to.
+/// Maximum bytes of a rewritten escape.
 const BYTES_PER_ESCAPE: usize = 200;
 
-type Made<'a> = Result<Box<dyn for<'i> Keyword<'i, Counted>>, ValidationError<'a>>;
+type KeywordResult<'a> = Result<Box<dyn for<'i> Keyword<'i, CountedJson>>, ValidationError<'a>>;
 
-/// Adds all keywords of this file.
-pub(super) fn add(options: Options<'_>) -> Options<'_> {
+/// Registers all keywords of this file.
+pub(super) fn register(options: Options<'_>) -> Options<'_> {
     options
         .with_keyword("pattern", |_: &Map<_, _>, value, _: Location| {
             pattern(value)
@@ -50,14 +50,13 @@ pub(super) fn add(options: Options<'_>) -> Options<'_> {
         })
 }
 
-/// A keyword: a test of a value, and the message where it fails, made from the value as messages
-/// quote it.
+/// A keyword: a test of a value, and the message of its failure, generated from the quoted value.
 struct Check<T, M> {
     test: T,
     message: M,
 }
 
-impl<'i, T, M> Keyword<'i, Counted> for Check<T, M>
+impl<'i, T, M> Keyword<'i, CountedJson> for Check<T, M>
 where
     T: Fn(&Value) -> bool + Send + Sync,
     M: Fn(&str) -> String + Send + Sync,
@@ -66,9 +65,9 @@ where
         if (self.test)(instance.0) {
             return Ok(());
         }
-        Err(ValidationError::custom((self.message)(&super::quoted(
-            instance.0,
-        ))))
+        Err(ValidationError::custom((self.message)(
+            &super::quote_or_describe(instance.0),
+        )))
     }
 
     fn is_valid(&self, instance: Node<'i>) -> bool {
@@ -76,11 +75,11 @@ where
     }
 }
 
-fn pattern(value: &Value) -> Made<'_> {
+fn pattern(value: &Value) -> KeywordResult<'_> {
     let Some(source) = value.as_str() else {
         return Err(ValidationError::custom("pattern is not a string"));
     };
-    let matcher = pattern::read(source, Dialect::Ecma)
+    let matcher = pattern::parse(source, Dialect::Ecma)
         .and_then(|pattern| Matcher::new(&pattern, Extent::Search));
     let matcher = matcher.map_err(|why| {
         ValidationError::custom(match why {
@@ -93,13 +92,13 @@ fn pattern(value: &Value) -> Made<'_> {
     let source = source.to_owned();
     let test = move |value: &Value| {
         let Value::String(text) = value else {
-            counted::step(0);
+            step_budget::count_read(0);
             return true;
         };
-        // A keyword can report a match that was given up only as a failure.
+        // A keyword can report an aborted match only as a failure.
         matcher
-            .is_match_counting(text, counted::step)
-            .unwrap_or_else(|_| counted::give_up())
+            .is_match_counting(text, step_budget::count_read)
+            .unwrap_or_else(|_| step_budget::abort())
     };
     Ok(Box::new(Check {
         test,
@@ -107,24 +106,24 @@ fn pattern(value: &Value) -> Made<'_> {
     }))
 }
 
-/// A keyword of numbers; other values pass.
-fn of_numbers<'a>(
+/// Keyword for numbers. Other values pass.
+fn number_keyword<'a>(
     test: impl Fn(&Decimal) -> bool + Send + Sync + 'static,
     message: impl Fn(&str) -> String + Send + Sync + 'static,
-) -> Made<'a> {
+) -> KeywordResult<'a> {
     let test = move |value: &Value| {
         let text = value.as_number().map_or("", |number| number.as_str());
-        counted::step(text.len() / counted::DIGITS_PER_STEP);
-        text.is_empty() || test(&Decimal::read(text))
+        step_budget::count_read(text.len() / step_budget::DIGITS_PER_STEP);
+        text.is_empty() || test(&Decimal::parse(text))
     };
     Ok(Box::new(Check { test, message }))
 }
 
-fn multiple_of(value: &Value) -> Made<'_> {
+fn multiple_of(value: &Value) -> KeywordResult<'_> {
     let Value::Number(divisor) = value else {
         return Err(ValidationError::custom("multipleOf is not a number"));
     };
-    let decimal = Decimal::read(divisor.as_str());
+    let decimal = Decimal::parse(divisor.as_str());
     let Some(mantissa) = decimal.mantissa().filter(|mantissa| *mantissa > 0) else {
         return Err(ValidationError::custom(format!(
             "multipleOf is zero or has over 19 digits: {divisor}"
@@ -132,91 +131,91 @@ fn multiple_of(value: &Value) -> Made<'_> {
     };
     let divisor = divisor.to_string();
     let message = move |value: &str| format!("{value} is not a multiple of {divisor}");
-    of_numbers(
+    number_keyword(
         move |number| number.is_multiple_of(mantissa, decimal.exponent()),
         message,
     )
 }
 
-/// From Draft 6 on a bound of its own; in Draft 4 a flag that makes the bound `beside` it
+/// From Draft 6 on, a separate bound. In Draft 4, a flag that makes the bound `inclusive_key`
 /// exclusive.
 fn exclusive<'a>(
     side: Ordering,
-    beside: &str,
+    inclusive_key: &str,
     parent: &'a Map<String, Value>,
     value: &'a Value,
-) -> Made<'a> {
-    match (value, parent.get(beside)) {
+) -> KeywordResult<'a> {
+    match (value, parent.get(inclusive_key)) {
         (Value::Bool(true), Some(inclusive)) => bound(side, true, inclusive),
-        (Value::Bool(_), _) => of_numbers(|_| true, str::to_owned),
+        (Value::Bool(_), _) => number_keyword(|_| true, str::to_owned),
         (value, _) => bound(side, true, value),
     }
 }
 
-/// Numbers have to lie on this side of `value`.
-fn bound(side: Ordering, exclusive: bool, value: &Value) -> Made<'_> {
-    let Value::Number(written) = value else {
+/// Numbers must be on this side of `value`.
+fn bound(side: Ordering, exclusive: bool, value: &Value) -> KeywordResult<'_> {
+    let Value::Number(bound_text) = value else {
         return Err(ValidationError::custom("a bound is not a number"));
     };
-    let (at, written) = (Decimal::read(written.as_str()), written.to_string());
-    let (than, bound) = if side == Ordering::Greater {
+    let (limit, bound_text) = (Decimal::parse(bound_text.as_str()), bound_text.to_string());
+    let (relation, bound) = if side == Ordering::Greater {
         ("less than", "minimum")
     } else {
         ("greater than", "maximum")
     };
     let or_equal = if exclusive { " or equal to" } else { "" };
-    let test = move |number: &Decimal| match number.compare(&at) {
+    let test = move |number: &Decimal| match number.compare(&limit) {
         Ordering::Equal => !exclusive,
         order => order == side,
     };
-    of_numbers(test, move |value| {
-        format!("{value} is {than}{or_equal} the {bound} of {written}")
+    number_keyword(test, move |value| {
+        format!("{value} is {relation}{or_equal} the {bound} of {bound_text}")
     })
 }
 
-/// What matching the names of members against patterns of `patternProperties` may come to.
-pub(super) struct NamePatterns {
-    /// The longest name, in bytes, that is matched.
-    pub longest: usize,
-    /// Whether a match may be left unfinished.
-    pub may_be_left: bool,
+/// Limits of matching member names against patterns of `patternProperties`.
+pub(super) struct NamePatternLimits {
+    /// Maximum bytes of a name.
+    pub max_name_bytes: usize,
+    /// Whether a match may be aborted.
+    pub may_abort: bool,
 }
 
-/// Reads the patterns of `patternProperties`, which the library compiles in its own way. Refuses
-/// those that would take it too long, and those that we cannot read, since the cost of a match is
-/// unknown then.
-pub(super) fn read_name_patterns(patterns: &[String]) -> Result<NamePatterns, NotScored> {
-    let mut names = NamePatterns {
-        longest: usize::MAX,
-        may_be_left: false,
+/// Checks the patterns of `patternProperties`, which the library compiles. Refuses patterns that
+/// would take too long to compile, and patterns that this crate cannot parse, because the cost of
+/// their matches is unknown.
+pub(super) fn check_name_patterns(patterns: &[String]) -> Result<NamePatternLimits, NotScored> {
+    let mut names = NamePatternLimits {
+        max_name_bytes: usize::MAX,
+        may_abort: false,
     };
     let mut rewritten = 0;
     for pattern in patterns {
-        let read = pattern::read(pattern, Dialect::Ecma).map_err(|why| match why {
+        let parsed = pattern::parse(pattern, Dialect::Ecma).map_err(|why| match why {
             NotScored::Unsupported { what } => NotScored::Unsupported {
-                what: super::clipped(&format!("patternProperties: {what} in {pattern:?}")),
+                what: super::truncate_message(&format!("patternProperties: {what} in {pattern:?}")),
             },
             NotScored::Limit { what } => NotScored::Limit {
                 what: format!("patternProperties: {what}"),
             },
             why => why,
         })?;
-        names.longest = names.longest.min(read.cost().longest_text());
-        names.may_be_left |= read.backtracks();
-        let escapes = escapes(pattern);
-        rewritten += escapes.saturating_mul(pattern.len() + escapes * BYTES_PER_ESCAPE);
+        names.max_name_bytes = names.max_name_bytes.min(parsed.cost().max_text_bytes());
+        names.may_abort |= parsed.needs_backtracking();
+        let escape_count = count_escapes(pattern);
+        rewritten += escape_count.saturating_mul(pattern.len() + escape_count * BYTES_PER_ESCAPE);
     }
     if rewritten > MAX_REWRITTEN_BYTES {
         let what = format!(
-            "patternProperties with too many classes: rewriting them goes through over {MAX_REWRITTEN_BYTES} bytes"
+            "patternProperties with too many classes: rewriting them processes over {MAX_REWRITTEN_BYTES} bytes"
         );
         return Err(NotScored::Limit { what });
     }
     Ok(names)
 }
 
-/// How many escapes the library rewrites one by one, each time going through the whole pattern.
-fn escapes(pattern: &str) -> usize {
+/// Number of escapes that the library rewrites, each in a pass over the whole pattern.
+fn count_escapes(pattern: &str) -> usize {
     let mut rest = pattern.chars();
     let mut count = 0;
     while let Some(character) = rest.next() {
@@ -234,7 +233,7 @@ mod tests {
     use sobench_core::verdict::{Reason, Verdict};
 
     #[test]
-    fn bounds_are_compared_by_their_digits_and_draft_4_has_flags() {
+    fn bounds_are_exact_and_draft_4_flags_are_supported() {
         let draft_4 = |flag: bool| {
             format!(
                 r#"{{"$schema":"http://json-schema.org/draft-04/schema#","maximum":5,"exclusiveMaximum":{flag}}}"#

@@ -1,25 +1,24 @@
-//! Judges a value by a JSON Schema, with the `jsonschema` crate.
+//! Judges values by a JSON Schema, with the `jsonschema` crate.
 //!
-//! The draft is the one that `$schema` names, else 2020-12. `format` is asserted in every draft
-//! unless switched off (`formats.rs`); names that no draft defines are passed over, as every draft
-//! asks. `pattern` follows ECMA-262 and is not anchored. Numbers are compared by their digits
-//! (`decimal.rs`). A `$ref` leads into the document or to the meta-schemas of its own draft;
-//! nothing is ever fetched.
+//! The draft is that of `$schema`, by default 2020-12. `format` is asserted in every draft unless
+//! disabled (`formats.rs`); undefined formats are ignored, as every draft requires. `pattern`
+//! follows ECMA-262 and is not anchored. Numbers are compared exactly (`decimal.rs`). A `$ref` may
+//! refer to the document or to the meta-schemas of its draft; nothing is fetched.
 //!
-//! No schema takes the program's memory, stack or time: `survey.rs` bounds the compile,
-//! `counted.rs` the validation.
+//! Memory, stack and time are limited: `schema_cost.rs` limits the compile, `step_budget.rs` the
+//! validation.
 //!
-//! Known to fall short: `patternProperties` with look-around reads `\d`, `\w` and `\s` as
-//! Unicode's, and its `.` takes line terminators other than newline; a divisor of over 19 digits in
-//! `multipleOf` is not judged by; the violation is called `contains` for `minContains` and
-//! `maxContains`, and `required` for `dependentRequired` (the schema path tells them apart).
+//! Known limitations: `patternProperties` with look-around interprets `\d`, `\w` and `\s` as
+//! Unicode classes, and its `.` matches line terminators other than newline. A `multipleOf` of over
+//! 19 digits is not scored. Violations of `minContains` and `maxContains` are reported as
+//! `contains`, and of `dependentRequired` as `required` (the schema path distinguishes them).
 
-mod counted;
 mod decimal;
 mod formats;
 mod keywords;
-mod size;
-mod survey;
+mod schema_cost;
+mod step_budget;
+mod value_size;
 
 use std::collections::HashSet;
 
@@ -27,194 +26,192 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, Retrieve, Uri, ValidationError, Validator};
 use serde_json::Value;
 
-use self::counted::{Budget, Counted, Ended, Node};
-use self::size::Size;
-use self::survey::Cost;
+use self::schema_cost::SchemaCost;
+use self::step_budget::{Budget, CountedJson, Node, StopReason};
+use self::value_size::ValueSize;
 use super::{EvaluateOptions, stack};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
-/// Objects and arrays inside one another that a schema may have: compiling one recurses.
+/// Maximum nesting of a schema: compiling recurses.
 const MAX_SCHEMA_NESTING: usize = 128;
 
-/// Values of any kind in a schema. The largest of 1,452 schemas of MaskBench has 2,885.
+/// Maximum number of values in a schema. The largest of 1,452 schemas of MaskBench has 2,885.
 const MAX_SCHEMA_VALUES: usize = 250_000;
 
-/// Bytes of the strings, names and numbers of a schema.
+/// Maximum bytes of the strings, names and numbers of a schema.
 const MAX_SCHEMA_BYTES: usize = 8 << 20;
 
-/// References in a schema: the validator takes time by their square where they lead to each other
-/// in a long row.
+/// Maximum number of references in a schema: the time of the validator is quadratic in the length
+/// of a chain of references.
 const MAX_REFERENCES: usize = 20_000;
 
-/// Looks at a document that one validation may take (`counted.rs`): seconds of work at most. A
+/// Maximum reads of a document in one validation (`step_budget.rs`): a few seconds of work. A
 /// megabyte of one-digit numbers, each under `type`, `minimum` and `maximum`, stays below.
 const MAX_STEPS: u64 = 20_000_000;
 
-/// Looks that finding the first violation in document order may take. All violations are collected
-/// for that, at some 500 bytes each.
-const MAX_EXPLAINING_STEPS: u64 = 200_000;
+/// Maximum reads for finding the first violation in document order. All violations are collected,
+/// at about 500 bytes each.
+const MAX_SORTING_STEPS: u64 = 200_000;
 
-/// Looks that naming the first violation that is met may take, where there are too many to put in
-/// order.
-const MAX_MEETING_STEPS: u64 = 1_000_000;
+/// Maximum reads for finding any violation, if there are too many to sort.
+const MAX_SEARCH_STEPS: u64 = 1_000_000;
 
-/// Schemas gone through without a look that cost as much as one.
+/// Schemas evaluated without a read that cost as much as one read.
 const SCHEMAS_PER_STEP: u64 = 8;
 
-/// Steps that matching a member's name against one of `patternProperties` counts for.
+/// Steps of matching a member name against one pattern of `patternProperties`.
 const STEPS_PER_NAME_PATTERN: u64 = 4;
 
-/// Bytes of stack for compiling a schema of the largest nesting.
+/// Stack bytes for compiling a schema of maximum nesting.
 const COMPILE_STACK_BYTES: usize = 16 << 20;
 
-/// Bytes of stack for each schema that the validator compiles: it drops a row of them by recursion,
-/// wherever references lead.
-const STACK_BYTES_PER_PART: usize = 2048;
+/// Stack bytes for each schema that the validator compiles: it drops chains of them by recursion,
+/// across references.
+const STACK_BYTES_PER_SCHEMA: usize = 2048;
 
-/// Bytes of stack for each schema in place that `unevaluatedProperties` asks: it is compiled by
-/// recursion through references, too.
-const STACK_BYTES_PER_ASKED: usize = 16 << 10;
+/// Stack bytes for each in-place schema that `unevaluatedProperties` evaluates: these are compiled
+/// by recursion, across references.
+const STACK_BYTES_PER_UNEVALUATED: usize = 16 << 10;
 
-/// Backtracking steps after which one name under `patternProperties` with look-around or
-/// back-references is given up.
+/// Maximum backtracking steps for one name under `patternProperties` with look-around or
+/// back-references.
 const MAX_PATTERN_STEPS: usize = 50_000;
 
-/// Bytes that one compiled pattern of `patternProperties` may take.
+/// Maximum bytes of a compiled pattern of `patternProperties`.
 const MAX_PATTERN_BYTES: usize = 32 << 20;
 
-/// Bytes of stack that one step of a validation is given; a test of deep schemas on deep documents
-/// holds that they are enough.
-const STACK_BYTES_PER_STEP: usize = 4096;
+/// Stack bytes per level of a validation. A test with deep schemas and deep documents checks that
+/// they suffice.
+const STACK_BYTES_PER_LEVEL: usize = 4096;
 
-/// Bytes that a violation takes, besides those of the names on the way to it, which it repeats.
+/// Memory of a violation in bytes, besides the names in its path, which it repeats.
 const VIOLATION_BYTES: usize = 512;
 
-/// Characters of a violation's message; longer ones are cut, and end in an ellipsis.
+/// Maximum characters of a violation's message. Longer ones are cut and end in an ellipsis.
 const MAX_MESSAGE_CHARS: usize = 160;
 
-/// Characters of an instance that are still quoted in a message; a longer one is called "the
+/// Maximum characters of an instance that a message quotes. Longer ones are replaced by "the
 /// value".
 const MAX_QUOTED_CHARS: usize = 60;
 
-/// Stands for the keyword where too much is broken to find the first of it.
+/// Keyword of a violation if there are too many to find the first one.
 const UNNAMED: &str = "unnamed";
 
 /// A compiled schema.
 pub(super) struct SchemaJudge {
-    /// Taken by dropping only.
-    validator: Option<Validator<Counted>>,
+    /// `None` only while dropping.
+    validator: Option<Validator<CountedJson>>,
     drop_stack_bytes: usize,
-    /// Schemas that may lie in one another at every level of a document.
-    in_place: usize,
+    /// Maximum nesting of in-place schemas at each level of a document.
+    in_place_depth: usize,
     budget: Budget,
 }
 
 impl SchemaJudge {
-    /// Compiles `schema`; where that is impossible, says why there will be no verdict.
+    /// Compiles `schema`. The error is the reason why answers cannot be scored.
     pub(super) fn compile(schema: &Value, options: EvaluateOptions) -> Result<Self, NotScored> {
-        refuse_large(&Size::of(schema, MAX_SCHEMA_VALUES))?;
-        let cost = stack::with_room(COMPILE_STACK_BYTES, || Cost::of(schema))??;
-        let names = keywords::read_name_patterns(&cost.name_patterns)?;
-        let drop_stack_bytes = cost.parts.saturating_mul(STACK_BYTES_PER_PART);
-        let asked = cost
-            .in_place
-            .min(usize::try_from(cost.unevaluated).unwrap_or(usize::MAX));
-        let room = COMPILE_STACK_BYTES
+        check_limits(&ValueSize::measure(schema, MAX_SCHEMA_VALUES))?;
+        let cost = stack::with_stack(COMPILE_STACK_BYTES, || SchemaCost::estimate(schema))??;
+        let name_limits = keywords::check_name_patterns(&cost.name_patterns)?;
+        let drop_stack_bytes = cost.schema_count.saturating_mul(STACK_BYTES_PER_SCHEMA);
+        let unevaluated_depth = cost
+            .in_place_depth
+            .min(usize::try_from(cost.unevaluated_schemas).unwrap_or(usize::MAX));
+        let stack_bytes = COMPILE_STACK_BYTES
             .saturating_add(drop_stack_bytes)
-            .saturating_add(asked.saturating_mul(STACK_BYTES_PER_ASKED));
-        let validator = stack::with_room(room, || build(schema, options))??;
+            .saturating_add(unevaluated_depth.saturating_mul(STACK_BYTES_PER_UNEVALUATED));
+        let validator = stack::with_stack(stack_bytes, || build(schema, options))??;
         let budget = Budget {
             steps: MAX_STEPS,
-            each: 1 + cost.between_looks / SCHEMAS_PER_STEP,
-            member: cost.most_name_patterns as u64 * STEPS_PER_NAME_PATTERN,
-            backtracks: names.may_be_left,
-            name_bytes: names.longest,
+            per_read: 1 + cost.max_schemas_between_reads / SCHEMAS_PER_STEP,
+            per_member: cost.max_name_patterns as u64 * STEPS_PER_NAME_PATTERN,
+            backtracking: name_limits.may_abort,
+            name_bytes: name_limits.max_name_bytes,
         };
         Ok(Self {
             validator: Some(validator),
             drop_stack_bytes,
-            in_place: cost.in_place,
+            in_place_depth: cost.in_place_depth,
             budget,
         })
     }
 
-    fn validator(&self) -> &Validator<Counted> {
+    fn validator(&self) -> &Validator<CountedJson> {
         self.validator
             .as_ref()
-            .expect("it is taken by dropping only")
+            .expect("the validator is taken only by drop")
     }
 
-    /// Holds `document` against the schema; an invalid one is explained by its first violation in
-    /// document order.
+    /// Judges `document`. An invalid one is explained by its first violation in document order.
     ///
-    /// Validation recurses, at worst through every schema in place at every level of the document,
-    /// so it is given a stack for that.
+    /// Validation recurses, in the worst case through every in-place schema at every level of the
+    /// document, so it gets a stack of that size.
     pub(super) fn judge(&self, document: &Value) -> Verdict {
-        let size = Size::of(document, usize::MAX);
-        let steps = (size.nesting + 1).saturating_mul(self.in_place + 2);
-        stack::with_room(steps.saturating_mul(STACK_BYTES_PER_STEP), || {
-            self.judge_here(document, &size)
+        let size = ValueSize::measure(document, usize::MAX);
+        let levels = (size.nesting + 1).saturating_mul(self.in_place_depth + 2);
+        stack::with_stack(levels.saturating_mul(STACK_BYTES_PER_LEVEL), || {
+            self.judge_on_this_stack(document, &size)
         })
         .unwrap_or_else(|why| Verdict::NotScored { why })
     }
 
-    fn judge_here(&self, document: &Value, size: &Size) -> Verdict {
+    fn judge_on_this_stack(&self, document: &Value, size: &ValueSize) -> Verdict {
         let limit = |what| Verdict::NotScored {
             why: NotScored::Limit { what },
         };
         match self
             .budget
-            .spend(|| self.validator().is_valid(Node(document)))
+            .run(|| self.validator().is_valid(Node(document)))
         {
             Ok(true) => Verdict::Valid,
             Ok(false) => self.explain(document, size),
-            // A `pattern` that was given up may have made or hidden any violation.
-            Err(Ended::GivenUp) => Verdict::NotScored {
+            // An aborted `pattern` may have caused or hidden any violation.
+            Err(StopReason::Aborted) => Verdict::NotScored {
                 why: pattern_limit(),
             },
-            Err(Ended::Name) => limit(format!(
-                "name over {} bytes under patternProperties that look around",
+            Err(StopReason::Name) => limit(format!(
+                "name over {} bytes under patternProperties with look-around",
                 self.budget.name_bytes
             )),
-            Err(Ended::Steps) => limit(format!("validation over {MAX_STEPS} steps")),
+            Err(StopReason::Steps) => limit(format!("validation over {MAX_STEPS} steps")),
         }
     }
 
-    /// Names the first violation in document order; where there are too many to look at all of
-    /// them, the first that is met. What is given up on the way, or takes too many steps, does not
-    /// undo that there is one.
-    fn explain(&self, document: &Value, size: &Size) -> Verdict {
-        let each = self
+    /// Reports the first violation in document order, or any violation if there are too many to
+    /// evaluate all. An aborted match or exceeded budget does not change that the document is
+    /// invalid.
+    fn explain(&self, document: &Value, size: &ValueSize) -> Verdict {
+        let per_read = self
             .budget
-            .each
+            .per_read
             .saturating_mul(1 + (size.path_bytes / VIOLATION_BYTES) as u64);
-        let by_place = Budget {
-            steps: MAX_EXPLAINING_STEPS,
-            each,
+        let sort_budget = Budget {
+            steps: MAX_SORTING_STEPS,
+            per_read,
             ..self.budget
         };
-        let met = Budget {
-            steps: MAX_MEETING_STEPS,
+        let search_budget = Budget {
+            steps: MAX_SEARCH_STEPS,
             ..self.budget
         };
-        by_place
-            .spend(|| self.first_by_place(document))
-            .or_else(|_| met.spend(|| self.first_met(document)))
-            .unwrap_or_else(|_| self.unnamed())
+        sort_budget
+            .run(|| self.first_in_document_order(document))
+            .or_else(|_| search_budget.run(|| self.any_violation(document)))
+            .unwrap_or_else(|_| self.unnamed_violation())
     }
 
-    fn unnamed(&self) -> Verdict {
-        // The library calls invalid what it left unfinished, too.
-        if self.budget.backtracks {
+    fn unnamed_violation(&self) -> Verdict {
+        // The library also reports unfinished matches as invalid.
+        if self.budget.backtracking {
             let what = format!(
-                "{MAX_MEETING_STEPS} steps to tell a violation from an unfinished match of patternProperties"
+                "{MAX_SEARCH_STEPS} steps to distinguish a violation from an unfinished match of patternProperties"
             );
             return Verdict::NotScored {
                 why: NotScored::Limit { what },
             };
         }
         let message =
-            format!("breaks the schema; where is not found within {MAX_MEETING_STEPS} steps");
+            format!("breaks the schema; violation not located within {MAX_SEARCH_STEPS} steps");
         let reason = Reason::Schema {
             keyword: UNNAMED.to_owned(),
             instance_path: String::new(),
@@ -224,11 +221,11 @@ impl SchemaJudge {
         Verdict::Invalid { reason }
     }
 
-    fn first_met(&self, document: &Value) -> Verdict {
+    fn any_violation(&self, document: &Value) -> Verdict {
         let Err(error) = self.validator().validate(Node(document)) else {
             return Verdict::Valid;
         };
-        match undecided(&error) {
+        match aborted_reason(&error) {
             Some(why) => Verdict::NotScored { why },
             None => Verdict::Invalid {
                 reason: violation(&error),
@@ -236,15 +233,15 @@ impl SchemaJudge {
         }
     }
 
-    fn first_by_place(&self, document: &Value) -> Verdict {
-        // The library reports a violation beside an unfinished match of `patternProperties` only
-        // where it holds whichever way the match would end.
+    fn first_in_document_order(&self, document: &Value) -> Verdict {
+        // The library reports a violation next to an unfinished match of `patternProperties` only
+        // if it holds for either result of the match.
         let errors = self.validator().iter_errors(Node(document));
         let (unfinished, violations): (Vec<_>, Vec<_>) =
-            errors.partition(|error| undecided(error).is_some());
+            errors.partition(|error| aborted_reason(error).is_some());
         match (
-            first(document, violations),
-            unfinished.last().and_then(undecided),
+            first_violation(document, violations),
+            unfinished.last().and_then(aborted_reason),
         ) {
             (Some(error), _) => Verdict::Invalid {
                 reason: violation(&error),
@@ -258,18 +255,17 @@ impl SchemaJudge {
 impl Drop for SchemaJudge {
     fn drop(&mut self) {
         let mut validator = self.validator.take();
-        if stack::with_room(self.drop_stack_bytes, || drop(validator.take())).is_err() {
-            // Without a thread to drop it on, a leak is better than an overflow of this one's
-            // stack.
+        if stack::with_stack(self.drop_stack_bytes, || drop(validator.take())).is_err() {
+            // If no thread can be created, leaking is better than a stack overflow.
             std::mem::forget(validator);
         }
     }
 }
 
-/// Refuses to leave the document: a schema never makes us open a socket or a file.
-struct NothingOutside;
+/// Refuses external references: a schema never opens a socket or a file.
+struct NoExternalReferences;
 
-impl Retrieve for NothingOutside {
+impl Retrieve for NoExternalReferences {
     fn retrieve(
         &self,
         uri: &Uri<String>,
@@ -278,45 +274,45 @@ impl Retrieve for NothingOutside {
     }
 }
 
-fn build(schema: &Value, options: EvaluateOptions) -> Result<Validator<Counted>, NotScored> {
+fn build(schema: &Value, options: EvaluateOptions) -> Result<Validator<CountedJson>, NotScored> {
     let patterns = PatternOptions::fancy_regex()
         .backtrack_limit(MAX_PATTERN_STEPS)
         .size_limit(MAX_PATTERN_BYTES)
         .dfa_size_limit(MAX_PATTERN_BYTES);
-    let validator_options = jsonschema::options_for::<Counted>()
+    let validator_options = jsonschema::options_for::<CountedJson>()
         .should_validate_formats(options.assert_formats)
         .should_ignore_unknown_formats(true)
-        .with_retriever(NothingOutside)
+        .with_retriever(NoExternalReferences)
         .with_pattern_options(patterns);
-    let mut validator_options = keywords::add(validator_options);
+    let mut validator_options = keywords::register(validator_options);
     if options.assert_formats {
-        validator_options = formats::add_later(validator_options, schema);
+        validator_options = formats::add_later_formats(validator_options, schema);
     }
     validator_options.build(schema).map_err(|error| {
         let what = match error.kind() {
-            // The survey has refused those that can be reached. The registry meets the others in
-            // any order, so none is named.
+            // `schema_cost.rs` has refused those that are reachable. The registry visits the others
+            // in any order, so none is named.
             ValidationErrorKind::Referencing(ReferencingError::Unretrievable { .. }) => {
                 "a $ref in an unused part of the schema leads outside the document".to_owned()
             }
-            _ => unusable(&error),
+            _ => unusable_reason(&error),
         };
         NotScored::Unsupported { what }
     })
 }
 
-/// Why a schema cannot be judged by, in one line.
-fn unusable(error: &ValidationError<'_>) -> String {
+/// One-line reason why a schema cannot be used.
+fn unusable_reason(error: &ValidationError<'_>) -> String {
     let ValidationErrorKind::Referencing(cause) = error.kind() else {
-        let place = error.instance_path().as_str();
-        let place = if place.is_empty() {
+        let location = error.instance_path().as_str();
+        let location = if location.is_empty() {
             "the schema".to_owned()
         } else {
-            format!("schema at {place}")
+            format!("schema at {location}")
         };
-        return format!("{place}: {}", short_message(error));
+        return format!("{location}: {}", short_message(error));
     };
-    clipped(&match cause {
+    truncate_message(&match cause {
         ReferencingError::Unretrievable { uri, .. } => {
             format!("$ref to {uri} is outside the document")
         }
@@ -327,7 +323,7 @@ fn unusable(error: &ValidationError<'_>) -> String {
     })
 }
 
-fn refuse_large(size: &Size) -> Result<(), NotScored> {
+fn check_limits(size: &ValueSize) -> Result<(), NotScored> {
     let limit = |what: String| Err(NotScored::Limit { what });
     if size.values > MAX_SCHEMA_VALUES {
         return limit(format!("schema of over {MAX_SCHEMA_VALUES} values"));
@@ -344,12 +340,12 @@ fn refuse_large(size: &Size) -> Result<(), NotScored> {
     Ok(())
 }
 
-/// Why an error is no violation.
-fn undecided(error: &ValidationError<'_>) -> Option<NotScored> {
+/// Reason why an error is not a violation.
+fn aborted_reason(error: &ValidationError<'_>) -> Option<NotScored> {
     match error.kind() {
         ValidationErrorKind::BacktrackLimitExceeded { .. } => Some(pattern_limit()),
         ValidationErrorKind::RegexEngineFailure { message } => Some(NotScored::Unsupported {
-            what: clipped(message),
+            what: truncate_message(message),
         }),
         _ => None,
     }
@@ -375,12 +371,12 @@ fn violation(error: &ValidationError<'_>) -> Reason {
     }
 }
 
-/// The validator's message, without a long instance in it.
+/// The validator's message without a long instance.
 fn short_message(error: &ValidationError<'_>) -> String {
     if is_quotable(error.instance()) {
-        clipped(&error.to_string())
+        truncate_message(&error.to_string())
     } else {
-        clipped(&error.masked_with("the value").to_string())
+        truncate_message(&error.masked_with("the value").to_string())
     }
 }
 
@@ -391,8 +387,8 @@ fn is_quotable(instance: &Value) -> bool {
     }
 }
 
-/// An instance as messages of our own name it.
-fn quoted(instance: &Value) -> String {
+/// An instance as quoted in messages of this crate.
+fn quote_or_describe(instance: &Value) -> String {
     if is_quotable(instance) {
         instance.to_string()
     } else {
@@ -400,20 +396,20 @@ fn quoted(instance: &Value) -> String {
     }
 }
 
-fn clipped(message: &str) -> String {
+fn truncate_message(message: &str) -> String {
     match message.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{}…", &message[..end]),
         None => message.to_owned(),
     }
 }
 
-/// The violation that comes first in the document, then in the schema, then by its message: the
-/// same one on every run.
-fn first<'i>(
+/// Returns the first violation by position in the document, then by schema path, then by message,
+/// so that the result is deterministic.
+fn first_violation<'i>(
     document: &Value,
     mut errors: Vec<ValidationError<'i>>,
 ) -> Option<ValidationError<'i>> {
-    let (mut here, mut path) = (document, String::new());
+    let (mut value, mut path) = (document, String::new());
     let length = |error: &ValidationError<'_>| error.instance_path().as_str().len();
     while errors.iter().all(|error| length(error) > path.len()) {
         let next = |error: &ValidationError<'_>| {
@@ -423,12 +419,12 @@ fn first<'i>(
                 .map(str::to_owned)
         };
         let tokens: HashSet<String> = errors.iter().filter_map(next).collect();
-        let Some((token, child)) = children(here).find(|(token, _)| tokens.contains(token)) else {
+        let Some((token, child)) = children(value).find(|(token, _)| tokens.contains(token)) else {
             break;
         };
         errors.retain(|error| next(error).as_ref() == Some(&token));
         path = path + "/" + &token;
-        here = child;
+        value = child;
     }
     errors.into_iter().min_by_key(|error| {
         (
@@ -439,7 +435,7 @@ fn first<'i>(
     })
 }
 
-/// The children of a value in the order of the document, each with its token of a JSON pointer.
+/// The children of a value in document order, with their JSON pointer tokens.
 fn children(value: &Value) -> Box<dyn Iterator<Item = (String, &Value)> + '_> {
     match value {
         Value::Array(items) => Box::new(
@@ -451,7 +447,7 @@ fn children(value: &Value) -> Box<dyn Iterator<Item = (String, &Value)> + '_> {
         Value::Object(members) => Box::new(
             members
                 .iter()
-                .map(|(name, member)| (name.replace('~', "~0").replace('/', "~1"), member)),
+                .map(|(name, per_member)| (name.replace('~', "~0").replace('/', "~1"), per_member)),
         ),
         _ => Box::new(std::iter::empty()),
     }
@@ -485,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_violation_by_document_order_is_named() {
+    fn the_first_violation_in_document_order_is_reported() {
         let schema = json!({
             "properties": { "a": { "type": "string" }, "b": { "items": { "multipleOf": 2, "pattern": "^x" } } },
             "additionalProperties": { "$ref": "#/$defs/short" },
@@ -517,9 +513,9 @@ mod tests {
                 "/$defs/short/maxLength",
             ),
         ] {
-            let (found, at, rule, _) = reason(&schema, &document);
+            let (found, at, schema_location, _) = reason(&schema, &document);
             assert_eq!(
-                (found.as_str(), at.as_str(), rule.as_str()),
+                (found.as_str(), at.as_str(), schema_location.as_str()),
                 (keyword, instance_path, schema_path),
                 "{document}"
             );
@@ -527,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_short_and_do_not_repeat_long_values() {
+    fn messages_are_short_and_do_not_quote_long_values() {
         let long = "x".repeat(10_000);
         for schema in [
             json!({ "type": "integer" }),
@@ -546,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_that_is_given_up_is_no_verdict_and_the_next_answer_is_judged_afresh() {
+    fn an_aborted_match_is_not_scored_and_the_next_answer_is_judged() {
         let slow = json!({ "pattern": "(?=(a+)+$)(a|aa)+\\1b" });
         for schema in [json!({ "anyOf": [slow, { "type": "integer" }] }), slow] {
             let judge = SchemaJudge::compile(&schema, EvaluateOptions::default()).unwrap();
@@ -583,13 +579,13 @@ mod tests {
     }
 
     #[test]
-    fn deep_schemas_on_deep_documents_do_not_exhaust_the_stack() {
+    fn deep_schemas_on_deep_documents_do_not_overflow_the_stack() {
         let mut schema = json!({ "items": { "$ref": "#" } });
         for _ in 0..60 {
             schema = json!({ "allOf": [schema] });
         }
         let mut document = json!(1);
-        for _ in 0..super::super::json::MAX_NESTING {
+        for _ in 0..super::super::json_reader::MAX_NESTING {
             document = json!([document]);
         }
         assert_eq!(judge(&schema, &document), Verdict::Valid);
@@ -605,13 +601,14 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_cannot_be_judged_by_say_why() {
+    fn unusable_schemas_are_refused_with_a_reason() {
         for (schema, why) in [
             (
                 json!({ "$ref": "https://example.com/a.json" }),
                 "$ref to https://example.com/a.json is outside the document",
             ),
-            // The registry meets references in any order; the first of the document is named.
+            // The registry visits references in any order. The first one of the document is
+            // reported.
             (
                 json!({ "properties": { "a": { "$schema": "a.json" }, "b": { "$ref": "d.json#/x" }, "c": { "$ref": "c.json#/x" } } }),
                 "$ref to d.json is outside",
@@ -626,7 +623,7 @@ mod tests {
             ),
             (
                 json!({ "properties": { "a": { "pattern": "(" } } }),
-                "a group is not closed",
+                "unclosed group",
             ),
             (json!({ "multipleOf": 0 }), "multipleOf"),
         ] {

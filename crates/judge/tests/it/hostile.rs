@@ -1,6 +1,6 @@
-//! Promise: no schema, regex, grammar or answer makes an evaluation overflow a stack, hang, or take
-//! memory without bound. What is too much for a bound ends as a verdict or a refusal that names it,
-//! and nothing outside the document is ever asked for.
+//! No schema, regex, grammar or answer makes an evaluation overflow a stack, hang, or use unlimited
+//! memory. Exceeded limits result in a verdict or a refusal that names the limit, and nothing
+//! outside of the document is fetched.
 
 mod answers;
 mod grammars;
@@ -13,11 +13,11 @@ use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
 
-/// Judges `text`; the verdict, in words, begins with `expected`: `valid`, `invalid KEYWORD`, `limit
-/// WORDS` or `unsupported WORDS`.
+/// Judges `text`. The verdict as text must start with `expected`: `valid`, `invalid KEYWORD`,
+/// `limit NAME` or `unsupported REASON`.
 fn check(what: &str, constraint: &Constraint, text: &str, expected: &str) {
     let verdict = Evaluator::new(EvaluateOptions::default()).judge_text(constraint, None, text);
-    let words = match &verdict {
+    let verdict_text = match &verdict {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid {
             reason: Reason::Schema { keyword, .. },
@@ -31,15 +31,15 @@ fn check(what: &str, constraint: &Constraint, text: &str, expected: &str) {
         } => format!("unsupported {what}"),
         Verdict::NotScored { why } => why.name().to_owned(),
     };
-    assert!(words.starts_with(expected), "{what}: {words}");
+    assert!(verdict_text.starts_with(expected), "{what}: {verdict_text}");
 }
 
-/// An array of so many items.
+/// An array of `count` items.
 fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     format!("[{}]", (0..count).map(item).collect::<Vec<_>>().join(","))
 }
 
-/// An object of so many members.
+/// An object of `count` members.
 fn members(count: usize, member: impl Fn(usize) -> String) -> String {
     format!(
         "{{{}}}",

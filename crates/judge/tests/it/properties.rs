@@ -1,8 +1,7 @@
-//! Properties that hold for whatever is generated: instances of a schema are valid and instances
-//! with one keyword broken are not; grammars and regular expressions mean what oracles of our own,
-//! and a second recogniser, take them to mean.
+//! Property tests: instances of a generated schema are valid, and instances with one violated
+//! keyword are not. Grammars and regular expressions agree with independent oracles and a second
+//! recognizer.
 
-mod breaks;
 mod expression;
 mod grammars;
 mod regexes;
@@ -11,4 +10,5 @@ mod shape;
 mod source;
 mod spelling;
 mod syntax;
+mod violations;
 mod write;

@@ -1,6 +1,6 @@
-//! Our JSON Schema verdicts beside the JSON-Schema-Test-Suite: every test of it that is judged
-//! otherwise is a line of a baseline, with who is right, and none may get worse. A part of the
-//! suite ships and runs always; the whole runs where a variable names its folder.
+//! Compares the JSON Schema verdicts with the JSON-Schema-Test-Suite. Each different verdict is a
+//! line of a baseline, which states which side is correct. A part of the suite is shipped and
+//! always tested; the whole suite is tested if an environment variable names its folder.
 
 pub(crate) mod corpus;
 mod second;
@@ -12,34 +12,34 @@ use std::path::PathBuf;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use corpus::{Draft, Group};
 use table::{Row, Table};
 
-/// Names the folder of a whole suite.
+/// Variable with the folder of the whole suite.
 const FOLDER: &str = "SOBENCH_JSON_SCHEMA_TEST_SUITE";
 
-/// The tests that we judge otherwise: draft, file, group, test; outcome; what we say; who is right;
-/// why.
+/// Tests with a different verdict: draft, file, group, test, outcome, verdict, correct side,
+/// reason.
 const BASELINE: &str = "fixtures/baselines/json-schema-suite.csv";
 
-/// Tests by draft and part, and how many of them have which outcome.
+/// Number of tests by draft, part and outcome.
 const COUNTS: &str = "fixtures/baselines/json-schema-suite-counts.csv";
 
-/// Part of the suite, a file a draft.
+/// Shipped part of the suite, one file per draft.
 const SHIPPED: &str = "fixtures/json-schema-test-suite";
 
-/// What our verdict is beside the suite's, best first.
+/// Comparison of a verdict with the suite, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum Agreement {
     Agrees,
     NotScored,
     InvalidForValid,
     ValidForInvalid,
 }
 
-impl Standing {
+impl Agreement {
     const ALL: [Self; 4] = [
         Self::Agrees,
         Self::NotScored,
@@ -47,7 +47,7 @@ impl Standing {
         Self::ValidForInvalid,
     ];
 
-    fn of(verdict: &Verdict, valid: bool) -> Self {
+    fn compare(verdict: &Verdict, valid: bool) -> Self {
         match (verdict, valid) {
             (Verdict::NotScored { .. }, _) => Self::NotScored,
             (Verdict::Valid, true) | (Verdict::Invalid { .. }, false) => Self::Agrees,
@@ -66,16 +66,16 @@ impl Standing {
     }
 }
 
-/// Place in the order of outcomes, best first; what nobody knows is worse than all.
-fn badness(outcome: &str) -> usize {
-    Standing::ALL
+/// Rank of an outcome, best first. Unknown outcomes are last.
+fn severity(outcome: &str) -> usize {
+    Agreement::ALL
         .iter()
         .position(|known| known.name() == outcome)
-        .unwrap_or(Standing::ALL.len())
+        .unwrap_or(Agreement::ALL.len())
 }
 
-/// What a verdict says, in one line.
-fn said(verdict: &Verdict) -> String {
+/// A verdict in one line.
+fn verdict_text(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid {
@@ -103,8 +103,8 @@ fn said(verdict: &Verdict) -> String {
     }
 }
 
-/// Every test of `groups` with its standing and our words.
-fn judged(groups: &[Group]) -> Vec<(&Group, [String; 4], Standing, String)> {
+/// All tests of `groups` with their agreement and verdict.
+fn judged(groups: &[Group]) -> Vec<(&Group, [String; 4], Agreement, String)> {
     let mut rows = Vec::new();
     for group in groups {
         let mut evaluator = Evaluator::new(EvaluateOptions {
@@ -123,29 +123,29 @@ fn judged(groups: &[Group]) -> Vec<(&Group, [String; 4], Standing, String)> {
             rows.push((
                 group,
                 key,
-                Standing::of(&verdict, test.valid),
-                said(&verdict),
+                Agreement::compare(&verdict, test.valid),
+                verdict_text(&verdict),
             ));
         }
     }
     rows
 }
 
-fn disagreements(judged: &[(&Group, [String; 4], Standing, String)]) -> Table {
-    let otherwise = judged
+fn disagreements(judged: &[(&Group, [String; 4], Agreement, String)]) -> Table {
+    let different = judged
         .iter()
-        .filter(|(_, _, standing, _)| *standing != Standing::Agrees);
-    otherwise
-        .map(|(_, key, standing, says)| (key.to_vec(), Row::new(standing.name(), says)))
+        .filter(|(_, _, agreement, _)| *agreement != Agreement::Agrees);
+    different
+        .map(|(_, key, agreement, says)| (key.to_vec(), Row::new(agreement.name(), says)))
         .collect()
 }
 
-fn counts(judged: &[(&Group, [String; 4], Standing, String)]) -> String {
+fn counts(judged: &[(&Group, [String; 4], Agreement, String)]) -> String {
     let mut counts: BTreeMap<(&str, &str), [usize; 4]> = BTreeMap::new();
-    for (group, _, standing, _) in judged {
+    for (group, _, agreement, _) in judged {
         counts
             .entry((group.draft.folder(), group.part()))
-            .or_default()[*standing as usize] += 1;
+            .or_default()[*agreement as usize] += 1;
     }
     let mut text =
         "draft,part,tests,agrees,not_scored,invalid_for_valid,valid_for_invalid\n".to_owned();
@@ -157,10 +157,10 @@ fn counts(judged: &[(&Group, [String; 4], Standing, String)]) -> String {
 }
 
 #[test]
-fn the_shipped_part_of_the_suite_is_judged_as_the_baseline_says() {
+fn the_shipped_suite_matches_the_baseline() {
     let groups: Vec<Group> = Draft::ALL
         .iter()
-        .flat_map(|draft| corpus::shipped(&in_package(SHIPPED), *draft))
+        .flat_map(|draft| corpus::shipped(&repository_path(SHIPPED), *draft))
         .collect();
     let judged = judged(&groups);
     for draft in Draft::ALL {
@@ -170,61 +170,60 @@ fn the_shipped_part_of_the_suite_is_judged_as_the_baseline_says() {
             .count();
         assert!(tests >= 60, "{tests} of {}", draft.folder());
     }
-    let known = table::read(&in_package(BASELINE));
+    let known = table::read(&repository_path(BASELINE));
     let expected: Table = judged
         .iter()
         .filter_map(|(_, key, ..)| known.get_key_value(&key[..]))
         .map(|(key, row)| (key.clone(), row.clone()))
         .collect();
-    table::hold(&disagreements(&judged), &expected, badness, BASELINE);
+    table::assert_matches(&disagreements(&judged), &expected, severity, BASELINE);
 }
 
 #[test]
-#[ignore = "needs the whole suite: SOBENCH_JSON_SCHEMA_TEST_SUITE names its folder"]
-fn the_whole_suite_is_judged_as_the_baseline_says() {
-    let folder = PathBuf::from(
-        std::env::var_os(FOLDER).unwrap_or_else(|| panic!("{FOLDER} names no folder")),
-    );
+#[ignore = "needs the whole suite in the folder SOBENCH_JSON_SCHEMA_TEST_SUITE"]
+fn the_whole_suite_matches_the_baseline() {
+    let folder =
+        PathBuf::from(std::env::var_os(FOLDER).unwrap_or_else(|| panic!("{FOLDER} is not set")));
     let groups: Vec<Group> = Draft::ALL
         .iter()
-        .flat_map(|draft| corpus::of_suite(&folder, *draft))
+        .flat_map(|draft| corpus::whole_suite(&folder, *draft))
         .collect();
     let judged = judged(&groups);
     assert!(judged.len() > 5_000, "{} tests", judged.len());
-    let measured = table::keep(
-        &in_package(BASELINE),
+    let measured = table::update(
+        &repository_path(BASELINE),
         "draft,file,group,test,outcome,says,right,why",
         disagreements(&judged),
     );
-    if table::updating() {
-        std::fs::write(in_package(COUNTS), counts(&judged)).unwrap();
+    if table::is_update() {
+        std::fs::write(repository_path(COUNTS), counts(&judged)).unwrap();
     }
-    table::hold(
+    table::assert_matches(
         &measured,
-        &table::read(&in_package(BASELINE)),
-        badness,
+        &table::read(&repository_path(BASELINE)),
+        severity,
         BASELINE,
     );
     assert_eq!(
         counts(&judged),
-        std::fs::read_to_string(in_package(COUNTS)).unwrap(),
+        std::fs::read_to_string(repository_path(COUNTS)).unwrap(),
         "{COUNTS}"
     );
 }
 
 #[test]
-fn calling_invalid_answers_valid_is_the_worst() {
+fn valid_for_invalid_is_the_worst_outcome() {
     let ordered = [
         "agrees",
         "not_scored",
         "invalid_for_valid",
         "valid_for_invalid",
-        "unheard of",
+        "unknown",
     ];
     assert!(
-        ordered.is_sorted_by_key(|name| badness(name)),
+        ordered.is_sorted_by_key(|name| severity(name)),
         "{:?}",
-        ordered.map(badness)
+        ordered.map(severity)
     );
     let not_scored = Verdict::NotScored {
         why: NotScored::Refused,
@@ -233,17 +232,17 @@ fn calling_invalid_answers_valid_is_the_worst() {
         reason: Reason::Empty,
     };
     for (verdict, valid, expected) in [
-        (&Verdict::Valid, true, Standing::Agrees),
-        (&Verdict::Valid, false, Standing::ValidForInvalid),
-        (&invalid, true, Standing::InvalidForValid),
-        (&invalid, false, Standing::Agrees),
-        (&not_scored, true, Standing::NotScored),
-        (&not_scored, false, Standing::NotScored),
+        (&Verdict::Valid, true, Agreement::Agrees),
+        (&Verdict::Valid, false, Agreement::ValidForInvalid),
+        (&invalid, true, Agreement::InvalidForValid),
+        (&invalid, false, Agreement::Agrees),
+        (&not_scored, true, Agreement::NotScored),
+        (&not_scored, false, Agreement::NotScored),
     ] {
         assert_eq!(
-            Standing::of(verdict, valid),
+            Agreement::compare(verdict, valid),
             expected,
-            "{verdict:?} beside {valid}"
+            "{verdict:?}, expected valid: {valid}"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Promise: the evaluator says what the (constraint, text, verdict) triples of `fixtures/verdicts`
-//! say.
+//! The evaluator returns the verdicts of the (constraint, text, verdict) triples in
+//! `fixtures/verdicts`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,19 +9,18 @@ use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
-/// Triples that there must be at least, so that a file that is not found or not read cannot pass
-/// for a success.
-const LEAST_TRIPLES: usize = 150;
+/// Minimum number of triples, so that missing files fail the test.
+const MIN_TRIPLES: usize = 150;
 
 struct Triple {
-    place: String,
+    location: String,
     row: Value,
 }
 
 fn triples() -> Vec<Triple> {
-    let folder = fs::read_dir(in_package("fixtures/verdicts"))
+    let folder = fs::read_dir(repository_path("fixtures/verdicts"))
         .expect("the fixtures are part of the package");
     let mut files: Vec<PathBuf> = folder
         .map(|entry| entry.expect("the folder can be listed").path())
@@ -35,15 +34,16 @@ fn triples() -> Vec<Triple> {
     for file in files {
         let text = fs::read_to_string(&file).expect("a fixture is UTF-8 text");
         for (index, line) in text.lines().enumerate() {
-            let place = format!("{}:{}", file.display(), index + 1);
-            let row = serde_json::from_str(line).unwrap_or_else(|error| panic!("{place}: {error}"));
-            triples.push(Triple { place, row });
+            let location = format!("{}:{}", file.display(), index + 1);
+            let row =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{location}: {error}"));
+            triples.push(Triple { location, row });
         }
     }
     triples
 }
 
-/// Whether `verdict` is the one that `row` asks for.
+/// Whether `verdict` is the expected one of `row`.
 fn agrees(row: &Value, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Valid => row["verdict"] == "valid",
@@ -57,9 +57,9 @@ fn agrees(row: &Value, verdict: &Verdict) -> bool {
                 (Some(expected), Reason::Schema { keyword, .. }) => expected == keyword,
                 (Some(_), _) => false,
             };
-            // A pest oracle knows only in which rule it failed, not where the language was left.
+            // A pest oracle reports only the failed rule, not the byte.
             let exact = row.get("byte").filter(|_| row.get("oracle").is_none());
-            let byte_agrees = exact.is_none_or(|expected| expected.as_u64() == byte_of(reason));
+            let byte_agrees = exact.is_none_or(|expected| expected.as_u64() == reason_byte(reason));
             row["verdict"] == "invalid"
                 && row["reason"] == reason.name()
                 && keyword_agrees
@@ -68,8 +68,8 @@ fn agrees(row: &Value, verdict: &Verdict) -> bool {
     }
 }
 
-/// The place that a reason names, if it names one.
-fn byte_of(reason: &Reason) -> Option<u64> {
+/// The byte of a reason, if it has one.
+fn reason_byte(reason: &Reason) -> Option<u64> {
     match reason {
         Reason::Grammar { byte }
         | Reason::NotJson { byte, .. }
@@ -80,51 +80,54 @@ fn byte_of(reason: &Reason) -> Option<u64> {
 }
 
 #[test]
-fn every_triple_is_judged_as_it_says() {
+fn every_triple_has_the_expected_verdict() {
     let triples = triples();
     assert!(
-        triples.len() >= LEAST_TRIPLES,
+        triples.len() >= MIN_TRIPLES,
         "only {} triples",
         triples.len()
     );
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
-    let mut wrong = Vec::new();
-    for Triple { place, row } in &triples {
+    let mut mismatches = Vec::new();
+    for Triple { location, row } in &triples {
         let constraint: Constraint = serde_json::from_value(row["constraint"].clone())
-            .unwrap_or_else(|error| panic!("{place}: {error}"));
+            .unwrap_or_else(|error| panic!("{location}: {error}"));
         let verdict = evaluator.judge_text(
             &constraint,
             row["oracle"].as_str(),
             row["text"].as_str().unwrap(),
         );
         if !agrees(row, &verdict) {
-            wrong.push(format!("{place} {}: {verdict:?}", row["id"]));
+            mismatches.push(format!("{location} {}: {verdict:?}", row["id"]));
         }
     }
     assert!(
-        wrong.is_empty(),
+        mismatches.is_empty(),
         "{} of {} are judged differently:\n{}",
-        wrong.len(),
+        mismatches.len(),
         triples.len(),
-        wrong.join("\n")
+        mismatches.join("\n")
     );
 }
 
 #[test]
-fn every_triple_keeps_the_contract_and_has_a_name_of_its_own() {
+fn every_triple_matches_the_contract_and_has_a_unique_id() {
     let contract: Value = serde_json::from_str(
-        &fs::read_to_string(in_package("schemas/contracts/verdict-triple.schema.json")).unwrap(),
+        &fs::read_to_string(repository_path(
+            "schemas/contracts/verdict-triple.schema.json",
+        ))
+        .unwrap(),
     )
     .unwrap();
     let contract = jsonschema::validator_for(&contract).unwrap();
     let mut ids = HashSet::new();
-    for Triple { place, row } in triples() {
+    for Triple { location, row } in triples() {
         if let Err(error) = contract.validate(&row) {
-            panic!("{place}: {} at {}", error, error.instance_path());
+            panic!("{location}: {} at {}", error, error.instance_path());
         }
         assert!(
             ids.insert(row["id"].as_str().unwrap().to_owned()),
-            "{place}: the id {} is taken",
+            "{location}: the id {} is taken",
             row["id"]
         );
     }

@@ -1,5 +1,4 @@
-//! Tells the layout of a corpus from its files. Knows what sets the layouts apart, not how they are
-//! read.
+//! Detects the layout of a corpus from its files.
 
 use std::path::Path;
 
@@ -7,37 +6,37 @@ use serde_json::Value;
 
 use crate::record::CorpusKind;
 use sobench_core::error::{Error, Result};
-use sobench_core::input::list;
+use sobench_core::input::list_files;
 use sobench_data::dataset::file::read_document;
 
-/// What a corpus can be, for hints.
-pub(super) const KINDS: &str = "a file or folder of MaskBench, JSONSchemaBench or the JSON-Schema-Test-Suite, or JSON Lines of one's \
-                                own; force a layout with maskbench:PATH, jsonschemabench:PATH, jsts:PATH or custom:PATH";
+/// The supported layouts, for hints.
+pub(super) const KINDS: &str = "a file or folder of MaskBench, JSONSchemaBench or the JSON-Schema-Test-Suite, or custom \
+                                JSON Lines; force a layout with maskbench:PATH, jsonschemabench:PATH, jsts:PATH or custom:PATH";
 
-/// JSON files of a folder that are looked into before it is given up on.
-const FILES_LOOKED_INTO: usize = 50;
+/// Number of JSON files of a folder that are examined.
+const FILES_EXAMINED: usize = 50;
 
-/// The layout of what is at `path`.
+/// The layout of the corpus at `path`.
 ///
 /// # Errors
-/// A usage error where there is nothing, or nothing that is known.
+/// A usage error if the path does not exist or the layout is unknown.
 pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
     let unknown = || {
-        Error::usage(format!("unknown layout of corpus: {}", path.display()))
-            .hint(format!("a corpus can be {KINDS}"))
+        Error::usage(format!("unknown corpus layout: {}", path.display()))
+            .hint(format!("use {KINDS}"))
     };
     if !path.exists() {
         return Err(Error::usage(format!("no such corpus: {}", path.display()))
             .hint("give a file or folder, or shipped"));
     }
     if !path.is_dir() {
-        return of_file(path)?.ok_or_else(unknown);
+        return kind_of_file(path)?.ok_or_else(unknown);
     }
-    let names = list(path)?;
+    let names = list_files(path)?;
     if names.is_empty() {
         return Err(
             Error::usage(format!("corpus is an empty folder: {}", path.display()))
-                .hint(format!("a corpus can be {KINDS}")),
+                .hint(format!("use {KINDS}")),
         );
     }
     if names.iter().any(|name| name.ends_with(".parquet")) {
@@ -46,32 +45,32 @@ pub(super) fn kind(path: &Path) -> Result<CorpusKind> {
     let json = names
         .iter()
         .filter(|name| name.ends_with(".json"))
-        .take(FILES_LOOKED_INTO);
-    let mut found = json.filter_map(|name| of_file(&path.join(name)).ok().flatten());
+        .take(FILES_EXAMINED);
+    let mut found = json.filter_map(|name| kind_of_file(&path.join(name)).ok().flatten());
     found
         .next()
         .or_else(|| {
             names
                 .iter()
-                .any(|name| is_lines(name))
+                .any(|name| is_json_lines(name))
                 .then_some(CorpusKind::Custom)
         })
         .ok_or_else(unknown)
 }
 
-/// The layout of a file; `None` where it is JSON and none that is known.
-fn of_file(path: &Path) -> Result<Option<CorpusKind>> {
+/// The layout of a file; `None` for JSON of an unknown layout.
+fn kind_of_file(path: &Path) -> Result<Option<CorpusKind>> {
     let Some(name) = path.to_str() else {
         return Ok(None);
     };
     if name.ends_with(".parquet") {
         return Ok(Some(CorpusKind::JsonSchemaBench));
     }
-    if is_lines(name) {
+    if is_json_lines(name) {
         return Ok(Some(CorpusKind::Custom));
     }
     let value = serde_json::from_str(&read_document(path)?).map_err(|error| {
-        Error::usage(format!("{name}: not JSON: {error}")).hint(format!("a corpus can be {KINDS}"))
+        Error::usage(format!("{name}: not JSON: {error}")).hint(format!("use {KINDS}"))
     })?;
     Ok(match value {
         Value::Array(groups) => groups
@@ -84,6 +83,6 @@ fn of_file(path: &Path) -> Result<Option<CorpusKind>> {
     })
 }
 
-fn is_lines(name: &str) -> bool {
+fn is_json_lines(name: &str) -> bool {
     name.ends_with(".jsonl") || name.ends_with(".ndjson")
 }

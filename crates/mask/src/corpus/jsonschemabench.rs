@@ -1,7 +1,7 @@
 //! JSONSchemaBench (epfl-dlab/JSONSchemaBench on the Hub): Parquet files of schemas without
-//! instances. Knows no other layout.
+//! instances.
 //!
-//! Columns `json_schema` and `unique_id`, both text. The tags are the keywords that a schema uses.
+//! Columns: `json_schema` and `unique_id`, both text. The tags are the keywords of the schema.
 
 use std::path::Path;
 
@@ -19,18 +19,18 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
         let rows = match parquet::read(&path, &COLUMNS) {
             Ok(rows) => rows,
             Err(error) => {
-                sink.unreadable(&error.what);
+                sink.report_unreadable(&error.what);
                 continue;
             }
         };
         if !rows.is_empty() && rows.iter().all(|row| !row.contains_key(COLUMNS[0])) {
             let there = parquet::columns(&path).unwrap_or_default().join(", ");
-            sink.unreadable(&format!("{name}: no column {}; it has {there}", COLUMNS[0]));
+            sink.report_unreadable(&format!("{name}: no column {}; it has {there}", COLUMNS[0]));
             continue;
         }
         for (number, row) in rows.into_iter().enumerate() {
-            sink.entry_or_reason(
-                entry(&name, number, &row).map_err(|words| format!("{name}#{number}: {words}")),
+            sink.add_or_report(
+                entry(&name, number, &row).map_err(|message| format!("{name}#{number}: {message}")),
             );
         }
     }
@@ -54,7 +54,7 @@ fn entry(
         .map_or_else(|| format!("{file}#{number}"), str::to_owned);
     Ok(Entry {
         name,
-        tags: tags::of_schema(&schema),
+        tags: tags::keywords_in_schema(&schema),
         constraint: Constraint::JsonSchema(schema.into()),
         instances: Vec::new(),
     })

@@ -1,12 +1,10 @@
-//! The JSON-Schema-Test-Suite: a file is a list of groups, each a schema with tests. Knows no other
-//! layout.
+//! The JSON-Schema-Test-Suite: a file is a list of groups, each a schema with tests.
 //!
-//! The folder names the draft, and the suite's schemas are to be read by it. So that engines and
-//! our evaluator know it too, a schema that is an object without `$schema` is given that of its
-//! draft; a boolean schema stays as it is. Remote references stay unresolved: whoever needs one
-//! declines or does not judge. Drafts that our evaluator does not read (3, and `v1`, which is not
-//! published) are left out with a notice. The tags are the file's name, which is the keyword under
-//! test, the draft, and `optional`.
+//! The folder names the draft of the schemas. An object schema without `$schema` gets that of its
+//! draft, so that engines and evaluator know it; boolean schemas are unchanged. Remote references
+//! are not resolved: engines decline such a schema, and the evaluator does not judge it. Drafts
+//! that the evaluator does not support (3, and the unpublished `v1`) are skipped with a notice. The
+//! tags are the file's name (the keyword under test), the draft, and `optional`.
 
 use std::path::Path;
 
@@ -35,8 +33,8 @@ const DRAFTS: [(&str, &str); 5] = [
     ),
 ];
 
-/// Folders and files of the suite that hold no tests to be measured.
-const LEFT_OUT: [&str; 7] = [
+/// Folders and files of the suite without tests to measure.
+const SKIPPED: [&str; 7] = [
     "draft3",
     "v1",
     "latest",
@@ -53,40 +51,41 @@ struct Group {
 }
 
 pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
-    // The folder `latest` is a link, and a single draft's folder has the draft in its own path.
+    // The folder `latest` is a link, and the folder of a single draft has the draft in its own
+    // path.
     let whole = path.canonicalize().map_err(|error| {
         Error::usage(format!("cannot read {}: {error}", path.display()))
             .hint("give a folder or file of the suite")
     })?;
-    let mut left_out = 0;
+    let mut skipped = 0;
     for (name, path) in files(&whole, &[".json"])? {
         let within: Vec<&str> = name.split('/').collect();
-        if within.iter().any(|part| LEFT_OUT.contains(part)) {
-            left_out += 1;
+        if within.iter().any(|part| SKIPPED.contains(part)) {
+            skipped += 1;
             continue;
         }
         let groups = read_document(&path)
             .map_err(|error| error.what)
             .and_then(|text| {
                 sink.repeated
-                    .look(&text, |line| format!("{name}, line {line}"));
+                    .scan(&text, |line| format!("{name}, line {line}"));
                 json::from_text::<Vec<Group>>(&text)
-                    .map_err(|error| format!("{name} is no file of tests: {error}"))
+                    .map_err(|error| format!("{name}: not a test file: {error}"))
             });
         match groups {
             Ok(groups) => groups
                 .into_iter()
                 .enumerate()
-                .for_each(|(number, group)| sink.entry(entry(&path, number, group))),
-            Err(words) => sink.unreadable(&words),
+                .for_each(|(number, group)| sink.add(entry(&path, number, group))),
+            Err(message) => sink.report_unreadable(&message),
         }
     }
-    if left_out > 0 {
-        let names = LEFT_OUT.map(str::to_owned).to_vec();
+    if skipped > 0 {
+        let names = SKIPPED.map(str::to_owned).to_vec();
         sink.notice(CorpusNotice::FilesLeftOut {
             corpus: path.display().to_string(),
             names,
-            files: left_out,
+            files: skipped,
         });
     }
     Ok(())
@@ -116,7 +115,10 @@ fn entry(path: &Path, number: usize, group: Group) -> Entry {
     let (name, schema) = match found {
         Some((place, draft, declared)) => {
             tags.push(draft.to_owned());
-            (parts[place..].join("/"), declare(group.schema, declared))
+            (
+                parts[place..].join("/"),
+                with_draft_schema(group.schema, declared),
+            )
         }
         None => (
             parts.last().copied().unwrap_or_default().to_owned(),
@@ -132,8 +134,8 @@ fn entry(path: &Path, number: usize, group: Group) -> Entry {
     }
 }
 
-/// Puts the draft's `$schema` in front where there is none.
-fn declare(schema: Value, declared: &str) -> Value {
+/// Adds the `$schema` of the draft if there is none.
+fn with_draft_schema(schema: Value, declared: &str) -> Value {
     match schema {
         Value::Object(members) if !members.contains_key("$schema") => {
             let mut all = Map::new();

@@ -1,5 +1,4 @@
-//! MaskBench (guidance-ai/jsonschemabench, `maskbench/data`): a file is a schema with tests. Knows
-//! no other layout.
+//! MaskBench (guidance-ai/jsonschemabench, `maskbench/data`): a file is a schema with tests.
 //!
 //! `{"meta": {"features": [text]}, "schema": any, "tests": [{"valid": bool, "data": any}]}`; the
 //! features are the tags.
@@ -34,11 +33,11 @@ pub(super) fn read(path: &Path, sink: &mut Sink) -> Result<()> {
             .map_err(|error| error.what)
             .and_then(|text| {
                 sink.repeated
-                    .look(&text, |line| format!("{name}, line {line}"));
+                    .scan(&text, |line| format!("{name}, line {line}"));
                 json::object_from_text::<File>(&text)
-                    .map_err(|error| format!("{name} is no MaskBench file: {error}"))
+                    .map_err(|error| format!("{name}: not a MaskBench file: {error}"))
             });
-        sink.entry_or_reason(read.map(|file| entry(name, file)));
+        sink.add_or_report(read.map(|file| entry(name, file)));
     }
     Ok(())
 }
@@ -47,7 +46,7 @@ fn entry(name: String, file: File) -> Entry {
     let tags = file
         .meta
         .features
-        .unwrap_or_else(|| tags::of_schema(&file.schema));
+        .unwrap_or_else(|| tags::keywords_in_schema(&file.schema));
     let instances = file.tests.into_iter().map(Instance::from).collect();
     Entry {
         name,

@@ -1,9 +1,9 @@
-//! Corpora: constraints with instances, from files of several layouts. Knows no engine.
+//! Corpora: constraints with instances, read from files of several layouts.
 //!
-//! A file, group or line that cannot be read, or that a child process could not read, costs itself
-//! alone: it is counted, and the first ones are named in notices. A corpus of which nothing can be
-//! read is an error. Entries are kept as the text that a child process is sent, since a tree of
-//! values of a whole corpus takes gigabytes.
+//! A file, group or line that cannot be read is skipped and counted, as is an entry that a child
+//! process could not parse; the first ones are named in notices. A corpus without a readable entry
+//! is an error. Entries are stored as the JSON text that is sent to a child process, since a parsed
+//! corpus takes gigabytes.
 
 mod custom;
 mod detect;
@@ -26,34 +26,34 @@ use super::row::Spelling;
 use super::{protocol, spelling};
 use sobench_core::constraint::{Constraint, hex};
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::Repeated;
+use sobench_core::input::json::DuplicateKeys;
 use sobench_core::shard::Shard;
 use sobench_notices::notice::{CorpusNotice, Notice};
 use sobench_pycompat::random::PythonRandom;
 
-/// Notices kept of one corpus; what is past them is counted.
+/// Maximum number of notices per corpus; further ones are counted.
 const MAX_NOTICES: usize = 20;
 
-/// A constraint with texts or values that match it or do not.
+/// A constraint with instances.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
-    /// The file's path in its corpus, with a number where it holds several.
+    /// The file's path in its corpus, with a number if the file holds several entries.
     pub(super) name: String,
-    /// Keywords that the constraint uses, or what else the corpus says of it.
+    /// Keywords of the constraint, or the corpus's own tags.
     pub(super) tags: Vec<String>,
     pub(super) constraint: Constraint,
     pub(super) instances: Vec<Instance>,
 }
 
-/// A text or value, and what the corpus says of it.
+/// A text or JSON value with its label.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Instance {
     pub(super) content: Content,
-    /// Whether it matches the constraint; `None` where the corpus does not say.
+    /// Whether it matches the constraint; `None` if the corpus has no label.
     pub(super) label: Option<bool>,
 }
 
-/// A test as MaskBench and the JSON-Schema-Test-Suite write it.
+/// A test in the format of MaskBench and the JSON-Schema-Test-Suite.
 #[derive(Deserialize)]
 struct Test {
     data: Box<RawValue>,
@@ -69,20 +69,21 @@ impl From<Test> for Instance {
     }
 }
 
-/// What an instance is made of.
+/// The content of an instance.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Content {
-    /// A JSON text of one line with the digits of its file, which can be written in several ways.
+    /// JSON text on one line with the digits of its file, which can be written in several
+    /// spellings.
     Json(Box<RawValue>),
-    /// The text itself.
+    /// Plain text.
     Text(String),
 }
 
-/// An entry that is going to be measured.
+/// An entry selected for measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Selected {
-    /// Its place among all entries of all corpora, from 0.
+    /// Index among all entries of all corpora, from 0.
     pub(super) index: usize,
     pub(super) name: String,
     pub(super) tags: Vec<String>,
@@ -91,15 +92,15 @@ pub(super) struct Selected {
     pub(super) json: String,
 }
 
-/// All corpora of a plan.
+/// The corpora of a plan.
 pub(super) struct Corpora {
-    pub(super) about: Vec<CorpusRecord>,
+    pub(super) record: Vec<CorpusRecord>,
     pub(super) selected: Vec<Selected>,
     pub(super) notices: Vec<Notice>,
 }
 
 impl Corpora {
-    /// The entry of this place, which is none where it was not selected.
+    /// The entry with this index, if it was selected.
     pub(super) fn selected(&self, index: usize) -> Option<&Selected> {
         let place = self
             .selected
@@ -109,11 +110,11 @@ impl Corpora {
     }
 }
 
-/// Reads the corpora of a plan, and selects from them.
+/// Reads the corpora of a plan and selects entries.
 ///
 /// # Errors
-/// A usage error for a filter that is no regular expression, a corpus of unknown layout or one
-/// without a readable entry, and where nothing is selected.
+/// A usage error for an invalid filter, a corpus of unknown layout or without a readable entry, and
+/// an empty selection.
 pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
     let filter = plan.filter.as_deref().map(compile_filter).transpose()?;
     let mut sink = Sink {
@@ -121,12 +122,12 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
         limit: plan.limit.unwrap_or(usize::MAX),
         selected: Vec::new(),
         next: 0,
-        corpus: OneCorpus::default(),
-        repeated: Repeated::default(),
+        corpus: CorpusProgress::default(),
+        repeated: DuplicateKeys::default(),
     };
-    let (mut about, mut notices) = (Vec::new(), Vec::new());
+    let (mut record, mut notices) = (Vec::new(), Vec::new());
     for source in &plan.corpora {
-        about.push(read_one(source, &mut sink)?);
+        record.push(read_corpus(source, &mut sink)?);
         let corpus = std::mem::take(&mut sink.corpus);
         notices.extend(corpus.notices);
         if corpus.more_notices > 0 {
@@ -144,30 +145,30 @@ pub(super) fn load(plan: &MaskPlan) -> Result<Corpora> {
         notices.push(CorpusNotice::RepeatedMembersInCorpora { objects, first }.into());
     }
     if sink.selected.is_empty() {
-        // Every corpus has an entry, and a limit is one at least.
+        // Every corpus has an entry, and the limit is at least one.
         let filter = plan.filter.as_deref().unwrap_or_default();
         return Err(Error::usage(format!(
-            "no entry is left to measure, of {} with filter: {filter}",
+            "no entry matches the filter, of {} entries: {filter}",
             sink.next
         ))
-        .hint("the filter is a regular expression on names and tags"));
+        .hint("give --filter a regular expression that matches names or tags"));
     }
     let mut selected = sink.selected;
     if let Some(sample) = plan.sample {
-        selected = drawn(selected, sample);
+        selected = sampled_entries(selected, sample);
     }
     if let Some(shard) = plan.shard {
-        selected = part(selected, shard)?;
+        selected = shard_entries(selected, shard)?;
     }
     Ok(Corpora {
-        about,
+        record,
         selected,
         notices,
     })
 }
 
-/// Those of a shard: each so many-th of what all shards would select.
-fn part(selected: Vec<Selected>, shard: Shard) -> Result<Vec<Selected>> {
+/// Entries of a shard: each N-th of all selected entries.
+fn shard_entries(selected: Vec<Selected>, shard: Shard) -> Result<Vec<Selected>> {
     let whole = selected.len();
     let own = selected
         .into_iter()
@@ -176,15 +177,15 @@ fn part(selected: Vec<Selected>, shard: Shard) -> Result<Vec<Selected>> {
         .map(|(_, entry)| entry);
     match own.collect::<Vec<_>>() {
         own if own.is_empty() => Err(Error::usage(format!(
-            "{whole} entries are selected, none for --shard {shard}"
+            "no entry for --shard {shard}, of {whole} selected entries"
         ))
-        .hint("take fewer shards, so that each has an entry at least")),
+        .hint("use fewer shards")),
         own => Ok(own),
     }
 }
 
-/// Those of a sample, in their order.
-fn drawn(selected: Vec<Selected>, sample: Sample) -> Vec<Selected> {
+/// A random sample in corpus order.
+fn sampled_entries(selected: Vec<Selected>, sample: Sample) -> Vec<Selected> {
     let count = sample.entries.min(selected.len());
     let places: HashSet<usize> = PythonRandom::new(sample.seed)
         .sample(selected.len(), count)
@@ -200,12 +201,12 @@ fn drawn(selected: Vec<Selected>, sample: Sample) -> Vec<Selected> {
 
 fn compile_filter(filter: &str) -> Result<Regex> {
     Regex::new(filter).map_err(|_| {
-        Error::usage(format!("filter is no regular expression: {filter}"))
+        Error::usage(format!("filter is not a regular expression: {filter}"))
             .hint("escape brackets and dots with a backslash")
     })
 }
 
-fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
+fn read_corpus(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
     let kind = source.kind.map_or_else(|| detect::kind(&source.path), Ok)?;
     let path = source.path.as_path();
     match kind {
@@ -213,21 +214,21 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
         CorpusKind::JsonSchemaBench => jsonschemabench::read(path, sink)?,
         CorpusKind::Jsts => jsts::read(path, sink)?,
         CorpusKind::Custom => custom::read(path, sink)?,
-        CorpusKind::Shipped => custom::shipped(sink),
+        CorpusKind::Shipped => custom::read_shipped(sink),
     }
     let corpus = &sink.corpus;
     if corpus.entries == 0 {
-        if corpus.notices.is_empty() && path.metadata().is_ok_and(|it| it.is_file()) {
+        if corpus.notices.is_empty() && path.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return Err(
-                Error::usage(format!("there is no entry in the file: {}", path.display()))
-                    .hint("give a file that has some"),
+                Error::usage(format!("no entry in the file: {}", path.display()))
+                    .hint("give a file with entries"),
             );
         }
         let hint = corpus
             .notices
             .first()
             .map(ToString::to_string)
-            .unwrap_or_else(|| format!("a corpus can be {}", detect::KINDS));
+            .unwrap_or_else(|| format!("use {}", detect::KINDS));
         return Err(Error::usage(format!(
             "nothing to measure in the {} corpus {}",
             kind.name(),
@@ -245,8 +246,8 @@ fn read_one(source: &CorpusSource, sink: &mut Sink) -> Result<CorpusRecord> {
     })
 }
 
-/// The files below a folder whose names end in one of `endings`, as (name in the corpus, path); a
-/// single file is its own corpus.
+/// The files below a folder with one of `endings`, as (name in the corpus, path). A single file is
+/// a corpus of its own.
 fn files(path: &Path, endings: &[&str]) -> Result<Vec<(String, std::path::PathBuf)>> {
     if !path.is_dir() {
         let name = path.file_name().map_or_else(
@@ -255,7 +256,7 @@ fn files(path: &Path, endings: &[&str]) -> Result<Vec<(String, std::path::PathBu
         );
         return Ok(vec![(name, path.to_path_buf())]);
     }
-    let names = sobench_core::input::list(path)?
+    let names = sobench_core::input::list_files(path)?
         .into_iter()
         .filter(|name| endings.iter().any(|ending| name.ends_with(ending)));
     let files: Vec<_> = names.map(|name| (name.clone(), path.join(name))).collect();
@@ -265,24 +266,24 @@ fn files(path: &Path, endings: &[&str]) -> Result<Vec<(String, std::path::PathBu
             endings.join(" or "),
             path.display()
         ))
-        .hint(format!("a corpus can be {}", detect::KINDS)));
+        .hint(format!("use {}", detect::KINDS)));
     }
     Ok(files)
 }
 
-/// Takes entries as they are read.
+/// Collects entries during reading.
 pub(super) struct Sink {
     filter: Option<Regex>,
     limit: usize,
     selected: Vec<Selected>,
-    /// The place of the next entry.
+    /// Index of the next entry.
     next: usize,
-    corpus: OneCorpus,
-    repeated: Repeated,
+    corpus: CorpusProgress,
+    repeated: DuplicateKeys,
 }
 
 #[derive(Default)]
-struct OneCorpus {
+struct CorpusProgress {
     entries: usize,
     instances: usize,
     unreadable: usize,
@@ -293,7 +294,7 @@ struct OneCorpus {
 }
 
 impl Sink {
-    fn entry(&mut self, mut entry: Entry) {
+    fn add(&mut self, mut entry: Entry) {
         let name = entry.name.clone();
         let before = entry.instances.len();
         entry
@@ -309,11 +310,11 @@ impl Sink {
         }
         let json =
             serde_json::to_string(&entry).expect("an entry holds only strings and JSON values");
-        if let Err(words) = protocol::check_entry(&json) {
-            return self.unreadable(&format!("{name}: {words}"));
+        if let Err(message) = protocol::check_entry(&json) {
+            return self.report_unreadable(&format!("{name}: {message}"));
         }
         if !self.corpus.names.insert(name.clone()) {
-            self.notice(CorpusNotice::SameName { name: name.clone() });
+            self.notice(CorpusNotice::DuplicateName { name: name.clone() });
         }
         self.corpus.entries += 1;
         self.corpus.instances += entry.instances.len();
@@ -321,10 +322,10 @@ impl Sink {
         self.corpus.hash.update(b"\n");
         let index = self.next;
         self.next += 1;
-        let wanted = |filter: &Regex| {
+        let matches_filter = |filter: &Regex| {
             filter.is_match(&entry.name) || entry.tags.iter().any(|tag| filter.is_match(tag))
         };
-        if self.selected.len() < self.limit && self.filter.as_ref().is_none_or(wanted) {
+        if self.selected.len() < self.limit && self.filter.as_ref().is_none_or(matches_filter) {
             self.selected.push(Selected {
                 index,
                 name,
@@ -335,19 +336,19 @@ impl Sink {
         }
     }
 
-    /// Takes an entry, or counts that it cannot be read, for this reason.
-    fn entry_or_reason(&mut self, entry: std::result::Result<Entry, String>) {
+    /// Adds an entry, or counts and reports why it cannot be read.
+    fn add_or_report(&mut self, entry: std::result::Result<Entry, String>) {
         match entry {
-            Ok(entry) => self.entry(entry),
-            Err(words) => self.unreadable(&words),
+            Ok(entry) => self.add(entry),
+            Err(message) => self.report_unreadable(&message),
         }
     }
 
-    /// Counts something that cannot be read, and says why.
-    fn unreadable(&mut self, words: &str) {
+    /// Counts an unreadable item and reports why.
+    fn report_unreadable(&mut self, message: &str) {
         self.corpus.unreadable += 1;
         self.notice(CorpusNotice::Unreadable {
-            why: words.to_owned(),
+            why: message.to_owned(),
         });
     }
 

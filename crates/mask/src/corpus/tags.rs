@@ -1,11 +1,11 @@
-//! The keywords that a schema uses, where its corpus does not name them. Knows no corpus.
+//! Keyword tags of a schema, for corpora without tags.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Keywords that hold schemas by names that are the author's.
-pub(crate) const BY_NAME: [&str; 6] = [
+/// Keywords whose value maps user-defined names to schemas.
+pub(crate) const NAME_MAPS: [&str; 6] = [
     "properties",
     "patternProperties",
     "$defs",
@@ -14,12 +14,12 @@ pub(crate) const BY_NAME: [&str; 6] = [
     "dependencies",
 ];
 
-/// Keywords that hold values, in which nothing is a keyword.
-pub(crate) const VALUES: [&str; 6] = [
+/// Keywords whose value is literal data without keywords.
+pub(crate) const LITERAL_KEYWORDS: [&str; 6] = [
     "const", "enum", "default", "examples", "example", "required",
 ];
 
-/// Keywords of annotation, which constrain nothing.
+/// Annotation keywords, which constrain nothing.
 pub(crate) const ANNOTATIONS: [&str; 9] = [
     "$schema",
     "$id",
@@ -32,11 +32,11 @@ pub(crate) const ANNOTATIONS: [&str; 9] = [
     "deprecated",
 ];
 
-/// Characters of a format's name that are kept.
+/// Maximum length of a format's name in a tag.
 const MAX_FORMAT_CHARS: usize = 40;
 
-/// Keywords in alphabetical order, `type:integer` and `format:date` with their values.
-pub(crate) fn of_schema(schema: &Value) -> Vec<String> {
+/// Keywords in alphabetical order; `type` and `format` with their values, such as `type:integer`.
+pub(crate) fn keywords_in_schema(schema: &Value) -> Vec<String> {
     let mut tags = BTreeSet::new();
     let mut open = vec![schema];
     while let Some(next) = open.pop() {
@@ -49,9 +49,9 @@ pub(crate) fn of_schema(schema: &Value) -> Vec<String> {
                     }
                     tag(keyword, value, &mut tags);
                     match value {
-                        _ if VALUES.contains(&keyword.as_str()) => {}
-                        Value::Object(named) if BY_NAME.contains(&keyword.as_str()) => {
-                            open.extend(named.values())
+                        _ if LITERAL_KEYWORDS.contains(&keyword.as_str()) => {}
+                        Value::Object(named) if NAME_MAPS.contains(&keyword.as_str()) => {
+                            open.extend(named.values());
                         }
                         _ => open.push(value),
                     }
@@ -75,7 +75,7 @@ fn tag(keyword: &str, value: &Value, tags: &mut BTreeSet<String>) {
             tags.insert(named(name));
         }
         ("type", Value::Array(names)) => {
-            tags.extend(names.iter().filter_map(Value::as_str).map(named))
+            tags.extend(names.iter().filter_map(Value::as_str).map(named));
         }
         _ => {
             tags.insert(keyword.to_owned());
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keywords_are_told_from_names_and_values() {
+    fn property_names_and_literal_values_are_not_keywords() {
         for (schema, expected) in [
             (json!(true), vec![]),
             (
@@ -106,7 +106,7 @@ mod tests {
                 vec!["$defs", "$ref", "enum"],
             ),
         ] {
-            assert_eq!(of_schema(&schema), expected, "{schema}");
+            assert_eq!(keywords_in_schema(&schema), expected, "{schema}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every layout read from files written here, bad ones among them.
+//! Tests of all corpus layouts, with valid and invalid files.
 
 use std::fs;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ const FILE: &str = r##"{"description":"d","meta":{"full_size":1,"features":["$re
 1.50},{"description":"b","valid":false,"data":"x","rust_error":"e"}]}"##;
 
 #[test]
-fn maskbench_files_are_read_by_name_and_bad_ones_are_counted() {
+fn maskbench_files_are_read_in_name_order_and_unreadable_ones_counted() {
     let folder = folder(&[
         ("b.json", FILE),
         ("sub/a.json", r#"{"schema":true,"tests":[]}"#),
@@ -56,9 +56,14 @@ fn maskbench_files_are_read_by_name_and_bad_ones_are_counted() {
     ]);
     let (corpora, entries) = read(folder.path().to_str().unwrap());
     assert_eq!(names(&corpora), ["b.json", "sub/a.json"]);
-    let about = &corpora.about[0];
+    let record = &corpora.record[0];
     assert_eq!(
-        (about.kind, about.entries, about.instances, about.unreadable),
+        (
+            record.kind,
+            record.entries,
+            record.instances,
+            record.unreadable
+        ),
         (CorpusKind::Maskbench, 2, 2, 2)
     );
     assert!(
@@ -85,18 +90,18 @@ fn maskbench_files_are_read_by_name_and_bad_ones_are_counted() {
             .selected
             .iter()
             .all(|entry| !entry.json.contains('\n')),
-        "an entry is a line to a child"
+        "an entry is one line"
     );
-    assert_ne!(single.about[0].sha256, about.sha256);
+    assert_ne!(single.record[0].sha256, record.sha256);
     assert_eq!(
-        read(folder.path().to_str().unwrap()).0.about,
-        corpora.about,
-        "reading again is reading the same"
+        read(folder.path().to_str().unwrap()).0.record,
+        corpora.record,
+        "reading twice gives the same result"
     );
 }
 
 #[test]
-fn the_test_suite_s_schemas_are_told_their_draft() {
+fn test_suite_schemas_get_the_schema_keyword_of_their_draft() {
     let group = r#"[{"description":"g","schema":{"type":"integer"},"tests":[{"description":"t","data":1.0,"valid":true}]},
         {"description":"h","schema":false,"tests":[]}, {"description":"i","schema":{"$schema":"mine"},"tests":[]}]"#;
     let folder = folder(&[
@@ -108,7 +113,7 @@ fn the_test_suite_s_schemas_are_told_their_draft() {
         ("test-schema.json", "{}"),
     ]);
     let (corpora, entries) = read(folder.path().to_str().unwrap());
-    assert_eq!(corpora.about[0].kind, CorpusKind::Jsts);
+    assert_eq!(corpora.record[0].kind, CorpusKind::Jsts);
     let expected = [
         "draft2020-12/ref.json#0",
         "draft2020-12/ref.json#1",
@@ -118,7 +123,7 @@ fn the_test_suite_s_schemas_are_told_their_draft() {
     assert_eq!(names(&corpora)[..4], expected);
     assert_eq!(entries.len(), 9);
     assert!(
-        corpora.notices[0].to_string().ends_with("are left out: 3"),
+        corpora.notices[0].to_string().ends_with("are skipped: 3"),
         "{:?}",
         corpora.notices
     );
@@ -137,7 +142,7 @@ fn the_test_suite_s_schemas_are_told_their_draft() {
         ]
     );
     assert_eq!(entries[3].tags, ["format:date", "optional", "draft7"]);
-    // A folder of one draft, and a file of it, know their draft too.
+    // A folder of one draft, or a file in it, keeps the draft.
     for part in ["tests/draft7", "tests/draft7/type.json"] {
         let (corpora, entries) = read(folder.path().join(part).to_str().unwrap());
         let entry = entries.last().unwrap();
@@ -148,7 +153,7 @@ fn the_test_suite_s_schemas_are_told_their_draft() {
                 &["type".to_owned(), "draft7".to_owned()][..]
             )
         );
-        assert_eq!(corpora.about[0].kind, CorpusKind::Jsts);
+        assert_eq!(corpora.record[0].kind, CorpusKind::Jsts);
     }
 }
 
@@ -178,7 +183,7 @@ fn parquet_file(path: &Path, rows: &[(&str, &str)]) {
 }
 
 #[test]
-fn schemas_without_instances_come_from_parquet() {
+fn parquet_rows_become_schemas_without_instances() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test-00000-of-00001.parquet");
     parquet_file(
@@ -192,9 +197,9 @@ fn schemas_without_instances_come_from_parquet() {
     for source in [folder.path(), path.as_path()] {
         let (corpora, entries) = read(source.to_str().unwrap());
         assert_eq!(names(&corpora), ["one", "three"]);
-        let about = &corpora.about[0];
+        let record = &corpora.record[0];
         assert_eq!(
-            (about.kind, about.instances, about.unreadable),
+            (record.kind, record.instances, record.unreadable),
             (CorpusKind::JsonSchemaBench, 0, 1)
         );
         assert!(
@@ -212,7 +217,7 @@ fn schemas_without_instances_come_from_parquet() {
 }
 
 #[test]
-fn lines_of_one_s_own_may_carry_any_constraint() {
+fn custom_lines_accept_every_constraint_kind() {
     let lines = [
         r#"{"name":"n","constraint":{"regex":"a+"},"tags":["t"],"instances":[{"text":"aa","valid":true},{"text":"b"}]}"#,
         r#"{"prompt":"p","json":{"minimum":1},"completion":"2","instances":[{"data":1e0,"valid":false},{"data":null}]}"#,
@@ -230,26 +235,26 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
     let (corpora, entries) = read(folder.path().join("own.jsonl").to_str().unwrap());
     assert_eq!(names(&corpora), ["n", "own.jsonl#2", "n"]);
     assert_eq!(
-        (corpora.about[0].kind, corpora.about[0].unreadable),
+        (corpora.record[0].kind, corpora.record[0].unreadable),
         (CorpusKind::Custom, 8)
     );
-    for words in [
+    for message in [
         "data is for json",
         "vaild",
         "no constraint: none of json, json_object, regex, choice, grammar, structural_tag",
-        "has to be an object",
-        "unknown member kind of constraint; it has one of json,",
+        "must be an object",
+        "unknown field in constraint: kind; expected one of json,",
         "constraint is empty",
-        "constraint, and regex beside it",
-        "unknown member instance; a line has name, tags, constraint, instances",
-        "two entries have this name: n",
+        "both constraint and regex are given",
+        "unknown field: instance; a line has name, tags, constraint, instances",
+        "n",
     ] {
         assert!(
             corpora
                 .notices
                 .iter()
-                .any(|notice| notice.to_string().contains(words)),
-            "{words}: {:?}",
+                .any(|notice| notice.to_string().contains(message)),
+            "{message}: {:?}",
             corpora.notices
         );
     }
@@ -270,7 +275,7 @@ fn lines_of_one_s_own_may_carry_any_constraint() {
 }
 
 #[test]
-fn what_a_child_could_not_read_is_counted_and_the_rest_is_measured() {
+fn entries_too_deep_for_a_child_are_counted_as_unreadable() {
     let line = |depth: usize| {
         let schema = (0..depth).fold("true".to_owned(), |schema, _| {
             format!(r#"{{"not":{schema}}}"#)
@@ -281,13 +286,13 @@ fn what_a_child_could_not_read_is_counted_and_the_rest_is_measured() {
     let (corpora, entries) = read(own.path().join("own.jsonl").to_str().unwrap());
     assert_eq!((names(&corpora), entries.len()), (vec!["d100", "d10"], 2));
     assert_eq!(
-        (corpora.about[0].entries, corpora.about[0].unreadable),
+        (corpora.record[0].entries, corpora.record[0].unreadable),
         (2, 1)
     );
     assert!(
         corpora.notices[0]
             .to_string()
-            .starts_with("d125: is too deep"),
+            .starts_with("d125: entry is nested too deeply"),
         "{:?}",
         corpora.notices
     );
@@ -295,12 +300,12 @@ fn what_a_child_could_not_read_is_counted_and_the_rest_is_measured() {
     assert!(
         protocol::check_entry(&long)
             .unwrap_err()
-            .starts_with("is too large")
+            .starts_with("entry is larger than")
     );
 }
 
 #[test]
-fn filter_and_limit_select_and_places_stay() {
+fn filter_limit_and_sample_keep_entry_indexes() {
     let lines = (0..6).map(|number| {
         format!(
             r#"{{"name":"n{number}","tags":["t{}"],"regex":"a"}}"#,
@@ -331,7 +336,10 @@ fn filter_and_limit_select_and_places_stay() {
                 .collect::<Vec<_>>(),
             expected
         );
-        assert_eq!(corpora.about[0].entries, 6, "the corpus is what it is");
+        assert_eq!(
+            corpora.record[0].entries, 6,
+            "the filter does not change the corpus"
+        );
     }
     let drawn = |entries, seed, filter: Option<&str>| {
         let (filter, sample) = (filter.map(str::to_owned), Some(Sample { entries, seed }));
@@ -354,12 +362,12 @@ fn filter_and_limit_select_and_places_stay() {
     assert_eq!(
         (drawn(9, 1, None).len(), drawn(9, 1, Some("^t1$"))),
         (6, vec![1, 3, 5]),
-        "no more than there are, after the filter"
+        "the sample is drawn after the filter"
     );
 }
 
 #[test]
-fn corpora_follow_each_other_and_long_instances_are_left_out() {
+fn corpora_are_concatenated_and_long_instances_skipped() {
     let long = format!(
         r#"{{"regex":"a","instances":[{{"text":"{}"}},{{"text":"a"}}]}}"#,
         "a".repeat(MAX_INSTANCE_BYTES + 1)
@@ -371,25 +379,25 @@ fn corpora_follow_each_other_and_long_instances_are_left_out() {
         ..MaskPlan::default()
     })
     .unwrap();
-    let shipped = corpora.about[0].entries;
+    let shipped = corpora.record[0].entries;
     assert!(shipped > 0);
     assert_eq!(
         corpora.selected.last().map(|entry| entry.index),
         Some(shipped)
     );
     assert_eq!(
-        (corpora.about[1].instances, corpora.about[0].unreadable),
+        (corpora.record[1].instances, corpora.record[0].unreadable),
         (1, 0)
     );
     assert!(
-        corpora.notices[0].to_string().contains("are left out: 1"),
+        corpora.notices[0].to_string().contains("are skipped: 1"),
         "{:?}",
         corpora.notices
     );
 }
 
 #[test]
-fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
+fn notices_are_bounded_and_an_unreadable_corpus_is_an_error() {
     let bad: Vec<(String, &str)> = (0..30)
         .map(|number| (format!("{number}.json"), "{"))
         .collect();
@@ -400,13 +408,13 @@ fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
     let mostly_bad = folder(&files);
     let (corpora, _) = read(mostly_bad.path().to_str().unwrap());
     assert_eq!(
-        (corpora.about[0].unreadable, corpora.notices.len()),
+        (corpora.record[0].unreadable, corpora.notices.len()),
         (30, MAX_NOTICES + 1)
     );
     assert!(
         corpora.notices[MAX_NOTICES]
             .to_string()
-            .ends_with("10 more notices like these")
+            .ends_with("10 more notices of this kind")
     );
     let empty = tempfile::tempdir().unwrap();
     let (nothing, other) = (folder(&[("own.jsonl", "\n")]), tempfile::tempdir().unwrap());
@@ -418,8 +426,8 @@ fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
         other.path().join("b.parquet"),
     )
     .unwrap();
-    for (source, words) in [
-        (path.to_owned(), "unknown layout"),
+    for (source, message) in [
+        (path.to_owned(), "unknown corpus layout"),
         (
             format!("maskbench:{path}"),
             "nothing to measure in the maskbench corpus",
@@ -451,7 +459,7 @@ fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
     ] {
         let error = load(&plan(&source)).map(|_| ()).unwrap_err();
         assert!(
-            error.what.contains(words) && error.hint.is_some(),
+            error.what.contains(message) && error.hint.is_some(),
             "{source}: {error}"
         );
         let column = error
@@ -460,9 +468,9 @@ fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
             .contains("b.parquet: no column json_schema; it has prompt, ");
         assert_eq!(column, source.ends_with("b.parquet"), "{source}");
     }
-    for (filter, words) in [
-        ("(", "no regular expression: ("),
-        ("nothing", "no entry is left"),
+    for (filter, message) in [
+        ("(", "not a regular expression: ("),
+        ("nothing", "no entry matches"),
     ] {
         let error = load(&MaskPlan {
             filter: Some(filter.into()),
@@ -470,6 +478,6 @@ fn notices_are_bounded_and_what_cannot_be_read_at_all_is_an_error() {
         })
         .map(|_| ())
         .unwrap_err();
-        assert!(error.what.contains(words), "{error}");
+        assert!(error.what.contains(message), "{error}");
     }
 }

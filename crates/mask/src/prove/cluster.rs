@@ -1,49 +1,46 @@
-//! Findings that are alike, gathered: one witness stands for all of them. Knows no engine and no
-//! file.
+//! Groups similar findings; one witness represents each group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::{Finding, Proof, Reading};
+use super::finding::{Finding, Interpretation, Proof};
 use super::json_prefix::JsonPrefix;
 use super::witness::Witness;
 use crate::corpus::tags;
 use sobench_core::constraint::{Constraint, is_json_kind};
 use sobench_engine::{EngineName, Vocabulary};
 
-/// What is alike in findings, told before they are made small: where it happened and with what.
-/// That one engine's text showed it, or the corpus', is no difference.
+/// Key of a group of unshrunk findings: location and kind. The origin of the text does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct ClusterKey {
     pub(crate) engine: EngineName,
     proof: Proof,
     /// [`Constraint::kind`].
     kind: String,
-    /// What it is about, where the prefix stands, what the text breaks, or how the engine
-    /// contradicts itself.
+    /// The cause, the violated rule, the contradiction, or the syntactic position after the prefix.
     place: String,
-    /// The kind of the token's first character, where it is not known what it is about.
+    /// The class of the token's first byte, if the cause is unknown.
     token: Option<&'static str>,
 }
 
-/// Findings of one key.
+/// Findings with the same key.
 #[derive(Clone, Debug)]
-pub(crate) struct Gathered {
-    pub(crate) key: Key,
+pub(crate) struct FindingGroup {
+    pub(crate) key: ClusterKey,
     pub(crate) schemas: BTreeSet<usize>,
-    /// The smallest one, and the entry that it is of.
-    pub(crate) best: (usize, Finding),
+    /// The smallest finding and the index of its entry.
+    pub(crate) smallest: (usize, Finding),
     size: usize,
 }
 
-/// All findings that are errors, gathered.
+/// All findings that are errors, by group.
 #[derive(Debug, Default)]
-pub(crate) struct Gathering(BTreeMap<Key, Gathered>);
+pub(crate) struct FindingGroups(BTreeMap<ClusterKey, FindingGroup>);
 
-impl Gathering {
-    /// Takes in a finding of the entry at `index`, whose constraint is of this kind and takes so
-    /// many bytes. One that is declared is none.
+impl FindingGroups {
+    /// Adds a finding of the entry at `index`, whose constraint has this kind and size in bytes.
+    /// Declared findings are ignored.
     pub(crate) fn add(
         &mut self,
         engine: EngineName,
@@ -52,34 +49,34 @@ impl Gathering {
         finding: Finding,
         vocabulary: &Vocabulary,
     ) {
-        if finding.reading != Reading::Error {
+        if finding.interpretation != Interpretation::Error {
             return;
         }
-        let key = Key::of(engine, kind, &finding, vocabulary);
+        let key = ClusterKey::new(engine, kind, &finding, vocabulary);
         let size = bytes + finding.text.as_ref().map_or(0, String::len) + finding.prefix.len();
-        let first = || Gathered {
+        let first = || FindingGroup {
             key: key.clone(),
             schemas: BTreeSet::new(),
-            best: (index, finding.clone()),
+            smallest: (index, finding.clone()),
             size,
         };
-        let gathered = self.0.entry(key.clone()).or_insert_with(first);
-        gathered.schemas.insert(index);
-        if size < gathered.size {
-            (gathered.best, gathered.size) = ((index, finding), size);
+        let group = self.0.entry(key.clone()).or_insert_with(first);
+        group.schemas.insert(index);
+        if size < group.size {
+            (group.smallest, group.size) = ((index, finding), size);
         }
     }
 
-    /// All of them, those of the most schemas first.
-    pub(crate) fn sorted(self) -> Vec<Gathered> {
-        let mut all: Vec<Gathered> = self.0.into_values().collect();
-        all.sort_by_key(|it| std::cmp::Reverse(it.schemas.len()));
+    /// All groups, those with the most schemas first.
+    pub(crate) fn sorted(self) -> Vec<FindingGroup> {
+        let mut all: Vec<FindingGroup> = self.0.into_values().collect();
+        all.sort_by_key(|group| std::cmp::Reverse(group.schemas.len()));
         all
     }
 }
 
-impl Key {
-    fn of(engine: EngineName, kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> Self {
+impl ClusterKey {
+    fn new(engine: EngineName, kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> Self {
         let first = finding
             .token
             .map(|token| vocabulary.bytes(token).first().copied());
@@ -87,29 +84,29 @@ impl Key {
             (Some(_), _) => None,
             (None, None) => Some("the end"),
             (None, Some(None)) => Some("a special token"),
-            (None, Some(Some(byte))) => Some(class(byte)),
+            (None, Some(Some(byte))) => Some(byte_class(byte)),
         };
         Self {
             engine,
-            proof: alike(finding.proof),
+            proof: proof_family(finding.proof),
             kind: kind.to_owned(),
-            place: place_of(kind, finding, vocabulary),
+            place: describe_place(kind, finding, vocabulary),
             token,
         }
     }
 
-    /// Where the finding that was made small stands; else where all of them do.
+    /// Location of the shrunk finding, or of the group.
     pub(crate) fn place(&self, finding: Option<&Finding>, vocabulary: &Vocabulary) -> String {
         finding.map_or_else(
             || self.place.clone(),
-            |finding| place_of(&self.kind, finding, vocabulary),
+            |finding| describe_place(&self.kind, finding, vocabulary),
         )
     }
 }
 
-/// One proof for all that show an engine too strict, and one for all that show it to let whole
-/// texts through.
-fn alike(proof: Proof) -> Proof {
+/// Maps proofs of the same error to one: all that show a refused valid text, and all that show an
+/// accepted invalid text.
+fn proof_family(proof: Proof) -> Proof {
     match proof {
         Proof::DiffersStrict | Proof::RefusesEnd => Proof::RefusesToken,
         Proof::DiffersLoose => Proof::AllowsEnd,
@@ -117,30 +114,35 @@ fn alike(proof: Proof) -> Proof {
     }
 }
 
-/// What it is about, what the text breaks, how the engine contradicts itself, or where the prefix
-/// of a text of this kind stands.
-fn place_of(kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> String {
-    let said = [
+/// The cause, the violated rule, the contradiction, or the syntactic position after the prefix.
+fn describe_place(kind: &str, finding: &Finding, vocabulary: &Vocabulary) -> String {
+    let descriptions = [
         finding
             .cause
-            .map(|it| format!("{}, which is not declared", it.name())),
+            .map(|departure| format!("{} (undeclared)", departure.name())),
         finding.breaks.clone(),
-        finding.contradiction.map(|it| it.says().to_owned()),
+        finding
+            .contradiction
+            .map(|contradiction| contradiction.description().to_owned()),
     ];
-    said.into_iter().flatten().next().unwrap_or_else(|| {
-        let is_json = is_json_kind(kind);
-        let state = JsonPrefix::after(&vocabulary.decode(&finding.prefix)).filter(|_| is_json);
-        let place = match state {
-            Some(state) => state.place(),
-            None if finding.prefix.is_empty() => "at the beginning",
-            None if is_json => "after what is no JSON",
-            None => "within the text",
-        };
-        place.to_owned()
-    })
+    descriptions
+        .into_iter()
+        .flatten()
+        .next()
+        .unwrap_or_else(|| {
+            let is_json = is_json_kind(kind);
+            let state = JsonPrefix::after(&vocabulary.decode(&finding.prefix)).filter(|_| is_json);
+            let place = match state {
+                Some(state) => state.position_name(),
+                None if finding.prefix.is_empty() => "at the start",
+                None if is_json => "after unparsable JSON",
+                None => "inside the text",
+            };
+            place.to_owned()
+        })
 }
 
-fn class(byte: u8) -> &'static str {
+fn byte_class(byte: u8) -> &'static str {
     match byte {
         b'"' => "a quote",
         b'\\' => "a backslash",
@@ -154,36 +156,43 @@ fn class(byte: u8) -> &'static str {
     }
 }
 
-/// Errors that are alike, with the witness that stands for them.
+/// Similar errors with a representative witness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
     pub engine: EngineName,
     pub proof: Proof,
-    /// Schemas with such a finding; findings are kept in small number, so that it is at least so
-    /// many.
+    /// Schemas with such a finding; a lower bound, since findings per entry are limited.
     pub schemas: u64,
-    /// Keywords of the witness' constraint, or its kind.
+    /// Keywords of the witness's constraint, or its kind.
     pub keywords: Vec<String>,
-    /// Where it happens, or what is broken.
+    /// The location, or the violated rule.
     pub place: String,
-    /// Made small and checked again; absent where it did not stand, or there were too many to make
-    /// small.
+    /// The shrunk and rechecked finding; absent if it does not reproduce or too many findings were
+    /// found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witness: Option<Witness>,
     /// The first entries with such a finding.
     pub entries: Vec<String>,
 }
 
-/// Clusters whose witnesses came to the same: those of one engine and proof, with the same
-/// keywords, at the same kind of place.
-pub(crate) fn merged(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Cluster> {
+/// Merges clusters whose shrunk witnesses are similar: same engine, proof, keywords and location.
+pub(crate) fn merge_clusters(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Cluster> {
     let mut merged: Vec<(Cluster, BTreeSet<usize>)> = Vec::new();
     for (cluster, schemas) in all {
-        let same = |it: &&mut (Cluster, BTreeSet<usize>)| {
-            let (it, new) = (&it.0, &cluster);
-            it.witness.is_some()
-                && (it.engine, &it.keywords, &it.place, alike(it.proof))
-                    == (new.engine, &new.keywords, &new.place, alike(new.proof))
+        let same = |known: &&mut (Cluster, BTreeSet<usize>)| {
+            let (known, new) = (&known.0, &cluster);
+            known.witness.is_some()
+                && (
+                    known.engine,
+                    &known.keywords,
+                    &known.place,
+                    proof_family(known.proof),
+                ) == (
+                    new.engine,
+                    &new.keywords,
+                    &new.place,
+                    proof_family(new.proof),
+                )
         };
         match merged.iter_mut().find(same) {
             Some((cluster_before, before)) => {
@@ -194,14 +203,20 @@ pub(crate) fn merged(all: Vec<(Cluster, BTreeSet<usize>)>) -> Vec<Cluster> {
         }
     }
     let mut merged: Vec<Cluster> = merged.into_iter().map(|(cluster, _)| cluster).collect();
-    merged.sort_by_key(|it| (std::cmp::Reverse(it.schemas), it.engine, it.proof));
+    merged.sort_by_key(|cluster| {
+        (
+            std::cmp::Reverse(cluster.schemas),
+            cluster.engine,
+            cluster.proof,
+        )
+    });
     merged
 }
 
-/// What a constraint is made of, in words: the keywords of a schema, or the constraint's kind.
-pub(crate) fn keywords(constraint: &Constraint) -> Vec<String> {
+/// Keywords of a schema, or the constraint's kind.
+pub(crate) fn constraint_keywords(constraint: &Constraint) -> Vec<String> {
     match constraint {
-        Constraint::JsonSchema(schema) => tags::of_schema(schema),
+        Constraint::JsonSchema(schema) => tags::keywords_in_schema(schema),
         other => vec![other.kind().to_owned()],
     }
 }
@@ -216,11 +231,11 @@ mod tests {
     use crate::prove::finding::Origin;
 
     #[test]
-    fn where_a_text_stands_is_said_as_its_kind_is() {
-        let bytes = Vocabulary::of_bytes();
+    fn place_description_depends_on_the_constraint_kind() {
+        let bytes = Vocabulary::single_bytes();
         let place = |kind: &str, prefix: &str| {
             let tokens: Vec<u32> = prefix.bytes().map(u32::from).collect();
-            place_of(
+            describe_place(
                 kind,
                 &Finding::new(Proof::AllowsToken, &tokens, None, Origin::Other),
                 &bytes,
@@ -229,22 +244,25 @@ mod tests {
         for (kind, prefix, expected) in [
             ("json", "", "at a value"),
             ("json", "{\"a", "in a name"),
-            ("json", "}", "after what is no JSON"),
-            ("regex", "", "at the beginning"),
-            ("grammar", "1", "within the text"),
+            ("json", "}", "after unparsable JSON"),
+            ("regex", "", "at the start"),
+            ("grammar", "1", "inside the text"),
         ] {
             assert_eq!(place(kind, prefix), expected, "{kind}: {prefix}");
         }
     }
 
     #[test]
-    fn keywords_are_those_of_a_corpus_or_the_kind() {
+    fn constraint_keywords_are_schema_keywords_or_the_kind() {
         let schema = json!({"type": "object", "properties": {"type": {"enum": [{"x": 1}]}}, "description": "d", "items": [{"format": "date"}]});
-        let found = keywords(&Constraint::JsonSchema(Arc::new(schema)));
+        let found = constraint_keywords(&Constraint::JsonSchema(Arc::new(schema)));
         assert_eq!(
             found,
             ["enum", "format:date", "items", "properties", "type:object"]
         );
-        assert_eq!(keywords(&Constraint::Regex("a".into())), ["regex"]);
+        assert_eq!(
+            constraint_keywords(&Constraint::Regex("a".into())),
+            ["regex"]
+        );
     }
 }

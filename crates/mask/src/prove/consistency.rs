@@ -1,4 +1,4 @@
-//! P7: whether an engine contradicts itself at a place. Knows no constraint and no oracle.
+//! P7: checks whether an engine contradicts itself.
 
 use super::EngineResult;
 use super::finding::Contradiction;
@@ -7,75 +7,75 @@ use sobench_pycompat::random::PythonRandom;
 
 use sobench_core::constraint::Constraint;
 
-/// Allowed and refused tokens that are tried at a place.
+/// Allowed and refused tokens tried at a position.
 const TOKENS_TRIED: usize = 3;
 
-/// A contradiction, and the token that shows it, where one does.
-pub(super) type Found = (Contradiction, Option<TokenId>);
+/// A contradiction, and the token that shows it, if any.
+pub(super) type FoundContradiction = (Contradiction, Option<TokenId>);
 
-/// A matcher where it stands, and its mask there.
-pub(super) type Stood = (Box<dyn Matcher>, TokenMask);
+/// A matcher and its current mask.
+pub(super) type MatcherAndMask = (Box<dyn Matcher>, TokenMask);
 
-/// A matcher after these tokens, and its mask there, which is counted; `None` where one of them is
-/// not taken.
+/// A matcher after these tokens and its mask, which is counted in `masks`; `None` if a token is
+/// refused.
 ///
 /// # Errors
-/// The library's own.
-pub(super) fn stand(
+/// An error of the library.
+pub(super) fn matcher_after(
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
     tokens: &[TokenId],
     masks: &mut u64,
-) -> EngineResult<Option<Stood>> {
+) -> EngineResult<Option<MatcherAndMask>> {
     let mut matcher = grammar.matcher()?;
-    let Some(mask) = led_to(&mut *matcher, vocabulary, tokens)? else {
+    let Some(mask) = mask_after(&mut *matcher, vocabulary, tokens)? else {
         return Ok(None);
     };
     *masks += 1;
     Ok(Some((matcher, mask)))
 }
 
-/// Whether the tokens are taken, one after the other.
+/// Commits the tokens; returns whether all were accepted.
 ///
 /// # Errors
-/// The library's own, except that it refuses a token.
-pub(super) fn takes(matcher: &mut dyn Matcher, tokens: &[TokenId]) -> EngineResult<bool> {
+/// The library's own, except for a refused token.
+pub(super) fn commits_all(matcher: &mut dyn Matcher, tokens: &[TokenId]) -> EngineResult<bool> {
     for token in tokens {
-        if !taken(matcher.commit(*token))? {
+        if !was_committed(matcher.commit(*token))? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Tries everything that a matcher promises where it stands; it is left as it was. Returns
-/// contradictions, and how many promises were tried.
+/// Checks the consistency of a matcher at its position, without moving it. Returns contradictions
+/// and the number of checks.
 ///
 /// # Errors
-/// The library's own: it crashed, or one of its limits was hit.
-pub(super) fn here(
+/// The library crashed or reached one of its limits.
+pub(super) fn check_matcher(
     matcher: &mut dyn Matcher,
     vocabulary: &Vocabulary,
     random: &mut PythonRandom,
-) -> EngineResult<(Vec<Found>, u64)> {
+) -> EngineResult<(Vec<FoundContradiction>, u64)> {
     let mut found = Vec::new();
     let mut tried = 2;
-    let before = masked(matcher, vocabulary)?;
+    let before = mask_of(matcher, vocabulary)?;
     if before.allows(vocabulary.eos()) != matcher.is_accepting()? {
         found.push((Contradiction::EndAndAccepting, None));
     }
-    if masked(&mut *matcher.fork(), vocabulary)? != before {
+    if mask_of(&mut *matcher.fork(), vocabulary)? != before {
         found.push((Contradiction::Fork, None));
     }
     for token in sampled(&before, vocabulary, true, random) {
         tried += 2;
         let mut fork = matcher.fork();
-        if taken(fork.commit(token))? {
+        if was_committed(fork.commit(token))? {
             match fork.rollback(1) {
-                Ok(()) if masked(&mut *fork, vocabulary)? != before => {
-                    found.push((Contradiction::Rollback, Some(token)))
+                Ok(()) if mask_of(&mut *fork, vocabulary)? != before => {
+                    found.push((Contradiction::Rollback, Some(token)));
                 }
-                // What cannot be rolled back says so; that is no contradiction.
+                // Unsupported rollback is no contradiction.
                 Ok(())
                 | Err(
                     EngineError::Invalid { .. }
@@ -91,29 +91,28 @@ pub(super) fn here(
     for token in sampled(&before, vocabulary, false, random) {
         tried += 1;
         let mut fork = matcher.fork();
-        if taken(fork.commit(token))? {
+        if was_committed(fork.commit(token))? {
             found.push((Contradiction::TakenNotAllowed, Some(token)));
-        } else if masked(&mut *fork, vocabulary)? != before {
+        } else if mask_of(&mut *fork, vocabulary)? != before {
             found.push((Contradiction::RefusedTokenMoves, Some(token)));
         }
     }
     Ok((found, tried))
 }
 
-/// Whether the same tokens lead to the same mask on a new matcher, and with other matchers of the
-/// same grammar masked in between; with `compiles`, on the constraint compiled once more, too.
-/// `expected` is the mask where they led before.
+/// Checks that the same tokens lead to `expected` with a new matcher and with interleaved matchers
+/// of the same grammar; if `compiles`, also with the constraint compiled again.
 ///
 /// # Errors
-/// As [`here`].
-pub(super) fn again(
+/// As [`check_matcher`].
+pub(super) fn check_repeated(
     engine: &dyn Engine,
     constraint: &Constraint,
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
     (tokens, expected): (&[TokenId], &TokenMask),
     compiles: bool,
-) -> EngineResult<(Vec<Found>, u64)> {
+) -> EngineResult<(Vec<FoundContradiction>, u64)> {
     let mut found = Vec::new();
     let mut check = |contradiction, mask: Option<TokenMask>| {
         if mask.as_ref() != Some(expected) {
@@ -122,12 +121,12 @@ pub(super) fn again(
     };
     check(
         Contradiction::Cached,
-        led_to(&mut *grammar.matcher()?, vocabulary, tokens)?,
+        mask_after(&mut *grammar.matcher()?, vocabulary, tokens)?,
     );
     if compiles {
         check(
             Contradiction::Compiled,
-            led_to(
+            mask_after(
                 &mut *engine.compile(constraint)?.matcher()?,
                 vocabulary,
                 tokens,
@@ -136,26 +135,26 @@ pub(super) fn again(
     }
     check(
         Contradiction::Batch,
-        led_to_between(grammar, vocabulary, tokens)?,
+        mask_after_interleaved(grammar, vocabulary, tokens)?,
     );
     Ok((found, 2 + u64::from(compiles)))
 }
 
-/// The mask after the tokens; `None` where one of them is not taken.
-fn led_to(
+/// The mask after the tokens; `None` if a token is refused.
+fn mask_after(
     matcher: &mut dyn Matcher,
     vocabulary: &Vocabulary,
     tokens: &[TokenId],
 ) -> EngineResult<Option<TokenMask>> {
-    if takes(matcher, tokens)? {
-        masked(matcher, vocabulary).map(Some)
+    if commits_all(matcher, tokens)? {
+        mask_of(matcher, vocabulary).map(Some)
     } else {
         Ok(None)
     }
 }
 
-/// As [`led_to`], while a second matcher, one token behind, is masked before each step.
-fn led_to_between(
+/// As [`mask_after`], while a second matcher, one token behind, is masked before each step.
+fn mask_after_interleaved(
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
     tokens: &[TokenId],
@@ -163,27 +162,27 @@ fn led_to_between(
     let (mut matcher, mut behind) = (grammar.matcher()?, grammar.matcher()?);
     let mut before = None;
     for token in tokens {
-        masked(&mut *behind, vocabulary)?;
+        mask_of(&mut *behind, vocabulary)?;
         if let Some(before) = before.replace(*token)
-            && !taken(behind.commit(before))?
+            && !was_committed(behind.commit(before))?
         {
             return Ok(None);
         }
-        if !taken(matcher.commit(*token))? {
+        if !was_committed(matcher.commit(*token))? {
             return Ok(None);
         }
     }
-    masked(&mut *matcher, vocabulary).map(Some)
+    mask_of(&mut *matcher, vocabulary).map(Some)
 }
 
-fn masked(matcher: &mut dyn Matcher, vocabulary: &Vocabulary) -> EngineResult<TokenMask> {
+fn mask_of(matcher: &mut dyn Matcher, vocabulary: &Vocabulary) -> EngineResult<TokenMask> {
     let mut mask = TokenMask::new(vocabulary.len());
     matcher.mask(&mut mask)?;
     Ok(mask)
 }
 
-/// Whether a token was taken; a crash is an error.
-fn taken(committed: EngineResult<()>) -> EngineResult<bool> {
+/// Whether a token was accepted; a crash is an error.
+fn was_committed(committed: EngineResult<()>) -> EngineResult<bool> {
     match committed {
         Ok(()) => Ok(true),
         Err(EngineError::Invalid { .. }) => Ok(false),
@@ -191,7 +190,7 @@ fn taken(committed: EngineResult<()>) -> EngineResult<bool> {
     }
 }
 
-/// Some tokens that are allowed, or that are not, the end left out.
+/// A sample of allowed or refused tokens, without the end.
 fn sampled(
     mask: &TokenMask,
     vocabulary: &Vocabulary,

@@ -1,20 +1,20 @@
-//! P6: from where on no end can be reached any more. Knows no constraint and no oracle.
+//! P6: finds the shortest prefix after which no end can be reached.
 
 use super::EngineResult;
 use sobench_engine::{EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 
-/// Masks of one search for an end.
+/// Maximum masks of one search for an end.
 const MAX_MASKS: u64 = 256;
 
-/// Tokens at one place that are all tried; where there are more, it is not known.
+/// Maximum tokens tried at one position; with more, the result is unknown.
 const MAX_BRANCHES: usize = 16;
 
-/// The length of the shortest beginning of `tokens`, after which nothing is allowed, from which no
-/// end can be reached, as far as that can be searched; and the masks that it took to know.
+/// The length of the shortest prefix of `tokens`, whose last mask is empty, from which the search
+/// finds no end; and the number of masks used.
 ///
 /// # Errors
-/// The library's own.
-pub(super) fn earliest(
+/// An error of the library.
+pub(super) fn earliest_dead_prefix(
     grammar: &dyn Grammar,
     vocabulary: &Vocabulary,
     tokens: &[TokenId],
@@ -26,8 +26,8 @@ pub(super) fn earliest(
         for token in &tokens[..length - 1] {
             matcher.commit(*token)?;
         }
-        let most = masks + MAX_MASKS;
-        if !is_doomed(&mut *matcher, vocabulary, &mut masks, most)? {
+        let max_masks = masks + MAX_MASKS;
+        if !has_no_end(&mut *matcher, vocabulary, &mut masks, max_masks)? {
             break;
         }
         length -= 1;
@@ -35,23 +35,23 @@ pub(super) fn earliest(
     Ok((length, masks))
 }
 
-/// Whether no end can be reached from here, as far as that can be searched.
+/// Whether the search finds no end from here.
 ///
 /// # Errors
-/// The library's own.
+/// An error of the library.
 pub(super) fn is_dead(matcher: &mut dyn Matcher, vocabulary: &Vocabulary) -> EngineResult<bool> {
-    is_doomed(matcher, vocabulary, &mut 0, MAX_MASKS)
+    has_no_end(matcher, vocabulary, &mut 0, MAX_MASKS)
 }
 
-/// Whether every way from here was tried, and none leads to an end.
-fn is_doomed(
+/// Whether all continuations were tried without reaching an end.
+fn has_no_end(
     matcher: &mut dyn Matcher,
     vocabulary: &Vocabulary,
     masks: &mut u64,
-    most: u64,
+    max_masks: u64,
 ) -> EngineResult<bool> {
-    // Each level of the search takes a mask, so that the limit on masks is one on its depth.
-    if *masks >= most {
+    // Each level of the search takes a mask, so the limit on masks also limits its depth.
+    if *masks >= max_masks {
         return Ok(false);
     }
     let mut mask = TokenMask::new(vocabulary.len());
@@ -63,7 +63,7 @@ fn is_doomed(
     for token in mask.iter() {
         let mut fork = matcher.fork();
         match fork.commit(token) {
-            Ok(()) if !is_doomed(&mut *fork, vocabulary, masks, most)? => return Ok(false),
+            Ok(()) if !has_no_end(&mut *fork, vocabulary, masks, max_masks)? => return Ok(false),
             Ok(()) | Err(EngineError::Invalid { .. }) => {}
             Err(error) => return Err(error),
         }

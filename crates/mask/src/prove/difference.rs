@@ -1,80 +1,81 @@
-//! P5: a token that one engine allows and another does not, closed by a text that the first lets
-//! through. Knows no corpus.
+//! P5: a token that one engine allows and another refuses, resolved by completing the text with the
+//! first engine.
 
 use std::collections::HashSet;
 
 use super::EngineResult;
 use super::finding::{Finding, Origin, Proof};
 use super::json_prefix::JsonPrefix;
-use super::judges::{Judged, Judges};
-use super::walks::{End, Guide, Manner};
+use super::mask_walk::{WalkEnd, WalkGuide, WalkStrategy};
+use super::oracles::{Judgement, Oracles};
 use sobench_engine::{EngineError, EngineName, Matcher, TokenId, TokenMask, Vocabulary};
 use sobench_pycompat::random::PythonRandom;
 
-/// Tokens of one difference that are closed, of those that differ in their first byte.
+/// Maximum tokens resolved per difference, one per first byte.
 const MAX_TOKENS: usize = 4;
 
-/// Ways that are tried to close one token: the shortest, then at random.
-const WAYS: usize = 3;
+/// Attempts to complete a text: the shortest completion first, then random ones.
+const MAX_ATTEMPTS: usize = 3;
 
-/// Masks of one way.
+/// Maximum masks per attempt.
 const MAX_STEPS: usize = 64;
 
-/// The same difference at the same kind of place is closed so many times in one entry.
-const MAX_ALIKE: usize = 2;
+/// Maximum resolutions of the same difference at the same kind of position per entry.
+const MAX_PER_KIND: usize = 2;
 
-/// An engine where it stands after the same tokens as another one.
-pub(super) struct Standing<'a> {
+/// An engine after the same tokens as another engine.
+pub(super) struct EngineAtPrefix<'a> {
     pub(super) engine: EngineName,
     pub(super) matcher: &'a dyn Matcher,
     pub(super) mask: &'a TokenMask,
 }
 
-/// What was closed of an entry before: both engines, the kind of place, the token's first byte, and
-/// how often.
+/// Resolved differences of an entry: both engines, the kind of position, the token's first byte,
+/// and the repetition.
 #[derive(Debug, Default)]
-pub(super) struct Tried(HashSet<(EngineName, EngineName, &'static str, Option<u8>, usize)>);
+pub(super) struct AttemptLimits(HashSet<(EngineName, EngineName, &'static str, Option<u8>, usize)>);
 
-impl Tried {
-    fn is_enough(
+impl AttemptLimits {
+    fn is_exhausted(
         &mut self,
         one: EngineName,
         other: EngineName,
         place: &'static str,
         first: Option<u8>,
     ) -> bool {
-        !(0..MAX_ALIKE).any(|time| self.0.insert((one, other, place, first, time)))
+        !(0..MAX_PER_KIND).any(|time| self.0.insert((one, other, place, first, time)))
     }
 }
 
-/// What the differences at one place come to.
+/// The resolved differences at one position.
 #[derive(Debug, Default)]
-pub(super) struct Closed {
-    /// Each with whether it is about the other engine.
+pub(super) struct ResolvedDifferences {
+    /// Findings, each with whether it concerns the other engine.
     pub(super) findings: Vec<(bool, Finding)>,
-    /// Tokens for which no way led to a text that all oracles agree on.
+    /// Tokens without a completion that all oracles agree on.
     pub(super) unresolved: u64,
-    /// Masks of the ways.
+    /// Masks used for completions.
     pub(super) masks: u64,
 }
 
-/// Closes what `loose` allows and `strict` does not after `prefix`. Whichever of the two is wrong
-/// is said; they are only called so.
+/// Resolves the tokens that `loose` allows and `strict` refuses after `prefix`. Either engine may
+/// be the wrong one.
 ///
 /// # Errors
-/// The first engine's own.
-pub(super) fn close(
-    loose: &Standing<'_>,
+/// An error of the first engine.
+pub(super) fn resolve_differences(
+    loose: &EngineAtPrefix<'_>,
     (strict, strict_mask): (EngineName, &TokenMask),
     (prefix, origin): (&[TokenId], Origin),
-    (vocabulary, guide, judges): (&Vocabulary, &Guide, &mut Judges),
+    (vocabulary, guide, oracles): (&Vocabulary, &WalkGuide, &mut Oracles),
     random: &mut PythonRandom,
-    tried: &mut Tried,
-) -> EngineResult<Closed> {
-    let mut closed = Closed::default();
-    let place = JsonPrefix::after(&vocabulary.decode(prefix)).map_or("", |state| state.place());
-    for token in chosen(loose.mask, strict_mask, vocabulary) {
-        if tried.is_enough(
+    tried: &mut AttemptLimits,
+) -> EngineResult<ResolvedDifferences> {
+    let mut resolved = ResolvedDifferences::default();
+    let place =
+        JsonPrefix::after(&vocabulary.decode(prefix)).map_or("", |state| state.position_name());
+    for token in differing_tokens(loose.mask, strict_mask, vocabulary) {
+        if tried.is_exhausted(
             loose.engine,
             strict,
             place,
@@ -82,19 +83,19 @@ pub(super) fn close(
         ) {
             continue;
         }
-        let ends = close_one(
+        let ends = resolve_token(
             loose,
             (prefix, token),
-            (vocabulary, guide, &mut *judges),
+            (vocabulary, guide, &mut *oracles),
             random,
-            &mut closed.masks,
+            &mut resolved.masks,
         )?;
         let Some((bytes, tail, judged)) = ends else {
-            closed.unresolved += 1;
+            resolved.unresolved += 1;
             continue;
         };
         let (proof, is_about_other, breaks) = match judged {
-            Judged::Breaks { how } => (Proof::DiffersLoose, false, Some(how)),
+            Judgement::Violates { rule } => (Proof::DiffersLoose, false, Some(rule)),
             _ => (Proof::DiffersStrict, true, None),
         };
         let other = Some(if is_about_other { loose.engine } else { strict });
@@ -106,17 +107,20 @@ pub(super) fn close(
             breaks,
             ..Finding::new(proof, prefix, Some(token), origin)
         };
-        closed.findings.push((is_about_other, finding));
+        resolved.findings.push((is_about_other, finding));
     }
-    Ok(closed)
+    Ok(resolved)
 }
 
-/// Tokens in one mask and not in the other, one for each first byte, in an order that their ids
-/// decide.
-fn chosen(loose: &TokenMask, strict: &TokenMask, vocabulary: &Vocabulary) -> Vec<TokenId> {
-    let (mut chosen, mut first_bytes) = (Vec::new(), Vec::new());
+/// Tokens in one mask but not in the other, one per first byte, in order of their ids.
+fn differing_tokens(
+    loose: &TokenMask,
+    strict: &TokenMask,
+    vocabulary: &Vocabulary,
+) -> Vec<TokenId> {
+    let (mut differing_tokens, mut first_bytes) = (Vec::new(), Vec::new());
     for token in loose
-        .without(strict)
+        .difference(strict)
         .iter()
         .filter(|token| *token != vocabulary.eos())
     {
@@ -125,42 +129,42 @@ fn chosen(loose: &TokenMask, strict: &TokenMask, vocabulary: &Vocabulary) -> Vec
         };
         if !first_bytes.contains(first) {
             first_bytes.push(*first);
-            chosen.push(token);
+            differing_tokens.push(token);
         }
-        if chosen.len() == MAX_TOKENS {
+        if differing_tokens.len() == MAX_TOKENS {
             break;
         }
     }
-    chosen
+    differing_tokens
 }
 
-/// A whole text that goes on with the token, the tokens after it, and what the oracles say; `None`
-/// where no way leads to one that they agree on.
-type Ends = Option<(Vec<u8>, Vec<TokenId>, Judged)>;
+/// A complete text, the tokens after the differing one, and the judgement; `None` without a text
+/// that the oracles agree on.
+type Completion = Option<(Vec<u8>, Vec<TokenId>, Judgement)>;
 
-fn close_one(
-    loose: &Standing<'_>,
+fn resolve_token(
+    loose: &EngineAtPrefix<'_>,
     (prefix, token): (&[TokenId], TokenId),
-    (vocabulary, guide, judges): (&Vocabulary, &Guide, &mut Judges),
+    (vocabulary, guide, oracles): (&Vocabulary, &WalkGuide, &mut Oracles),
     random: &mut PythonRandom,
     masks: &mut u64,
-) -> EngineResult<Ends> {
-    for way in 0..WAYS {
+) -> EngineResult<Completion> {
+    for attempt in 0..MAX_ATTEMPTS {
         let mut matcher = loose.matcher.fork();
         match matcher.commit(token) {
             Ok(()) => {}
-            // That is a contradiction, and P7's matter.
+            // P7 covers this contradiction.
             Err(EngineError::Invalid { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let manner = if way == 0 {
-            Manner::Shortest
+        let strategy = if attempt == 0 {
+            WalkStrategy::Shortest
         } else {
-            Manner::Random
+            WalkStrategy::Random
         };
-        let walk = guide.walk(&mut *matcher, vocabulary, manner, random, MAX_STEPS)?;
+        let walk = guide.walk(&mut *matcher, vocabulary, strategy, random, MAX_STEPS)?;
         *masks += walk.tokens.len() as u64 + 1;
-        if walk.end != End::Whole {
+        if walk.end != WalkEnd::Complete {
             continue;
         }
         let tokens: Vec<TokenId> = prefix
@@ -170,8 +174,8 @@ fn close_one(
             .chain(walk.tokens.iter().copied())
             .collect();
         let bytes = vocabulary.decode(&tokens);
-        let judged = judges.judge_bytes(&bytes);
-        if judged != Judged::Open {
+        let judged = oracles.judge_bytes(&bytes);
+        if judged != Judgement::Undecided {
             return Ok(Some((bytes, walk.tokens, judged)));
         }
     }

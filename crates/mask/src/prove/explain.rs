@@ -1,5 +1,5 @@
-//! Finds out by experiment whether a declared departure explains a finding: it is undone, in the
-//! engine's own policy or in the text, and the engine is asked again. Knows no corpus.
+//! Tests by experiment whether a declared departure explains a finding: the departure is undone, in
+//! the engine's policy or in the text, and the engine is run again.
 
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -7,41 +7,40 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::along::Ground;
-use super::finding::{Reading, Why};
+use super::finding::{Explanation, Interpretation};
 use super::json_prefix::JsonPrefix;
-use super::{EngineResult, consistency, respell, simpler};
+use super::mask_checks::ConstraintContext;
+use super::{EngineResult, consistency, respell, schema_reduction};
 use sobench_core::constraint::Constraint;
 use sobench_engine::{Departure, Engine, EngineName, Grammar, Matcher, TokenId, Vocabulary};
 
-/// An engine whose policy does not depart in one respect.
+/// An engine whose policy undoes one departure.
 #[derive(Clone)]
-pub(super) struct Relaxed {
+pub(super) struct RelaxedEngine {
     pub(super) departure: Departure,
     pub(super) engine: Arc<dyn Engine>,
-    /// The one that it masks.
+    /// The vocabulary of the engine.
     pub(super) vocabulary: Arc<Vocabulary>,
-    /// The constraint, compiled when it is first needed; none where it cannot be.
+    /// The constraint, compiled on first use; `None` if that fails.
     pub(super) grammar: OnceCell<Option<Arc<dyn Grammar>>>,
 }
 
-impl Relaxed {
-    /// Whether it can be what the refusal is about: members and items that are not named are
-    /// refused where one begins.
-    fn is_at_stake(&self, refusal: &Refusal<'_>) -> bool {
+impl RelaxedEngine {
+    /// Whether undoing the departure may explain the refusal: unnamed members and items are refused
+    /// at their start.
+    fn may_explain(&self, refusal: &Refusal<'_>) -> bool {
         self.departure != Departure::AdditionalProperties
-            || refusal.touches(|state| state.is_at_name() || state.is_at_item())
+            || refusal.refused_part_reaches(|state| state.is_at_name() || state.is_at_item())
     }
 
     fn grammar(&self, constraint: &Constraint) -> Option<&dyn Grammar> {
         let compile = || {
-            let refers =
-                || matches!(constraint, Constraint::JsonSchema(schema) if simpler::refers(schema));
-            let can_matter = self.departure != Departure::References || refers();
+            let has_references = || matches!(constraint, Constraint::JsonSchema(schema) if schema_reduction::has_references(schema));
+            let can_matter = self.departure != Departure::References || has_references();
             can_matter
                 .then(|| {
                     self.engine
-                        .check_quick(constraint)
+                        .check_size_strict(constraint)
                         .and_then(|()| self.engine.compile(constraint))
                         .ok()
                 })
@@ -55,26 +54,27 @@ impl Relaxed {
 pub(super) struct Explainer<'a> {
     pub(super) engine: EngineName,
     pub(super) grammar: &'a dyn Grammar,
-    pub(super) relaxed: &'a [Relaxed],
+    pub(super) relaxed: &'a [RelaxedEngine],
     pub(super) constraint: &'a Constraint,
-    /// The instance that a text was made of, where the engine lets that through.
+    /// The source instance of the text, if the engine accepts it.
     pub(super) accepted: Option<&'a Value>,
 }
 
-/// A text that matches and was not let through.
+/// A matching text that was refused.
 pub(super) struct Refusal<'a> {
     pub(super) text: &'a str,
-    /// What of it had been committed.
+    /// The committed tokens of the text.
     pub(super) committed: &'a [TokenId],
-    /// The bytes of that, and the byte that the longest token ends at that was refused after them.
+    /// Length of the committed bytes, and the end offset of the longest token that was refused
+    /// after them.
     pub(super) before: usize,
     pub(super) reach: usize,
 }
 
 impl Refusal<'_> {
-    /// Whether what was refused begins or reaches where this is so. A token can be refused for what
-    /// it ends with.
-    fn touches(&self, is_so: impl Fn(&JsonPrefix) -> bool) -> bool {
+    /// Whether a predicate holds at any position of the refused part. A token can be refused for
+    /// its last bytes.
+    fn refused_part_reaches(&self, is_so: impl Fn(&JsonPrefix) -> bool) -> bool {
         let bytes = self.text.as_bytes();
         let Some(mut state) = bytes.get(..self.before).and_then(JsonPrefix::after) else {
             return false;
@@ -92,7 +92,7 @@ impl<'a> Explainer<'a> {
     pub(super) fn unforced(&self) -> Option<&'a dyn Grammar> {
         self.relaxed
             .iter()
-            .find(|it| it.departure == Departure::CanonicalTokens)?
+            .find(|relaxed| relaxed.departure == Departure::CanonicalTokens)?
             .grammar(self.constraint)
     }
 
@@ -104,145 +104,157 @@ impl<'a> Explainer<'a> {
         self.engine.declares(departure)
     }
 
-    /// Why a text that matches is not let through.
+    /// Why a matching text is refused.
     ///
     /// # Errors
-    /// The library's own.
-    pub(super) fn strict(&self, refusal: &Refusal<'_>, ground: &Ground<'_>) -> EngineResult<Why> {
-        let piece = self.refused_piece(refusal, ground)?;
-        let reading = self.declared(refusal, piece.as_ref(), ground)?;
-        let cause = if reading == Reading::Error {
-            self.cause(refusal, piece.as_ref(), ground)?
+    /// An error of the library.
+    pub(super) fn explain_refusal(
+        &self,
+        refusal: &Refusal<'_>,
+        context: &ConstraintContext<'_>,
+    ) -> EngineResult<Explanation> {
+        let piece = self.refused_piece(refusal, context)?;
+        let interpretation = self.declared_explanation(refusal, piece.as_ref(), context)?;
+        let cause = if interpretation == Interpretation::Error {
+            self.cause(refusal, piece.as_ref(), context)?
         } else {
             None
         };
-        Ok(Why { reading, cause })
+        Ok(Explanation {
+            interpretation,
+            cause,
+        })
     }
 
-    /// What is declared and explains it.
-    fn declared(
+    /// The declared departure that explains a refusal.
+    fn declared_explanation(
         &self,
         refusal: &Refusal<'_>,
         piece: Option<&Range<usize>>,
-        ground: &Ground<'_>,
-    ) -> EngineResult<Reading> {
+        context: &ConstraintContext<'_>,
+    ) -> EngineResult<Interpretation> {
         if self.engine.departures().is_empty() {
-            return Ok(Reading::Error);
+            return Ok(Interpretation::Error);
         }
-        if let Some(departure) = self.by_piece(refusal.text, piece, true, ground)? {
-            return Ok(Reading::Declared(vec![departure]));
+        if let Some(departure) = self.departure_at_piece(refusal.text, piece, true, context)? {
+            return Ok(Interpretation::Declared(vec![departure]));
         }
-        let respelt = self.respelt(refusal.text);
-        for (departures, text) in respelt.iter().skip(1) {
-            if passes(self.grammar, text, ground.vocabulary)? {
-                return Ok(Reading::Declared(departures.clone()));
+        let respellings = self.respellings(refusal.text);
+        for (departures, text) in respellings.iter().skip(1) {
+            if accepts_text(self.grammar, text, context.vocabulary)? {
+                return Ok(Interpretation::Declared(departures.clone()));
             }
         }
         let orders = self.declares(Departure::MemberOrder);
         if orders
-            && let Some(reading) = self.by_order((self.grammar, ground.vocabulary), refusal, &[])?
+            && let Some(interpretation) =
+                self.explained_by_order((self.grammar, context.vocabulary), refusal, &[])?
         {
-            return Ok(reading);
+            return Ok(interpretation);
         }
-        for relaxed in self.relaxed.iter().filter(|it| it.is_at_stake(refusal)) {
+        for relaxed in self
+            .relaxed
+            .iter()
+            .filter(|relaxed| relaxed.may_explain(refusal))
+        {
             let Some(grammar) = relaxed.grammar(self.constraint) else {
                 continue;
             };
-            for (departures, text) in &respelt {
-                if passes(grammar, text, &relaxed.vocabulary)? {
-                    return Ok(Reading::Declared(
+            for (departures, text) in &respellings {
+                if accepts_text(grammar, text, &relaxed.vocabulary)? {
+                    return Ok(Interpretation::Declared(
                         [&departures[..], &[relaxed.departure]].concat(),
                     ));
                 }
             }
             if orders
-                && let Some(reading) = self.by_order(
+                && let Some(interpretation) = self.explained_by_order(
                     (grammar, &relaxed.vocabulary),
                     refusal,
                     &[relaxed.departure],
                 )?
             {
-                return Ok(reading);
+                return Ok(interpretation);
             }
         }
-        // At a name it may still be the order, which the schema can fix in ways that were not
-        // tried.
-        let may_be_order =
-            orders && refusal.touches(JsonPrefix::is_at_name) && has_choice(refusal.text);
+        // At a name, the reason may still be the order, which the schema can fix in ways that were
+        // not tried.
+        let may_be_order = orders
+            && refusal.refused_part_reaches(JsonPrefix::is_at_name)
+            && has_several_members(refusal.text);
         Ok(if may_be_order {
-            Reading::Unclear
+            Interpretation::Unclear
         } else {
-            Reading::Error
+            Interpretation::Error
         })
     }
 
-    /// What an error is about, by the same experiments: nothing declares it, but it names what is
-    /// wrong.
+    /// The cause of an error by the same experiments, with undeclared departures.
     fn cause(
         &self,
         refusal: &Refusal<'_>,
         piece: Option<&Range<usize>>,
-        ground: &Ground<'_>,
+        context: &ConstraintContext<'_>,
     ) -> EngineResult<Option<Departure>> {
         let Constraint::JsonSchema(schema) = self.constraint else {
             return Ok(None);
         };
-        if let Some(departure) = self.by_piece(refusal.text, piece, false, ground)? {
+        if let Some(departure) = self.departure_at_piece(refusal.text, piece, false, context)? {
             return Ok(Some(departure));
         }
         if !self.declares(Departure::MemberOrder)
-            && let Some(Reading::Declared(_)) =
-                self.by_order((self.grammar, ground.vocabulary), refusal, &[])?
+            && let Some(Interpretation::Declared(_)) =
+                self.explained_by_order((self.grammar, context.vocabulary), refusal, &[])?
         {
             return Ok(Some(Departure::MemberOrder));
         }
-        let named = respell::named_alone(&plainly(refusal.text), schema);
+        let named = respell::without_unnamed_members(&normalized(refusal.text), schema);
         let is_named = named.map_or(Ok(false), |text| {
-            passes(self.grammar, &text, ground.vocabulary)
+            accepts_text(self.grammar, &text, context.vocabulary)
         })?;
         Ok(is_named.then_some(Departure::AdditionalProperties))
     }
 
-    /// The white space, string, number or other character of a JSON text that is not let through,
-    /// whatever comes after it.
+    /// The white space, string, number or other character of a JSON text that is refused,
+    /// regardless of its continuation.
     fn refused_piece(
         &self,
         refusal: &Refusal<'_>,
-        ground: &Ground<'_>,
+        context: &ConstraintContext<'_>,
     ) -> EngineResult<Option<Range<usize>>> {
         if !self.is_json() {
             return Ok(None);
         }
-        let stuck = stuck(self.freest(), refusal, ground)?;
+        let stuck = first_refused_byte(self.least_restricted(), refusal, context)?;
         Ok(stuck.and_then(|at| respell::piece_around(refusal.text, at)))
     }
 
-    /// The engine without forced tokens, where it has any.
-    fn freest(&self) -> &'a dyn Grammar {
+    /// The engine without forced tokens, if available.
+    fn least_restricted(&self) -> &'a dyn Grammar {
         self.unforced().unwrap_or(self.grammar)
     }
 
-    /// The departure that the text is refused for at this piece: undone there, it lets the piece
-    /// through. Of the departures that the engine declares, or of the others.
-    fn by_piece(
+    /// The departure whose undoing makes the engine accept this piece, among the declared or the
+    /// undeclared departures.
+    fn departure_at_piece(
         &self,
         text: &str,
         piece: Option<&Range<usize>>,
         declared: bool,
-        ground: &Ground<'_>,
+        context: &ConstraintContext<'_>,
     ) -> EngineResult<Option<Departure>> {
         let Some(place) = piece else { return Ok(None) };
         let is_outermost = place.start == 0 || place.end == text.len();
         let (before, piece) = (&text[..place.start], &text[place.clone()]);
         for (departure, respell) in RESPELLINGS {
-            let respelt = respell(piece);
+            let respellings = respell(piece);
             if self.declares(departure) == declared
-                && respelt != piece
+                && respellings != piece
                 && (is_outermost || departure != Departure::OuterWhiteSpace)
-                && begins(
-                    self.freest(),
-                    &format!("{before}{respelt}"),
-                    ground.vocabulary,
+                && matcher_after_text(
+                    self.least_restricted(),
+                    &format!("{before}{respellings}"),
+                    context.vocabulary,
                 )?
                 .is_some()
             {
@@ -252,15 +264,15 @@ impl<'a> Explainer<'a> {
         Ok(None)
     }
 
-    /// The text as it is, with each declared departure undone that can be undone in it, and with
-    /// all of them undone.
-    fn respelt(&self, text: &str) -> Vec<(Vec<Departure>, String)> {
+    /// The text itself, the text with each declared departure undone, and the text with all of them
+    /// undone.
+    fn respellings(&self, text: &str) -> Vec<(Vec<Departure>, String)> {
         let mut texts = vec![(Vec::new(), text.to_owned())];
         let mut all = (Vec::new(), text.to_owned());
         for (departure, respell) in RESPELLINGS {
-            let respelt = respell(text);
-            if self.is_json() && self.declares(departure) && respelt != text {
-                texts.push((vec![departure], respelt));
+            let respellings = respell(text);
+            if self.is_json() && self.declares(departure) && respellings != text {
+                texts.push((vec![departure], respellings));
                 all = ([all.0, vec![departure]].concat(), respell(&all.1));
             }
         }
@@ -270,37 +282,37 @@ impl<'a> Explainer<'a> {
         texts
     }
 
-    /// Why a text that breaks the constraint in this way is let through.
-    pub(super) fn loose(&self, how: &str) -> Reading {
+    /// Why a text that violates this rule is accepted.
+    pub(super) fn explain_acceptance(&self, rule: &str) -> Interpretation {
         self.engine
-            .departure_for_keyword(how)
-            .map_or(Reading::Error, |departure| {
-                Reading::Declared(vec![departure])
+            .departure_for_keyword(rule)
+            .map_or(Interpretation::Error, |departure| {
+                Interpretation::Declared(vec![departure])
             })
     }
 
-    /// Whether the text passes with its members in another order, and does not without that: then
-    /// what explains it, or that nothing declared does, since it is its spelling that is refused.
-    fn by_order(
+    /// Tests whether the text is accepted only with its members in another order. Returns the
+    /// explanation, or an error if its spelling is the reason.
+    fn explained_by_order(
         &self,
         (grammar, vocabulary): (&dyn Grammar, &Vocabulary),
         refusal: &Refusal<'_>,
         besides: &[Departure],
-    ) -> EngineResult<Option<Reading>> {
+    ) -> EngineResult<Option<Interpretation>> {
         let Constraint::JsonSchema(schema) = self.constraint else {
             return Ok(None);
         };
-        let compact = plainly(refusal.text);
-        if passes(grammar, &compact, vocabulary)? {
-            return Ok(Some(Reading::Error));
+        let compact = normalized(refusal.text);
+        if accepts_text(grammar, &compact, vocabulary)? {
+            return Ok(Some(Interpretation::Error));
         }
         for like in [self.accepted, None] {
             let ordered =
                 respell::in_order(&compact, like, Some(schema)).filter(|text| *text != compact);
             if let Some(ordered) = ordered
-                && passes(grammar, &ordered, vocabulary)?
+                && accepts_text(grammar, &ordered, vocabulary)?
             {
-                return Ok(Some(Reading::Declared(
+                return Ok(Some(Interpretation::Declared(
                     [&[Departure::MemberOrder], besides].concat(),
                 )));
             }
@@ -309,10 +321,10 @@ impl<'a> Explainer<'a> {
     }
 }
 
-/// Undoes a departure in a text.
+/// A function that undoes a departure in a text.
 type Respelling = fn(&str) -> String;
 
-/// The departures that can be undone in the text, and how.
+/// Departures that can be undone in the text.
 const RESPELLINGS: [(Departure, Respelling); 5] = [
     (Departure::OuterWhiteSpace, respell::trimmed),
     (Departure::WhiteSpace, respell::without_spaces),
@@ -321,29 +333,29 @@ const RESPELLINGS: [(Departure, Respelling); 5] = [
     (Departure::Numbers, respell::with_plain_numbers),
 ];
 
-/// The text with no liberty of spelling taken.
-fn plainly(text: &str) -> String {
+/// The text in its plainest spelling.
+fn normalized(text: &str) -> String {
     respell::with_plain_numbers(&respell::with_least_escapes(&respell::without_spaces(text)))
 }
 
-/// The first byte of the text that cannot be let through after what was committed, by whatever
-/// tokens; `None` where the refused token can, by others.
-fn stuck(
+/// The offset of the first byte that is refused after the committed tokens, with any tokenization;
+/// `None` if the refused token is accepted in other tokens.
+fn first_refused_byte(
     grammar: &dyn Grammar,
     refusal: &Refusal<'_>,
-    ground: &Ground<'_>,
+    context: &ConstraintContext<'_>,
 ) -> EngineResult<Option<usize>> {
     let mut at = refusal.before;
     let Some((mut matcher, mut mask)) =
-        consistency::stand(grammar, ground.vocabulary, refusal.committed, &mut 0)?
+        consistency::matcher_after(grammar, context.vocabulary, refusal.committed, &mut 0)?
     else {
         return Ok(None);
     };
     while at < refusal.reach {
         let rest = &refusal.text.as_bytes()[at..];
-        let Some(token) = ground
+        let Some(token) = context
             .sorted
-            .beginning(rest)
+            .prefix_tokens(rest)
             .filter(|token| mask.allows(*token))
             .last()
         else {
@@ -351,16 +363,16 @@ fn stuck(
         };
         matcher.commit(token)?;
         matcher.mask(&mut mask)?;
-        at += ground.vocabulary.bytes(token).len();
+        at += context.vocabulary.bytes(token).len();
     }
     Ok(None)
 }
 
-/// A matcher behind the text, by its canonical tokens; `None` where one of them is not taken.
+/// A matcher after the text's canonical tokens; `None` if one of them is refused.
 ///
 /// # Errors
-/// The library's own, except that it refuses a token.
-fn begins(
+/// The library's own, except for a refused token.
+fn matcher_after_text(
     grammar: &dyn Grammar,
     text: &str,
     vocabulary: &Vocabulary,
@@ -369,24 +381,25 @@ fn begins(
         return Ok(None);
     };
     let mut matcher = grammar.matcher()?;
-    Ok(consistency::takes(&mut *matcher, &tokens)?.then_some(matcher))
+    Ok(consistency::commits_all(&mut *matcher, &tokens)?.then_some(matcher))
 }
 
-/// Whether a text is let through to its end, by its canonical tokens.
+/// Whether a text is accepted to its end, by its canonical tokens.
 ///
 /// # Errors
-/// As [`begins`].
-pub(super) fn passes(
+/// As [`matcher_after_text`].
+pub(super) fn accepts_text(
     grammar: &dyn Grammar,
     text: &str,
     vocabulary: &Vocabulary,
 ) -> EngineResult<bool> {
-    let matcher = begins(grammar, text, vocabulary)?;
+    let matcher = matcher_after_text(grammar, text, vocabulary)?;
     matcher.map_or(Ok(false), |mut matcher| matcher.is_accepting())
 }
 
-/// Whether some object of the text has two members.
-fn has_choice(text: &str) -> bool {
+/// Whether an object of the text has several members.
+fn has_several_members(text: &str) -> bool {
     let has_two = |value: &Value| value.as_object().is_some_and(|members| members.len() > 1);
-    serde_json::from_str(text).is_ok_and(|value| simpler::all_within(&value).any(has_two))
+    serde_json::from_str(text)
+        .is_ok_and(|value| schema_reduction::nested_values(&value).any(has_two))
 }

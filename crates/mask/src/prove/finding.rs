@@ -1,34 +1,33 @@
-//! What was proved against an engine, and what a proof consists of: plain data. Knows no engine and
-//! no corpus.
+//! Findings and their proofs.
 
 use serde::{Deserialize, Serialize};
 
 use sobench_engine::{Departure, EngineName, TokenId};
 
-/// What is proved, by the name of its rule.
+/// The kind of a proof, serialised as the name of its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Proof {
-    /// Too strict: a text that matches goes on with a token that is not allowed.
+    /// Too strict: a token of a matching text is refused.
     #[serde(rename = "P1")]
     RefusesToken,
-    /// Too strict: a text that matches may not end.
+    /// Too strict: the end of a matching text is refused.
     #[serde(rename = "P2")]
     RefusesEnd,
     /// Too loose: the end is allowed after a text that does not match.
     #[serde(rename = "P3")]
     AllowsEnd,
-    /// Too loose: a token is allowed with which no text of the syntax goes on.
+    /// Too loose: a token is allowed that no text of the syntax continues with.
     #[serde(rename = "P4")]
     AllowsToken,
-    /// A token that one engine allows and another does not, closed by a text that the first engine
-    /// let through to its end: if the text matches, the other engine is too strict.
+    /// One engine allows a token that another refuses, and a text completed by the first engine
+    /// decides: if the text matches, the other engine is too strict.
     #[serde(rename = "P5-strict")]
     DiffersStrict,
-    /// As [`Proof::DiffersStrict`]; if the text does not match, the engine that let it through is
-    /// too loose.
+    /// As [`Proof::DiffersStrict`]; the text does not match, so the engine that accepted it is too
+    /// loose.
     #[serde(rename = "P5-loose")]
     DiffersLoose,
-    /// Nothing is allowed, not even the end, or only what leads there.
+    /// No continuation reaches an end.
     #[serde(rename = "P6")]
     DeadEnd,
     /// The engine contradicts itself.
@@ -51,27 +50,30 @@ impl Proof {
 
     /// The name in tables and files.
     pub fn name(self) -> &'static str {
-        self.words().0
+        self.name_and_description().0
     }
 
-    /// What it says, in a few words.
-    pub fn says(self) -> &'static str {
-        self.words().1
+    /// A short description.
+    pub fn description(self) -> &'static str {
+        self.name_and_description().1
     }
 
-    fn words(self) -> (&'static str, &'static str) {
+    fn name_and_description(self) -> (&'static str, &'static str) {
         match self {
             Self::RefusesToken => ("P1", "too strict: refuses a token of a valid text"),
             Self::RefusesEnd => ("P2", "too strict: refuses the end of a valid text"),
             Self::AllowsEnd => ("P3", "too loose: allows the end of an invalid text"),
-            Self::AllowsToken => ("P4", "too loose: allows a token that no text goes on with"),
+            Self::AllowsToken => (
+                "P4",
+                "too loose: allows a token that no text continues with",
+            ),
             Self::DiffersStrict => (
                 "P5-strict",
                 "too strict: refuses a valid text of another engine",
             ),
             Self::DiffersLoose => (
                 "P5-loose",
-                "too loose: lets an invalid text through that another engine refuses",
+                "too loose: accepts an invalid text that another engine refuses",
             ),
             Self::DeadEnd => ("P6", "dead end: no end can be reached"),
             Self::Contradicts => ("P7", "contradicts itself"),
@@ -79,68 +81,68 @@ impl Proof {
     }
 }
 
-/// One proof, without the constraint and the engine that it is about.
+/// One proof, without its constraint and engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     pub proof: Proof,
-    /// What had been committed.
+    /// The committed tokens.
     pub prefix: Vec<TokenId>,
-    /// The token that is wrongly allowed or not.
+    /// The token that is wrongly allowed or refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<TokenId>,
-    /// The whole text that the proof rests on: one that matches and begins with prefix and token,
-    /// or one that was let through.
+    /// The complete text of the proof: a matching text that starts with prefix and token, or an
+    /// accepted text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The tokens by which the rest of the text was let through after prefix and token.
+    /// The accepted tokens of the text after prefix and token.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tail: Vec<TokenId>,
-    /// The engine that it is held against, where there is one.
+    /// The engine that it is compared with, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other: Option<EngineName>,
-    /// In which way the engine contradicts itself.
+    /// How the engine contradicts itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contradiction: Option<Contradiction>,
-    /// What the text breaks: a keyword of its schema, or another reason in a word.
+    /// The rule that the text violates: a keyword of its schema, or another reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
     pub origin: Origin,
-    pub reading: Reading,
-    /// What an error is about that is gone with this undone, which the engine's documentation
-    /// declares nowhere.
+    #[serde(rename = "reading")]
+    pub interpretation: Interpretation,
+    /// The undeclared departure whose undoing removes the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Departure>,
 }
 
-/// What experiments say of a finding.
+/// The explanation of a finding by experiments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Why {
-    pub(super) reading: Reading,
+pub(super) struct Explanation {
+    pub(super) interpretation: Interpretation,
     /// As [`Finding::cause`].
     pub(super) cause: Option<Departure>,
 }
 
-impl From<Reading> for Why {
-    fn from(reading: Reading) -> Self {
+impl From<Interpretation> for Explanation {
+    fn from(interpretation: Interpretation) -> Self {
         Self {
-            reading,
+            interpretation,
             cause: None,
         }
     }
 }
 
 impl Finding {
-    /// The finding, as it has to be taken.
-    pub(super) fn taken(self, why: Why) -> Self {
+    /// The finding with this explanation.
+    pub(super) fn explained_by(self, why: Explanation) -> Self {
         Self {
-            reading: why.reading,
+            interpretation: why.interpretation,
             cause: why.cause,
             ..self
         }
     }
 
-    /// What is wrong, in a sentence without its end.
-    pub fn why(&self) -> String {
+    /// A description of the error, without a full stop.
+    pub fn summary(&self) -> String {
         let breaks = self
             .breaks
             .as_deref()
@@ -148,23 +150,25 @@ impl Finding {
             .unwrap_or_default();
         match self.proof {
             Proof::RefusesToken | Proof::DiffersStrict => {
-                "the token is not allowed, and the text, which matches, goes on with it".to_owned()
+                "the token is refused, although the valid text continues with it".to_owned()
             }
-            Proof::RefusesEnd => "the text may not end, and it matches".to_owned(),
-            Proof::AllowsEnd => format!("the text may end, and it does not match{breaks}"),
-            Proof::AllowsToken => "the token is allowed, and no text goes on with it".to_owned(),
+            Proof::RefusesEnd => "the end is refused, although the text is valid".to_owned(),
+            Proof::AllowsEnd => format!("the end is allowed, although the text is invalid{breaks}"),
+            Proof::AllowsToken => {
+                "the token is allowed, although no text continues with it".to_owned()
+            }
             Proof::DiffersLoose => {
-                format!("the text is let through to its end, and it does not match{breaks}")
+                format!("the text is accepted to its end, although it is invalid{breaks}")
             }
-            Proof::DeadEnd => "from here no end can be reached".to_owned(),
+            Proof::DeadEnd => "no end can be reached from here".to_owned(),
             Proof::Contradicts => self
                 .contradiction
-                .map_or("the engine contradicts itself", Contradiction::says)
+                .map_or("the engine contradicts itself", Contradiction::description)
                 .to_owned(),
         }
     }
 
-    /// A finding of which no more is known than its place, read as an error.
+    /// A finding with only its location, interpreted as an error.
     pub fn new(proof: Proof, prefix: &[TokenId], token: Option<TokenId>, origin: Origin) -> Self {
         Self {
             proof,
@@ -176,34 +180,35 @@ impl Finding {
             contradiction: None,
             breaks: None,
             origin,
-            reading: Reading::Error,
+            interpretation: Interpretation::Error,
             cause: None,
         }
     }
 }
 
-/// How a finding is to be taken.
+/// The interpretation of a finding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reading {
-    /// Nothing that the engine's documentation says explains it.
+pub enum Interpretation {
+    /// No declared departure explains it.
     #[default]
     Error,
-    /// With these departures undone, which the engine's documentation declares, it is gone.
+    /// These departures, declared in the engine's documentation, explain it: undoing them removes
+    /// it.
     Declared(Vec<Departure>),
-    /// It may be a declared departure; it could not be told.
+    /// A declared departure may explain it; the experiments were inconclusive.
     Unclear,
 }
 
-impl Reading {
-    /// The departures by name, none for an error.
+impl Interpretation {
+    /// The names of the departures; `None` for an error.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Error => None,
             Self::Declared(departures) => Some(
                 departures
                     .iter()
-                    .map(|it| it.name())
+                    .map(|departure| departure.name())
                     .collect::<Vec<_>>()
                     .join(" + "),
             ),
@@ -216,62 +221,60 @@ impl Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
-    /// A token that the mask allows is not taken.
+    /// Commit refuses a token that the mask allows.
     AllowedNotTaken,
-    /// A token that the mask does not allow is taken.
+    /// Commit accepts a token that the mask refuses.
     TakenNotAllowed,
-    /// The mask allows the end and the matcher does not accept, or the other way round.
+    /// The mask allows the end but the matcher does not accept, or the reverse.
     EndAndAccepting,
-    /// Another mask after a token was taken back.
+    /// The mask changes after commit and rollback of a token.
     Rollback,
-    /// A fork has another mask.
+    /// A fork has a different mask.
     Fork,
-    /// A refused token left another mask behind.
+    /// A refused token changes the mask.
     RefusedTokenMoves,
-    /// The same tokens on a new matcher of the same compiled constraint lead to another mask.
+    /// The same tokens lead to a different mask with a new matcher of the same compiled constraint.
     Cached,
-    /// The same tokens on the constraint compiled once more lead to another mask.
+    /// The same tokens lead to a different mask with the constraint compiled again.
     Compiled,
-    /// The same tokens, taken while other matchers were masked in between, lead to another mask.
+    /// The same tokens lead to a different mask when other matchers are masked in between.
     Batch,
 }
 
 impl Contradiction {
-    /// What is wrong, in a sentence without its end.
-    pub fn says(self) -> &'static str {
+    /// A description of the error, without a full stop.
+    pub fn description(self) -> &'static str {
         match self {
-            Self::AllowedNotTaken => "a token that the mask allows is not taken",
-            Self::TakenNotAllowed => "a token that the mask does not allow is taken",
-            Self::EndAndAccepting => {
-                "the mask and the matcher do not agree on whether the text may end"
-            }
-            Self::Rollback => "the mask is another one after a token was taken and taken back",
-            Self::Fork => "a fork has another mask",
-            Self::RefusedTokenMoves => "a token that was refused left another mask behind",
+            Self::AllowedNotTaken => "a token that the mask allows is refused by commit",
+            Self::TakenNotAllowed => "a token that the mask refuses is accepted by commit",
+            Self::EndAndAccepting => "mask and matcher disagree on whether the text may end",
+            Self::Rollback => "the mask changes after commit and rollback of a token",
+            Self::Fork => "a fork has a different mask",
+            Self::RefusedTokenMoves => "a token that was refused changes the mask",
             Self::Cached => {
-                "the same tokens on a new matcher of the same compiled constraint lead to another mask"
+                "the same tokens lead to a different mask with a new matcher of the same compiled constraint"
             }
             Self::Compiled => {
-                "the same tokens on the constraint compiled once more lead to another mask"
+                "the same tokens lead to a different mask with the constraint compiled again"
             }
             Self::Batch => {
-                "the same tokens lead to another mask while a second matcher is masked in between"
+                "the same tokens lead to a different mask when a second matcher is masked in between"
             }
         }
     }
 }
 
-/// Where a prefix comes from.
+/// The origin of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// An instance of the corpus, as it stands there.
+    /// An instance of the corpus.
     Instance(usize),
     /// An instance of the corpus, rewritten so that it still matches.
     Mutant(usize, Mutation),
-    /// A walk through this engine's own masks, by the number of its seed.
+    /// A walk through this engine's own masks, with this seed.
     Walk(u64),
-    /// A text that another engine's walk came to, or the shortest that an automaton knows.
+    /// A text from another engine's walk, or the shortest completion of an automaton.
     Other,
 }
 
@@ -285,12 +288,12 @@ pub enum Mutation {
     Order,
     /// Characters of strings escaped: `\u0061`, `\/`.
     Escapes,
-    /// Numbers spelt otherwise: 1, 1.0, 1e0, -0.
+    /// Numbers in another spelling: 1, 1.0, 1e0, -0.
     Numbers,
-    /// An optional member less.
+    /// A member removed.
     Fewer,
-    /// A member more that the schema does not name.
+    /// An unnamed member added.
     Extra,
-    /// A member twice.
+    /// A member repeated.
     Duplicate,
 }

@@ -1,27 +1,26 @@
-//! Which bytes begin a JSON text (RFC 8259, in UTF-8): a machine that takes one byte at a time.
-//! Knows no schema, no token and no engine.
+//! Recognises prefixes of JSON texts (RFC 8259, UTF-8) with a state machine over bytes.
 //!
-//! By the letter of the grammar: half a surrogate pair in an escape is allowed, as are two members
-//! of one name and numbers of any size; raw control characters, overlong UTF-8 and a byte order
-//! mark are not. Every state that is reached can still become a whole text, so that a byte is
-//! refused exactly where no JSON text goes on with it.
+//! Strictly the RFC's grammar: lone surrogates in escapes, repeated member names and numbers of any
+//! size are accepted; raw control characters, overlong UTF-8 and byte-order marks are not. Every
+//! reachable state can be completed to a JSON text, so a byte is refused exactly where no JSON text
+//! continues with it.
 
-/// Where a text stands that began well.
+/// The state after a valid prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct JsonPrefix {
-    /// What is open, the outermost first.
-    open: Vec<Open>,
-    at: At,
+    /// The open containers, outermost first.
+    containers: Vec<Container>,
+    position: Position,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Open {
+enum Container {
     Array,
     Object,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum At {
+enum Position {
     Value,
     /// After `[`.
     ValueOrEnd,
@@ -33,32 +32,32 @@ enum At {
     AfterValue,
     Text {
         is_name: bool,
-        within: Within,
+        state: StringState,
     },
-    Number(Digits),
+    Number(NumberState),
     /// The rest of `true`, `false` or `null`.
     Word(&'static [u8]),
 }
 
-/// Inside a string.
+/// Position inside a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Within {
+enum StringState {
     Plain,
     /// After a backslash.
     Escape,
-    /// So many hexadecimal digits are due.
+    /// Remaining hexadecimal digits.
     Hex(u8),
-    /// So many bytes of a character are due, the next of them in this range.
+    /// Remaining bytes of a character; the next of them is in this range.
     Character {
-        due: u8,
+        remaining: u8,
         least: u8,
         most: u8,
     },
 }
 
-/// Inside a number.
+/// Position inside a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Digits {
+enum NumberState {
     Minus,
     Zero,
     Integer,
@@ -72,14 +71,14 @@ enum Digits {
 impl Default for JsonPrefix {
     fn default() -> Self {
         Self {
-            open: Vec::new(),
-            at: At::Value,
+            containers: Vec::new(),
+            position: Position::Value,
         }
     }
 }
 
 impl JsonPrefix {
-    /// Where `bytes` lead; `None` where no JSON text begins so.
+    /// The state after `bytes`; `None` if no JSON text starts with them.
     pub(super) fn after(bytes: &[u8]) -> Option<Self> {
         let mut prefix = Self::default();
         bytes
@@ -88,144 +87,144 @@ impl JsonPrefix {
             .then_some(prefix)
     }
 
-    /// Takes a byte; `false` where no JSON text goes on so, and what is left of the state means
-    /// nothing.
+    /// Advances by a byte. Returns `false` if no JSON text continues with it; the state is then
+    /// invalid.
     #[must_use]
     pub(super) fn push(&mut self, byte: u8) -> bool {
-        let next =
-            match self.at {
-                At::Text { is_name, within } => in_text(byte, is_name, within),
-                At::Number(digits) => match in_number(byte, digits) {
-                    Some(digits) => Some(At::Number(digits)),
-                    None if digits.is_whole() => {
-                        self.at = At::AfterValue;
-                        return self.push(byte);
-                    }
-                    None => None,
-                },
-                At::Word(rest) => rest.split_first().filter(|(due, _)| **due == byte).map(
-                    |(_, rest)| match rest {
-                        [] => At::AfterValue,
-                        rest => At::Word(rest),
-                    },
-                ),
-                at if is_space(byte) => Some(at),
-                At::Value => self.value(byte),
-                At::ValueOrEnd if byte == b']' => self.close(Open::Array),
-                At::ValueOrEnd => self.value(byte),
-                At::NameOrEnd if byte == b'}' => self.close(Open::Object),
-                At::NameOrEnd | At::Name => (byte == b'"').then_some(At::Text {
-                    is_name: true,
-                    within: Within::Plain,
+        let next = match self.position {
+            Position::Text { is_name, state } => next_in_string(byte, is_name, state),
+            Position::Number(digits) => match next_in_number(byte, digits) {
+                Some(digits) => Some(Position::Number(digits)),
+                None if digits.is_complete() => {
+                    self.position = Position::AfterValue;
+                    return self.push(byte);
+                }
+                None => None,
+            },
+            Position::Word(rest) => rest
+                .split_first()
+                .filter(|(remaining, _)| **remaining == byte)
+                .map(|(_, rest)| match rest {
+                    [] => Position::AfterValue,
+                    rest => Position::Word(rest),
                 }),
-                At::Colon => (byte == b':').then_some(At::Value),
-                At::AfterValue => self.after_value(byte),
-            };
-        next.inspect(|at| self.at = *at).is_some()
+            position if is_space(byte) => Some(position),
+            Position::Value => self.value(byte),
+            Position::ValueOrEnd if byte == b']' => self.close(Container::Array),
+            Position::ValueOrEnd => self.value(byte),
+            Position::NameOrEnd if byte == b'}' => self.close(Container::Object),
+            Position::NameOrEnd | Position::Name => (byte == b'"').then_some(Position::Text {
+                is_name: true,
+                state: StringState::Plain,
+            }),
+            Position::Colon => (byte == b':').then_some(Position::Value),
+            Position::AfterValue => self.after_value(byte),
+        };
+        next.inspect(|position| self.position = *position).is_some()
     }
 
-    /// Whether the bytes so far are a JSON text.
-    pub(super) fn is_whole(&self) -> bool {
-        let is_done = match self.at {
-            At::AfterValue => true,
-            At::Number(digits) => digits.is_whole(),
+    /// Whether the bytes so far are a complete JSON text.
+    pub(super) fn is_complete(&self) -> bool {
+        let is_done = match self.position {
+            Position::AfterValue => true,
+            Position::Number(digits) => digits.is_complete(),
             _ => false,
         };
-        is_done && self.open.is_empty()
+        is_done && self.containers.is_empty()
     }
 
-    /// Whether a member's name comes next, is under way, or may come after a comma.
+    /// Whether a member name is next, in progress, or possible after a comma.
     pub(super) fn is_at_name(&self) -> bool {
-        // A number has no end of its own: what comes after it may be the comma before a name.
-        let is_after_member = matches!(self.at, At::AfterValue | At::Number(_))
-            && self.open.last() == Some(&Open::Object);
+        // A number has no end marker: the comma before a name may follow it.
+        let is_after_member = matches!(self.position, Position::AfterValue | Position::Number(_))
+            && self.containers.last() == Some(&Container::Object);
         is_after_member
             || matches!(
-                self.at,
-                At::NameOrEnd | At::Name | At::Text { is_name: true, .. }
+                self.position,
+                Position::NameOrEnd | Position::Name | Position::Text { is_name: true, .. }
             )
     }
 
-    /// Whether an array's item comes next, or may come after a comma, or the array ends.
+    /// Whether an array item is next or possible after a comma, or the array may end.
     pub(super) fn is_at_item(&self) -> bool {
-        self.open.last() == Some(&Open::Array)
+        self.containers.last() == Some(&Container::Array)
             && matches!(
-                self.at,
-                At::Value | At::ValueOrEnd | At::AfterValue | At::Number(_)
+                self.position,
+                Position::Value | Position::ValueOrEnd | Position::AfterValue | Position::Number(_)
             )
     }
 
-    /// Where it stands, in a word.
-    pub(super) fn place(&self) -> &'static str {
-        match self.at {
-            At::Value | At::ValueOrEnd => "at a value",
-            At::NameOrEnd | At::Name => "at a name",
-            At::Colon => "at a colon",
-            At::AfterValue if self.open.is_empty() => "after the text",
-            At::AfterValue => "after a value",
-            At::Text { is_name: true, .. } => "in a name",
-            At::Text {
-                within: Within::Plain,
+    /// A description of the position.
+    pub(super) fn position_name(&self) -> &'static str {
+        match self.position {
+            Position::Value | Position::ValueOrEnd => "at a value",
+            Position::NameOrEnd | Position::Name => "at a name",
+            Position::Colon => "at a colon",
+            Position::AfterValue if self.containers.is_empty() => "after the text",
+            Position::AfterValue => "after a value",
+            Position::Text { is_name: true, .. } => "in a name",
+            Position::Text {
+                state: StringState::Plain,
                 ..
             } => "in a string",
-            At::Text { .. } => "in a character or escape of a string",
-            At::Number(_) => "in a number",
-            At::Word(_) => "in a literal",
+            Position::Text { .. } => "in a character or escape of a string",
+            Position::Number(_) => "in a number",
+            Position::Word(_) => "in a literal",
         }
     }
 
-    /// What decides about the next `bytes` bytes: the state but for what is open further out than
-    /// they can close.
+    /// The part of the state that decides about the next `bytes` bytes: without containers that
+    /// they cannot close.
     pub(super) fn key(&self, bytes: usize) -> Self {
-        let start = self.open.len().saturating_sub(bytes + 1);
+        let start = self.containers.len().saturating_sub(bytes + 1);
         Self {
-            open: self.open[start..].to_vec(),
-            at: self.at,
+            containers: self.containers[start..].to_vec(),
+            position: self.position,
         }
     }
 
-    fn value(&mut self, byte: u8) -> Option<At> {
+    fn value(&mut self, byte: u8) -> Option<Position> {
         Some(match byte {
-            b'"' => At::Text {
+            b'"' => Position::Text {
                 is_name: false,
-                within: Within::Plain,
+                state: StringState::Plain,
             },
             b'{' => {
-                self.open.push(Open::Object);
-                At::NameOrEnd
+                self.containers.push(Container::Object);
+                Position::NameOrEnd
             }
             b'[' => {
-                self.open.push(Open::Array);
-                At::ValueOrEnd
+                self.containers.push(Container::Array);
+                Position::ValueOrEnd
             }
-            b'-' => At::Number(Digits::Minus),
-            b'0' => At::Number(Digits::Zero),
-            b'1'..=b'9' => At::Number(Digits::Integer),
-            b't' => At::Word(b"rue"),
-            b'f' => At::Word(b"alse"),
-            b'n' => At::Word(b"ull"),
+            b'-' => Position::Number(NumberState::Minus),
+            b'0' => Position::Number(NumberState::Zero),
+            b'1'..=b'9' => Position::Number(NumberState::Integer),
+            b't' => Position::Word(b"rue"),
+            b'f' => Position::Word(b"alse"),
+            b'n' => Position::Word(b"ull"),
             _ => return None,
         })
     }
 
-    fn close(&mut self, what: Open) -> Option<At> {
-        (self.open.pop() == Some(what)).then_some(At::AfterValue)
+    fn close(&mut self, what: Container) -> Option<Position> {
+        (self.containers.pop() == Some(what)).then_some(Position::AfterValue)
     }
 
-    fn after_value(&mut self, byte: u8) -> Option<At> {
-        match (byte, self.open.last()) {
-            (b',', Some(Open::Array)) => Some(At::Value),
-            (b',', Some(Open::Object)) => Some(At::Name),
-            (b']', _) => self.close(Open::Array),
-            (b'}', _) => self.close(Open::Object),
+    fn after_value(&mut self, byte: u8) -> Option<Position> {
+        match (byte, self.containers.last()) {
+            (b',', Some(Container::Array)) => Some(Position::Value),
+            (b',', Some(Container::Object)) => Some(Position::Name),
+            (b']', _) => self.close(Container::Array),
+            (b'}', _) => self.close(Container::Object),
             _ => None,
         }
     }
 }
 
-impl Digits {
+impl NumberState {
     /// Whether the number may end here.
-    fn is_whole(self) -> bool {
+    fn is_complete(self) -> bool {
         matches!(
             self,
             Self::Zero | Self::Integer | Self::Fraction | Self::Power
@@ -237,34 +236,49 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn in_text(byte: u8, is_name: bool, within: Within) -> Option<At> {
-    let within = match (within, byte) {
-        (Within::Plain, b'"') => return Some(if is_name { At::Colon } else { At::AfterValue }),
-        (Within::Plain, b'\\') => Within::Escape,
-        (Within::Plain, 0x20..=0x7f) => Within::Plain,
-        (Within::Plain, byte) => character(byte)?,
-        (Within::Escape, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Within::Plain,
-        (Within::Escape, b'u') => Within::Hex(4),
-        (Within::Hex(1), byte) if byte.is_ascii_hexdigit() => Within::Plain,
-        (Within::Hex(due), byte) if byte.is_ascii_hexdigit() => Within::Hex(due - 1),
-        (Within::Character { due, least, most }, byte) if (least..=most).contains(&byte) => {
-            match due {
-                1 => Within::Plain,
-                _ => Within::Character {
-                    due: due - 1,
-                    least: 0x80,
-                    most: 0xbf,
-                },
-            }
+fn next_in_string(byte: u8, is_name: bool, state: StringState) -> Option<Position> {
+    let state = match (state, byte) {
+        (StringState::Plain, b'"') => {
+            return Some(if is_name {
+                Position::Colon
+            } else {
+                Position::AfterValue
+            });
         }
+        (StringState::Plain, b'\\') => StringState::Escape,
+        (StringState::Plain, 0x20..=0x7f) => StringState::Plain,
+        (StringState::Plain, byte) => character(byte)?,
+        (StringState::Escape, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+            StringState::Plain
+        }
+        (StringState::Escape, b'u') => StringState::Hex(4),
+        (StringState::Hex(1), byte) if byte.is_ascii_hexdigit() => StringState::Plain,
+        (StringState::Hex(remaining), byte) if byte.is_ascii_hexdigit() => {
+            StringState::Hex(remaining - 1)
+        }
+        (
+            StringState::Character {
+                remaining,
+                least,
+                most,
+            },
+            byte,
+        ) if (least..=most).contains(&byte) => match remaining {
+            1 => StringState::Plain,
+            _ => StringState::Character {
+                remaining: remaining - 1,
+                least: 0x80,
+                most: 0xbf,
+            },
+        },
         _ => return None,
     };
-    Some(At::Text { is_name, within })
+    Some(Position::Text { is_name, state })
 }
 
-/// What follows the first byte of a character of several (Unicode, table 3-7).
-fn character(first: u8) -> Option<Within> {
-    let (due, least, most) = match first {
+/// The state after the first byte of a multi-byte character (Unicode, table 3-7).
+fn character(first: u8) -> Option<StringState> {
+    let (remaining, least, most) = match first {
         0xc2..=0xdf => (1, 0x80, 0xbf),
         0xe0 => (2, 0xa0, 0xbf),
         0xe1..=0xec | 0xee | 0xef => (2, 0x80, 0xbf),
@@ -274,18 +288,28 @@ fn character(first: u8) -> Option<Within> {
         0xf4 => (3, 0x80, 0x8f),
         _ => return None,
     };
-    Some(Within::Character { due, least, most })
+    Some(StringState::Character {
+        remaining,
+        least,
+        most,
+    })
 }
 
-fn in_number(byte: u8, digits: Digits) -> Option<Digits> {
+fn next_in_number(byte: u8, digits: NumberState) -> Option<NumberState> {
     Some(match (digits, byte) {
-        (Digits::Minus, b'0') => Digits::Zero,
-        (Digits::Minus, b'1'..=b'9') | (Digits::Integer, b'0'..=b'9') => Digits::Integer,
-        (Digits::Zero | Digits::Integer, b'.') => Digits::Point,
-        (Digits::Point | Digits::Fraction, b'0'..=b'9') => Digits::Fraction,
-        (Digits::Zero | Digits::Integer | Digits::Fraction, b'e' | b'E') => Digits::Exponent,
-        (Digits::Exponent, b'+' | b'-') => Digits::Sign,
-        (Digits::Exponent | Digits::Sign | Digits::Power, b'0'..=b'9') => Digits::Power,
+        (NumberState::Minus, b'0') => NumberState::Zero,
+        (NumberState::Minus, b'1'..=b'9') | (NumberState::Integer, b'0'..=b'9') => {
+            NumberState::Integer
+        }
+        (NumberState::Zero | NumberState::Integer, b'.') => NumberState::Point,
+        (NumberState::Point | NumberState::Fraction, b'0'..=b'9') => NumberState::Fraction,
+        (NumberState::Zero | NumberState::Integer | NumberState::Fraction, b'e' | b'E') => {
+            NumberState::Exponent
+        }
+        (NumberState::Exponent, b'+' | b'-') => NumberState::Sign,
+        (NumberState::Exponent | NumberState::Sign | NumberState::Power, b'0'..=b'9') => {
+            NumberState::Power
+        }
         _ => return None,
     })
 }
@@ -294,9 +318,9 @@ fn in_number(byte: u8, digits: Digits) -> Option<Digits> {
 mod tests {
     use super::*;
 
-    /// Each text is whole, and every beginning of it lives.
+    /// Each text is complete, and all its prefixes are valid.
     #[test]
-    fn whole_texts_and_their_beginnings() {
+    fn complete_texts_and_all_their_prefixes_are_accepted() {
         for text in [
             "0",
             "-0",
@@ -319,14 +343,14 @@ mod tests {
                 );
             }
             assert!(
-                JsonPrefix::after(text.as_bytes()).unwrap().is_whole(),
+                JsonPrefix::after(text.as_bytes()).unwrap().is_complete(),
                 "{text:?}"
             );
         }
     }
 
     #[test]
-    fn begun_and_not_whole() {
+    fn unfinished_texts_are_not_complete() {
         for text in [
             "",
             " ",
@@ -347,15 +371,15 @@ mod tests {
             "\"\\u12",
         ] {
             assert!(
-                !JsonPrefix::after(text.as_bytes()).unwrap().is_whole(),
+                !JsonPrefix::after(text.as_bytes()).unwrap().is_complete(),
                 "{text:?}"
             );
         }
     }
 
-    /// The last byte is the one that kills.
+    /// Only the last byte is invalid.
     #[test]
-    fn dead_at_the_very_byte() {
+    fn invalid_bytes_are_rejected_at_the_first_position() {
         let dead: [&[u8]; 24] = [
             b"x",
             b"\xef",
@@ -391,9 +415,9 @@ mod tests {
         }
     }
 
-    /// What a state is told apart by decides about as many bytes as it was made for.
+    /// States with the same key accept the same bytes, up to the key's length.
     #[test]
-    fn a_key_forgets_only_what_cannot_be_reached() {
+    fn state_key_drops_only_unreachable_containers() {
         let deep = JsonPrefix::after(b"[[[{\"a\":[").unwrap();
         let shallow = JsonPrefix::after(b"{\"b\":[{\"a\":[").unwrap();
         assert_eq!(deep.key(1), shallow.key(1));

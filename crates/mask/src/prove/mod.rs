@@ -1,41 +1,42 @@
-//! Proven errors of decoding engines: where a mask is too strict or too loose, each with a witness
-//! that can be checked again. Knows engines and oracles, no server and no report.
+//! Proven mask errors of constrained-decoding engines: masks that are too strict or too loose, each
+//! with a witness that can be checked again.
 //!
-//! In reading order: [`finding`] says what a proof is, `judges` whether a text matches, `syntax`
-//! what can follow a prefix at all (`json_prefix`, `sorted`), `along` proves along one text,
-//! `prover` chooses the texts (`mutant`, `walks`), `difference`, `dead_end` and `consistency` prove
-//! the rest; `explain` finds out by experiment whether an engine declares a departure (`respell`);
-//! `shrink` makes a finding small (`simpler`, `plainer`), [`cluster`] gathers what is alike,
-//! [`witness`] is one with all that is needed to check it.
+//! In reading order: [`finding`] defines proofs and findings; `oracles` judge texts; `syntax`
+//! computes the tokens that may follow a prefix (`json_prefix`, `sorted_vocabulary`); `mask_checks`
+//! checks every mask along one text; `prover` selects the texts (`mutant`, `mask_walk`);
+//! `difference`, `dead_end` and `consistency` prove the other errors; `explain` tests whether a
+//! declared departure explains a finding (`respell`); `shrink` minimises findings
+//! (`schema_reduction`, `constraint_reduction`); [`cluster`] groups similar findings; [`witness`]
+//! stores and rechecks one finding.
 
-mod along;
 pub mod cluster;
 mod consistency;
-pub(super) mod contender;
-pub mod count;
+mod constraint_reduction;
 mod dead_end;
+pub mod decision_count;
 mod difference;
+pub(super) mod engine_session;
 mod explain;
 pub mod finding;
 mod json_prefix;
-mod judges;
+mod mask_checks;
+pub(super) mod mask_walk;
 mod mutant;
-mod plainer;
+mod oracles;
 pub(super) mod prover;
 #[cfg(test)]
 mod reference;
 mod respell;
+mod schema_reduction;
 pub(super) mod shrink;
-mod simpler;
-pub(super) mod sorted;
+pub(super) mod sorted_vocabulary;
 mod syntax;
-pub(super) mod walks;
 pub mod witness;
 
 #[cfg(test)]
 mod tests;
 
-pub use contender::{Duplicates, Proved};
+pub use engine_session::{Duplicates, Proved};
 
-/// What comes of asking an engine.
+/// The result of a call into an engine.
 type EngineResult<T> = Result<T, sobench_engine::EngineError>;

@@ -1,6 +1,5 @@
-//! Rewrites a JSON text so that it may mean the same: other white space, order, escapes, digits, a
-//! member less or more. Whether a mutant still matches its constraint is for the oracles to say.
-//! Knows no schema and no engine.
+//! Rewrites JSON texts: white space, member order, escapes, number spelling, and members removed,
+//! added or repeated. The oracles decide whether a mutant still matches its constraint.
 
 use std::fmt::Write as _;
 
@@ -8,33 +7,31 @@ use serde_json::{Map, Number, Value};
 
 use super::finding::Mutation;
 
-/// Mutants of one kind that an instance has at most: of members to drop or add there may be
-/// thousands.
+/// Maximum mutants of one kind per instance.
 const MAX_OF_A_KIND: usize = 6;
 
-/// A member that no schema names.
+/// A member name that no schema uses.
 const EXTRA_NAME: &str = "zz_not_in_the_schema";
 
-/// A text that was rewritten.
+/// A rewritten text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mutant {
     pub(super) mutation: Mutation,
     pub(super) text: String,
 }
 
-/// Every mutant of a value that is spelt otherwise than the value's compact text; the same ones
-/// every time.
+/// All mutants of a value that differ from its compact text; deterministic.
 pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
-    let compact = written(value, &Style::default());
+    let compact = write_with(value, &Style::default());
     let mut mutants = Vec::new();
     let mut add = |mutation: Mutation, text: String| {
         let of_its_kind = mutants
             .iter()
-            .filter(|it: &&Mutant| it.mutation == mutation)
+            .filter(|mutant: &&Mutant| mutant.mutation == mutation)
             .count();
         if text != compact
             && of_its_kind < MAX_OF_A_KIND
-            && !mutants.iter().any(|it: &Mutant| it.text == text)
+            && !mutants.iter().any(|mutant: &Mutant| mutant.text == text)
         {
             mutants.push(Mutant { mutation, text });
         }
@@ -47,7 +44,7 @@ pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
     ] {
         add(
             Mutation::WhiteSpace,
-            written(
+            write_with(
                 value,
                 &Style {
                     gaps,
@@ -63,7 +60,7 @@ pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
     for escape in [Escape::First, Escape::Solidus, Escape::All] {
         add(
             Mutation::Escapes,
-            written(
+            write_with(
                 value,
                 &Style {
                     escape,
@@ -80,7 +77,7 @@ pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
     ] {
         add(
             Mutation::Numbers,
-            written(
+            write_with(
                 value,
                 &Style {
                     digits,
@@ -89,10 +86,10 @@ pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
             ),
         );
     }
-    for turn in [1, usize::MAX] {
+    for shift in [1, usize::MAX] {
         add(
             Mutation::Order,
-            written(&turned(value, turn), &Style::default()),
+            write_with(&rotated(value, shift), &Style::default()),
         );
     }
     for (mutation, change) in [
@@ -101,7 +98,7 @@ pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
         (Mutation::Duplicate, repeat_member),
     ] {
         for place in 0..MAX_OF_A_KIND {
-            let Some(text) = changed(value, place, change) else {
+            let Some(text) = with_member_changed(value, place, change) else {
                 break;
             };
             add(mutation, text);
@@ -110,15 +107,15 @@ pub(super) fn mutants(value: &Value) -> Vec<Mutant> {
     mutants
 }
 
-/// The value without white space, and with as few escapes as can be.
+/// The value without white space and with minimal escapes.
 pub(super) fn compact(value: &Value) -> String {
-    written(value, &Style::default())
+    write_with(value, &Style::default())
 }
 
-/// How a value is written.
+/// The style in which a value is written.
 #[derive(Clone, Copy)]
 struct Style {
-    /// Before a member or item, before a closing bracket, before and after a colon.
+    /// White space before a member or item, before a closing bracket, before and after a colon.
     gaps: [&'static str; 4],
     escape: Escape,
     digits: Digits,
@@ -147,13 +144,13 @@ enum Escape {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Digits {
     AsTheyAre,
-    /// Whole numbers: `1` as `1.0`, `1e0` or `1E+0`.
+    /// Integers: `1` as `1.0`, `1e0` or `1E+0`.
     Followed(&'static str),
     /// `0` as `-0`.
     MinusZero,
 }
 
-fn written(value: &Value, style: &Style) -> String {
+fn write_with(value: &Value, style: &Style) -> String {
     let mut out = String::new();
     write_value(value, style, &mut out);
     out
@@ -163,7 +160,7 @@ fn write_value(value: &Value, style: &Style, out: &mut String) {
     let [before, closing, before_colon, after_colon] = style.gaps;
     match value {
         Value::Null | Value::Bool(_) => out.push_str(&value.to_string()),
-        Value::Number(number) => out.push_str(&spelt(number, style.digits)),
+        Value::Number(number) => out.push_str(&number_text(number, style.digits)),
         Value::String(text) => write_string(text, style.escape, out),
         Value::Array(items) => {
             out.push('[');
@@ -192,11 +189,11 @@ fn write_value(value: &Value, style: &Style, out: &mut String) {
     }
 }
 
-fn spelt(number: &Number, digits: Digits) -> String {
+fn number_text(number: &Number, digits: Digits) -> String {
     let text = number.as_str();
-    let is_whole = !text.contains(['.', 'e', 'E']);
+    let is_integer = !text.contains(['.', 'e', 'E']);
     match digits {
-        Digits::Followed(end) if is_whole => format!("{text}{end}"),
+        Digits::Followed(end) if is_integer => format!("{text}{end}"),
         Digits::MinusZero if text == "0" => "-0".to_owned(),
         _ => text.to_owned(),
     }
@@ -227,15 +224,16 @@ fn write_string(text: &str, escape: Escape, out: &mut String) {
     out.push('"');
 }
 
-/// Every object's members turned by so many places, or all the way round.
-fn turned(value: &Value, turn: usize) -> Value {
+/// Rotates the members of every object by `shift` places, or reverses them for `usize::MAX`.
+fn rotated(value: &Value, shift: usize) -> Value {
     match value {
-        Value::Array(items) => items.iter().map(|item| turned(item, turn)).collect(),
+        Value::Array(items) => items.iter().map(|item| rotated(item, shift)).collect(),
         Value::Object(members) => {
-            let turned = |(name, member): (&String, &Value)| (name.clone(), turned(member, turn));
-            let mut members: Vec<(String, Value)> = members.iter().map(turned).collect();
-            match turn.checked_rem(members.len()) {
-                _ if turn == usize::MAX => members.reverse(),
+            let rotated =
+                |(name, member): (&String, &Value)| (name.clone(), rotated(member, shift));
+            let mut members: Vec<(String, Value)> = members.iter().map(rotated).collect();
+            match shift.checked_rem(members.len()) {
+                _ if shift == usize::MAX => members.reverse(),
                 Some(places) => members.rotate_left(places),
                 None => {}
             }
@@ -245,7 +243,7 @@ fn turned(value: &Value, turn: usize) -> Value {
     }
 }
 
-/// What is done to an object; `false` where its member of this number does not exist.
+/// Changes the n-th member of an object; `false` if it does not exist.
 type Change = fn(&mut Map<String, Value>, usize) -> bool;
 
 fn drop_member(members: &mut Map<String, Value>, place: usize) -> bool {
@@ -260,7 +258,7 @@ fn add_member(members: &mut Map<String, Value>, place: usize) -> bool {
     value.is_some_and(|value| members.insert(EXTRA_NAME.to_owned(), value).is_none())
 }
 
-/// Stands for a second member of one name, which a map does not hold; see [`changed`].
+/// Adds a marked copy, since a map cannot hold a name twice; see [`with_member_changed`].
 fn repeat_member(members: &mut Map<String, Value>, place: usize) -> bool {
     let member = members
         .iter()
@@ -269,22 +267,21 @@ fn repeat_member(members: &mut Map<String, Value>, place: usize) -> bool {
     member.is_some_and(|(name, member)| members.insert(name, member).is_none())
 }
 
-/// Marks a name that is written without the mark.
+/// Prefix of a repeated name, removed from the text.
 const REPEATED: &str = "\u{10fffd}repeated:";
 
-/// The text with the first object changed that has a member of this number; objects are counted
-/// from the outermost.
-fn changed(value: &Value, place: usize, change: Change) -> Option<String> {
+/// The text with its n-th member changed, counted through all objects from the outermost.
+fn with_member_changed(value: &Value, place: usize, change: Change) -> Option<String> {
     let mut value = value.clone();
-    change_nth(&mut value, place, change).then(|| {
+    change_nth_member(&mut value, place, change).then(|| {
         let mut mark = String::new();
         write_string(REPEATED, Escape::Least, &mut mark);
-        written(&value, &Style::default()).replace(&mark[1..mark.len() - 1], "")
+        write_with(&value, &Style::default()).replace(&mark[1..mark.len() - 1], "")
     })
 }
 
-/// Counts members through all objects, outermost first, until the one that is meant.
-fn change_nth(value: &mut Value, mut left: usize, change: Change) -> bool {
+/// Finds the n-th member through all objects, outermost first, and changes it.
+fn change_nth_member(value: &mut Value, mut left: usize, change: Change) -> bool {
     let mut next: Vec<&mut Value> = vec![value];
     while let Some(value) = next.pop() {
         match value {
@@ -308,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mutants_are_json_and_mean_what_they_should() {
+    fn mutants_are_json_and_keep_or_change_the_value_as_declared() {
         let value: Value = serde_json::from_str(r#"{"a":{"b":0,"c":[1.5,7]},"d":"x/y"}"#).unwrap();
         let all = mutants(&value);
         for mutant in &all {
@@ -316,19 +313,19 @@ mod tests {
                 .unwrap_or_else(|error| panic!("{error}: {}", mutant.text));
             match mutant.mutation {
                 Mutation::WhiteSpace | Mutation::Escapes | Mutation::Duplicate => {
-                    assert_eq!(read, value, "{mutant:?}")
+                    assert_eq!(read, value, "{mutant:?}");
                 }
                 Mutation::Order => assert_eq!(read["a"]["c"], value["a"]["c"]),
                 Mutation::Numbers => {
-                    assert_eq!(read["a"]["c"][0].as_f64(), Some(1.5), "{mutant:?}")
+                    assert_eq!(read["a"]["c"][0].as_f64(), Some(1.5), "{mutant:?}");
                 }
                 Mutation::Fewer | Mutation::Extra => assert_ne!(read, value, "{mutant:?}"),
             }
         }
         let texts = |mutation| {
             all.iter()
-                .filter(|it| it.mutation == mutation)
-                .map(|it| it.text.as_str())
+                .filter(|mutant| mutant.mutation == mutation)
+                .map(|mutant| mutant.text.as_str())
                 .collect::<Vec<_>>()
         };
         assert!(texts(Mutation::Order).contains(&r#"{"d":"x/y","a":{"c":[1.5,7],"b":0}}"#));
@@ -348,10 +345,10 @@ mod tests {
     }
 
     #[test]
-    fn a_value_without_members_has_few() {
+    fn scalar_values_have_only_white_space_and_escape_mutants() {
         let kinds: Vec<_> = mutants(&Value::from("a"))
             .into_iter()
-            .map(|it| it.mutation)
+            .map(|mutant| mutant.mutation)
             .collect();
         assert!(
             kinds

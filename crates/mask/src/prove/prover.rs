@@ -1,23 +1,22 @@
-//! Proves what can be proved of one entry under several engines at once. Knows no process and no
-//! file.
+//! Searches one entry for errors of several engines.
 //!
-//! In this order, each in at most its share of the budget: the instances of the corpus, their
-//! mutants, walks through each engine's own masks, differences between engines, contradictions. All
-//! is decided by the seed and the budget, which counts masks and not time.
+//! In this order, each within its share of the budget: instances of the corpus, their mutants,
+//! walks through each engine's masks, differences between engines, contradictions. The result
+//! depends only on the seed and the budget, which counts masks, not time.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::along::{Ground, Text, Walked, along};
-use super::contender::{Bench, Contender, Proved};
-use super::difference::{Standing, Tried, close};
-use super::explain::passes;
+use super::difference::{AttemptLimits, EngineAtPrefix, resolve_differences};
+use super::engine_session::{EngineSession, ProofEngine, Proved};
+use super::explain::accepts_text;
 use super::finding::{Finding, Mutation, Origin, Proof};
-use super::judges::Judged;
+use super::mask_checks::{CheckedWalk, ConstraintContext, WalkText, check_masks_along};
+use super::mask_walk::{WalkEnd, WalkGuide, WalkStrategy};
 use super::mutant::{Mutant, mutants};
-use super::sorted::Sorted;
-use super::walks::{End, Guide, Manner};
+use super::oracles::Judgement;
+use super::sorted_vocabulary::SortedVocabulary;
 use super::{consistency, dead_end};
 use crate::corpus::{Content, Entry};
 use crate::plan::Effort;
@@ -26,103 +25,103 @@ use sobench_core::constraint::Constraint;
 use sobench_engine::{EngineName, Matcher, TokenId, TokenMask, Vocabulary};
 use sobench_pycompat::random::PythonRandom;
 
-/// Instances of an entry that are rewritten.
+/// Instances per entry that are rewritten.
 const MAX_REWRITTEN: usize = 3;
 
 /// Walks through each engine's own masks.
 const WALKS: u64 = 8;
 
-/// Masks of one walk.
+/// Maximum masks of one walk.
 const WALK_STEPS: usize = 96;
 
-/// Places along an instance at which each engine is held against itself.
+/// Positions of an instance at which each engine is checked for consistency.
 const PLACES: usize = 3;
 
-/// Of so many entries one is compiled once more, to see whether its masks are the same.
+/// One in this many entries is compiled again to compare its masks.
 const COMPILED_AGAIN: usize = 4;
 
-/// Shares of the budget, in percent, each with those before it: instances, mutants, walks,
-/// differences.
+/// Cumulative shares of the budget in percent: instances, mutants, walks, differences.
 const INSTANCES: u64 = 25;
 const MUTANTS: u64 = 50;
 const WALKED: u64 = 75;
 const DIFFERENCES: u64 = 95;
 
-/// What is the same for all entries of a worker.
-pub(crate) struct Tools<'a> {
+/// Lookup tables of a vocabulary, shared by all entries of a worker.
+pub(crate) struct VocabularyTools<'a> {
     pub(crate) vocabulary: &'a Vocabulary,
-    pub(crate) sorted: &'a Sorted,
-    pub(crate) guide: &'a Guide,
+    pub(crate) sorted: &'a SortedVocabulary,
+    pub(crate) guide: &'a WalkGuide,
     /// The same for the vocabulary of bytes.
-    pub(crate) by_bytes: Option<&'a Tools<'a>>,
+    pub(crate) by_bytes: Option<&'a VocabularyTools<'a>>,
 }
 
-/// Whoever wants to know how it goes.
-pub(crate) trait Watch {
-    /// This engine is at work now; none where it is our own oracles.
-    fn at(&mut self, engine: Option<EngineName>);
-    /// So much is known of an engine by now.
+/// Receives the progress of a search.
+pub(crate) trait ProofObserver {
+    /// This engine runs now; `None` for the oracles.
+    fn engine_changed(&mut self, engine: Option<EngineName>);
+    /// Intermediate results of an engine.
     fn so_far(&mut self, engine: EngineName, proved: &Proved);
 }
 
-/// Proves what can be proved, for each engine in the order given.
+/// Searches for errors of each engine, in the given order.
 pub(crate) fn prove(
-    engines: &[&Bench],
-    tools: &Tools<'_>,
+    engines: &[&ProofEngine],
+    tools: &VocabularyTools<'_>,
     entry: &Entry,
     effort: Effort,
-    watch: &mut dyn Watch,
+    observer: &mut dyn ProofObserver,
 ) -> Vec<(EngineName, Proved)> {
-    watch.at(None);
+    observer.engine_changed(None);
     let constraint = Arc::new(entry.constraint.clone());
-    let mut ground = Ground::new(tools.vocabulary, tools.sorted, &constraint);
-    let contender = |engine: &&Bench| {
-        watch.at(Some(engine.name));
-        Contender::new(engine, &constraint)
+    let mut context = ConstraintContext::new(tools.vocabulary, tools.sorted, &constraint);
+    let session = |engine: &&ProofEngine| {
+        observer.engine_changed(Some(engine.name));
+        EngineSession::new(engine, &constraint)
     };
-    let contenders = engines.iter().map(contender).collect();
-    let mut work = Work {
+    let sessions = engines.iter().map(session).collect();
+    let mut prover = EntryProver {
         tools,
         entry,
         effort,
         constraint,
-        ground: &mut ground,
-        contenders,
-        watch,
+        context: &mut context,
+        sessions,
+        observer,
         texts: Vec::new(),
         first: None,
     };
     for phase in [
-        Work::instances,
-        Work::mutants,
-        Work::walks,
-        Work::differences,
-        Work::contradictions,
+        EntryProver::check_instances,
+        EntryProver::check_mutants,
+        EntryProver::run_walks,
+        EntryProver::compare_engines,
+        EntryProver::check_consistency,
     ] {
-        phase(&mut work);
-        work.tell();
+        phase(&mut prover);
+        prover.report_progress();
     }
-    work.contenders
+    prover
+        .sessions
         .into_iter()
-        .map(|contender| (contender.name, contender.proved))
+        .map(|session| (session.name, session.proved))
         .collect()
 }
 
-struct Work<'a, 'g> {
-    tools: &'a Tools<'a>,
+struct EntryProver<'a, 'g> {
+    tools: &'a VocabularyTools<'a>,
     entry: &'a Entry,
     effort: Effort,
     constraint: Arc<Constraint>,
-    ground: &'a mut Ground<'g>,
-    contenders: Vec<Contender>,
-    watch: &'a mut dyn Watch,
-    /// Texts that some engine let through, to hold the engines against each other.
+    context: &'a mut ConstraintContext<'g>,
+    sessions: Vec<EngineSession>,
+    observer: &'a mut dyn ProofObserver,
+    /// Texts accepted by some engine, for comparing the engines.
     texts: Vec<(Vec<TokenId>, Origin)>,
-    /// The first instance that the vocabulary can spell, by its number.
+    /// The first instance that the vocabulary can encode, with its index.
     first: Option<(usize, Vec<TokenId>)>,
 }
 
-/// A text of the entry, with its canonical tokens.
+/// A text of the entry with its canonical tokens.
 struct Source {
     text: String,
     tokens: Vec<TokenId>,
@@ -130,8 +129,8 @@ struct Source {
 }
 
 impl Source {
-    fn text(&self, origin: Origin) -> Text<'_> {
-        Text {
+    fn text(&self, origin: Origin) -> WalkText<'_> {
+        WalkText {
             bytes: self.text.as_bytes(),
             tokens: &self.tokens,
             matching: self.matches.then_some(&*self.text),
@@ -140,17 +139,17 @@ impl Source {
     }
 }
 
-impl Work<'_, '_> {
-    fn tell(&mut self) {
-        for contender in &self.contenders {
-            self.watch.so_far(contender.name, &contender.proved);
+impl EntryProver<'_, '_> {
+    fn report_progress(&mut self) {
+        for session in &self.sessions {
+            self.observer.so_far(session.name, &session.proved);
         }
     }
 
     fn source(&mut self, text: String) -> Option<Source> {
         let tokens = self.tools.vocabulary.encode_exactly(&text)?;
-        self.watch.at(None);
-        let matches = self.ground.judges.judge(&text) == Judged::Matches;
+        self.observer.engine_changed(None);
+        let matches = self.context.oracles.judge(&text) == Judgement::Matches;
         Some(Source {
             text,
             tokens,
@@ -158,7 +157,7 @@ impl Work<'_, '_> {
         })
     }
 
-    /// Every instance, written compactly; a text as it stands.
+    /// Every instance; JSON in compact spelling.
     fn sources(&mut self) -> Vec<Option<Source>> {
         let entry = self.entry;
         entry
@@ -168,48 +167,45 @@ impl Work<'_, '_> {
             .collect()
     }
 
-    /// Walks one engine along a text; whether it let it through.
-    fn walk_along(
+    /// Checks one engine along a text; returns whether it accepted the text.
+    fn check_session_along(
         &mut self,
-        text: &Text<'_>,
+        text: &WalkText<'_>,
         share: u64,
-        contender: usize,
+        session: usize,
         accepted: Option<&Value>,
     ) -> bool {
-        let (ground, effort) = (&mut *self.ground, self.effort);
-        let is_through = self.contenders[contender].attempt(self.watch, |contender| {
-            let left = contender.left(effort, share);
-            let walked = along(
-                &*contender.grammar()?,
-                ground,
-                &contender.explainer(accepted)?,
+        let (context, effort) = (&mut *self.context, self.effort);
+        let is_accepted = self.sessions[session].attempt(self.observer, |session| {
+            let left = session.budget_left(effort, share);
+            let walked = check_masks_along(
+                &*session.grammar()?,
+                context,
+                &session.explainer(accepted)?,
                 text,
                 left,
             )?;
-            let is_through = walked.accepted;
-            contender.proved.texts += 1;
-            contender.add(walked);
-            Ok(is_through)
+            let is_accepted = walked.accepted;
+            session.proved.texts += 1;
+            session.add(walked);
+            Ok(is_accepted)
         });
-        is_through.unwrap_or(false)
+        is_accepted.unwrap_or(false)
     }
 
-    fn instances(&mut self) {
+    fn check_instances(&mut self) {
         for (index, source) in self.sources().into_iter().enumerate() {
             let origin = Origin::Instance(index);
-            for contender in 0..self.contenders.len() {
+            for session in 0..self.sessions.len() {
                 let accepted = source.as_ref().is_some_and(|source| {
-                    self.walk_along(&source.text(origin), INSTANCES, contender, None)
+                    self.check_session_along(&source.text(origin), INSTANCES, session, None)
                 });
-                self.contenders[contender].accepted.push(accepted);
+                self.sessions[session].accepted.push(accepted);
             }
             if let (None, Some(source)) = (&self.first, &source) {
                 self.first = Some((index, source.tokens.clone()));
             }
-            let is_accepted = self
-                .contenders
-                .iter()
-                .any(|contender| contender.accepted[index]);
+            let is_accepted = self.sessions.iter().any(|session| session.accepted[index]);
             self.texts.extend(
                 source
                     .filter(|_| is_accepted)
@@ -218,19 +214,16 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Mutants that still match, of instances that the engine lets through: what it refuses then is
-    /// what was rewritten.
-    fn mutants(&mut self) {
+    /// Checks mutants that still match, of instances that the engine accepts: a refusal is then due
+    /// to the mutation.
+    fn check_mutants(&mut self) {
         let mut rewritten = 0;
         for (index, instance) in self.entry.instances.iter().enumerate() {
             let Content::Json(json) = &instance.content else {
                 continue;
             };
             if rewritten == MAX_REWRITTEN
-                || !self
-                    .contenders
-                    .iter()
-                    .any(|contender| contender.accepted[index])
+                || !self.sessions.iter().any(|session| session.accepted[index])
             {
                 continue;
             }
@@ -239,31 +232,31 @@ impl Work<'_, '_> {
             };
             rewritten += 1;
             for mutant in mutants(&value) {
-                self.mutant(&mutant, index, &value);
+                self.check_mutant(&mutant, index, &value);
             }
         }
     }
 
-    fn mutant(&mut self, mutant: &Mutant, index: usize, value: &Value) {
+    fn check_mutant(&mut self, mutant: &Mutant, index: usize, value: &Value) {
         let Some(source) = self.source(mutant.text.clone()) else {
             return;
         };
-        let is_twice = mutant.mutation == Mutation::Duplicate;
-        if !is_twice && !source.matches {
+        let is_duplicate = mutant.mutation == Mutation::Duplicate;
+        if !is_duplicate && !source.matches {
             return;
         }
-        for at in 0..self.contenders.len() {
-            if !self.contenders[at].accepted[index] {
+        for at in 0..self.sessions.len() {
+            if !self.sessions[at].accepted[index] {
                 continue;
             }
-            if is_twice {
+            if is_duplicate {
                 let vocabulary = self.tools.vocabulary;
-                let passed = self.contenders[at].attempt(self.watch, |contender| {
-                    passes(&*contender.grammar()?, &source.text, vocabulary)
+                let passed = self.sessions[at].attempt(self.observer, |session| {
+                    accepts_text(&*session.grammar()?, &source.text, vocabulary)
                 });
-                self.contenders[at].proved.duplicates.add(passed);
+                self.sessions[at].proved.duplicates.add(passed);
             } else {
-                self.walk_along(
+                self.check_session_along(
                     &source.text(Origin::Mutant(index, mutant.mutation)),
                     MUTANTS,
                     at,
@@ -273,18 +266,18 @@ impl Work<'_, '_> {
         }
     }
 
-    fn walks(&mut self) {
-        for contender in 0..self.contenders.len() {
+    fn run_walks(&mut self) {
+        for session in 0..self.sessions.len() {
             for number in 0..WALKS {
                 let seed = self.effort.seed.wrapping_mul(WALKS).wrapping_add(number);
                 if self
-                    .walk(
-                        contender,
+                    .run_walk(
+                        session,
                         seed,
                         if number == 0 {
-                            Manner::Shortest
+                            WalkStrategy::Shortest
                         } else {
-                            Manner::Random
+                            WalkStrategy::Random
                         },
                     )
                     .is_none()
@@ -295,55 +288,56 @@ impl Work<'_, '_> {
         }
     }
 
-    /// One walk through an engine's own masks, and what it came to held against all engines. `None`
-    /// where that engine is done.
-    fn walk(&mut self, at: usize, seed: u64, manner: Manner) -> Option<()> {
+    /// One walk through an engine's own masks; its text is then checked with all engines. `None` if
+    /// that engine is stopped.
+    fn run_walk(&mut self, at: usize, seed: u64, strategy: WalkStrategy) -> Option<()> {
         let (tools, effort) = (self.tools, self.effort);
         let origin = Origin::Walk(seed);
-        let walk = self.contenders[at].attempt(self.watch, |contender| {
-            let steps = WALK_STEPS
-                .min(usize::try_from(contender.left(effort, WALKED) / 2).unwrap_or(usize::MAX));
+        let walk = self.sessions[at].attempt(self.observer, |session| {
+            let steps = WALK_STEPS.min(
+                usize::try_from(session.budget_left(effort, WALKED) / 2).unwrap_or(usize::MAX),
+            );
             let mut random = PythonRandom::new(seed);
-            let grammar = contender.grammar()?;
+            let grammar = session.grammar()?;
             let walk = tools.guide.walk(
                 &mut *grammar.matcher()?,
                 tools.vocabulary,
-                manner,
+                strategy,
                 &mut random,
                 steps,
             )?;
-            contender.proved.masks += walk.tokens.len() as u64 + 1;
-            if walk.end == End::Dead {
+            session.proved.masks += walk.tokens.len() as u64 + 1;
+            if walk.end == WalkEnd::DeadEnd {
                 let (length, masks) =
-                    dead_end::earliest(&*grammar, tools.vocabulary, &walk.tokens)?;
+                    dead_end::earliest_dead_prefix(&*grammar, tools.vocabulary, &walk.tokens)?;
                 let finding = Finding::new(Proof::DeadEnd, &walk.tokens[..length], None, origin);
-                contender.add(Walked {
+                session.add(CheckedWalk {
                     masks,
-                    ..Walked::of(finding)
+                    ..CheckedWalk::with_finding(finding)
                 });
             }
             Ok(walk)
         })?;
         let bytes = tools.vocabulary.decode(&walk.tokens);
-        let is_whole = walk.end == End::Whole;
-        self.watch.at(None);
-        let whole = std::str::from_utf8(&bytes).ok().filter(|_| is_whole);
-        let matching = whole.filter(|text| self.ground.judges.judge(text) == Judged::Matches);
-        let completed = if is_whole {
+        let is_complete = walk.end == WalkEnd::Complete;
+        self.observer.engine_changed(None);
+        let whole = std::str::from_utf8(&bytes).ok().filter(|_| is_complete);
+        let matching = whole.filter(|text| self.context.oracles.judge(text) == Judgement::Matches);
+        let completed = if is_complete {
             None
         } else {
-            self.ground.syntax.completed(&bytes)
+            self.context.syntax.shortest_completion(&bytes)
         };
         let completed = completed
             .and_then(|text| String::from_utf8(text).ok())
             .and_then(|text| self.source(text));
         if let Some(source) = completed.filter(|source| source.matches) {
-            self.walk_others(at, &source.text(Origin::Other));
+            self.check_others_along(at, &source.text(Origin::Other));
         }
         if let Some(tokens) = matching.and_then(|text| tools.vocabulary.encode_exactly(text)) {
-            self.walk_others(
+            self.check_others_along(
                 at,
-                &Text {
+                &WalkText {
                     bytes: &bytes,
                     tokens: &tokens,
                     matching,
@@ -351,8 +345,8 @@ impl Work<'_, '_> {
                 },
             );
         }
-        self.walk_along(
-            &Text {
+        self.check_session_along(
+            &WalkText {
                 bytes: &bytes,
                 tokens: &walk.tokens,
                 matching,
@@ -366,17 +360,16 @@ impl Work<'_, '_> {
         Some(())
     }
 
-    /// Walks every engine but this one along a text.
-    fn walk_others(&mut self, but: usize, text: &Text<'_>) {
-        for other in (0..self.contenders.len()).filter(|other| *other != but) {
-            self.walk_along(text, WALKED, other, None);
+    /// Checks every engine but `but` along a text.
+    fn check_others_along(&mut self, but: usize, text: &WalkText<'_>) {
+        for other in (0..self.sessions.len()).filter(|other| *other != but) {
+            self.check_session_along(text, WALKED, other, None);
         }
     }
 
-    /// Holds every two engines against each other along the texts that one of them let through, at
-    /// places in an order that the seed decides.
-    fn differences(&mut self) {
-        if self.contenders.len() < 2 {
+    /// Compares every two engines along the accepted texts, at positions in a seeded random order.
+    fn compare_engines(&mut self) {
+        if self.sessions.len() < 2 {
             return;
         }
         let mut places: Vec<(usize, usize)> = Vec::new();
@@ -384,12 +377,14 @@ impl Work<'_, '_> {
             places.extend((0..=tokens.len()).map(|place| (text, place)));
         }
         let order = PythonRandom::new(self.effort.seed).sample(places.len(), places.len());
-        let mut tried = Tried::default();
+        let mut tried = AttemptLimits::default();
         for place in order {
             if self
-                .contenders
+                .sessions
                 .iter()
-                .filter(|it| !it.is_done() && it.left(self.effort, DIFFERENCES) > 0)
+                .filter(|session| {
+                    !session.is_stopped() && session.budget_left(self.effort, DIFFERENCES) > 0
+                })
                 .count()
                 < 2
             {
@@ -398,89 +393,89 @@ impl Work<'_, '_> {
             let (text, place) = places[place];
             let (tokens, origin) = &self.texts[text];
             let (prefix, origin) = (tokens[..place].to_vec(), *origin);
-            self.differences_at(&prefix, origin, &mut tried);
+            self.compare_engines_at(&prefix, origin, &mut tried);
         }
     }
 
-    fn differences_at(&mut self, prefix: &[TokenId], origin: Origin, tried: &mut Tried) {
+    fn compare_engines_at(
+        &mut self,
+        prefix: &[TokenId],
+        origin: Origin,
+        tried: &mut AttemptLimits,
+    ) {
         let (tools, effort) = (self.tools, self.effort);
-        let mut stood: Vec<(usize, Box<dyn Matcher>, TokenMask)> = Vec::new();
-        for at in 0..self.contenders.len() {
-            let standing = self.contenders[at].attempt(self.watch, |contender| {
-                if contender.left(effort, DIFFERENCES) == 0 {
+        let mut matchers: Vec<(usize, Box<dyn Matcher>, TokenMask)> = Vec::new();
+        for at in 0..self.sessions.len() {
+            let opened = self.sessions[at].attempt(self.observer, |session| {
+                if session.budget_left(effort, DIFFERENCES) == 0 {
                     return Ok(None);
                 }
-                consistency::stand(
-                    &*contender.grammar()?,
+                consistency::matcher_after(
+                    &*session.grammar()?,
                     tools.vocabulary,
                     prefix,
-                    &mut contender.proved.masks,
+                    &mut session.proved.masks,
                 )
             });
-            stood.extend(
-                standing
-                    .flatten()
-                    .map(|(matcher, mask)| (at, matcher, mask)),
-            );
+            matchers.extend(opened.flatten().map(|(matcher, mask)| (at, matcher, mask)));
         }
-        for (one, matcher, mask) in &stood {
-            for (other, _, other_mask) in stood.iter().filter(|(other, ..)| other != one) {
-                let standing = Standing {
-                    engine: self.contenders[*one].name,
+        for (one, matcher, mask) in &matchers {
+            for (other, _, other_mask) in matchers.iter().filter(|(other, ..)| other != one) {
+                let opened = EngineAtPrefix {
+                    engine: self.sessions[*one].name,
                     matcher: &**matcher,
                     mask,
                 };
-                let against = (self.contenders[*other].name, other_mask);
+                let against = (self.sessions[*other].name, other_mask);
                 let mut random = PythonRandom::new(effort.seed);
-                let judges = &mut self.ground.judges;
-                let closed = self.contenders[*one].attempt(self.watch, |contender| {
-                    let tools = (tools.vocabulary, tools.guide, judges);
-                    let closed = close(
-                        &standing,
+                let oracles = &mut self.context.oracles;
+                let resolved = self.sessions[*one].attempt(self.observer, |session| {
+                    let tools = (tools.vocabulary, tools.guide, oracles);
+                    let resolved = resolve_differences(
+                        &opened,
                         against,
                         (prefix, origin),
                         tools,
                         &mut random,
                         tried,
                     )?;
-                    contender.proved.masks += closed.masks;
-                    contender.proved.unresolved += closed.unresolved;
-                    Ok(closed)
+                    session.proved.masks += resolved.masks;
+                    session.proved.unresolved += resolved.unresolved;
+                    Ok(resolved)
                 });
                 for (is_about_other, finding) in
-                    closed.into_iter().flat_map(|closed| closed.findings)
+                    resolved.into_iter().flat_map(|resolved| resolved.findings)
                 {
-                    self.difference(if is_about_other { *other } else { *one }, finding);
+                    self.add_difference(if is_about_other { *other } else { *one }, finding);
                 }
             }
         }
     }
 
-    fn difference(&mut self, at: usize, finding: Finding) {
-        let ground = &*self.ground;
-        self.contenders[at].attempt(self.watch, |contender| {
-            let why = contender.read(&finding, ground)?;
-            contender.add(Walked::of(finding.taken(why)));
+    fn add_difference(&mut self, at: usize, finding: Finding) {
+        let context = &*self.context;
+        self.sessions[at].attempt(self.observer, |session| {
+            let why = session.interpret(&finding, context)?;
+            session.add(CheckedWalk::with_finding(finding.explained_by(why)));
             Ok(())
         });
     }
 
-    fn contradictions(&mut self) {
+    fn check_consistency(&mut self) {
         let Some((index, tokens)) = self.first.take() else {
             return;
         };
-        // Compiling costs more than all else here, and what it does wrong it does to many
-        // constraints.
+        // Compiling is the most expensive step here, and its errors show on many constraints.
         let drawn = PythonRandom::new(self.effort.seed.wrapping_add(tokens.len() as u64))
             .choice(COMPILED_AGAIN)
             == 0;
-        for (number, place) in places(tokens.len(), self.effort.seed)
+        for (number, place) in sample_positions(tokens.len(), self.effort.seed)
             .into_iter()
             .enumerate()
         {
-            for at in 0..self.contenders.len() {
-                if self.contenders[at].accepted[index] {
-                    self.contradictions_at(
+            for at in 0..self.sessions.len() {
+                if self.sessions[at].accepted[index] {
+                    self.check_consistency_at(
                         at,
                         &tokens[..place],
                         Origin::Instance(index),
@@ -491,23 +486,36 @@ impl Work<'_, '_> {
         }
     }
 
-    fn contradictions_at(&mut self, at: usize, prefix: &[TokenId], origin: Origin, compiles: bool) {
+    fn check_consistency_at(
+        &mut self,
+        at: usize,
+        prefix: &[TokenId],
+        origin: Origin,
+        compiles: bool,
+    ) {
         let (vocabulary, constraint, seed) = (
             self.tools.vocabulary,
             Arc::clone(&self.constraint),
             self.effort.seed,
         );
-        self.contenders[at].attempt(self.watch, |contender| {
-            let grammar = contender.grammar()?;
-            let stood =
-                consistency::stand(&*grammar, vocabulary, prefix, &mut contender.proved.masks)?;
-            let Some((mut matcher, mask)) = stood else {
+        self.sessions[at].attempt(self.observer, |session| {
+            let grammar = session.grammar()?;
+            let matchers = consistency::matcher_after(
+                &*grammar,
+                vocabulary,
+                prefix,
+                &mut session.proved.masks,
+            )?;
+            let Some((mut matcher, mask)) = matchers else {
                 return Ok(());
             };
-            let (mut found, tried) =
-                consistency::here(&mut *matcher, vocabulary, &mut PythonRandom::new(seed))?;
-            let (later, more) = consistency::again(
-                &*contender.engine,
+            let (mut found, tried) = consistency::check_matcher(
+                &mut *matcher,
+                vocabulary,
+                &mut PythonRandom::new(seed),
+            )?;
+            let (later, more) = consistency::check_repeated(
+                &*session.engine,
                 &constraint,
                 &*grammar,
                 vocabulary,
@@ -515,11 +523,11 @@ impl Work<'_, '_> {
                 compiles,
             )?;
             found.extend(later);
-            let mut walked = Walked::default();
-            walked.counts.decided(Proof::Contradicts, tried + more);
+            let mut walked = CheckedWalk::default();
+            walked.counts.add_decided(Proof::Contradicts, tried + more);
             for (contradiction, token) in found {
                 let finding = Finding::new(Proof::Contradicts, prefix, token, origin);
-                walked.found(
+                walked.record_error(
                     Finding {
                         contradiction: Some(contradiction),
                         ..finding
@@ -527,14 +535,14 @@ impl Work<'_, '_> {
                     1,
                 );
             }
-            contender.add(walked);
+            session.add(walked);
             Ok(())
         });
     }
 }
 
-/// Some places of a text of so many tokens, the beginning among them.
-fn places(tokens: usize, seed: u64) -> Vec<usize> {
+/// A sample of positions in a text of `tokens` tokens, including the start.
+fn sample_positions(tokens: usize, seed: u64) -> Vec<usize> {
     let mut places = vec![0];
     places.extend(
         PythonRandom::new(seed)

@@ -1,6 +1,6 @@
-//! An engine for tests that is slow and right: it tries every token of a small vocabulary,
-//! character by character, against a grammar that was written by hand for the constraint. And the
-//! same engine with one mask bug. Knows no library.
+//! A slow and correct reference engine for tests: it checks every token of a small vocabulary,
+//! character by character, against a handwritten grammar of the constraint. Optionally with one
+//! mask bug.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_engine::{Engine, EngineError, Grammar, Matcher, TokenId, TokenMask, Vocabulary};
 use sobench_grammar::{self as grammar, Membership, Recogniser};
 
-/// What every beginning of a text is known to be.
+/// A language with cached masks and prefix checks.
 pub(super) struct Language {
     recogniser: Recogniser,
     vocabulary: Arc<Vocabulary>,
@@ -33,7 +33,7 @@ impl Language {
     fn is_viable(&self, bytes: &[u8]) -> bool {
         let known = self.viable.lock().unwrap().get(bytes).copied();
         known.unwrap_or_else(|| {
-            // The grammars of tests are of ASCII: half a character begins nothing.
+            // The grammars of the tests are ASCII: half a character is no prefix.
             let viable =
                 std::str::from_utf8(bytes).is_ok_and(|text| self.recogniser.is_prefix(text));
             self.viable.lock().unwrap().insert(bytes.to_vec(), viable);
@@ -41,7 +41,7 @@ impl Language {
         })
     }
 
-    fn is_whole(&self, bytes: &[u8]) -> bool {
+    fn is_complete(&self, bytes: &[u8]) -> bool {
         std::str::from_utf8(bytes)
             .is_ok_and(|text| self.recogniser.recognise(text) == Membership::Member)
     }
@@ -60,7 +60,7 @@ impl Language {
         (0..self.vocabulary.len() as TokenId)
             .filter(|token| self.takes(before, *token))
             .for_each(|token| mask.allow(token));
-        if self.is_whole(before) {
+        if self.is_complete(before) {
             mask.allow(self.vocabulary.eos());
         }
         self.masks
@@ -71,14 +71,14 @@ impl Language {
     }
 }
 
-/// One wrong bit in one mask: after exactly these bytes, this token is not as it should be.
+/// One wrong bit in one mask: after exactly these bytes, this token is wrongly allowed or refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bug {
     pub(super) before: Vec<u8>,
     pub(super) token: TokenId,
 }
 
-/// The engine of one language, with a bug or none.
+/// The engine of one language, optionally with a bug.
 #[derive(Clone)]
 pub(super) struct Reference {
     pub(super) language: Arc<Language>,
@@ -119,7 +119,8 @@ struct ReferenceMatcher {
 }
 
 impl ReferenceMatcher {
-    /// What counts of what was committed: a token that a bug adds is taken, and forgotten.
+    /// The effective bytes, and whether the bug applies now: a token that a bug adds is accepted
+    /// and ignored.
     fn read(&self) -> (Vec<u8>, bool) {
         let vocabulary = &self.engine.language.vocabulary;
         let (mut bytes, mut written) = (Vec::new(), Vec::new());
@@ -152,7 +153,7 @@ impl ReferenceMatcher {
         let mut only = TokenMask::new(self.engine.language.vocabulary.len());
         only.allow(bug.token);
         if mask.allows(bug.token) {
-            return mask.without(&only);
+            return mask.difference(&only);
         }
         let mut mask = mask;
         mask.allow(bug.token);
@@ -168,7 +169,7 @@ impl Matcher for ReferenceMatcher {
     fn commit(&mut self, token: TokenId) -> Result<(), EngineError> {
         if token == self.engine.language.vocabulary.eos() || !self.masked().allows(token) {
             return Err(EngineError::Invalid {
-                words: format!("not {token}"),
+                message: format!("not {token}"),
             });
         }
         self.tokens.push(token);

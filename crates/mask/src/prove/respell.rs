@@ -1,17 +1,17 @@
-//! Takes one liberty of JSON's spelling at a time back from a text, and leaves every other byte as
-//! it was; and puts members in order. Knows no engine.
+//! Normalises one spelling variation of JSON at a time, leaving all other bytes unchanged, and
+//! reorders members.
 
 use std::ops::Range;
 
 use serde_json::Value;
 
-use super::{mutant, simpler};
+use super::{mutant, schema_reduction};
 use crate::spelling::string_length;
 
-/// Numbers that are written out: those with a larger exponent stay as they are.
+/// Maximum digits of a number that is written out; numbers with a larger exponent keep it.
 const MAX_DIGITS: usize = 64;
 
-/// The text without the white space before its first byte and after its last.
+/// The text without leading and trailing white space.
 pub(super) fn trimmed(text: &str) -> String {
     text.trim_matches([' ', '\t', '\n', '\r']).to_owned()
 }
@@ -21,56 +21,60 @@ pub(super) fn without_spaces(text: &str) -> String {
     rewritten(text, Kind::Space, |_| String::new())
 }
 
-/// The text with every string escaped as little as can be.
+/// The text with minimal escapes in strings.
 pub(super) fn with_least_escapes(text: &str) -> String {
     with_strings(text, |text| Some(text.to_owned()))
 }
 
-/// The text with every string escaped as little as can be, and with a letter for each character
-/// that has only a `\u` escape and for each from U+007F to U+009F: another text, which is as long.
+/// The text with minimal escapes, and with a letter for each character that has only a `\u` escape
+/// and for U+007F to U+009F: another text of the same length.
 pub(super) fn with_plain_characters(text: &str) -> String {
-    let is_plain =
-        |it: &char| !it.is_control() || matches!(it, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t');
+    let is_plain = |character: &char| {
+        !character.is_control() || matches!(character, '\u{8}' | '\u{c}' | '\n' | '\r' | '\t')
+    };
     let letters = |text: &str| {
         text.chars()
-            .map(|it| if is_plain(&it) { it } else { 'a' })
+            .map(|character| if is_plain(&character) { character } else { 'a' })
             .collect::<String>()
     };
     with_least_escapes(&with_strings(text, |text| {
-        Some(letters(text)).filter(|it| it != text)
+        Some(letters(text)).filter(|plain| plain != text)
     }))
 }
 
-/// The text with whole numbers written as their digits alone, and exponents with a sign.
+/// The text with integers as plain digits, and exponents with a sign.
 pub(super) fn with_plain_numbers(text: &str) -> String {
-    rewritten(text, Kind::Number, plain)
+    rewritten(text, Kind::Number, plain_number)
 }
 
-/// The text, written compactly, with members in the order in which `like` has them, where it has an
-/// object there; else in the order of the map of `properties` in `schema` that names most of them.
-/// `None` for what is no JSON.
+/// The text in compact form, with members in the order of `like`, or in the order of the
+/// `properties` in `schema` that name most of them. `None` for invalid JSON.
 pub(super) fn in_order(text: &str, like: Option<&Value>, schema: Option<&Value>) -> Option<String> {
-    rearranged(text, like, schema, false)
+    reordered_text(text, like, schema, false)
 }
 
-/// As [`in_order`], without the members that the map does not name.
-pub(super) fn named_alone(text: &str, schema: &Value) -> Option<String> {
-    rearranged(text, None, Some(schema), true)
+/// As [`in_order`], without unnamed members.
+pub(super) fn without_unnamed_members(text: &str, schema: &Value) -> Option<String> {
+    reordered_text(text, None, Some(schema), true)
 }
 
-fn rearranged(
+fn reordered_text(
     text: &str,
     like: Option<&Value>,
     schema: Option<&Value>,
-    named_alone: bool,
+    without_unnamed_members: bool,
 ) -> Option<String> {
     let maps = schema.map(property_maps).unwrap_or_default();
     let value: Value = serde_json::from_str(text).ok()?;
-    Some(mutant::compact(&ordered(&value, like, &maps, named_alone)))
+    Some(mutant::compact(&ordered(
+        &value,
+        like,
+        &maps,
+        without_unnamed_members,
+    )))
 }
 
-/// The white space, the string, the number or the one character of all else that the byte at `at`
-/// is of.
+/// The white space, string, number or other character that contains the byte at `at`.
 pub(super) fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
     let mut end = 0;
     pieces(text).find_map(|(_, piece)| {
@@ -80,18 +84,18 @@ pub(super) fn piece_around(text: &str, at: usize) -> Option<Range<usize>> {
     })
 }
 
-/// The text with every string rewritten for which there is another one.
+/// The text with every string replaced for which `other` returns a replacement.
 pub(super) fn with_strings(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
     rewritten(text, Kind::Text, |text| {
         let other = serde_json::from_str::<String>(text)
             .ok()
-            .and_then(|it| other(&it));
-        other.map_or_else(|| text.to_owned(), |it| Value::from(it).to_string())
+            .and_then(|value| other(&value));
+        other.map_or_else(|| text.to_owned(), |value| Value::from(value).to_string())
     })
 }
 
-/// Members by name, or items, of the object or array that a text or the beginning of one is, each
-/// with the place of its value.
+/// Members by name, or items, of the object or array in a complete or truncated text, each with the
+/// range of its value.
 pub(super) fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
     let mut children = Vec::new();
     let (mut depth, mut at) = (0_usize, 0);
@@ -106,10 +110,10 @@ pub(super) fn children(text: &str) -> Vec<(Option<String>, Range<usize>)> {
             ":" if depth == 1 => {
                 name = value
                     .take()
-                    .and_then(|range| serde_json::from_str(&text[range]).ok())
+                    .and_then(|range| serde_json::from_str(&text[range]).ok());
             }
             "," if depth == 1 => children.extend(value.take().map(|value| (name.take(), value))),
-            _ => value = Some(value.map_or(start, |it| it.start)..at),
+            _ => value = Some(value.map_or(start, |range| range.start)..at),
         }
         depth += usize::from(opens);
     }
@@ -126,7 +130,7 @@ enum Kind {
     Other,
 }
 
-/// All of a text, piece by piece.
+/// The text in pieces.
 fn pieces(text: &str) -> impl Iterator<Item = (Kind, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -145,8 +149,8 @@ fn pieces(text: &str) -> impl Iterator<Item = (Kind, &str)> {
     })
 }
 
-/// The bytes of the string, white space or number that a JSON text goes on with; `None` where it
-/// goes on with something else.
+/// The length of the string, white space or number at the start of `rest`; `None` for other
+/// characters.
 pub(super) fn piece_length(rest: &[u8]) -> Option<usize> {
     let all_of = |bytes: &[u8]| rest.iter().take_while(|byte| bytes.contains(byte)).count();
     match rest.first()? {
@@ -170,8 +174,8 @@ fn rewritten(text: &str, kind: Kind, other: impl Fn(&str) -> String) -> String {
         .collect()
 }
 
-/// A whole number as its digits alone; another one with a sign at its exponent.
-fn plain(number: &str) -> String {
+/// An integer as plain digits; other numbers with a sign in the exponent.
+fn plain_number(number: &str) -> String {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, ""));
     let (sign, mantissa) = mantissa
         .strip_prefix('-')
@@ -209,14 +213,14 @@ fn plain(number: &str) -> String {
     }
 }
 
-/// The names of every map of `properties`, and of every list of `required`, each in its order.
+/// The names of each schema's `properties` and `required`, in order.
 fn property_maps(schema: &Value) -> Vec<Vec<String>> {
     let map = |schema: &Value| {
         let names = schema
             .get("properties")
             .and_then(Value::as_object)
             .into_iter()
-            .flat_map(|it| it.keys().cloned());
+            .flat_map(|properties| properties.keys().cloned());
         let required = schema
             .get("required")
             .and_then(Value::as_array)
@@ -230,20 +234,25 @@ fn property_maps(schema: &Value) -> Vec<Vec<String>> {
         }
         all
     };
-    simpler::all_within(schema)
+    schema_reduction::nested_values(schema)
         .map(map)
         .filter(|names| !names.is_empty())
         .collect()
 }
 
-fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>], named_alone: bool) -> Value {
+fn ordered(
+    value: &Value,
+    like: Option<&Value>,
+    maps: &[Vec<String>],
+    without_unnamed_members: bool,
+) -> Value {
     match value {
         Value::Array(items) => {
             let like = |place| like.and_then(|like: &Value| like.get::<usize>(place));
             items
                 .iter()
                 .enumerate()
-                .map(|(place, item)| ordered(item, like(place), maps, named_alone))
+                .map(|(place, item)| ordered(item, like(place), maps, without_unnamed_members))
                 .collect()
         }
         Value::Object(members) => {
@@ -251,21 +260,21 @@ fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>], named_alon
             let member = |(name, member): (&String, &Value)| {
                 (
                     name.clone(),
-                    ordered(member, like_of(name), maps, named_alone),
+                    ordered(member, like_of(name), maps, without_unnamed_members),
                 )
             };
             let mut members: Vec<(String, Value)> = members.iter().map(member).collect();
             match like.and_then(Value::as_object) {
-                Some(like) => sort_like(&mut members, like.keys()),
+                Some(like) => sort_members(&mut members, like.keys()),
                 None => {
                     let known = |map: &&Vec<String>| {
                         map.iter()
-                            .filter(|name| members.iter().any(|(it, _)| it == *name))
+                            .filter(|name| members.iter().any(|(member, _)| member == *name))
                             .count()
                     };
                     if let Some(map) = maps.iter().max_by_key(known) {
-                        sort_like(&mut members, map.iter());
-                        members.retain(|(name, _)| !named_alone || map.contains(name));
+                        sort_members(&mut members, map.iter());
+                        members.retain(|(name, _)| !without_unnamed_members || map.contains(name));
                     }
                 }
             }
@@ -275,8 +284,8 @@ fn ordered(value: &Value, like: Option<&Value>, maps: &[Vec<String>], named_alon
     }
 }
 
-/// What is not named comes last, in the order that it had.
-fn sort_like<'a>(members: &mut [(String, Value)], names: impl Iterator<Item = &'a String>) {
+/// Unnamed members come last, in their previous order.
+fn sort_members<'a>(members: &mut [(String, Value)], names: impl Iterator<Item = &'a String>) {
     let places: std::collections::HashMap<&String, usize> = names
         .enumerate()
         .map(|(place, name)| (name, place))
@@ -291,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_liberty_at_a_time_is_taken_back() {
+    fn each_spelling_variation_is_normalized_separately() {
         let text =
             " {\"a\\u0062\": [1.0, 2e1 ,-0, 1.5e3, 1.25, 1e-2, 2.5E0],\t\"c\\\"\" :\"x\\/ y\"}\n";
         for (respelt, expected) in [
@@ -324,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_of_one_piece() {
+    fn every_byte_belongs_to_one_piece() {
         let text = "{ \r\n\"a\\\"b\":-1.5e3}";
         let around = |at| piece_around(text, at).map(|range| &text[range]);
         for (at, expected) in [
@@ -343,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_found_in_what_is_whole_and_in_what_is_begun() {
+    fn children_are_found_in_complete_and_truncated_texts() {
         let shown = |text: &str| -> Vec<String> {
             let children = children(text).into_iter();
             children
@@ -360,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_put_in_the_order_of_another_text_or_of_the_schema() {
+    fn members_are_ordered_like_another_text_or_the_schema() {
         let like = json!({"b": {"d": 1, "c": 2}, "a": 0});
         let schema = json!({"properties": {"b": {"properties": {"d": true, "c": true}}, "a": true}, "required": ["z"]});
         let text = r#"{"z":1,"a":0,"x":3,"b":{"c":2,"d":1}}"#;
@@ -374,7 +383,7 @@ mod tests {
         );
         assert_eq!(in_order("{", None, None), None);
         assert_eq!(
-            named_alone(text, &schema).unwrap(),
+            without_unnamed_members(text, &schema).unwrap(),
             r#"{"b":{"d":1,"c":2},"a":0,"z":1}"#
         );
     }

@@ -1,64 +1,62 @@
-//! Makes a finding as small as it stays one: keywords and members of the schema are taken away, and
-//! pieces of the text, as long as an error of the same kind is left. Knows no corpus and no file.
+//! Shrinks a finding: removes keywords and members of the schema and pieces of the text while an
+//! error of the same kind reproduces.
 //!
-//! Every try compiles the constraint anew and walks along the text, so that what is left was seen,
-//! and not concluded.
+//! Every attempt compiles the constraint and walks along the text again, so the shrunk finding was
+//! observed, not inferred.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::along::{Ground, Text, along};
-use super::contender::{Bench, Contender};
+use super::engine_session::{EngineSession, ProofEngine};
 use super::finding::{Finding, Origin, Proof};
-use super::judges::Judged;
-use super::prover::{Tools, Watch};
-use super::witness::{self, Standing};
-use super::{consistency, plainer, respell, simpler};
+use super::mask_checks::{ConstraintContext, WalkText, check_masks_along};
+use super::oracles::Judgement;
+use super::prover::{ProofObserver, VocabularyTools};
+use super::witness::{self, WitnessStatus};
+use super::{consistency, constraint_reduction, respell, schema_reduction};
 use crate::clock::Stopwatch;
 use sobench_core::constraint::Constraint;
 use sobench_engine::TokenId;
 use sobench_pycompat::random::PythonRandom;
 
-/// Masks of one try.
+/// Maximum masks of one attempt.
 const MAX_MASKS: u64 = 4096;
 
-/// What making one finding small may take, once over bytes and, where that comes to nothing, once
-/// over the engine's own tokens.
+/// Limits of shrinking one finding, applied once over bytes and, if that fails, once over the
+/// engine's tokens.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ShrinkLimits {
     /// Compiles.
     pub(crate) tries: usize,
-    /// For what the machine cannot do in tries: it decides how small a finding gets, and never
-    /// whether it stands.
+    /// Time limit. It affects how small a finding gets, not whether it reproduces.
     pub(crate) time: Duration,
 }
 
-/// Times that all pieces are gone through again after something was taken away.
+/// Maximum passes over all pieces.
 const MAX_ROUNDS: usize = 8;
 
-/// A finding with what it is about.
+/// A finding with its constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Case {
+pub(crate) struct FindingCase {
     pub(crate) constraint: Constraint,
     pub(crate) finding: Finding,
 }
 
-/// A constraint, and the text that an engine is walked along.
-type Along = (Constraint, Vec<u8>);
+/// A constraint, and the text to walk along.
+type ConstraintAndText = (Constraint, Vec<u8>);
 
-/// The case made smaller within the limits; `None` where the finding cannot be found again, or does
-/// not stand when it is checked.
+/// Shrinks a case within the limits; `None` if the finding does not reproduce.
 pub(crate) fn shrink(
-    engine: &Bench,
-    tools: &Tools<'_>,
-    case: Case,
-    limits: Limits,
-    watch: &mut dyn Watch,
-) -> Option<Case> {
-    let by_bytes = smaller_by_bytes(engine, tools, &case, limits, watch);
-    let mut shrinker = Shrinker::new(engine, tools, &case.finding, limits, watch);
+    engine: &ProofEngine,
+    tools: &VocabularyTools<'_>,
+    case: FindingCase,
+    limits: ShrinkLimits,
+    observer: &mut dyn ProofObserver,
+) -> Option<FindingCase> {
+    let by_bytes = smaller_by_bytes(engine, tools, &case, limits, observer);
+    let mut shrinker = Shrinker::new(engine, tools, &case.finding, limits, observer);
     let smallest = by_bytes
         .and_then(|smaller| shrinker.case(smaller))
         .or_else(|| {
@@ -69,18 +67,18 @@ pub(crate) fn shrink(
     [smallest, Some(case)]
         .into_iter()
         .flatten()
-        .find(|case| stands(engine, tools, case) == Standing::Holds)
+        .find(|case| recheck(engine, tools, case) == WitnessStatus::Holds)
 }
 
-/// Constraint and text made small over the vocabulary of bytes, where compiling is quick; what that
-/// comes to has to be seen over the engine's own.
+/// Constraint and text shrunk over the vocabulary of bytes, where compiling is fast. The result is
+/// then verified over the engine's own vocabulary.
 fn smaller_by_bytes(
-    engine: &Bench,
-    tools: &Tools<'_>,
-    case: &Case,
-    limits: Limits,
-    watch: &mut dyn Watch,
-) -> Option<Along> {
+    engine: &ProofEngine,
+    tools: &VocabularyTools<'_>,
+    case: &FindingCase,
+    limits: ShrinkLimits,
+    observer: &mut dyn ProofObserver,
+) -> Option<ConstraintAndText> {
     let (engine, by_bytes) = (engine.by_bytes.as_deref()?, tools.by_bytes?);
     let ids = |tokens: &[TokenId]| {
         tools
@@ -94,13 +92,17 @@ fn smaller_by_bytes(
         prefix: ids(&case.finding.prefix),
         ..case.finding.clone()
     };
-    let mut shrinker = Shrinker::new(engine, by_bytes, &finding, limits, watch);
+    let mut shrinker = Shrinker::new(engine, by_bytes, &finding, limits, observer);
     let text = shrinker.text(&finding);
     shrinker.smallest(case.constraint.clone(), text)
 }
 
-/// Checks a case against an engine anew.
-pub(crate) fn stands(engine: &Bench, tools: &Tools<'_>, case: &Case) -> Standing {
+/// Rechecks a case with an engine.
+pub(crate) fn recheck(
+    engine: &ProofEngine,
+    tools: &VocabularyTools<'_>,
+    case: &FindingCase,
+) -> WitnessStatus {
     let constraint = Arc::new(case.constraint.clone());
     witness::check(
         &*engine.engine,
@@ -111,7 +113,7 @@ pub(crate) fn stands(engine: &Bench, tools: &Tools<'_>, case: &Case) -> Standing
     )
 }
 
-/// Whether a finding shows the engine too strict.
+/// Whether a finding shows that the engine is too strict.
 fn is_strict(finding: &Finding) -> bool {
     matches!(
         finding.proof,
@@ -119,8 +121,8 @@ fn is_strict(finding: &Finding) -> bool {
     )
 }
 
-/// Whether a smaller finding is of the kind of the first one. What two engines differ in is found
-/// by the engine alone once the text is known.
+/// Whether a smaller finding is of the same kind as the first. A difference of two engines
+/// reproduces with one engine once the text is known.
 fn is_alike(first: &Finding, smaller: &Finding) -> bool {
     let is_proof = match first.proof {
         Proof::DiffersStrict => matches!(smaller.proof, Proof::RefusesToken | Proof::RefusesEnd),
@@ -128,28 +130,28 @@ fn is_alike(first: &Finding, smaller: &Finding) -> bool {
         proof => smaller.proof == proof,
     };
     is_proof
-        && (&smaller.reading, &smaller.breaks, smaller.cause)
-            == (&first.reading, &first.breaks, first.cause)
+        && (&smaller.interpretation, &smaller.breaks, smaller.cause)
+            == (&first.interpretation, &first.breaks, first.cause)
 }
 
 struct Shrinker<'a> {
-    engine: &'a Bench,
-    tools: &'a Tools<'a>,
-    /// What is made small.
+    engine: &'a ProofEngine,
+    tools: &'a VocabularyTools<'a>,
+    /// The finding to shrink.
     first: Finding,
     left: usize,
     time: Duration,
-    watched: Stopwatch,
-    watch: &'a mut dyn Watch,
+    stopwatch: Stopwatch,
+    observer: &'a mut dyn ProofObserver,
 }
 
 impl<'a> Shrinker<'a> {
     fn new(
-        engine: &'a Bench,
-        tools: &'a Tools<'a>,
+        engine: &'a ProofEngine,
+        tools: &'a VocabularyTools<'a>,
         finding: &Finding,
-        limits: Limits,
-        watch: &'a mut dyn Watch,
+        limits: ShrinkLimits,
+        observer: &'a mut dyn ProofObserver,
     ) -> Self {
         Self {
             engine,
@@ -157,101 +159,116 @@ impl<'a> Shrinker<'a> {
             first: finding.clone(),
             left: limits.tries,
             time: limits.time,
-            watched: Stopwatch::start(),
-            watch,
+            stopwatch: Stopwatch::start(),
+            observer,
         }
     }
 
-    /// The smallest constraint and text that were found to show the error, from these on; `None`
-    /// where not even they do.
-    fn smallest(&mut self, mut constraint: Constraint, mut text: Vec<u8>) -> Option<Along> {
-        self.found(&constraint, &text)?;
+    /// The smallest constraint and text that show the error, starting from these; `None` if these
+    /// do not.
+    fn smallest(
+        &mut self,
+        mut constraint: Constraint,
+        mut text: Vec<u8>,
+    ) -> Option<ConstraintAndText> {
+        self.reproduce(&constraint, &text)?;
         for _ in 0..MAX_ROUNDS {
             let before = self.left;
-            let deeper = self.within(&mut constraint, &mut text);
-            let smaller_schema = self.simpler(&mut constraint, &text, |it, number| match it {
-                Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(
-                    simpler::without_piece(schema, number)?.into(),
-                )),
-                _ => None,
-            });
-            let is_plainer = self.simpler(&mut constraint, &text, plainer::plainer);
-            let smaller_text = self.shorter(&constraint, &mut text);
+            let deeper = self.narrow_to_part(&mut constraint, &mut text);
+            let smaller_schema =
+                self.reduce(
+                    &mut constraint,
+                    &text,
+                    |constraint, number| match constraint {
+                        Constraint::JsonSchema(schema) => Some(Constraint::JsonSchema(
+                            schema_reduction::without_piece(schema, number)?.into(),
+                        )),
+                        _ => None,
+                    },
+                );
+            let is_plainer = self.reduce(
+                &mut constraint,
+                &text,
+                constraint_reduction::reduced_constraint,
+            );
+            let smaller_text = self.shorten_text(&constraint, &mut text);
             if !(deeper || smaller_schema || is_plainer || smaller_text)
-                || !self.is_on()
+                || !self.has_budget()
                 || self.left == before
             {
                 break;
             }
         }
-        self.with_short_names(&mut constraint, &mut text);
+        self.shorten_names(&mut constraint, &mut text);
         Some((constraint, text))
     }
 
-    fn case(&mut self, (constraint, text): Along) -> Option<Case> {
-        let finding = self.found(&constraint, &text)?;
-        Some(Case {
+    fn case(&mut self, (constraint, text): ConstraintAndText) -> Option<FindingCase> {
+        let finding = self.reproduce(&constraint, &text)?;
+        Some(FindingCase {
             constraint,
             finding,
         })
     }
 
-    /// Whether there are tries left, and time.
-    fn is_on(&self) -> bool {
-        self.left > 0 && self.watched.elapsed() < self.time
+    /// Whether attempts and time are left.
+    fn has_budget(&self) -> bool {
+        self.left > 0 && self.stopwatch.elapsed() < self.time
     }
 
-    /// The bytes that are walked along: the text that a proof rests on, or what was committed.
+    /// The bytes to walk along: the text of the proof, or the prefix.
     fn text(&self, finding: &Finding) -> Vec<u8> {
         let text = finding.text.clone().map(String::into_bytes);
         text.unwrap_or_else(|| self.tools.vocabulary.decode(&finding.prefix))
     }
 
-    /// A finding of the kind on this constraint along this text.
-    fn found(&mut self, constraint: &Constraint, bytes: &[u8]) -> Option<Finding> {
-        self.watch.at(None);
+    /// A finding of the same kind on this constraint along this text.
+    fn reproduce(&mut self, constraint: &Constraint, bytes: &[u8]) -> Option<Finding> {
+        self.observer.engine_changed(None);
         let constraint = Arc::new(constraint.clone());
         let vocabulary = self.tools.vocabulary;
         let text = std::str::from_utf8(bytes).ok();
-        // What was committed is kept as it was where it is the very same text: other tokens may
-        // lead elsewhere.
+        // The original tokens are kept if the bytes are the same, since other tokens may lead to
+        // other masks.
         let same = vocabulary.decode(&self.first.prefix) == bytes;
         let tokens: Vec<TokenId> = if same {
             self.first.prefix.clone()
         } else {
             vocabulary.encode_exactly(text?)?
         };
-        let mut ground = Ground::new(vocabulary, self.tools.sorted, &constraint);
-        let matching = text
-            .filter(|text| is_strict(&self.first) && ground.judges.judge(text) == Judged::Matches);
-        // Judging is cheap beside compiling.
+        let mut context = ConstraintContext::new(vocabulary, self.tools.sorted, &constraint);
+        let matching = text.filter(|text| {
+            is_strict(&self.first) && context.oracles.judge(text) == Judgement::Matches
+        });
+        // Judging is cheap compared with compiling.
         let is_hopeless = match self.first.proof {
             _ if is_strict(&self.first) => matching.is_none(),
-            Proof::AllowsEnd | Proof::DiffersLoose => {
-                !matches!(ground.judges.judge_bytes(bytes), Judged::Breaks { .. })
-            }
+            Proof::AllowsEnd | Proof::DiffersLoose => !matches!(
+                context.oracles.judge_bytes(bytes),
+                Judgement::Violates { .. }
+            ),
             _ => false,
         };
         if is_hopeless {
             return None;
         }
         self.left = self.left.saturating_sub(1);
-        self.watch.at(Some(self.engine.name));
-        let contender = Contender::new(self.engine, &constraint);
-        let grammar = contender.grammar().ok()?;
+        self.observer.engine_changed(Some(self.engine.name));
+        let session = EngineSession::new(self.engine, &constraint);
+        let grammar = session.grammar().ok()?;
         if self.first.proof == Proof::Contradicts {
-            return self.contradiction(&contender, &constraint, &tokens);
+            return self.contradiction(&session, &constraint, &tokens);
         }
-        let text = Text {
+        let text = WalkText {
             bytes,
             tokens: &tokens,
             matching,
             origin: Origin::Other,
         };
-        let walked = along(
+        let walked = check_masks_along(
             &*grammar,
-            &mut ground,
-            &contender.explainer(None).ok()?,
+            &mut context,
+            &session.explainer(None).ok()?,
             &text,
             MAX_MASKS,
         )
@@ -264,18 +281,19 @@ impl<'a> Shrinker<'a> {
 
     fn contradiction(
         &self,
-        contender: &Contender,
+        session: &EngineSession,
         constraint: &Constraint,
         tokens: &[TokenId],
     ) -> Option<Finding> {
-        let (vocabulary, grammar) = (self.tools.vocabulary, contender.grammar().ok()?);
+        let (vocabulary, grammar) = (self.tools.vocabulary, session.grammar().ok()?);
         let (mut matcher, mask) =
-            consistency::stand(&*grammar, vocabulary, tokens, &mut 0).ok()??;
+            consistency::matcher_after(&*grammar, vocabulary, tokens, &mut 0).ok()??;
         let (mut all, _) =
-            consistency::here(&mut *matcher, vocabulary, &mut PythonRandom::new(0)).ok()?;
+            consistency::check_matcher(&mut *matcher, vocabulary, &mut PythonRandom::new(0))
+                .ok()?;
         all.extend(
-            consistency::again(
-                &*contender.engine,
+            consistency::check_repeated(
+                &*session.engine,
                 constraint,
                 &*grammar,
                 vocabulary,
@@ -287,7 +305,7 @@ impl<'a> Shrinker<'a> {
         );
         let (contradiction, token) = all
             .into_iter()
-            .find(|(it, _)| Some(*it) == self.first.contradiction)?;
+            .find(|(contradiction, _)| Some(*contradiction) == self.first.contradiction)?;
         let finding = Finding::new(Proof::Contradicts, tokens, token, Origin::Other);
         Some(Finding {
             contradiction: Some(contradiction),
@@ -295,17 +313,17 @@ impl<'a> Shrinker<'a> {
         })
     }
 
-    /// Goes on with a member or an item alone, as long as the error is in there; whether it could.
-    fn within(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) -> bool {
+    /// Reduces to a single member or item while the error reproduces; returns whether it did.
+    fn narrow_to_part(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) -> bool {
         let mut is_smaller = false;
         while let Constraint::JsonSchema(schema) = &*constraint
-            && self.is_on()
+            && self.has_budget()
         {
-            let mut parts = simpler::parts(schema, text)
+            let mut parts = schema_reduction::subschemas(schema, text)
                 .into_iter()
                 .map(|(schema, text)| (Constraint::JsonSchema(Arc::new(schema)), text));
             let Some((part, part_text)) =
-                parts.find(|(part, text)| self.found(part, text).is_some())
+                parts.find(|(part, text)| self.reproduce(part, text).is_some())
             else {
                 break;
             };
@@ -314,23 +332,23 @@ impl<'a> Shrinker<'a> {
         is_smaller
     }
 
-    /// Gives names and values of one or two letters to all that has long ones.
-    fn with_short_names(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) {
+    /// Shortens long names and values.
+    fn shorten_names(&mut self, constraint: &mut Constraint, text: &mut Vec<u8>) {
         let Constraint::JsonSchema(schema) = &*constraint else {
             return;
         };
-        let Some((schema, renamed)) = simpler::with_short_names(schema, text) else {
+        let Some((schema, renamed)) = schema_reduction::with_short_names(schema, text) else {
             return;
         };
         let short = Constraint::JsonSchema(Arc::new(schema));
-        if self.found(&short, &renamed).is_some() {
+        if self.reproduce(&short, &renamed).is_some() {
             (*constraint, *text) = (short, renamed);
         }
     }
 
-    /// Goes on with one candidate after the other that shows the error, each made from the last
-    /// one; whether there was any.
-    fn simpler(
+    /// Tries one candidate after another and continues from each that shows the error; returns
+    /// whether there was any.
+    fn reduce(
         &mut self,
         constraint: &mut Constraint,
         text: &[u8],
@@ -338,11 +356,11 @@ impl<'a> Shrinker<'a> {
     ) -> bool {
         let mut is_smaller = false;
         let mut next = 0;
-        while self.is_on() {
+        while self.has_budget() {
             let Some(tried) = candidate(constraint, next) else {
                 break;
             };
-            if self.found(&tried, text).is_some() {
+            if self.reproduce(&tried, text).is_some() {
                 (*constraint, is_smaller) = (tried, true);
             } else {
                 next += 1;
@@ -351,20 +369,20 @@ impl<'a> Shrinker<'a> {
         is_smaller
     }
 
-    /// Takes pieces of the text away; whether it could.
-    fn shorter(&mut self, constraint: &Constraint, text: &mut Vec<u8>) -> bool {
+    /// Removes pieces of the text; returns whether it did.
+    fn shorten_text(&mut self, constraint: &Constraint, text: &mut Vec<u8>) -> bool {
         let mut is_smaller = false;
         let mut next = 0;
         let is_json = constraint.is_json();
-        while self.is_on() {
+        while self.has_budget() {
             let piece = if is_json {
                 pieces(text).into_iter().nth(next)
             } else {
-                simpler::chunks(text.len()).into_iter().nth(next)
+                schema_reduction::chunks(text.len()).into_iter().nth(next)
             };
             let Some(piece) = piece else { break };
-            let candidate = simpler::without(text, piece);
-            if self.found(constraint, &candidate).is_some() {
+            let candidate = schema_reduction::without_range(text, piece);
+            if self.reproduce(constraint, &candidate).is_some() {
                 (*text, is_smaller) = (candidate, true);
             } else {
                 next += 1;
@@ -374,26 +392,25 @@ impl<'a> Shrinker<'a> {
     }
 }
 
-/// Pieces of one string or number that are tried: down to the 32nd part of it.
+/// Maximum pieces of a string or number that are tried: down to 1/32 of it.
 const MAX_PIECES: usize = 62;
 
-/// Pieces of a JSON text that can be taken away, the longest first: members and items with the
-/// comma beside them, what strings hold, white space, and of these and of numbers halves, quarters
-/// and so on.
+/// Removable pieces of a JSON text, longest first: members and items with a comma, string contents,
+/// white space, and halves, quarters and so on of these and of numbers.
 fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut pieces = Vec::new();
-    // Where the member or item at hand began, for every bracket that is open.
+    // Start of the current member or item of every open bracket.
     let mut open: Vec<usize> = Vec::new();
     let mut at = 0;
     while at < text.len() {
         if let Some(length) = respell::piece_length(&text[at..]) {
             let end = at + length;
-            let (all, goes_whole) = match text[at] {
+            let (all, is_removable) = match text[at] {
                 b'"' => (at + 1..end.saturating_sub(1).max(at + 1), true),
                 first => (at..end, first.is_ascii_whitespace()),
             };
-            pieces.extend(parts(all.clone()));
-            pieces.extend((goes_whole && !all.is_empty()).then_some(all));
+            pieces.extend(subranges(all.clone()));
+            pieces.extend((is_removable && !all.is_empty()).then_some(all));
             at = end;
             continue;
         }
@@ -402,7 +419,7 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
             byte @ (b'}' | b']' | b',') => {
                 if let Some(start) = open.last_mut() {
                     if at > *start {
-                        // With the comma after it, or, of the last one, the one before it.
+                        // With the comma after it, or before it for the last one.
                         let before = usize::from(byte != b',' && text[*start - 1] == b',');
                         pieces.push(*start - before..at + usize::from(byte == b','));
                     }
@@ -420,14 +437,14 @@ fn pieces(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     pieces
 }
 
-/// Halves, quarters and so on of what stands there.
-fn parts(all: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
+/// Halves, quarters and so on of a range.
+fn subranges(all: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
     let (start, length) = (all.start, all.len());
-    let parts = simpler::chunks(length)
+    let parts = schema_reduction::chunks(length)
         .into_iter()
-        .filter(move |it| it.len() < length)
+        .filter(move |range| range.len() < length)
         .take(MAX_PIECES);
-    parts.map(move |it| start + it.start..start + it.end)
+    parts.map(move |range| start + range.start..start + range.end)
 }
 
 #[cfg(test)]
@@ -435,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_loses_members_items_and_parts_of_strings() {
+    fn removable_pieces_are_members_items_and_string_parts() {
         let text = br#"{"a":[1,2],"b":"x\"yz"}"#;
         let left = |piece: std::ops::Range<usize>| {
             String::from_utf8([&text[..piece.start], &text[piece.end..]].concat()).unwrap()
@@ -454,8 +471,8 @@ mod tests {
                 "{expected} of {all:#?}"
             );
         }
-        assert_eq!(simpler::chunks(3), [0..2, 2..3, 0..1, 1..2, 2..3]);
-        assert!(simpler::chunks(0).is_empty());
+        assert_eq!(schema_reduction::chunks(3), [0..2, 2..3, 0..1, 1..2, 2..3]);
+        assert!(schema_reduction::chunks(0).is_empty());
         assert!(pieces(b"{\"a").iter().all(|piece| piece.end <= 3));
         let shown = |text: &'static str| -> Vec<&str> {
             pieces(text.as_bytes())

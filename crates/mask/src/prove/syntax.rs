@@ -1,9 +1,8 @@
-//! Which tokens can go on from a prefix by syntax alone: JSON for schemas, the language itself for
-//! regular expressions and choices. Knows no engine.
+//! The tokens that may follow a prefix by syntax alone: JSON for schemas, the language itself for
+//! regular expressions and choices.
 //!
-//! For JSON this says nothing of the schema, so that a token outside it is wrong under every
-//! schema. For a regular expression it is exact: the tokens after which some text of the language
-//! still follows.
+//! For JSON this ignores the schema, so a token outside the mask is wrong under every schema. For a
+//! regular expression it is exact: the tokens after which a text of the language still follows.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -14,57 +13,57 @@ use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::util::{primitives::StateID, start, syntax};
 
 use super::json_prefix::JsonPrefix;
-use super::sorted::Sorted;
+use super::sorted_vocabulary::SortedVocabulary;
 use sobench_core::constraint::Constraint;
 use sobench_engine::{TokenMask, Vocabulary};
 use sobench_grammar::{self as grammar, Membership, Recogniser};
 
-/// Masks that are kept; they are 12 KB each for a vocabulary of 100,000.
-const MAX_KEPT: usize = 4096;
+/// Maximum cached masks; each takes 12 KB for a vocabulary of 100,000.
+const MAX_CACHED: usize = 4096;
 
-/// Bytes of an automaton; a larger one is not built.
+/// Maximum size of an automaton in bytes; a larger one is not built.
 const MAX_AUTOMATON_BYTES: usize = 64 << 20;
 
 /// Classes whose members differ between Python's `re` and the automaton's dialect.
 const DIALECT_CLASSES: [&str; 6] = ["\\w", "\\W", "\\d", "\\D", "\\s", "\\S"];
 
-/// The syntax of one constraint, and the masks of its states so far.
+/// The syntax of one constraint, with cached masks.
 pub(super) enum Syntax {
     Json(HashMap<JsonPrefix, Arc<TokenMask>>),
-    Automaton(Box<Language>, HashMap<StateID, Arc<TokenMask>>),
-    /// A grammar, which says of one text after the other whether a sentence begins with it.
+    Automaton(Box<RegularLanguage>, HashMap<StateID, Arc<TokenMask>>),
+    /// A grammar, which checks one text at a time.
     Grammar(Box<Recogniser>),
-    /// Nothing is known beyond judging whole texts.
+    /// Nothing is known about prefixes.
     Unknown,
 }
 
-/// A regular language, with the states from which a text of it can still follow.
-pub(super) struct Language {
+/// A regular language, with the states from which a match is reachable.
+pub(super) struct RegularLanguage {
     dfa: dense::DFA<Vec<u32>>,
     start: StateID,
     alive: HashSet<StateID>,
-    /// Whether the pattern has classes on whose characters beyond ASCII Python and Rust differ:
-    /// then it is trusted with ASCII alone.
+    /// Whether the pattern has classes that differ between Python and Rust beyond ASCII; then only
+    /// ASCII is trusted.
     is_ascii_only: bool,
 }
 
 impl Syntax {
-    /// The syntax of a constraint.
-    pub(super) fn of(constraint: &Constraint) -> Self {
-        let automaton = |language: Option<Language>| {
-            language.map_or(Self::Unknown, |it| {
-                Self::Automaton(Box::new(it), HashMap::new())
+    /// Builds the syntax of a constraint.
+    pub(super) fn new(constraint: &Constraint) -> Self {
+        let automaton = |language: Option<RegularLanguage>| {
+            language.map_or(Self::Unknown, |language| {
+                Self::Automaton(Box::new(language), HashMap::new())
             })
         };
         match constraint {
             Constraint::JsonSchema(_) | Constraint::JsonObject(_) => Self::Json(HashMap::new()),
-            Constraint::Regex(pattern) => automaton(Language::of(pattern)),
+            Constraint::Regex(pattern) => automaton(RegularLanguage::from_pattern(pattern)),
             Constraint::Choice(choices) => {
                 let any: Vec<String> = choices
                     .iter()
                     .map(|choice| regex_syntax::escape(choice))
                     .collect();
-                automaton(Language::of(&any.join("|")))
+                automaton(RegularLanguage::from_pattern(&any.join("|")))
             }
             Constraint::Grammar { dialect, text } => grammar::compile(*dialect, text)
                 .map_or(Self::Unknown, |recogniser| {
@@ -74,28 +73,28 @@ impl Syntax {
         }
     }
 
-    /// The tokens that can follow `prefix`; `None` where nothing is known, or nothing of the syntax
-    /// begins with the prefix itself.
+    /// The tokens that may follow `prefix`; `None` if unknown, or if the prefix itself is
+    /// impossible.
     pub(super) fn mask(
         &mut self,
         prefix: &[u8],
         vocabulary: &Vocabulary,
-        sorted: &Sorted,
+        sorted: &SortedVocabulary,
     ) -> Option<Arc<TokenMask>> {
         match self {
-            Self::Json(kept) => {
+            Self::Json(cache) => {
                 let state = JsonPrefix::after(prefix)?;
-                let key = state.key(sorted.longest());
-                Some(kept_or(kept, key, || {
-                    sorted.taken_by(vocabulary, &state, JsonPrefix::push)
+                let key = state.key(sorted.longest_token_bytes());
+                Some(cached_or_insert(cache, key, || {
+                    sorted.accepted_by(vocabulary, &state, JsonPrefix::push)
                 }))
             }
-            Self::Automaton(language, kept) => {
+            Self::Automaton(language, cache) => {
                 let state = language
                     .after(language.start, prefix)
                     .filter(|_| language.is_trusted(prefix))?;
-                Some(kept_or(kept, state, || {
-                    sorted.taken_by(vocabulary, &state, |state, byte| {
+                Some(cached_or_insert(cache, state, || {
+                    sorted.accepted_by(vocabulary, &state, |state, byte| {
                         *state = language.dfa.next_state(*state, byte);
                         language.alive.contains(state)
                     })
@@ -105,17 +104,15 @@ impl Syntax {
         }
     }
 
-    /// Whether a token that [`Syntax::mask`] leaves out is known to be wrong after a prefix that it
-    /// gave a mask for.
-    pub(super) fn is_sure_of(&self, token: &[u8]) -> bool {
+    /// Whether a token missing from [`Syntax::mask`] is certainly wrong.
+    pub(super) fn can_rule_out(&self, token: &[u8]) -> bool {
         match self {
             Self::Automaton(language, _) => language.is_trusted(token),
             Self::Json(_) | Self::Grammar(_) | Self::Unknown => true,
         }
     }
 
-    /// Whether no text of the constraint's syntax begins with `text`, asked of this one text;
-    /// `None` where nothing is known.
+    /// Whether no text of the syntax starts with `text`; `None` if unknown.
     pub(super) fn refuses(&self, text: &[u8]) -> Option<bool> {
         match self {
             Self::Json(_) => Some(JsonPrefix::after(text).is_none()),
@@ -127,10 +124,10 @@ impl Syntax {
         }
     }
 
-    /// Whether `prefix` could be a whole text by syntax; `true` where nothing is known.
-    pub(super) fn is_whole(&self, prefix: &[u8]) -> bool {
+    /// Whether `prefix` may be a complete text by syntax; `true` if unknown.
+    pub(super) fn is_complete(&self, prefix: &[u8]) -> bool {
         match self {
-            Self::Json(_) => JsonPrefix::after(prefix).is_some_and(|state| state.is_whole()),
+            Self::Json(_) => JsonPrefix::after(prefix).is_some_and(|state| state.is_complete()),
             Self::Automaton(language, _) => {
                 !language.is_trusted(prefix)
                     || language
@@ -141,16 +138,16 @@ impl Syntax {
         }
     }
 
-    /// The shortest text that matches and begins with `prefix`, where the syntax is exact.
-    pub(super) fn completed(&self, prefix: &[u8]) -> Option<Vec<u8>> {
+    /// The shortest matching text with this prefix, if the syntax is exact.
+    pub(super) fn shortest_completion(&self, prefix: &[u8]) -> Option<Vec<u8>> {
         match self {
-            Self::Automaton(language, _) => language.completed(prefix),
+            Self::Automaton(language, _) => language.shortest_completion(prefix),
             Self::Json(_) | Self::Grammar(_) | Self::Unknown => None,
         }
     }
 }
 
-/// Half a character at the end is left out of the question: what it becomes is open.
+/// An incomplete character at the end is ignored, since its completion is unknown.
 fn refused_by(recogniser: &Recogniser, text: &[u8]) -> Option<bool> {
     let text = match std::str::from_utf8(text) {
         Ok(text) => text,
@@ -164,25 +161,24 @@ fn refused_by(recogniser: &Recogniser, text: &[u8]) -> Option<bool> {
     }
 }
 
-fn kept_or<K: Eq + Hash>(
-    kept: &mut HashMap<K, Arc<TokenMask>>,
+fn cached_or_insert<K: Eq + Hash>(
+    cache: &mut HashMap<K, Arc<TokenMask>>,
     key: K,
     make: impl FnOnce() -> TokenMask,
 ) -> Arc<TokenMask> {
-    if let Some(mask) = kept.get(&key) {
+    if let Some(mask) = cache.get(&key) {
         return Arc::clone(mask);
     }
     let mask = Arc::new(make());
-    if kept.len() < MAX_KEPT {
-        kept.insert(key, Arc::clone(&mask));
+    if cache.len() < MAX_CACHED {
+        cache.insert(key, Arc::clone(&mask));
     }
     mask
 }
 
-impl Language {
-    /// `None` for a pattern that an automaton cannot have (look-around, back-references) or that is
-    /// too large.
-    fn of(pattern: &str) -> Option<Self> {
+impl RegularLanguage {
+    /// `None` for a pattern that is unsupported (look-around, back-references) or too large.
+    fn from_pattern(pattern: &str) -> Option<Self> {
         let limits = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .minimize(false)
@@ -208,7 +204,7 @@ impl Language {
         language.alive.contains(&start).then_some(language)
     }
 
-    /// A state is alive if a match can be reached: found backwards from those that match.
+    /// A state is alive if a match is reachable: computed backwards from the matching states.
     fn find_alive(&mut self) {
         let mut reached = vec![self.start];
         let mut seen = HashSet::from([self.start]);
@@ -233,13 +229,13 @@ impl Language {
                         .get(&state)
                         .into_iter()
                         .flatten()
-                        .filter(|it| !self.alive.contains(it)),
+                        .filter(|state| !self.alive.contains(state)),
                 );
             }
         }
     }
 
-    /// Whether what is said of a text holds in the dialect of the constraint, too.
+    /// Whether the result for a text is valid in the constraint's dialect.
     fn is_trusted(&self, text: &[u8]) -> bool {
         !self.is_ascii_only
             || text
@@ -251,7 +247,7 @@ impl Language {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
 
-    /// The state after `bytes`, if it is alive.
+    /// The state after `bytes`, if alive.
     fn after(&self, from: StateID, bytes: &[u8]) -> Option<StateID> {
         let state = bytes
             .iter()
@@ -259,9 +255,8 @@ impl Language {
         self.alive.contains(&state).then_some(state)
     }
 
-    /// Breadth first, so that the text is as short as can be; of equally short ones the first in
-    /// the order of bytes.
-    fn completed(&self, prefix: &[u8]) -> Option<Vec<u8>> {
+    /// Breadth-first search, so the text is the shortest, and the first in byte order among equals.
+    fn shortest_completion(&self, prefix: &[u8]) -> Option<Vec<u8>> {
         let start = self.after(self.start, prefix)?;
         let mut from: HashMap<StateID, (StateID, u8)> = HashMap::new();
         let mut queue = std::collections::VecDeque::from([start]);
@@ -296,10 +291,10 @@ mod tests {
     use sobench_engine::vocabulary::shared;
 
     #[test]
-    fn a_regular_expression_knows_what_can_follow() {
+    fn regex_masks_hold_exactly_the_viable_tokens() {
         let vocabulary = shared();
-        let sorted = Sorted::new(&vocabulary);
-        let mut syntax = Syntax::of(&Constraint::Regex("a(bc|bd)+".into()));
+        let sorted = SortedVocabulary::new(&vocabulary);
+        let mut syntax = Syntax::new(&Constraint::Regex("a(bc|bd)+".into()));
         let mask = syntax.mask(b"a", &vocabulary, &sorted).unwrap();
         let texts: Vec<_> = mask
             .iter()
@@ -310,41 +305,43 @@ mod tests {
             "{texts:?}"
         );
         assert!(
-            texts
-                .iter()
-                .all(|text| text.starts_with('b') && text.chars().all(|it| "bcd".contains(it))),
+            texts.iter().all(|text| text.starts_with('b')
+                && text.chars().all(|character| "bcd".contains(character))),
             "{texts:?}"
         );
         assert!(syntax.mask(b"x", &vocabulary, &sorted).is_none());
         assert_eq!(
             (
-                syntax.is_whole(b"abc"),
-                syntax.is_whole(b"ab"),
+                syntax.is_complete(b"abc"),
+                syntax.is_complete(b"ab"),
                 syntax.refuses(b"ab")
             ),
             (true, false, Some(false))
         );
-        assert_eq!(syntax.completed(b"abdb").as_deref(), Some(&b"abdbc"[..]));
+        assert_eq!(
+            syntax.shortest_completion(b"abdb").as_deref(),
+            Some(&b"abdbc"[..])
+        );
     }
 
     #[test]
-    fn choices_and_grammars_are_languages_and_look_around_is_unknown() {
+    fn choices_and_grammars_are_supported_and_look_around_is_unknown() {
         let choices: Arc<[String]> = Arc::new(["a+b".to_owned(), "c".to_owned()]);
         assert_eq!(
-            Syntax::of(&Constraint::Choice(choices))
-                .completed(b"a")
+            Syntax::new(&Constraint::Choice(choices))
+                .shortest_completion(b"a")
                 .as_deref(),
             Some(&b"a+b"[..])
         );
         assert_eq!(
-            Syntax::of(&Constraint::Regex("(?=a)a".into())).refuses(b"b"),
+            Syntax::new(&Constraint::Regex("(?=a)a".into())).refuses(b"b"),
             None
         );
         let grammar = Constraint::Grammar {
             dialect: GrammarDialect::Ebnf,
             text: "root ::= \"é\" root | \"b\"".into(),
         };
-        let syntax = Syntax::of(&grammar);
+        let syntax = Syntax::new(&grammar);
         for (text, refuses) in [
             (&b"\xc3\xa9"[..], false),
             (b"\xc3", false),
@@ -357,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_other_dialects_are_trusted_with_ascii() {
-        let syntax = Syntax::of(&Constraint::Regex(r"\w+".into()));
+    fn dialect_dependent_classes_are_trusted_for_ascii_only() {
+        let syntax = Syntax::new(&Constraint::Regex(r"\w+".into()));
         assert_eq!(
             (syntax.refuses(b"a b"), syntax.refuses("\u{378}".as_bytes())),
             (Some(true), None)

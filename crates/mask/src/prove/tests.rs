@@ -1,4 +1,4 @@
-//! A planted bug is found, and nothing is found where there is none.
+//! Tests with planted bugs: all are found, and nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,53 +6,53 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::along::{Ground, Text, along};
-use super::contender::{Bench, Contender, Proved};
-use super::finding::{Origin, Proof, Reading};
-use super::judges::Judges;
-use super::prover::{Tools, Watch, prove};
+use super::engine_session::{EngineSession, ProofEngine, Proved};
+use super::finding::{Interpretation, Origin, Proof};
+use super::mask_checks::{ConstraintContext, WalkText, check_masks_along};
+use super::mask_walk::WalkGuide;
+use super::oracles::Oracles;
+use super::prover::{ProofObserver, VocabularyTools, prove};
 use super::reference::{Bug, Language, Reference};
-use super::shrink::{Case, Limits, shrink, stands};
-use super::sorted::Sorted;
+use super::shrink::{FindingCase, ShrinkLimits, recheck, shrink};
+use super::sorted_vocabulary::SortedVocabulary;
 use super::syntax::Syntax;
-use super::walks::Guide;
-use super::witness::Standing;
+use super::witness::WitnessStatus;
 use crate::corpus::{Content, Entry, Instance};
 use crate::plan::{Effort, load_vocabulary};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_engine::{Departure, EngineName, EnginePolicy, TokenId, Vocabulary};
 
-/// Masks for one entry under one engine.
+/// Masks per entry and engine.
 const BUDGET: u64 = 3000;
 
-/// As small as it gets, on whatever machine.
-const UNTIMED: Limits = Limits {
+/// Limits large enough for any machine.
+const UNTIMED: ShrinkLimits = ShrinkLimits {
     tries: 1000,
     time: Duration::MAX,
 };
 
-/// One of these two is the engine with the bug; neither declares anything that could explain one.
+/// One of these two engines has the bug; neither declares a departure that could explain it.
 const FAITHFUL: EngineName = EngineName::XgrammarCpp;
 const PLANTED: EngineName = EngineName::Auto;
 
-fn small_vocabulary() -> (Arc<Vocabulary>, Sorted) {
+fn small_vocabulary() -> (Arc<Vocabulary>, SortedVocabulary) {
     let vocabulary = load_vocabulary(
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/tokenizer"),
         None,
     )
     .unwrap();
-    let sorted = Sorted::new(&vocabulary);
+    let sorted = SortedVocabulary::new(&vocabulary);
     (vocabulary, sorted)
 }
 
-struct Nobody;
+struct SilentObserver;
 
-impl Watch for Nobody {
-    fn at(&mut self, _: Option<EngineName>) {}
+impl ProofObserver for SilentObserver {
+    fn engine_changed(&mut self, _: Option<EngineName>) {}
     fn so_far(&mut self, _: EngineName, _: &Proved) {}
 }
 
-/// A constraint, its language by hand, and instances that match it.
+/// A constraint, its handwritten grammar, and matching instances.
 struct Small {
     entry: Entry,
     language: Arc<Language>,
@@ -176,8 +176,12 @@ fn all(vocabulary: &Arc<Vocabulary>) -> Vec<Small> {
     ]
 }
 
-fn proved(tools: &Tools<'_>, small: &Small, bug: Option<Bug>) -> Vec<(EngineName, Proved)> {
-    let [faithful, planted] = benches(small, bug);
+fn proved(
+    tools: &VocabularyTools<'_>,
+    small: &Small,
+    bug: Option<Bug>,
+) -> Vec<(EngineName, Proved)> {
+    let [faithful, planted] = proof_engines(small, bug);
     prove(
         &[&faithful, &planted],
         tools,
@@ -186,12 +190,12 @@ fn proved(tools: &Tools<'_>, small: &Small, bug: Option<Bug>) -> Vec<(EngineName
             seed: 7,
             budget: BUDGET,
         },
-        &mut Nobody,
+        &mut SilentObserver,
     )
 }
 
-fn benches(small: &Small, bug: Option<Bug>) -> [Bench; 2] {
-    [(FAITHFUL, None), (PLANTED, bug)].map(|(name, bug)| Bench {
+fn proof_engines(small: &Small, bug: Option<Bug>) -> [ProofEngine; 2] {
+    [(FAITHFUL, None), (PLANTED, bug)].map(|(name, bug)| ProofEngine {
         name,
         engine: Arc::new(Reference {
             language: Arc::clone(&small.language),
@@ -202,9 +206,9 @@ fn benches(small: &Small, bug: Option<Bug>) -> [Bench; 2] {
     })
 }
 
-/// Bugs of all kinds along the instances: a token of the text dropped and another one, a token
-/// added that no text goes on with and one that only the constraint refuses, the end dropped and
-/// added.
+/// Bugs of all kinds along the instances: a dropped token of the text and another one, an added
+/// token that no text continues with, one that only the constraint refuses, and a dropped or added
+/// end.
 fn bugs(small: &Small, vocabulary: &Vocabulary) -> Vec<Bug> {
     let mut bugs: Vec<Bug> = Vec::new();
     let mut add = |before: &[u8], token: Option<TokenId>| {
@@ -242,10 +246,10 @@ fn bugs(small: &Small, vocabulary: &Vocabulary) -> Vec<Bug> {
 }
 
 #[test]
-fn planted_bugs_are_found_and_nothing_else_is() {
+fn planted_bugs_are_found_without_false_positives() {
     let (vocabulary, sorted) = small_vocabulary();
-    let guide = Guide::new(&vocabulary);
-    let tools = Tools {
+    let guide = WalkGuide::new(&vocabulary);
+    let tools = VocabularyTools {
         vocabulary: &vocabulary,
         sorted: &sorted,
         guide: &guide,
@@ -284,10 +288,10 @@ fn planted_bugs_are_found_and_nothing_else_is() {
 }
 
 #[test]
-fn findings_are_made_small_and_stand() {
+fn shrunk_findings_still_reproduce() {
     let (vocabulary, sorted) = small_vocabulary();
-    let guide = Guide::new(&vocabulary);
-    let tools = Tools {
+    let guide = WalkGuide::new(&vocabulary);
+    let tools = VocabularyTools {
         vocabulary: &vocabulary,
         sorted: &sorted,
         guide: &guide,
@@ -304,65 +308,65 @@ fn findings_are_made_small_and_stand() {
         .1
         .findings
         .iter()
-        .find(|it| it.reading == Reading::Error)
+        .find(|finding| finding.interpretation == Interpretation::Error)
         .unwrap()
         .clone();
-    let [faithful, planted] = benches(small, Some(bug));
-    let case = Case {
+    let [faithful, planted] = proof_engines(small, Some(bug));
+    let case = FindingCase {
         constraint: small.entry.constraint.clone(),
         finding,
     };
-    let smaller = shrink(&planted, &tools, case.clone(), UNTIMED, &mut Nobody).unwrap();
-    assert_eq!(stands(&planted, &tools, &smaller), Standing::Holds);
+    let smaller = shrink(&planted, &tools, case.clone(), UNTIMED, &mut SilentObserver).unwrap();
+    assert_eq!(recheck(&planted, &tools, &smaller), WitnessStatus::Holds);
     assert!(matches!(
-        stands(&faithful, &tools, &case),
-        Standing::Gone { .. }
+        recheck(&faithful, &tools, &case),
+        WitnessStatus::Gone { .. }
     ));
-    let bytes = |case: &Case| {
+    let bytes = |case: &FindingCase| {
         serde_json::to_string(&case.constraint).unwrap().len()
             + case.finding.text.as_ref().map_or(0, String::len)
     };
     assert!(bytes(&smaller) < bytes(&case), "{smaller:?}");
 }
 
-/// The first token of a text that the library itself refuses, and the bench that it was found on.
+/// The first token of a text that the library refuses, and its engine.
 fn refused(
     vocabulary: &Arc<Vocabulary>,
-    sorted: &Sorted,
+    sorted: &SortedVocabulary,
     engine: EngineName,
     schema: &Value,
     text: &str,
-) -> (Bench, Case) {
-    let bench = Bench::open(
+) -> (ProofEngine, FindingCase) {
+    let proof_engine = ProofEngine::open(
         engine,
         &EnginePolicy::default(),
         vocabulary,
-        &Arc::new(Vocabulary::of_bytes()),
+        &Arc::new(Vocabulary::single_bytes()),
     )
     .unwrap();
     let constraint = Arc::new(Constraint::JsonSchema(Arc::new(schema.clone())));
-    let contender = Contender::new(&bench, &constraint);
-    let (judges, syntax) = (
-        Judges::new(Arc::clone(&constraint)),
-        Syntax::of(&constraint),
+    let session = EngineSession::new(&proof_engine, &constraint);
+    let (oracles, syntax) = (
+        Oracles::new(Arc::clone(&constraint)),
+        Syntax::new(&constraint),
     );
-    let mut ground = Ground {
+    let mut context = ConstraintContext {
         vocabulary,
         sorted,
-        judges,
+        oracles,
         syntax,
     };
     let tokens = vocabulary.encode_exactly(text).unwrap();
-    let along_it = Text {
+    let along_it = WalkText {
         bytes: text.as_bytes(),
         tokens: &tokens,
         matching: Some(text),
         origin: Origin::Other,
     };
-    let explainer = contender.explainer(None).unwrap();
-    let walked = along(
-        &*contender.grammar().unwrap(),
-        &mut ground,
+    let explainer = session.explainer(None).unwrap();
+    let walked = check_masks_along(
+        &*session.grammar().unwrap(),
+        &mut context,
         &explainer,
         &along_it,
         BUDGET,
@@ -371,11 +375,11 @@ fn refused(
     let finding = walked
         .findings
         .into_iter()
-        .find(|it| it.proof == Proof::RefusesToken)
+        .find(|finding| finding.proof == Proof::RefusesToken)
         .unwrap();
     (
-        bench,
-        Case {
+        proof_engine,
+        FindingCase {
             constraint: Constraint::clone(&constraint),
             finding,
         },
@@ -383,11 +387,11 @@ fn refused(
 }
 
 #[test]
-fn a_refusal_is_read_by_what_is_refused_and_not_by_what_comes_after() {
+fn refusals_are_explained_by_the_refused_part_only() {
     use Departure::{AdditionalProperties, Characters, Escapes, MemberOrder, Numbers, WhiteSpace};
     let (vocabulary, sorted) = small_vocabulary();
     let two = json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a", "b"]});
-    let declared = |departure| (Reading::Declared(vec![departure]), None);
+    let declared = |departure| (Interpretation::Declared(vec![departure]), None);
     for (engine, text, expected) in [
         (
             EngineName::Outlines,
@@ -397,7 +401,7 @@ fn a_refusal_is_read_by_what_is_refused_and_not_by_what_comes_after() {
         (
             EngineName::Outlines,
             r#"{"b":"","a":1}"#,
-            (Reading::Error, Some(MemberOrder)),
+            (Interpretation::Error, Some(MemberOrder)),
         ),
         (
             EngineName::Outlines,
@@ -417,12 +421,12 @@ fn a_refusal_is_read_by_what_is_refused_and_not_by_what_comes_after() {
         (
             EngineName::Outlines,
             r#"{"a":1,"b":"x","c":1}"#,
-            (Reading::Error, Some(AdditionalProperties)),
+            (Interpretation::Error, Some(AdditionalProperties)),
         ),
         (
             EngineName::Guidance,
             "{\"a\":1,\"b\":\"x\u{7f}\"}",
-            (Reading::Error, Some(Characters)),
+            (Interpretation::Error, Some(Characters)),
         ),
         (
             EngineName::Guidance,
@@ -432,7 +436,7 @@ fn a_refusal_is_read_by_what_is_refused_and_not_by_what_comes_after() {
     ] {
         let (_, case) = refused(&vocabulary, &sorted, engine, &two, text);
         assert_eq!(
-            (case.finding.reading, case.finding.cause),
+            (case.finding.interpretation, case.finding.cause),
             expected,
             "{engine:?}: {text}"
         );
@@ -440,7 +444,7 @@ fn a_refusal_is_read_by_what_is_refused_and_not_by_what_comes_after() {
 }
 
 #[test]
-fn what_refers_on_beyond_the_depth_that_outlines_follows_is_no_error() {
+fn recursion_beyond_the_declared_depth_of_outlines_is_no_error() {
     let (vocabulary, sorted) = small_vocabulary();
     let list = json!({"type": "object", "properties": {"v": {"type": "null"}, "n": {"$ref": "#"}}, "required": ["v"]});
     let nested = |depth: usize| {
@@ -448,11 +452,11 @@ fn what_refers_on_beyond_the_depth_that_outlines_follows_is_no_error() {
             format!(r#"{{"v":null,"n":{inner}}}"#)
         })
     };
-    let beyond = (Reading::Declared(vec![Departure::References]), None);
+    let beyond = (Interpretation::Declared(vec![Departure::References]), None);
     for (depth, expected) in [
         (5, beyond.clone()),
         (7, beyond),
-        (9, (Reading::Error, None)),
+        (9, (Interpretation::Error, None)),
     ] {
         let (_, case) = refused(
             &vocabulary,
@@ -462,7 +466,7 @@ fn what_refers_on_beyond_the_depth_that_outlines_follows_is_no_error() {
             &nested(depth),
         );
         assert_eq!(
-            (case.finding.reading, case.finding.cause),
+            (case.finding.interpretation, case.finding.cause),
             expected,
             "{depth}"
         );
@@ -470,17 +474,17 @@ fn what_refers_on_beyond_the_depth_that_outlines_follows_is_no_error() {
 }
 
 #[test]
-fn a_finding_is_made_small_over_bytes_and_stands_over_the_tokens_it_was_found_with() {
+fn finding_shrunk_over_bytes_reproduces_over_the_original_tokens() {
     let (vocabulary, sorted) = small_vocabulary();
-    let (guide, bytes) = (Guide::new(&vocabulary), Vocabulary::of_bytes());
-    let (sorted_bytes, guide_bytes) = (Sorted::new(&bytes), Guide::new(&bytes));
-    let by_bytes = Tools {
+    let (guide, bytes) = (WalkGuide::new(&vocabulary), Vocabulary::single_bytes());
+    let (sorted_bytes, guide_bytes) = (SortedVocabulary::new(&bytes), WalkGuide::new(&bytes));
+    let by_bytes = VocabularyTools {
         vocabulary: &bytes,
         sorted: &sorted_bytes,
         guide: &guide_bytes,
         by_bytes: None,
     };
-    let tools = Tools {
+    let tools = VocabularyTools {
         vocabulary: &vocabulary,
         sorted: &sorted,
         guide: &guide,
@@ -493,8 +497,8 @@ fn a_finding_is_made_small_over_bytes_and_stands_over_the_tokens_it_was_found_wi
         "people": {"type": "array", "items": person}, "of": {"type": "string"}}, "required": ["people"]});
     let text =
         r#"{"people":[{"first name":"Ada","age":36},{"age":30,"first name":"Bob"}],"of":"x"}"#;
-    let (bench, case) = refused(&vocabulary, &sorted, EngineName::Outlines, &schema, text);
-    let smaller = shrink(&bench, &tools, case, UNTIMED, &mut Nobody).unwrap();
+    let (proof_engine, case) = refused(&vocabulary, &sorted, EngineName::Outlines, &schema, text);
+    let smaller = shrink(&proof_engine, &tools, case, UNTIMED, &mut SilentObserver).unwrap();
     let Constraint::JsonSchema(schema) = &smaller.constraint else {
         panic!("{smaller:?}")
     };
@@ -503,5 +507,8 @@ fn a_finding_is_made_small_over_bytes_and_stands_over_the_tokens_it_was_found_wi
         json!({"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}})
     );
     assert_eq!(smaller.finding.text.as_deref(), Some(r#"{"b":0,"a":""}"#));
-    assert_eq!(stands(&bench, &tools, &smaller), Standing::Holds);
+    assert_eq!(
+        recheck(&proof_engine, &tools, &smaller),
+        WitnessStatus::Holds
+    );
 }

@@ -1,154 +1,162 @@
-//! A proof that anyone can check again: everything it rests on, in one line of JSON, and the
-//! checking. Knows no corpus and no report.
+//! Witnesses: proofs with all data needed to recheck them, one JSON line each.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::along::Ground;
 use super::finding::{Finding, Proof};
-use super::judges::Judged;
-use super::sorted::Sorted;
+use super::mask_checks::ConstraintContext;
+use super::oracles::Judgement;
+use super::sorted_vocabulary::SortedVocabulary;
 use super::{EngineResult, consistency, dead_end};
 use sobench_core::constraint::Constraint;
 use sobench_engine::{Engine, EngineName, EnginePolicy, Matcher, TokenId, TokenMask, Vocabulary};
 use sobench_pycompat::random::PythonRandom;
 
-/// The version of the file's format; a reader refuses others.
+/// Version of the file format; readers reject others.
 pub const VERSION: u32 = 1;
 
-/// One proof with all that it is about.
+/// One proof with its engine, constraint and vocabulary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Witness {
     /// [`VERSION`].
     pub sobench_witness: u32,
     pub engine: EngineName,
-    /// The library and its version, when it was found.
+    /// The library and its version at the time of the finding.
     pub found_with: String,
     pub policy: EnginePolicy,
-    /// The vocabulary by the name that `--tokenizer` takes.
+    /// The vocabulary, as accepted by `--tokenizer`.
     pub tokenizer: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eos_token: Option<String>,
-    /// How often there is one like it, and the first entry that led to it.
+    /// Number of schemas with a similar finding, and the first such entry.
     pub schemas: u64,
     pub entry: String,
-    /// What is wrong, in one sentence.
+    /// A description of the error.
     pub why: String,
     pub constraint: Constraint,
-    /// The bytes of the prefix and of the token, as text where they are text: for people.
+    /// The bytes of the prefix and of the token as lossy text, for readers.
     pub prefix_text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_text: Option<String>,
     pub finding: Finding,
 }
 
-/// Whether a proof still holds.
+/// The status of a rechecked witness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum WitnessStatus {
     Holds,
-    /// The engine does what is right here, or what is said cannot be reached any more, for this
-    /// reason.
+    /// The engine is correct here now, or the finding cannot be reached, for this reason.
     Gone {
         why: String,
     },
-    /// It cannot be told: the engine will not compile the constraint, or gave out.
+    /// The check is impossible: the engine does not compile the constraint, or failed.
     Unknown {
         why: String,
     },
 }
 
-impl Standing {
+impl WitnessStatus {
     fn gone(why: &str) -> Self {
         Self::Gone {
             why: why.to_owned(),
         }
     }
 
-    /// `Holds` where it does, else gone for this reason.
-    fn of(holds: bool, why: &str) -> Self {
+    /// `Holds`, or `Gone` with this reason.
+    fn holds_if(holds: bool, why: &str) -> Self {
         if holds { Self::Holds } else { Self::gone(why) }
     }
 }
 
-/// Checks a finding against an engine anew, from the compile on.
+/// Rechecks a finding with an engine, including the compile.
 pub(super) fn check(
     engine: &dyn Engine,
     constraint: &Arc<Constraint>,
     finding: &Finding,
     vocabulary: &Vocabulary,
-    sorted: &Sorted,
-) -> Standing {
-    let mut ground = Ground::new(vocabulary, sorted, constraint);
-    standing(engine, constraint, finding, &mut ground).unwrap_or_else(|error| Standing::Unknown {
-        why: format!("the engine gave out: {error}"),
+    sorted: &SortedVocabulary,
+) -> WitnessStatus {
+    let mut context = ConstraintContext::new(vocabulary, sorted, constraint);
+    check_fallibly(engine, constraint, finding, &mut context).unwrap_or_else(|error| {
+        WitnessStatus::Unknown {
+            why: format!("the engine failed: {error}"),
+        }
     })
 }
 
-fn standing(
+fn check_fallibly(
     engine: &dyn Engine,
     constraint: &Constraint,
     finding: &Finding,
-    ground: &mut Ground<'_>,
-) -> EngineResult<Standing> {
+    context: &mut ConstraintContext<'_>,
+) -> EngineResult<WitnessStatus> {
     let grammar = match engine.compile(constraint) {
         Ok(grammar) => grammar,
         Err(error) => {
-            return Ok(Standing::Unknown {
+            return Ok(WitnessStatus::Unknown {
                 why: format!("the engine does not compile it: {error}"),
             });
         }
     };
     let mut matcher = grammar.matcher()?;
-    if !lets_through(&mut *matcher, &finding.prefix, ground.vocabulary)? {
-        return Ok(Standing::gone("the prefix is not let through any more"));
+    if !commits_allowed(&mut *matcher, &finding.prefix, context.vocabulary)? {
+        return Ok(WitnessStatus::gone("the prefix is no longer accepted"));
     }
-    let mut mask = TokenMask::new(ground.vocabulary.len());
+    let mut mask = TokenMask::new(context.vocabulary.len());
     matcher.mask(&mut mask)?;
-    let prefix = ground.vocabulary.decode(&finding.prefix);
-    let may_end = mask.allows(ground.vocabulary.eos());
+    let prefix = context.vocabulary.decode(&finding.prefix);
+    let may_end = mask.allows(context.vocabulary.eos());
     Ok(match (finding.proof, finding.token) {
         (Proof::RefusesToken | Proof::DiffersStrict, Some(token)) => {
-            match proven_text(finding, &prefix, token, ground) {
-                Ok(()) => Standing::of(!mask.allows(token), "the token is allowed"),
-                Err(why) => Standing::gone(why),
+            match check_text(finding, &prefix, token, context) {
+                Ok(()) => WitnessStatus::holds_if(!mask.allows(token), "the token is allowed"),
+                Err(why) => WitnessStatus::gone(why),
             }
         }
-        (Proof::RefusesEnd, _) => match ground.judges.judge_bytes(&prefix) {
-            Judged::Matches => Standing::of(!may_end, "the end is allowed"),
-            _ => Standing::gone("the oracles do not say that the text matches"),
+        (Proof::RefusesEnd, _) => match context.oracles.judge_bytes(&prefix) {
+            Judgement::Matches => WitnessStatus::holds_if(!may_end, "the end is allowed"),
+            _ => WitnessStatus::gone("the oracles do not agree that the text matches"),
         },
-        (Proof::AllowsEnd, _) => match ground.judges.judge_bytes(&prefix) {
-            Judged::Breaks { .. } => Standing::of(may_end, "the end is not allowed"),
-            _ => Standing::gone("the oracles do not say that the text breaks the constraint"),
+        (Proof::AllowsEnd, _) => match context.oracles.judge_bytes(&prefix) {
+            Judgement::Violates { .. } => {
+                WitnessStatus::holds_if(may_end, "the end is not allowed")
+            }
+            _ => WitnessStatus::gone(
+                "the oracles do not agree that the text violates the constraint",
+            ),
         },
         (Proof::AllowsToken, Some(token)) => {
-            let bytes = ground.vocabulary.bytes(token);
-            match ground.syntax.refuses(&[&prefix, bytes].concat()) {
-                Some(true) => Standing::of(mask.allows(token), "the token is not allowed"),
-                _ if bytes.is_empty() => {
-                    Standing::of(mask.allows(token), "the token is not allowed")
+            let bytes = context.vocabulary.bytes(token);
+            match context.syntax.refuses(&[&prefix, bytes].concat()) {
+                Some(true) => {
+                    WitnessStatus::holds_if(mask.allows(token), "the token is not allowed")
                 }
-                _ => Standing::gone("a text of the syntax goes on so"),
+                _ if bytes.is_empty() => {
+                    WitnessStatus::holds_if(mask.allows(token), "the token is not allowed")
+                }
+                _ => WitnessStatus::gone("a text of the syntax continues with the token"),
             }
         }
-        (Proof::DiffersLoose, Some(token)) => loose(&mut *matcher, finding, token, ground)?,
+        (Proof::DiffersLoose, Some(token)) => {
+            check_accepted_text(&mut *matcher, finding, token, context)?
+        }
         (Proof::DeadEnd, _) => {
-            let is_dead = dead_end::is_dead(&mut *matcher, ground.vocabulary)?;
-            Standing::of(
-                is_dead,
-                "an end can be reached, or it is too far to search for one",
-            )
+            let is_dead = dead_end::is_dead(&mut *matcher, context.vocabulary)?;
+            WitnessStatus::holds_if(is_dead, "an end can be reached, or the search is too large")
         }
         (Proof::Contradicts, _) => {
-            let (found, _) =
-                consistency::here(&mut *matcher, ground.vocabulary, &mut PythonRandom::new(0))?;
-            let (later, _) = consistency::again(
+            let (found, _) = consistency::check_matcher(
+                &mut *matcher,
+                context.vocabulary,
+                &mut PythonRandom::new(0),
+            )?;
+            let (later, _) = consistency::check_repeated(
                 engine,
                 constraint,
                 &*grammar,
-                ground.vocabulary,
+                context.vocabulary,
                 (&finding.prefix, &mask),
                 true,
             )?;
@@ -156,16 +164,16 @@ fn standing(
                 .iter()
                 .chain(&later)
                 .any(|(contradiction, _)| Some(*contradiction) == finding.contradiction);
-            Standing::of(is_there, "the engine does not contradict itself here")
+            WitnessStatus::holds_if(is_there, "the engine does not contradict itself here")
         }
-        (_, None) => Standing::Unknown {
+        (_, None) => WitnessStatus::Unknown {
             why: "the witness names no token".to_owned(),
         },
     })
 }
 
-/// Takes tokens that the masks allow.
-fn lets_through(
+/// Commits tokens; returns whether the masks allow all of them.
+fn commits_allowed(
     matcher: &mut dyn Matcher,
     tokens: &[TokenId],
     vocabulary: &Vocabulary,
@@ -181,45 +189,50 @@ fn lets_through(
     Ok(true)
 }
 
-/// Whether the finding's text matches, and begins with prefix and token.
-fn proven_text(
+/// Checks that the finding's text matches and starts with prefix and token.
+fn check_text(
     finding: &Finding,
     prefix: &[u8],
     token: TokenId,
-    ground: &mut Ground<'_>,
+    context: &mut ConstraintContext<'_>,
 ) -> Result<(), &'static str> {
     let Some(text) = &finding.text else {
         return Err("the witness has no text");
     };
-    let begins = [prefix, ground.vocabulary.bytes(token)].concat();
-    if !text.as_bytes().starts_with(&begins) {
-        return Err("the text does not begin with prefix and token");
+    let start = [prefix, context.vocabulary.bytes(token)].concat();
+    if !text.as_bytes().starts_with(&start) {
+        return Err("the text does not start with prefix and token");
     }
-    match ground.judges.judge(text) {
-        Judged::Matches => Ok(()),
-        _ => Err("the oracles do not say that the text matches"),
+    match context.oracles.judge(text) {
+        Judgement::Matches => Ok(()),
+        _ => Err("the oracles do not agree that the text matches"),
     }
 }
 
-/// Whether token and tail are let through to an end, and what was written breaks the constraint.
-fn loose(
+/// Checks that token and tail are accepted to an end, and that the text violates the constraint.
+fn check_accepted_text(
     matcher: &mut dyn Matcher,
     finding: &Finding,
     token: TokenId,
-    ground: &mut Ground<'_>,
-) -> EngineResult<Standing> {
+    context: &mut ConstraintContext<'_>,
+) -> EngineResult<WitnessStatus> {
     let tokens: Vec<TokenId> = [token]
         .into_iter()
         .chain(finding.tail.iter().copied())
         .collect();
-    if !lets_through(matcher, &tokens, ground.vocabulary)? || !matcher.is_accepting()? {
-        return Ok(Standing::gone("the text is not let through any more"));
+    if !commits_allowed(matcher, &tokens, context.vocabulary)? || !matcher.is_accepting()? {
+        return Ok(WitnessStatus::gone("the text is no longer accepted"));
     }
     let all: Vec<TokenId> = finding.prefix.iter().copied().chain(tokens).collect();
     Ok(
-        match ground.judges.judge_bytes(&ground.vocabulary.decode(&all)) {
-            Judged::Breaks { .. } => Standing::Holds,
-            _ => Standing::gone("the oracles do not say that the text breaks the constraint"),
+        match context
+            .oracles
+            .judge_bytes(&context.vocabulary.decode(&all))
+        {
+            Judgement::Violates { .. } => WitnessStatus::Holds,
+            _ => WitnessStatus::gone(
+                "the oracles do not agree that the text violates the constraint",
+            ),
         },
     )
 }

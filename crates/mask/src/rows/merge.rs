@@ -1,5 +1,4 @@
-//! Makes one rows file of those of all shards of a measurement. Knows no more of a row than whose
-//! it is, and of which entry.
+//! Merges the rows files of all shards of a measurement.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,62 +9,63 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Found, Header, Rows, RowsFile, check_begin, find_rows, header, line_at, not_rows, unusable,
+    Header, RowIndex, Rows, RowsFile, check_rows_header, header, index_rows, line_at,
+    not_a_rows_file, rows_file_error,
 };
 use crate::record::{MachineRecord, MaskRecord};
 use crate::row::Row;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
-use sobench_core::shard::{Shard, each_once, same_terms};
+use sobench_core::shard::{Shard, check_all_present, check_same_settings};
 use sobench_engine::EngineName;
-use sobench_notices::notice::{MaskNotice, Notice, OfShard};
+use sobench_notices::notice::{MaskNotice, Notice, ShardValue};
 
-/// A rows file that is the whole.
+/// The merged rows.
 #[derive(Debug)]
 pub struct MergedRows {
-    /// Of the whole: what a measurement without shards would say.
-    pub about: MaskRecord,
+    /// The record of the whole measurement.
+    pub record: MaskRecord,
     pub rows: Rows<Row>,
-    /// Rows that are in no file.
+    /// Number of planned rows that are in no file.
     pub missing: usize,
-    /// What the reader has to know.
+    /// Notices for the reader.
     pub notices: Vec<Notice>,
 }
 
 /// One shard's file.
 struct Part {
     path: PathBuf,
-    about: MaskRecord,
+    record: MaskRecord,
     version: String,
     shard: Shard,
-    /// Where each row is: by engine and by the entry's place in the corpora.
+    /// Byte offset of each row, by engine index and entry index.
     rows: BTreeMap<(usize, usize), u64>,
-    is_torn: bool,
+    is_truncated: bool,
 }
 
-/// What a row is found by.
+/// The key of a row.
 #[derive(Deserialize)]
 struct Key {
     engine: EngineName,
     index: usize,
 }
 
-/// Whether a file begins as a rows file does.
+/// Whether a file is a rows file, by its first bytes.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn begins(path: &Path) -> Result<bool> {
-    let begin = input::beginning(path, u64::MAX)?;
-    Ok(super::is_begin(&begin))
+/// The file cannot be read.
+pub fn is_rows_file(path: &Path) -> Result<bool> {
+    let first_bytes = input::read_prefix(path, u64::MAX)?;
+    Ok(super::has_rows_header(&first_bytes))
 }
 
-/// Puts the rows of all shards into one file, in the order of the corpora; without a path for it,
-/// into a temporary one.
+/// Merges the rows of all shards into one file, in the order of the corpora; without a path, into a
+/// temporary file.
 ///
 /// # Errors
-/// Usage, by name: a file is no shard's, is of another measurement, is there twice or is missing;
-/// two have the same row; a file that is there would be written over.
-pub fn merge(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
+/// A usage error that names the file: it is not a shard, belongs to another measurement, is
+/// repeated or missing, repeats a row of another file, or would be overwritten.
+pub fn merge_rows(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
     let mut parts = paths
         .iter()
         .map(|path| Part::read(path))
@@ -78,7 +78,7 @@ pub fn merge(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
         .iter()
         .map(|part| (part.terms(), part.path.display().to_string()))
         .collect();
-    same_terms(
+    check_same_settings(
         "the rows are of different measurements",
         "measurement",
         &terms,
@@ -87,59 +87,61 @@ pub fn merge(paths: &[PathBuf], to: Option<&Path>) -> Result<MergedRows> {
         .iter()
         .map(|part| (part.shard, part.path.display().to_string()))
         .collect();
-    each_once(&named)?;
+    check_all_present(&named)?;
     let mut order: BTreeMap<(usize, usize), (usize, u64)> = BTreeMap::new();
     for (place, part) in parts.iter().enumerate() {
         for (key, offset) in &part.rows {
             if let Some((other, _)) = order.insert(*key, (place, *offset)) {
-                let engine = part.about.engines[key.0].engine.name();
+                let engine = part.record.engines[key.0].engine.name();
                 let [one, two] = [&parts[other], part].map(|part| part.path.display());
                 return Err(Error::usage(format!(
                     "entry {} under {engine} is in two files: {one} and {two}",
                     key.1
                 ))
-                .hint("a file was changed; rows files are only ever added to"));
+                .hint("restore the original files; one of them was edited"));
             }
         }
     }
     let first = &parts[0];
-    let selected = parts.iter().map(|part| part.about.selected).sum();
-    let about = MaskRecord {
+    let selected = parts.iter().map(|part| part.record.selected).sum();
+    let record = MaskRecord {
         shard: None,
         selected,
-        ..first.about.clone()
+        ..first.record.clone()
     };
-    let mut file = RowsFile::<Row>::create(to, &about)?;
+    let mut file = RowsFile::<Row>::create(to, &record)?;
     let mut readers = parts.iter().map(Part::open).collect::<Result<Vec<_>>>()?;
     for (key, (place, offset)) in &order {
         let line = line_at(&mut readers[*place], *offset)
-            .map_err(|error| unusable(&parts[*place].path, &error))?;
+            .map_err(|error| rows_file_error(&parts[*place].path, &error))?;
         file.append_line(*key, &line)?;
     }
-    let missing = (selected * about.engines.len()).saturating_sub(order.len());
+    let missing = (selected * record.engines.len()).saturating_sub(order.len());
     Ok(MergedRows {
         rows: file.rows(),
         notices: notices(&parts),
         missing,
-        about,
+        record,
     })
 }
 
 impl Part {
     fn read(path: &Path) -> Result<Self> {
-        check_begin(path)?;
-        let mut reader = BufReader::new(File::open(path).map_err(|error| unusable(path, &error))?);
+        check_rows_header(path)?;
+        let mut reader =
+            BufReader::new(File::open(path).map_err(|error| rows_file_error(path, &error))?);
         let (header, length) = header(&mut reader, path)?;
-        let Header { sobench, about, .. } =
-            serde_json::from_value(header).map_err(|_| not_rows(path))?;
-        let shard = about.shard.and_then(|shard| Shard::new(shard.number, shard.of)).ok_or_else(|| {
-            Error::usage(format!("not the rows of a shard, for they are of a whole: {}", path.display()))
-                .hint("sobench mask --rows FILE --resume reports on it; shards are measurements with --shard I/N")
+        let Header {
+            sobench, record, ..
+        } = serde_json::from_value(header).map_err(|_| not_a_rows_file(path))?;
+        let shard = record.shard.and_then(|shard| Shard::new(shard.number, shard.of)).ok_or_else(|| {
+            Error::usage(format!("not the rows of a shard, but of a whole measurement: {}", path.display()))
+                .hint("report it with sobench mask --rows FILE --resume; create shards with --shard I/N")
         })?;
         let key = |line: &[u8]| {
             let Key { engine, index } = serde_json::from_slice(line).ok()?;
             Some((
-                about
+                record
                     .engines
                     .iter()
                     .position(|known| known.engine == engine)?,
@@ -147,51 +149,51 @@ impl Part {
             ))
         };
         let refused = |number| {
-            Error::usage(format!("line {number} is no row: {}", path.display()))
-                .hint("the file was changed or damaged")
+            Error::usage(format!("line {number} is not a row: {}", path.display()))
+                .hint("restore the original file; this one was edited or damaged")
         };
-        let Found {
+        let RowIndex {
             offsets: rows,
-            is_torn,
+            is_truncated,
             ..
-        } = find_rows(&mut reader, length, path, key, refused)?;
+        } = index_rows(&mut reader, length, path, key, refused)?;
         Ok(Self {
             path: path.to_owned(),
-            about,
+            record,
             version: sobench,
             shard,
             rows,
-            is_torn,
+            is_truncated,
         })
     }
 
     fn open(&self) -> Result<BufReader<File>> {
         File::open(&self.path)
             .map(BufReader::new)
-            .map_err(|error| unusable(&self.path, &error))
+            .map_err(|error| rows_file_error(&self.path, &error))
     }
 
-    /// What all shards have in common; what their machines are is each one's own.
+    /// The settings that all shards share; machines may differ.
     fn terms(&self) -> Value {
-        let about = MaskRecord {
+        let record = MaskRecord {
             shard: None,
             selected: 0,
             host: MachineRecord::default(),
-            ..self.about.clone()
+            ..self.record.clone()
         };
-        serde_json::json!({"sobench": self.version, "shards": self.shard.of, "about": about})
+        serde_json::json!({"sobench": self.version, "shards": self.shard.of, "about": record})
     }
 }
 
 fn notices(parts: &[Part]) -> Vec<Notice> {
-    let torn = parts.iter().filter(|part| part.is_torn);
-    let torn = torn.map(|part| MaskNotice::TornRowLeftOut {
+    let truncated = parts.iter().filter(|part| part.is_truncated);
+    let truncated = truncated.map(|part| MaskNotice::TruncatedRowSkipped {
         file: part.path.display().to_string(),
     });
     let short = parts.iter().filter_map(|part| {
         let (rows, planned) = (
             part.rows.len(),
-            part.about.selected * part.about.engines.len(),
+            part.record.selected * part.record.engines.len(),
         );
         let Shard {
             number: shard,
@@ -205,7 +207,7 @@ fn notices(parts: &[Part]) -> Vec<Notice> {
         })
     });
     let cpu = |part: &Part| {
-        part.about
+        part.record
             .host
             .cpu
             .clone()
@@ -213,7 +215,7 @@ fn notices(parts: &[Part]) -> Vec<Notice> {
     };
     let is_mixed = parts.iter().any(|part| cpu(part) != cpu(&parts[0]));
     let mixed = is_mixed.then(|| {
-        let of_shard = |part: &Part| OfShard {
+        let of_shard = |part: &Part| ShardValue {
             shard: part.shard.number,
             value: cpu(part),
         };
@@ -221,7 +223,11 @@ fn notices(parts: &[Part]) -> Vec<Notice> {
             processors: parts.iter().map(of_shard).collect(),
         }
     });
-    torn.chain(short).chain(mixed).map(Notice::from).collect()
+    truncated
+        .chain(short)
+        .chain(mixed)
+        .map(Notice::from)
+        .collect()
 }
 
 #[cfg(test)]

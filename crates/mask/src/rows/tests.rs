@@ -1,11 +1,11 @@
-//! What is written, gone on with and refused.
+//! Tests of creating, resuming and rejecting rows files.
 
 use super::*;
 use crate::record::{MachineRecord, MeasuredEngine, VocabularyRecord};
 use crate::row::Spelling;
 use sobench_engine::EnginePolicy;
 
-pub(super) fn about() -> MaskRecord {
+pub(super) fn record() -> MaskRecord {
     let engine = |engine: EngineName| MeasuredEngine {
         engine,
         version: "1".into(),
@@ -69,7 +69,7 @@ pub(super) fn keys(rows: &Rows<Row>) -> Vec<(EngineName, usize)> {
 /// A file with three rows.
 fn written(folder: &Path) -> PathBuf {
     let path = folder.join("rows.jsonl");
-    let mut file = RowsFile::<Row>::create(Some(&path), &about()).unwrap();
+    let mut file = RowsFile::<Row>::create(Some(&path), &record()).unwrap();
     for (engine, index) in [
         (EngineName::Guidance, 1),
         (EngineName::Outlines, 1),
@@ -82,10 +82,10 @@ fn written(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn rows_are_read_in_order_whatever_order_they_ended_in() {
+fn rows_are_read_in_order_regardless_of_completion_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
-    let mut another = about();
+    let mut another = record();
     (
         another.engines[0].wall_ns,
         another.engines[1].peak_rss_bytes,
@@ -93,7 +93,9 @@ fn rows_are_read_in_order_whatever_order_they_ended_in() {
     ) = (8, None, 21);
     let (mut file, notice) = RowsFile::<Row>::resume(&path, &another).unwrap();
     assert_eq!(notice, None);
-    assert!(file.has(EngineName::Guidance, 0) && !file.has(EngineName::Outlines, 0));
+    assert!(
+        file.contains_row(EngineName::Guidance, 0) && !file.contains_row(EngineName::Outlines, 0)
+    );
     file.append(&row(EngineName::Outlines, 0)).unwrap();
     let (outlines, guidance) = (EngineName::Outlines, EngineName::Guidance);
     assert_eq!(
@@ -108,7 +110,7 @@ fn rows_are_read_in_order_whatever_order_they_ended_in() {
 }
 
 #[test]
-fn a_torn_last_line_is_dropped_and_told() {
+fn truncated_last_line_is_dropped_with_a_notice() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
     let whole = std::fs::read(&path).unwrap();
@@ -118,9 +120,9 @@ fn a_torn_last_line_is_dropped_and_told() {
         .unwrap();
     for cut in [1, 2, whole.len() - last_line - 1] {
         std::fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-        let (mut file, notice) = RowsFile::<Row>::resume(&path, &about()).unwrap();
+        let (mut file, notice) = RowsFile::<Row>::resume(&path, &record()).unwrap();
         assert!(
-            notice.unwrap().to_string().contains("not whole"),
+            notice.unwrap().to_string().contains("truncated"),
             "{cut} bytes are missing"
         );
         assert_eq!(file.rows().len(), 2);
@@ -130,51 +132,52 @@ fn a_torn_last_line_is_dropped_and_told() {
 }
 
 #[test]
-fn the_file_of_another_measurement_is_refused_by_what_differs() {
+fn rows_file_of_another_measurement_is_rejected_with_the_difference() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path());
-    for (words, change) in [
+    for (message, change) in [
         (
-            "with timeout_ms 10 and not 11:",
-            (|about| about.timeout_ms = 11) as fn(&mut MaskRecord),
+            "timeout_ms is 10, expected 11:",
+            (|record| record.timeout_ms = 11) as fn(&mut MaskRecord),
         ),
-        ("with engines.1.version \"1\" and not \"2\":", |about| {
-            about.engines[1].version = "2".into()
-        }),
-        ("with policy.xgrammar_strict true and not false:", |about| {
-            about.policy.xgrammar_strict = false
-        }),
-        ("with filter null and not \"a\":", |about| {
-            about.filter = Some("a".into())
+        ("engines.1.version is \"1\", expected \"2\":", |record| {
+            record.engines[1].version = "2".into();
         }),
         (
-            "with engines outlines,guidance and not outlines:",
-            |about| about.engines.truncate(1),
+            "policy.xgrammar_strict is true, expected false:",
+            |record| record.policy.xgrammar_strict = false,
+        ),
+        ("filter is null, expected \"a\":", |record| {
+            record.filter = Some("a".into());
+        }),
+        (
+            "engines is outlines,guidance, expected outlines:",
+            |record| record.engines.truncate(1),
         ),
     ] {
-        let mut other = about();
+        let mut other = record();
         change(&mut other);
         let error = RowsFile::<Row>::resume(&path, &other)
             .map(|_| ())
             .unwrap_err();
         assert!(
-            error.what.contains(words) && error.hint.is_some(),
+            error.what.contains(message) && error.hint.is_some(),
             "{error}"
         );
     }
-    let exists = RowsFile::<Row>::create(Some(&path), &about())
+    let exists = RowsFile::<Row>::create(Some(&path), &record())
         .map(|_| ())
         .unwrap_err();
-    assert!(exists.what.contains("exists already"), "{exists}");
+    assert!(exists.what.contains("already exists"), "{exists}");
 }
 
 #[test]
-fn what_is_no_rows_file_is_refused() {
+fn other_files_are_rejected_as_rows_files() {
     let folder = tempfile::tempdir().unwrap();
     let good = std::fs::read_to_string(written(folder.path())).unwrap();
     let lines: Vec<&str> = good.lines().collect();
     let damaged = format!("{}\nhello\n{}\n", lines[0], lines[1]);
-    for (text, words) in [
+    for (text, message) in [
         ("", "not a rows file"),
         ("hello\n", "not a rows file"),
         ("{}\n", "not a rows file"),
@@ -182,24 +185,24 @@ fn what_is_no_rows_file_is_refused() {
     ] {
         let path = folder.path().join("other.jsonl");
         std::fs::write(&path, text).unwrap();
-        let error = RowsFile::<Row>::resume(&path, &about())
+        let error = RowsFile::<Row>::resume(&path, &record())
             .map(|_| ())
             .unwrap_err();
-        assert!(error.what.contains(words), "{error}");
+        assert!(error.what.contains(message), "{error}");
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),
             text,
-            "it is left as it is"
+            "the file is unchanged"
         );
     }
 }
 
 #[test]
-fn a_temporary_file_goes_with_the_last_who_needs_it() {
-    let mut file = RowsFile::<Row>::create(None, &about()).unwrap();
+fn temporary_file_is_removed_with_its_last_user() {
+    let mut file = RowsFile::<Row>::create(None, &record()).unwrap();
     file.append(&row(EngineName::Guidance, 0)).unwrap();
     let rows = file.rows();
-    let path = file.kept.path.clone();
+    let path = file.stored.path.clone();
     drop(file);
     assert_eq!((rows.len(), rows.path(), keys(&rows).len()), (1, None, 1));
     drop(rows);

@@ -1,4 +1,4 @@
-//! One child process with its pipes. Knows lines and events, not what they are about.
+//! One child process with its pipes: lines in, events out.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::process::{
@@ -12,11 +12,11 @@ use crate::memory;
 use crate::plan::WorkerCommand;
 use crate::protocol::{BROKEN, Event, MAX_LINE_BYTES};
 
-/// Bytes of stderr that are kept, the last ones.
+/// Size of the kept end of stderr in bytes.
 const STDERR_BYTES: usize = 16 << 10;
 
-/// Events that wait to be taken in; a child that says more waits.
-const EVENTS_WAITING: usize = 64;
+/// Capacity of the event queue; a full queue blocks the child.
+const EVENT_QUEUE_LENGTH: usize = 64;
 
 /// A running child.
 pub(super) struct Child {
@@ -26,16 +26,17 @@ pub(super) struct Child {
     stderr: Option<JoinHandle<String>>,
 }
 
-/// What is left of a child.
-pub(super) struct Remains {
-    /// `None` where it did not end by itself, or nobody saw how.
+/// The exit of a child.
+pub(super) struct ChildExit {
+    /// `None` if the child did not exit by itself or its status is unknown.
     pub(super) status: Option<ExitStatus>,
-    /// The end of what it wrote to stderr.
+    /// The end of stderr.
     pub(super) stderr: String,
 }
 
 impl Child {
-    /// Starts a child, out of reach of the terminal's Ctrl-C: the parent decides when it ends.
+    /// Starts a child in its own process group, so that Ctrl-C in the terminal does not reach it:
+    /// the parent decides when it ends.
     pub(super) fn start(command: &WorkerCommand) -> std::io::Result<Self> {
         let mut starting = Command::new(&command.program);
         starting
@@ -43,7 +44,7 @@ impl Child {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // The last words are to be the cause, not where in the program it was.
+        // Keeps the panic message, not the backtrace, at the end of stderr.
         starting.env("RUST_BACKTRACE", "0");
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut starting, 0);
@@ -53,7 +54,7 @@ impl Child {
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;
         let (lines, to_write) = channel();
-        let (read, events) = sync_channel(EVENTS_WAITING);
+        let (read, events) = sync_channel(EVENT_QUEUE_LENGTH);
         thread::spawn(move || write_lines(stdin, &to_write));
         thread::spawn(move || read_events(stdout, &read));
         let stderr = thread::spawn(move || tail(stderr));
@@ -65,39 +66,39 @@ impl Child {
         })
     }
 
-    /// Sends a line; that a child does not take it in shows when no event comes.
+    /// Sends a line. A child that does not read it is detected by the missing events.
     pub(super) fn send(&self, line: String) {
         let _ = self.lines.send(line);
     }
 
-    /// The next event, within a time; disconnected means that the child has closed its output.
+    /// The next event within a timeout; disconnected means that the child closed its output.
     pub(super) fn next(&self, within: Duration) -> Result<Box<Event>, RecvTimeoutError> {
         self.events.recv_timeout(within)
     }
 
-    /// The most resident memory that it had, as far as the system says so.
+    /// Peak resident memory of the child, if known.
     pub(super) fn peak_rss_bytes(&self) -> Option<u64> {
         memory::resident(&self.process.id().to_string()).map(|resident| resident.peak_bytes)
     }
 
-    /// Waits a moment for the child to end by itself, then ends it.
-    pub(super) fn bury(mut self) -> Remains {
-        let has_ended = (0..PATIENCE).any(|_| {
+    /// Waits briefly for the child to exit, then kills it.
+    pub(super) fn wait_then_kill(mut self) -> ChildExit {
+        let has_ended = (0..EXIT_POLLS).any(|_| {
             let has_ended = !matches!(self.process.try_wait(), Ok(None));
             if !has_ended {
-                thread::sleep(PAUSE);
+                thread::sleep(EXIT_POLL_INTERVAL);
             }
             has_ended
         });
-        let remains = self.kill();
-        Remains {
-            status: remains.status.filter(|_| has_ended),
-            ..remains
+        let exit = self.kill();
+        ChildExit {
+            status: exit.status.filter(|_| has_ended),
+            ..exit
         }
     }
 
-    /// Ends the child now.
-    pub(super) fn kill(mut self) -> Remains {
+    /// Kills the child.
+    pub(super) fn kill(mut self) -> ChildExit {
         self.end();
         let status = self.process.wait().ok();
         let stderr = self
@@ -105,11 +106,11 @@ impl Child {
             .take()
             .and_then(|reader| reader.join().ok())
             .unwrap_or_default();
-        Remains { status, stderr }
+        ChildExit { status, stderr }
     }
 
-    /// Ends it with whatever it has started itself, which could keep its pipes open. It may have
-    /// ended by itself; then its own status is what counts.
+    /// Kills the process group, since a grandchild could keep the pipes open. If the child has
+    /// exited by itself, its own status is kept.
     fn end(&mut self) {
         #[cfg(unix)]
         if let Ok(id) = i32::try_from(self.process.id())
@@ -122,9 +123,9 @@ impl Child {
     }
 }
 
-/// Pauses that a child is given to end after it has closed its output.
-const PATIENCE: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(10);
+/// Number of polls for the exit of a child that closed its output.
+const EXIT_POLLS: u32 = 100;
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Drop for Child {
     fn drop(&mut self) {
@@ -146,8 +147,7 @@ fn write_lines(mut stdin: ChildStdin, lines: &Receiver<String>) {
     }
 }
 
-/// Ends at the first line that is no event, for which a crash is sent: there is no telling what it
-/// would have been.
+/// Stops at the first line that is not an event and sends a crash in its place.
 fn read_events(stdout: ChildStdout, events: &SyncSender<Box<Event>>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();
@@ -164,11 +164,11 @@ fn read_events(stdout: ChildStdout, events: &SyncSender<Box<Event>>) {
         }
         let event = serde_json::from_slice(&line);
         let is_garbage = event.is_err();
-        // Told before the pipe is closed, which could be what the child dies of.
+        // Sent before the pipe is closed, since closing it could kill the child.
         if events
             .send(event.unwrap_or_else(|_| {
                 Box::new(Event::Crashed {
-                    words: BROKEN.to_owned(),
+                    message: BROKEN.to_owned(),
                 })
             }))
             .is_err()
@@ -179,7 +179,7 @@ fn read_events(stdout: ChildStdout, events: &SyncSender<Box<Event>>) {
     }
 }
 
-/// Reads to the end, and keeps the last bytes.
+/// Reads to the end and keeps the last bytes.
 fn tail(mut stderr: ChildStderr) -> String {
     let mut kept = Vec::new();
     let mut buffer = [0; 4096];

@@ -1,14 +1,14 @@
-//! The parent's side: children that each measure one entry after another, watched over. Knows no
-//! engine and no corpus.
+//! The supervisor in the parent process: starts child processes, distributes jobs and enforces time
+//! limits.
 //!
-//! A child that dies, hangs or says nonsense costs the row it was at; what that row had is kept,
-//! another child takes the next entry, and the last entry is always reached. Ctrl-C ends the
-//! children and keeps the rows that are whole.
+//! A child that dies, hangs or violates the protocol costs the row it was working on. The data of
+//! that row so far is kept, and another child takes the next entry, so every entry is reached. A
+//! shutdown request ends the children and keeps all complete rows.
 
 mod child;
-mod death;
+mod exit_cause;
 mod proof;
-mod turns;
+mod time_budget;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -17,32 +17,32 @@ use std::thread;
 use std::time::Duration;
 
 use child::Child;
-use turns::Turns;
+use time_budget::TimeBudget;
 
-use super::assemble::{Assembly, Progress, Turn};
 use super::clock::Stopwatch;
 use super::corpus::Selected;
 use super::plan::WorkerCommand;
 use super::protocol::{BROKEN, BatchJob, Event, Job, Ready, Setup, entry_line};
 use super::record::BatchRow;
 use super::row::{Row, StopCause};
+use super::row_builder::{Progress, RowBuilder, TimeOwner};
 use sobench_core::error::{Error, Result};
 use sobench_notices::notice::MaskNotice;
 use sobench_shutdown::Shutdown;
 
-/// How long a child may take to open its engine.
+/// Time limit for opening an engine.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often opening is tried in the middle of a run.
+/// Attempts to open an engine during a run.
 const OPEN_TRIES: u32 = 3;
 
-/// How long a batch may take: its own limit of steps and seconds, and compiling for it.
+/// Time limit of a batch, including compilation.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How often a wait looks up whether the user has stopped the run.
-const LOOK_UP: Duration = Duration::from_millis(50);
+/// Interval at which waits check for a shutdown request.
+const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
-/// Children of one engine, and what holds for each of them.
+/// Child processes of one engine with their common settings.
 pub(super) struct Supervisor<'a> {
     command: &'a WorkerCommand,
     setup: Setup,
@@ -50,32 +50,32 @@ pub(super) struct Supervisor<'a> {
     jobs: usize,
     shutdown: &'a Shutdown,
     started: AtomicUsize,
-    /// The child that was opened to see what the engine is, until the first entry is its job.
+    /// The child of [`Supervisor::probe`], kept for the first entry.
     probed: Mutex<Option<Box<Child>>>,
 }
 
-/// A row, and the most resident memory of the child that made it.
-pub(super) struct Made {
+/// A row and the peak resident memory of its child.
+pub(super) struct MeasuredRow {
     pub(super) row: Row,
     pub(super) peak_rss_bytes: Option<u64>,
 }
 
-/// What came of a job, and the child that did it if it can do another.
-type Worked<T> = (T, Option<Box<Child>>);
+/// The result of a job, and the child if it can take another job.
+type JobOutcome<T> = (T, Option<Box<Child>>);
 
-/// Has a child do one job; nothing where the user stopped the run.
-type One<'a, J, T> = dyn Fn(Box<Child>, &J) -> Result<Option<Worked<T>>> + Sync + 'a;
+/// Runs one job in a child; `None` on a shutdown request.
+type RunJob<'a, J, T> = dyn Fn(Box<Child>, &J) -> Result<Option<JobOutcome<T>>> + Sync + 'a;
 
-/// What became of a batch.
+/// The result of a batch.
 pub(super) enum Batched {
     Row(BatchRow),
-    /// There is none, for this reason.
+    /// The batch failed.
     Failed(MaskNotice),
     Interrupted,
 }
 
 impl<'a> Supervisor<'a> {
-    /// `timeout` is what the engine may take for one entry, and our evaluator too.
+    /// `timeout` limits the engine per entry, and separately the evaluator.
     pub(super) fn new(
         command: &'a WorkerCommand,
         setup: Setup,
@@ -94,12 +94,12 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Children that were started to measure entries.
+    /// Number of children that were started for entries.
     pub(super) fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
     }
 
-    /// Opens the engine in a child to see what it is; `None` where the user stopped the run.
+    /// Opens the engine in a child and returns its description; `None` on a shutdown request.
     ///
     /// # Errors
     /// The engine cannot be opened.
@@ -114,144 +114,151 @@ impl<'a> Supervisor<'a> {
         self.probed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Measures every entry, and hands each row to `made` as it is done, in whatever order. Ends
-    /// early only where the user stops it.
+    /// Measures every entry and passes each row to `on_result` in order of completion. Stops early
+    /// on a shutdown request.
     ///
     /// # Errors
-    /// A child cannot be started, or its engine cannot be opened; and the errors of `made`.
+    /// A child cannot be started, its engine cannot be opened, or `on_result` fails.
     pub(super) fn run(
         &self,
         entries: &[&Selected],
-        made: &mut dyn FnMut(Made) -> Result<()>,
+        on_result: &mut dyn FnMut(MeasuredRow) -> Result<()>,
     ) -> Result<()> {
-        self.each(entries, &|child, entry| self.row(child, entry), made)
+        self.run_each(
+            entries,
+            &|child, entry| self.measure_row(child, entry),
+            on_result,
+        )
     }
 
-    /// Has children do something with every job, each child with one job after the other, and hands
-    /// each result to `made`.
-    fn each<J: Sync, T: Send>(
+    /// Runs every job in child processes, one job per child at a time, and passes each result to
+    /// `on_result`.
+    fn run_each<J: Sync, T: Send>(
         &self,
         jobs: &[J],
-        one: &One<'_, J, T>,
-        made: &mut dyn FnMut(T) -> Result<()>,
+        run_job: &RunJob<'_, J, T>,
+        on_result: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let next = AtomicUsize::new(0);
         let failed = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (sender, rows) = sync_channel(self.jobs * 2);
+            let (sender, results) = sync_channel(self.jobs * 2);
             let workers = self.jobs.min(jobs.len());
             for _ in 0..workers {
                 let (sender, next, failed) = (sender.clone(), &next, &failed);
-                scope.spawn(move || self.work(jobs, one, next, failed, &sender));
+                scope.spawn(move || self.run_worker(jobs, run_job, next, failed, &sender));
             }
             drop(sender);
             let mut result = Ok(());
-            for row in rows {
-                let taken = row.and_then(&mut *made);
-                if taken.is_err() {
+            for result_of_job in results {
+                let handled = result_of_job.and_then(&mut *on_result);
+                if handled.is_err() {
                     failed.store(true, Ordering::SeqCst);
                 }
-                result = result.and(taken);
+                result = result.and(handled);
             }
             result
         })
     }
 
-    /// One child's share, and that of those who take its place.
-    fn work<J, T>(
+    /// Runs jobs in one child at a time until there are none left.
+    fn run_worker<J, T>(
         &self,
         jobs: &[J],
-        one: &One<'_, J, T>,
+        run_job: &RunJob<'_, J, T>,
         next: &AtomicUsize,
         failed: &AtomicBool,
-        rows: &SyncSender<Result<T>>,
+        results: &SyncSender<Result<T>>,
     ) {
         let mut idle: Option<Box<Child>> = None;
         while !self.shutdown.is_requested() && !failed.load(Ordering::SeqCst) {
             let Some(job) = jobs.get(next.fetch_add(1, Ordering::SeqCst)) else {
                 break;
             };
-            let made = match self
+            let result = match self
                 .child_or_new(idle.take())
-                .and_then(|child| child.map_or(Ok(None), |child| one(child, job)))
+                .and_then(|child| child.map_or(Ok(None), |child| run_job(child, job)))
             {
-                Ok(Some((made, left))) => {
+                Ok(Some((result, left))) => {
                     idle = left;
-                    Ok(made)
+                    Ok(result)
                 }
                 Ok(None) => break,
                 Err(error) => Err(error),
             };
-            let is_last = made.is_err();
-            // Whoever takes the rows is gone only after an error of its own.
-            if rows.send(made).is_err() || is_last {
+            let is_last = result.is_err();
+            // The receiver is closed only after an error of its own.
+            if results.send(result).is_err() || is_last {
                 break;
             }
         }
     }
 
-    /// Has a child measure an entry. Nothing where the user stopped the run; no child where it did
-    /// not survive.
-    fn row(&self, child: Box<Child>, entry: &&Selected) -> Result<Option<Worked<Made>>> {
+    /// Measures an entry in a child. `None` on a shutdown request; no child if it did not survive.
+    fn measure_row(
+        &self,
+        child: Box<Child>,
+        entry: &&Selected,
+    ) -> Result<Option<JobOutcome<MeasuredRow>>> {
         let watch = Stopwatch::start();
-        let mut turns = Turns::new(self.timeout, Turn::Oracle);
-        let mut assembly = Assembly::new(entry, self.setup.engine);
+        let mut budget = TimeBudget::new(self.timeout, TimeOwner::Oracle);
+        let mut builder = RowBuilder::new(entry, self.setup.engine);
         child.send(entry_line(&entry.json));
-        let (cause, words, peak_rss_bytes, after_ns) = loop {
-            let waited = self.wait(&child, watch, turns.deadline());
+        let (cause, message, peak_rss_bytes, after_ns) = loop {
+            let waited = self.wait(&child, watch, budget.deadline());
             let after_ns = watch.elapsed_ns();
             match waited {
-                Waited::Event(event) => match assembly.event(*event) {
-                    Progress::GoesOn => {}
-                    Progress::Turn(turn) => turns.begin(turn, watch.elapsed()),
+                WaitResult::Event(event) => match builder.event(*event) {
+                    Progress::Continue => {}
+                    Progress::TimeOwner(owner) => budget.switch_to(owner, watch.elapsed()),
                     Progress::Complete => {
-                        let (row, peak_rss_bytes) = assembly.complete();
+                        let (row, peak_rss_bytes) = builder.complete();
                         return Ok(Some((
-                            Made {
+                            MeasuredRow {
                                 row,
                                 peak_rss_bytes,
                             },
                             Some(child),
                         )));
                     }
-                    Progress::Crashed(words) => {
+                    Progress::Crashed(message) => {
                         child.kill();
-                        break (StopCause::Crash, words, None, after_ns);
+                        break (StopCause::Crash, message, None, after_ns);
                     }
-                    Progress::Unreadable(words) => {
+                    Progress::Unreadable(message) => {
                         let what = format!(
-                            "child process could not read its job, {}: {words}",
+                            "child process could not parse its job, {}: {message}",
                             entry.name
                         );
-                        let hint = "this is a fault of sobench, unless the program was replaced while it ran";
+                        let hint = "report this bug, unless the sobench executable was replaced during the run";
                         return Err(Error::internal(what).hint(hint));
                     }
                 },
-                Waited::Interrupted => return Ok(None),
-                Waited::TimedOut => {
+                WaitResult::Interrupted => return Ok(None),
+                WaitResult::TimedOut => {
                     let peak_rss_bytes = child.peak_rss_bytes();
                     child.kill();
-                    let who = if turns.turn() == Turn::Oracle {
-                        "our own evaluator "
+                    let prefix = if budget.current() == TimeOwner::Oracle {
+                        "evaluator "
                     } else {
                         ""
                     };
                     break (
                         StopCause::Timeout,
-                        format!("{who}{}", too_long(self.timeout)),
+                        format!("{prefix}{}", timeout_message(self.timeout)),
                         peak_rss_bytes,
                         after_ns,
                     );
                 }
-                Waited::Ended => {
-                    let (cause, words) = death::cause(&child.bury());
-                    break (cause, words, None, after_ns);
+                WaitResult::Ended => {
+                    let (cause, message) = exit_cause::classify(&child.wait_then_kill());
+                    break (cause, message, None, after_ns);
                 }
             }
         };
-        let row = assembly.stopped(cause, &words, after_ns);
+        let row = builder.stopped(cause, &message, after_ns);
         Ok(Some((
-            Made {
+            MeasuredRow {
                 row,
                 peak_rss_bytes,
             },
@@ -259,11 +266,11 @@ impl<'a> Supervisor<'a> {
         )))
     }
 
-    /// Has a fresh child run a batch.
+    /// Runs a batch in a new child.
     ///
     /// # Errors
     /// As [`Supervisor::run`].
-    pub(super) fn batch(&self, batch: BatchJob) -> Result<Batched> {
+    pub(super) fn run_batch(&self, batch: BatchJob) -> Result<Batched> {
         let sequences = batch.sequences;
         let Some((child, _)) = self.open()? else {
             return Ok(Batched::Interrupted);
@@ -272,14 +279,14 @@ impl<'a> Supervisor<'a> {
             .expect("a batch holds only strings, numbers and JSON values");
         child.send(job);
         let why = match self.wait(&child, Stopwatch::start(), BATCH_TIMEOUT) {
-            Waited::Event(event) => match *event {
+            WaitResult::Event(event) => match *event {
                 Event::Batch(row) => return Ok(Batched::Row(row)),
-                Event::Crashed { words } | Event::Unreadable { words } => words,
+                Event::Crashed { message } | Event::Unreadable { message } => message,
                 _ => BROKEN.to_owned(),
             },
-            Waited::Interrupted => return Ok(Batched::Interrupted),
-            Waited::TimedOut => too_long(BATCH_TIMEOUT),
-            Waited::Ended => death::cause(&child.bury()).1,
+            WaitResult::Interrupted => return Ok(Batched::Interrupted),
+            WaitResult::TimedOut => timeout_message(BATCH_TIMEOUT),
+            WaitResult::Ended => exit_cause::classify(&child.wait_then_kill()).1,
         };
         let engine = self.setup.engine.name().to_owned();
         Ok(Batched::Failed(MaskNotice::BatchFailed {
@@ -289,8 +296,8 @@ impl<'a> Supervisor<'a> {
         }))
     }
 
-    /// The child that is idle, or another one. The engine has been opened before, so that a failure
-    /// may be the machine's for a moment.
+    /// The idle child or a new one. The engine was opened before, so a failure may be temporary and
+    /// is retried.
     fn child_or_new(&self, idle: Option<Box<Child>>) -> Result<Option<Box<Child>>> {
         if idle.is_some() {
             return Ok(idle);
@@ -307,7 +314,7 @@ impl<'a> Supervisor<'a> {
         Ok(child)
     }
 
-    /// A new child that has its engine; `None` where the user stopped the run.
+    /// A new child with an open engine; `None` on a shutdown request.
     fn open(&self) -> Result<Option<(Box<Child>, Ready)>> {
         let (program, name) = (self.command.program.display(), self.setup.engine.name());
         let child = Child::start(self.command).map_err(|error| {
@@ -319,7 +326,7 @@ impl<'a> Supervisor<'a> {
             serde_json::to_string(&self.setup).expect("a setup holds only strings and numbers"),
         );
         match self.wait(&child, Stopwatch::start(), OPEN_TIMEOUT) {
-            Waited::Event(event) => match *event {
+            WaitResult::Event(event) => match *event {
                 Event::Ready(ready) => Ok(Some((Box::new(child), ready))),
                 Event::CannotOpen { what, hint } => Err(Error {
                     hint,
@@ -329,50 +336,50 @@ impl<'a> Supervisor<'a> {
                     "child process broke the protocol while it opened {name}"
                 ))),
             },
-            Waited::Interrupted => Ok(None),
-            Waited::TimedOut => Err(Error::environment(format!(
-                "engine is not open after {} s: {name}",
+            WaitResult::Interrupted => Ok(None),
+            WaitResult::TimedOut => Err(Error::environment(format!(
+                "engine did not open within {} s: {name}",
                 OPEN_TIMEOUT.as_secs()
             ))),
-            Waited::Ended => {
-                let words = death::cause(&child.bury()).1;
+            WaitResult::Ended => {
+                let message = exit_cause::classify(&child.wait_then_kill()).1;
                 Err(Error::environment(format!(
-                    "child process ended before {name} was open: {words}"
+                    "child process ended before {name} was open: {message}"
                 ))
-                .hint("give it more memory with --memory-limit-mib"))
+                .hint("raise --memory-limit-mib"))
             }
         }
     }
 
-    /// Waits for an event until `deadline` on the watch, or until the user stops the run.
-    fn wait(&self, child: &Child, watch: Stopwatch, deadline: Duration) -> Waited {
+    /// Waits for an event until `deadline` on the stopwatch, or until a shutdown request.
+    fn wait(&self, child: &Child, watch: Stopwatch, deadline: Duration) -> WaitResult {
         loop {
             if self.shutdown.is_requested() {
-                return Waited::Interrupted;
+                return WaitResult::Interrupted;
             }
             let left = deadline.saturating_sub(watch.elapsed());
-            match child.next(left.min(LOOK_UP)) {
-                Ok(event) => return Waited::Event(event),
+            match child.next(left.min(SHUTDOWN_POLL)) {
+                Ok(event) => return WaitResult::Event(event),
                 Err(RecvTimeoutError::Disconnected) if self.shutdown.is_requested() => {
-                    return Waited::Interrupted;
+                    return WaitResult::Interrupted;
                 }
-                Err(RecvTimeoutError::Disconnected) => return Waited::Ended,
-                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Waited::TimedOut,
+                Err(RecvTimeoutError::Disconnected) => return WaitResult::Ended,
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return WaitResult::TimedOut,
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 }
 
-fn too_long(limit: Duration) -> String {
+fn timeout_message(limit: Duration) -> String {
     format!("took longer than {} s", limit.as_secs_f64())
 }
 
-/// What came of waiting.
-enum Waited {
+/// The result of waiting for an event.
+enum WaitResult {
     Event(Box<Event>),
     Interrupted,
     TimedOut,
-    /// The child has closed its output.
+    /// The child closed its output.
     Ended,
 }

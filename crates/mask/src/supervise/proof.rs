@@ -1,15 +1,15 @@
-//! Children that prove errors. Knows jobs and what they say of them, no engine and no corpus.
+//! Proof jobs in child processes.
 //!
-//! All engines work in the same child, since they are held against each other there. Where one of
-//! them ends it, or takes too long, what was proved of it until then is kept, and the entry is
-//! begun anew with the others.
+//! All engines run in the same child, since the search compares them. If one of them ends the child
+//! or exceeds its time limit, its results so far are kept, and the entry is restarted with the
+//! other engines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::child::Child;
-use super::turns::Turns;
-use super::{Stopwatch, Supervisor, Waited, Worked, death, too_long};
+use super::time_budget::TimeBudget;
+use super::{JobOutcome, Stopwatch, Supervisor, WaitResult, exit_cause, timeout_message};
 use crate::corpus::Selected;
 use crate::plan::Effort;
 use crate::protocol::{BROKEN, Event, Job, prove_line};
@@ -17,24 +17,23 @@ use crate::prove::Proved;
 use sobench_core::error::Result;
 use sobench_engine::EngineName;
 
-/// What was proved of an entry, by engine.
-type Results = BTreeMap<EngineName, Proved>;
+/// Proof results of an entry, by engine.
+type ProofResults = BTreeMap<EngineName, Proved>;
 
-/// What came of a job that has one answer; where the child ended over it, or took too long, the
-/// words for that.
-type Answered = std::result::Result<Event, String>;
+/// The answer of a job, or the reason why the child ended or was stopped.
+type JobAnswer = std::result::Result<Event, String>;
 
-/// How a child's work on a job ended.
-enum Ended {
+/// How a job ended.
+enum JobEnd {
     Done(Box<Child>),
     Interrupted,
-    /// The child is gone, for this reason.
-    Over(String),
+    /// The child ended, for this reason.
+    Failed(String),
 }
 
 impl Supervisor<'_> {
-    /// Proves what can be proved of every entry, and hands the results of each to `made`, in
-    /// whatever order.
+    /// Searches every entry for errors and passes the results of each to `on_result`, in order of
+    /// completion.
     ///
     /// # Errors
     /// As [`Supervisor::run`].
@@ -42,126 +41,135 @@ impl Supervisor<'_> {
         &self,
         entries: &[&Selected],
         effort: Effort,
-        made: &mut dyn FnMut((usize, Results)) -> Result<()>,
+        on_result: &mut dyn FnMut((usize, ProofResults)) -> Result<()>,
     ) -> Result<()> {
-        self.each(
+        self.run_each(
             entries,
-            &|child, entry: &&Selected| self.proof(child, entry, effort),
-            made,
+            &|child, entry: &&Selected| self.prove_entry(child, entry, effort),
+            on_result,
         )
     }
 
-    /// Has jobs done that have one answer each, and hands each answer to `made` with its job's
-    /// number, in whatever order.
+    /// Runs jobs with one answer each and passes each answer with its job's number to `on_result`,
+    /// in order of completion.
     ///
     /// # Errors
     /// As [`Supervisor::run`].
-    pub(crate) fn ask(
+    pub(crate) fn run_jobs(
         &self,
         jobs: &[(usize, Job)],
-        made: &mut dyn FnMut((usize, Answered)) -> Result<()>,
+        on_result: &mut dyn FnMut((usize, JobAnswer)) -> Result<()>,
     ) -> Result<()> {
-        let one = |child, (number, job): &(usize, Job)| {
+        let run_job = |child, (number, job): &(usize, Job)| {
             Ok(self
-                .answer(child, job)
+                .run_job(child, job)
                 .map(|(answer, left)| ((*number, answer), left)))
         };
-        self.each(jobs, &one, made)
+        self.run_each(jobs, &run_job, on_result)
     }
 
-    fn proof(
+    fn prove_entry(
         &self,
         child: Box<Child>,
         entry: &Selected,
         effort: Effort,
-    ) -> Result<Option<Worked<(usize, Results)>>> {
-        let mut results = Results::new();
-        let mut without = Vec::new();
+    ) -> Result<Option<JobOutcome<(usize, ProofResults)>>> {
+        let mut results = ProofResults::new();
+        let mut excluded = Vec::new();
         let mut idle = Some(child);
-        while without.len() < self.setup.prove.len() {
+        while excluded.len() < self.setup.prove.len() {
             let Some(child) = self.child_or_new(idle.take())? else {
                 return Ok(None);
             };
-            child.send(prove_line(&entry.json, effort, &without));
-            // `None` is the turn of our own oracles.
-            let mut turns = Turns::new(self.timeout, None);
-            let ended = self.listen(child, &mut |event, now| {
+            child.send(prove_line(&entry.json, effort, &excluded));
+            // `None` stands for the oracles.
+            let mut budget = TimeBudget::new(self.timeout, None);
+            let ended = self.receive_events(child, &mut |event, now| {
                 match event {
-                    Event::At(engine) => turns.begin(engine, now),
-                    Event::SoFar { engine, proved } => drop(results.insert(engine, proved)),
+                    Event::ActiveEngine(engine) => budget.switch_to(engine, now),
+                    Event::ProvedSoFar { engine, proved } => drop(results.insert(engine, proved)),
                     _ => return None,
                 }
-                Some(turns.deadline())
+                Some(budget.deadline())
             });
-            let words = match ended {
-                Ended::Done(child) => return Ok(Some(((entry.index, results), Some(child)))),
-                Ended::Interrupted => return Ok(None),
-                Ended::Over(words) => words,
+            let message = match ended {
+                JobEnd::Done(child) => return Ok(Some(((entry.index, results), Some(child)))),
+                JobEnd::Interrupted => return Ok(None),
+                JobEnd::Failed(message) => message,
             };
-            let who = if turns.turn().is_none() {
-                "our own evaluator: "
+            let prefix = if budget.current().is_none() {
+                "evaluator: "
             } else {
                 ""
             };
-            let is_over = |name: &EngineName| {
-                !without.contains(name) && turns.turn().is_none_or(|engine| engine == *name)
+            let is_stopped = |name: &EngineName| {
+                !excluded.contains(name) && budget.current().is_none_or(|engine| engine == *name)
             };
-            let over: Vec<EngineName> = self.setup.prove.iter().copied().filter(is_over).collect();
-            for engine in over {
-                results.entry(engine).or_default().stopped = Some(format!("{who}{words}"));
-                without.push(engine);
+            let stopped_engines: Vec<EngineName> = self
+                .setup
+                .prove
+                .iter()
+                .copied()
+                .filter(is_stopped)
+                .collect();
+            for engine in stopped_engines {
+                results.entry(engine).or_default().stopped = Some(format!("{prefix}{message}"));
+                excluded.push(engine);
             }
         }
         Ok(Some(((entry.index, results), None)))
     }
 
-    fn answer(&self, child: Box<Child>, job: &Job) -> Option<Worked<Answered>> {
+    fn run_job(&self, child: Box<Child>, job: &Job) -> Option<JobOutcome<JobAnswer>> {
         child.send(
             serde_json::to_string(job).expect("a job holds only strings, numbers and JSON values"),
         );
         let mut answer = None;
-        // The limit is one on each step.
+        // The time limit applies to each step.
         let mut since = Duration::ZERO;
-        let ended = self.listen(child, &mut |event, now| {
+        let ended = self.receive_events(child, &mut |event, now| {
             match event {
-                Event::At(_) => since = now,
+                Event::ActiveEngine(_) => since = now,
                 event => answer = Some(event),
             }
             Some(since.saturating_add(self.timeout))
         });
         match ended {
-            Ended::Done(child) => Some((answer.ok_or_else(|| "no answer".to_owned()), Some(child))),
-            Ended::Interrupted => None,
-            Ended::Over(words) => Some((Err(words), None)),
+            JobEnd::Done(child) => {
+                Some((answer.ok_or_else(|| "no answer".to_owned()), Some(child)))
+            }
+            JobEnd::Interrupted => None,
+            JobEnd::Failed(message) => Some((Err(message), None)),
         }
     }
 
-    /// Takes in what a child says until it is done, or has to be. `taken` gets every event with its
-    /// time on the watch, and returns the next deadline there; `None` for an event that has no
-    /// place.
-    fn listen(
+    /// Receives events until the job ends. `on_event` gets every event with its time on the
+    /// stopwatch and returns the next deadline, or `None` for an unexpected event.
+    fn receive_events(
         &self,
         child: Box<Child>,
-        taken: &mut dyn FnMut(Event, Duration) -> Option<Duration>,
-    ) -> Ended {
+        on_event: &mut dyn FnMut(Event, Duration) -> Option<Duration>,
+    ) -> JobEnd {
         let watch = Stopwatch::start();
         let mut deadline = self.timeout;
-        let words = loop {
+        let message = loop {
             match self.wait(&child, watch, deadline) {
-                Waited::Event(event) => match *event {
-                    Event::Done(_) => return Ended::Done(child),
-                    Event::Crashed { words } | Event::Unreadable { words } => break words,
-                    event => match taken(event, watch.elapsed()) {
+                WaitResult::Event(event) => match *event {
+                    Event::Done(_) => return JobEnd::Done(child),
+                    Event::Crashed { message } | Event::Unreadable { message } => break message,
+                    event => match on_event(event, watch.elapsed()) {
                         Some(next) => deadline = next,
                         None => break BROKEN.to_owned(),
                     },
                 },
-                Waited::Interrupted => return Ended::Interrupted,
-                Waited::TimedOut => break too_long(self.timeout),
-                Waited::Ended => return Ended::Over(death::cause(&child.bury()).1),
+                WaitResult::Interrupted => return JobEnd::Interrupted,
+                WaitResult::TimedOut => break timeout_message(self.timeout),
+                WaitResult::Ended => {
+                    return JobEnd::Failed(exit_cause::classify(&child.wait_then_kill()).1);
+                }
             }
         };
         child.kill();
-        Ended::Over(words)
+        JobEnd::Failed(message)
     }
 }

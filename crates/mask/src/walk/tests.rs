@@ -1,10 +1,10 @@
-//! What walks show of an engine that goes wrong in known places.
+//! Tests of walks with a faulty engine.
 
 use super::*;
 use crate::testing::{FakeGrammar, Quirk};
 use sobench_engine::vocabulary::shared;
 
-/// Three tokens, of which the first has 5 bytes and the first two 10.
+/// Three tokens: the first has 5 bytes, the first two have 10.
 const TEXT: &str = "alpha beta gamma";
 
 fn traced(texts: &[&str], quirk: Quirk, text: &str) -> Trace {
@@ -13,14 +13,14 @@ fn traced(texts: &[&str], quirk: Quirk, text: &str) -> Trace {
     let grammar = FakeGrammar::new(texts, quirk);
     let mut mask = TokenMask::new(vocabulary.len());
     let trace = walk(&grammar, &vocabulary, &tokens, &mut mask);
-    let warm = again(&grammar, &vocabulary, &tokens, &trace, &mut mask);
+    let warm = second_walk(&grammar, &vocabulary, &tokens, &trace, &mut mask);
     assert_eq!(
         warm.samples.mask.len(),
         trace.samples.mask.len(),
-        "the warm walk goes as far"
+        "the warm walk has the same length"
     );
     assert_eq!(
-        (warm.samples.commit.len(), warm.fault),
+        (warm.samples.commit.len(), warm.mismatch),
         (trace.samples.commit.len(), None)
     );
     trace
@@ -43,7 +43,7 @@ fn check(
 }
 
 #[test]
-fn the_outcome_is_what_the_mask_did_to_a_text_of_known_worth() {
+fn outcomes_follow_from_masks_and_known_validity() {
     use InstanceOutcome::{AcceptsInvalid, DeadEnd, Pass, RejectsValid};
     let (valid, invalid) = (Some(true), Some(false));
     let beta = || Some(" beta".to_owned());
@@ -126,7 +126,7 @@ fn the_outcome_is_what_the_mask_did_to_a_text_of_known_worth() {
 }
 
 #[test]
-fn nobody_is_blamed_where_the_labels_disagree_or_are_missing() {
+fn conflicting_or_missing_labels_give_no_verdict() {
     for (texts, accepted) in [(vec![TEXT], true), (vec!["alpha"], false)] {
         for label in [true, false] {
             let expected = InstanceOutcome::Disputed { accepted };
@@ -160,8 +160,8 @@ fn nobody_is_blamed_where_the_labels_disagree_or_are_missing() {
 }
 
 #[test]
-fn a_library_that_gives_up_is_quoted() {
-    for (quirk, byte, words) in [
+fn engine_errors_are_reported_verbatim() {
+    for (quirk, byte, message) in [
         (Quirk::Fail(0), 0, "too much".to_owned()),
         (Quirk::Fail(2), 10, "too much".to_owned()),
         (
@@ -176,21 +176,21 @@ fn a_library_that_gives_up_is_quoted() {
             TEXT,
             Some(true),
             Some(true),
-            &InstanceOutcome::Failed { byte, words },
+            &InstanceOutcome::Failed { byte, message },
         );
     }
     assert_eq!(
         traced(&[TEXT], Quirk::Crash(1), TEXT).halt,
         Halt::Crashed {
-            words: "ouch".into()
+            message: "ouch".into()
         }
     );
 }
 
 #[test]
-fn a_second_walk_has_to_be_as_the_first() {
-    let failed = |words: &str| Halt::Failed {
-        words: words.to_owned(),
+fn second_walk_must_match_the_first() {
+    let failed = |message: &str| Halt::Failed {
+        message: message.to_owned(),
     };
     let (vocabulary, tokens) = (shared(), shared().encode(TEXT));
     let trace = traced(&[TEXT], Quirk::None, TEXT);
@@ -206,25 +206,25 @@ fn a_second_walk_has_to_be_as_the_first() {
             Quirk::End(2),
             3,
             10,
-            failed("the first walk's mask allowed 1 tokens here, the second's 2"),
+            failed("the mask allowed 1 tokens on the first walk and 2 on the second"),
         ),
         (
             Quirk::DeadEnd(0),
             1,
             0,
-            failed("the first walk's mask allowed 1 tokens here, the second's 0"),
+            failed("the mask allowed 1 tokens on the first walk and 0 on the second"),
         ),
         (
             Quirk::Crash(3),
             3,
             16,
             Halt::Crashed {
-                words: "ouch".into(),
+                message: "ouch".into(),
             },
         ),
     ] {
         let mut mask = TokenMask::new(vocabulary.len());
-        let warm = again(
+        let warm = second_walk(
             &FakeGrammar::new(&[TEXT], quirk),
             &vocabulary,
             &tokens,
@@ -232,35 +232,35 @@ fn a_second_walk_has_to_be_as_the_first() {
             &mut mask,
         );
         assert_eq!(
-            (warm.samples.mask.len(), &warm.fault),
+            (warm.samples.mask.len(), &warm.mismatch),
             (
                 masks,
-                &Some(Fault {
+                &Some(WalkMismatch {
                     halt: halt.clone(),
                     byte
                 })
             ),
             "{quirk:?}"
         );
-        let Halt::Failed { words } = halt else {
+        let Halt::Failed { message } = halt else {
             continue;
         };
         let expected = InstanceOutcome::Failed {
             byte,
-            words: format!("on the second walk: {words}"),
+            message: format!("on the second walk: {message}"),
         };
-        assert_eq!(warm.fault.unwrap().outcome(&trace.halt), Some(expected));
-        let told = Fault {
+        assert_eq!(warm.mismatch.unwrap().outcome(&trace.halt), Some(expected));
+        let outcome = WalkMismatch {
             halt: failed("b"),
             byte,
         }
         .outcome(&failed("a"));
-        assert_eq!(told, None, "the first walk's own failure is told");
+        assert_eq!(outcome, None, "the failure of the first walk is reported");
     }
 }
 
 #[test]
-fn an_end_that_is_allowed_too_early_accepts_something_invalid() {
+fn early_end_counts_as_accepts_invalid() {
     let trace = traced(&[TEXT], Quirk::End(2), TEXT);
     assert_eq!(
         (&trace.ends[..], &trace.halt, trace.byte),
@@ -277,12 +277,12 @@ fn an_end_that_is_allowed_too_early_accepts_something_invalid() {
     assert_eq!(
         outcome(&trace, labels, None, &shared()),
         InstanceOutcome::Pass,
-        "there is a whole text of 10 bytes"
+        "the text of 10 bytes is complete"
     );
 }
 
 #[test]
-fn every_mask_and_every_commit_has_its_duration() {
+fn every_mask_and_commit_is_timed() {
     for (texts, text, masks, commits) in [
         (vec![TEXT], TEXT, 4, 3),
         (vec!["alpha"], TEXT, 2, 1),

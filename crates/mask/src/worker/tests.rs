@@ -1,8 +1,8 @@
-//! What a worker says, line by line, over an engine for tests.
+//! Tests of the worker's events with a fake engine.
 
 use super::*;
 use crate::corpus::{Content, Entry, Instance};
-use crate::protocol::{BatchJob, BatchSource, Done, Heat};
+use crate::protocol::{BatchJob, BatchSource, Done, PassKind};
 use crate::row::{DeclineClass, InstanceOutcome, Spelling};
 use crate::testing::{FakeEngine, Quirk};
 use sobench_core::constraint::Constraint;
@@ -42,12 +42,12 @@ fn entry() -> Entry {
     }
 }
 
-/// What the worker answers to these jobs.
-fn said(quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
-    said_with(&setup(), quirk, jobs)
+/// The events of a worker for these jobs.
+fn events_of(quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
+    events_with(&setup(), quirk, jobs)
 }
 
-fn said_with(setup: &Setup, quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
+fn events_with(setup: &Setup, quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
     let mut input = serde_json::to_string(setup).unwrap() + "\n";
     for job in jobs {
         input += &(serde_json::to_string(job).unwrap() + "\n");
@@ -57,14 +57,14 @@ fn said_with(setup: &Setup, quirk: Quirk, jobs: &[Job]) -> Vec<Event> {
         let (engine, vocabulary, bytes) = (
             Arc::new(FakeEngine(quirk)),
             shared(),
-            Arc::new(Vocabulary::of_bytes()),
+            Arc::new(Vocabulary::single_bytes()),
         );
-        Ok(Opened {
+        Ok(OpenedEngine {
             engine,
             vocabulary,
             bytes,
-            benches: Vec::new(),
-            ready: OnceLock::new(),
+            proof_engines: Vec::new(),
+            indexes: OnceLock::new(),
         })
     })
     .unwrap();
@@ -88,8 +88,8 @@ fn outcomes(events: &[Event]) -> Vec<InstanceOutcome> {
 }
 
 #[test]
-fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
-    let events = said(Quirk::None, &[job()]);
+fn stages_are_reported_before_they_start() {
+    let events = events_of(Quirk::None, &[job()]);
     let Event::Ready(ready) = &events[0] else {
         panic!("{:?}", events[0])
     };
@@ -111,7 +111,8 @@ fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
         index,
         spelling: Spelling::Verbatim,
     };
-    // The first two walks pass a place where the end is allowed, which our evaluator then judges.
+    // The first two walks pass a position where the end is allowed, which the evaluator then
+    // judges.
     let judged = [
         instance(0),
         Stage::Oracle,
@@ -137,7 +138,7 @@ fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
         }
     });
     assert_eq!(compiled.unwrap().grammar_bytes, Some(7));
-    let told = |event: &&Event| {
+    let matches_spelling = |event: &&Event| {
         matches!(
             event,
             Event::Pass(_) | Event::Stage(Stage::Oracle) | Event::Walked(_)
@@ -146,7 +147,7 @@ fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
     let of_first: Vec<&Event> = events
         .iter()
         .skip_while(|event| **event != Event::Stage(instance(0)))
-        .filter(told)
+        .filter(matches_spelling)
         .take(4)
         .collect();
     let [
@@ -156,16 +157,16 @@ fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
         Event::Walked(_),
     ] = of_first[..]
     else {
-        panic!("durations come before our evaluator's turn: {of_first:?}");
+        panic!("durations come before the evaluator: {of_first:?}");
     };
     assert_eq!(
         (
-            cold.heat,
-            warm.heat,
+            cold.kind,
+            warm.kind,
             cold.samples.mask.len(),
             warm.samples.mask.len()
         ),
-        (Heat::Cold, Heat::Warm, 4, 4)
+        (PassKind::Cold, PassKind::Warm, 4, 4)
     );
     assert_eq!(
         outcomes(&events),
@@ -179,8 +180,8 @@ fn an_entry_is_told_stage_by_stage_and_each_stage_before_it_begins() {
 }
 
 #[test]
-fn each_instance_is_walked_once_where_no_warm_walk_is_asked_for() {
-    let events = said_with(
+fn without_warm_walks_each_instance_is_walked_once() {
+    let events = events_with(
         &Setup {
             warm: false,
             ..setup()
@@ -188,30 +189,33 @@ fn each_instance_is_walked_once_where_no_warm_walk_is_asked_for() {
         Quirk::None,
         &[job()],
     );
-    let passes: Vec<Heat> = events
+    let passes: Vec<PassKind> = events
         .iter()
         .filter_map(|event| {
             if let Event::Pass(pass) = event {
-                Some(pass.heat)
+                Some(pass.kind)
             } else {
                 None
             }
         })
         .collect();
-    assert_eq!(passes, [Heat::Cold; 3]);
-    assert_eq!(outcomes(&events), outcomes(&said(Quirk::None, &[job()])));
+    assert_eq!(passes, [PassKind::Cold; 3]);
+    assert_eq!(
+        outcomes(&events),
+        outcomes(&events_of(Quirk::None, &[job()]))
+    );
 }
 
 #[test]
-fn an_end_in_the_wrong_place_is_found_by_our_evaluator() {
-    let outcomes = outcomes(&said(Quirk::End(2), &[job()]));
+fn evaluator_detects_wrongly_allowed_ends() {
+    let outcomes = outcomes(&events_of(Quirk::End(2), &[job()]));
     assert_eq!(outcomes[0], InstanceOutcome::AcceptsInvalid { byte: 10 });
     assert_eq!(outcomes[1], InstanceOutcome::AcceptsInvalid { byte: 10 });
 }
 
 #[test]
-fn what_an_engine_declines_is_told_with_its_words_and_the_next_entry_follows() {
-    for (quirk, class, feature, words) in [
+fn declines_carry_the_engine_message_and_the_worker_continues() {
+    for (quirk, class, feature, message) in [
         (
             Quirk::Decline,
             DeclineClass::Unsupported,
@@ -220,7 +224,7 @@ fn what_an_engine_declines_is_told_with_its_words_and_the_next_entry_follows() {
         ),
         (Quirk::Fail(0), DeclineClass::TooLarge, None, "too much"),
     ] {
-        let events = said(quirk, &[job(), job()]);
+        let events = events_of(quirk, &[job(), job()]);
         let declined: Vec<_> = events
             .iter()
             .filter_map(|event| {
@@ -236,9 +240,9 @@ fn what_an_engine_declines_is_told_with_its_words_and_the_next_entry_follows() {
             (
                 declined[0].class,
                 declined[0].feature.as_deref(),
-                &*declined[0].words
+                &*declined[0].message
             ),
-            (class, feature, words)
+            (class, feature, message)
         );
         assert_eq!(
             events
@@ -252,7 +256,7 @@ fn what_an_engine_declines_is_told_with_its_words_and_the_next_entry_follows() {
 }
 
 #[test]
-fn a_panic_is_told_and_ends_the_worker() {
+fn panics_are_reported_and_end_the_worker() {
     for (quirk, expected, reached) in [
         (Quirk::Panic, "panic: boom", Stage::Compile),
         (Quirk::Crash(0), "ouch", Stage::FirstMask),
@@ -265,11 +269,11 @@ fn a_panic_is_told_and_ends_the_worker() {
             },
         ),
     ] {
-        let events = said(quirk, &[job(), job()]);
+        let events = events_of(quirk, &[job(), job()]);
         assert_eq!(
             events.last(),
             Some(&Event::Crashed {
-                words: expected.into()
+                message: expected.into()
             })
         );
         let last_stage = events.iter().rev().find_map(|event| {
@@ -284,7 +288,7 @@ fn a_panic_is_told_and_ends_the_worker() {
 }
 
 #[test]
-fn a_batch_is_always_full() {
+fn batches_are_always_full() {
     let source = || BatchSource {
         entry: entry(),
         instance: 0,
@@ -297,7 +301,7 @@ fn a_batch_is_always_full() {
         })
     };
     for (sequences, distinct) in [(1, 1), (5, 2)] {
-        let events = said(Quirk::None, &[batch(sequences)]);
+        let events = events_of(Quirk::None, &[batch(sequences)]);
         let Event::Batch(row) = &events[1] else {
             panic!("{:?}", events[1])
         };
@@ -307,15 +311,15 @@ fn a_batch_is_always_full() {
         assert_eq!(events[2], Event::Done(Done::default()));
     }
     assert_eq!(
-        said(Quirk::Crash(2), &[batch(1)]).last(),
+        events_of(Quirk::Crash(2), &[batch(1)]).last(),
         Some(&Event::Crashed {
-            words: "ouch".into()
+            message: "ouch".into()
         })
     );
 }
 
 #[test]
-fn what_is_no_protocol_is_refused_and_an_engine_that_does_not_open_is_told() {
+fn invalid_input_is_rejected_and_open_failures_are_reported() {
     let open = |_: &Setup| Err(Error::usage("no such engine").hint("another"));
     let mut output = Vec::new();
     assert!(

@@ -1,4 +1,4 @@
-//! Integration tests of the measurement of engines.
+//! Integration tests of `sobench-mask`.
 
 #![allow(
     clippy::disallowed_methods,
@@ -6,7 +6,7 @@
 )]
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; clippy exempts test functions, not their helpers"
+    reason = "a test that cannot continue fails; clippy exempts test functions, not their helpers"
 )]
 
 mod mask;

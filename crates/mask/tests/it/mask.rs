@@ -1,5 +1,4 @@
-//! Measuring engines in child processes that go wrong in every way they can. The children are shell
-//! scripts.
+//! Tests of the supervisor with faulty child processes, which are shell scripts.
 
 #[cfg(unix)]
 mod children {
@@ -15,7 +14,7 @@ mod children {
         run.rows().map(Result::unwrap).collect()
     }
 
-    /// A child that speaks the protocol and does what the entry's name asks for.
+    /// A child that speaks the protocol and behaves as the entry's name requests.
     const CHILD: &str = r#"
         read -r setup
         echo '{"ready":{"version":"fake 1","settings":[["a","b"]],"vocabulary":"v","vocabulary_ids":3,"open_ns":1}}'
@@ -79,7 +78,7 @@ mod children {
     }
 
     #[test]
-    fn whatever_a_child_dies_of_costs_its_own_row() {
+    fn a_dead_child_costs_only_its_own_row() {
         let folder = tempfile::tempdir().unwrap();
         let names = [
             "fine1", "exit", "memory", "killed", "nonsense", "wrong", "panic", "oracle", "crash",
@@ -96,7 +95,7 @@ mod children {
                 .collect::<Vec<_>>(),
             names
         );
-        for (place, cause, stage, words) in [
+        for (place, cause, stage, message) in [
             (
                 1,
                 StopCause::Crash,
@@ -136,7 +135,7 @@ mod children {
                 "{}",
                 names[place]
             );
-            assert!(stopped.words.contains(words), "{stopped:?}");
+            assert!(stopped.message.contains(message), "{stopped:?}");
         }
         for place in [0, 9] {
             assert_eq!(
@@ -154,14 +153,14 @@ mod children {
         assert_eq!(
             (crashed.instances.len(), crashed.times[0].cold.mask.count()),
             (1, 2),
-            "what it had is kept"
+            "completed data is kept"
         );
         assert!(crashed.compile.is_some_and(|compile| compile.cold_ns == 10));
-        assert_eq!(run.about.engines[0].peak_rss_bytes, Some(7));
+        assert_eq!(run.record.engines[0].peak_rss_bytes, Some(7));
     }
 
     #[test]
-    fn a_child_that_hangs_is_ended_and_the_next_entry_reached() {
+    fn hanging_child_is_killed_and_the_next_entry_runs() {
         let folder = tempfile::tempdir().unwrap();
         let run = measure(&MaskPlan {
             timeout_ms: 3_000,
@@ -170,7 +169,7 @@ mod children {
         let rows = rows(&run);
         let stopped = rows[0].stopped.as_ref().unwrap();
         assert_eq!(
-            (stopped.cause, stopped.stage, stopped.words.as_str()),
+            (stopped.cause, stopped.stage, stopped.message.as_str()),
             (StopCause::Timeout, Stage::Compile, "took longer than 3 s")
         );
         assert!(stopped.after_ns >= 3_000_000_000);
@@ -178,7 +177,7 @@ mod children {
     }
 
     #[test]
-    fn rows_come_in_order_from_any_number_of_children_and_engines() {
+    fn rows_are_ordered_for_any_number_of_children_and_engines() {
         let folder = tempfile::tempdir().unwrap();
         let names: Vec<String> = (0..12)
             .map(|number| format!("{}{number}", if number % 3 == 0 { "panic" } else { "fine" }))
@@ -190,7 +189,7 @@ mod children {
             filter: Some("^[a-z]+([0-46-9]|1[01])$".to_owned()),
             ..plan(folder.path(), &names)
         };
-        let told = |jobs| {
+        let row_summaries = |jobs| {
             let rows = rows(&measure(&MaskPlan {
                 jobs,
                 ..base.clone()
@@ -207,8 +206,8 @@ mod children {
                 })
                 .collect::<Vec<_>>()
         };
-        let one = told(1);
-        assert_eq!(one, told(4));
+        let one = row_summaries(1);
+        assert_eq!(one, row_summaries(4));
         let places: Vec<usize> = one.iter().map(|row| row.1).collect();
         assert_eq!(places[..11], [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11]);
         assert_eq!(
@@ -218,7 +217,7 @@ mod children {
     }
 
     #[test]
-    fn an_interrupted_run_is_gone_on_with_where_it_stopped() {
+    fn interrupted_run_resumes_where_it_stopped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.jsonl");
         let base = plan(folder.path(), &["fine1", "fine2", "exit", "fine3"]);
@@ -238,7 +237,7 @@ mod children {
             stopped.interrupted && (1..4).contains(&there),
             "{there} rows are there"
         );
-        // The last line is torn, as by a power cut.
+        // Truncates the last line, as after a power failure.
         let bytes = std::fs::read(&path).unwrap();
         std::fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
         let resumed = MaskPlan {
@@ -261,41 +260,41 @@ mod children {
             whole
                 .notices
                 .iter()
-                .any(|notice| notice.to_string().contains("not whole")),
+                .any(|notice| notice.to_string().contains("truncated")),
             "{:?}",
             whole.notices
         );
-        for (changed, words) in [
+        for (changed, message) in [
             (
                 MaskPlan {
                     timeout_ms: 1,
                     ..resumed.clone()
                 },
-                "timeout_ms 60000 and not 1",
+                "timeout_ms is 60000, expected 1",
             ),
             (
                 MaskPlan {
                     limit: Some(2),
                     ..resumed.clone()
                 },
-                "selected 4 and not 2",
+                "selected is 4, expected 2",
             ),
             (
                 MaskPlan {
                     engines: vec![EngineName::Guidance, EngineName::Outlines],
                     ..resumed
                 },
-                "engines guidance and not guidance,outlines",
+                "engines is guidance, expected guidance,outlines",
             ),
-            (kept, "exists already"),
+            (kept, "already exists"),
         ] {
             let error = run(&changed, &sh(), &Shutdown::new(), &|_| ()).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
     }
 
     #[test]
-    fn a_batch_that_fails_is_a_notice() {
+    fn failed_batch_becomes_a_notice() {
         let folder = tempfile::tempdir().unwrap();
         let run = measure(&MaskPlan {
             batch_sizes: vec![1, 2],
@@ -311,7 +310,7 @@ mod children {
         assert!(
             run.notices[0]
                 .to_string()
-                .contains("2 sequences at once: no batch today"),
+                .contains("batches of 2 sequences: no batch today"),
             "{:?}",
             run.notices
         );
@@ -323,12 +322,12 @@ mod children {
             none.batches.is_empty()
                 && none.notices[0]
                     .to_string()
-                    .contains("no valid instance of 16 tokens passes")
+                    .contains("no valid instance with 16 tokens is accepted")
         );
     }
 
     #[test]
-    fn a_job_that_is_not_understood_is_an_error_of_the_run_and_no_engine_s() {
+    fn unreadable_job_fails_the_run_and_blames_no_engine() {
         let folder = tempfile::tempdir().unwrap();
         let error = run(
             &plan(folder.path(), &["fine", "garbled", "fine"]),
@@ -338,20 +337,20 @@ mod children {
         )
         .unwrap_err();
         assert!(
-            error.what.contains("could not read its job, garbled: hm"),
+            error.what.contains("could not parse its job, garbled: hm"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_child_that_cannot_begin_is_an_error() {
+    fn child_that_cannot_start_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), &["fine"]);
         let sh = |script: &str| WorkerCommand {
             program: "sh".into(),
             arguments: vec!["-c".to_owned(), script.to_owned()],
         };
-        for (command, words) in [
+        for (command, message) in [
             (
                 sh("echo dying >&2; exit 1"),
                 "ended before guidance was open: dying (exit code 1)",
@@ -373,7 +372,7 @@ mod children {
             ),
         ] {
             let error = run(&plan, &command, &Shutdown::new(), &|_| ()).unwrap_err();
-            assert!(error.what.contains(words), "{error}");
+            assert!(error.what.contains(message), "{error}");
         }
         let shutdown = Shutdown::new();
         shutdown.request();

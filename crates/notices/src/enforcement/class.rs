@@ -1,36 +1,36 @@
-//! What a server made of one constraint, as a closed set. Knows neither questions nor how a class
-//! is found.
+//! Enforcement classes: how a server handled one constraint.
 
 use serde::{Deserialize, Serialize};
 
-/// What came of one question.
+/// The result of one preflight request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The answer is what the constraint allows and no model gives by chance.
+    /// The answer satisfies the constraint, and no model produces it by chance.
     Enforced,
-    /// The answer shows words that it can have from the constraint only, and yet breaks it: other
-    /// text beside what is allowed, or a part of the constraint that does not hold.
+    /// Parts of the answer can only result from the constraint, but the answer violates it: it has
+    /// extra text, or a part of the constraint was not enforced.
     Partial,
-    /// Status 200 and an answer outside the constraint, in which nothing of it shows.
+    /// Status 200, and an answer that shows no effect of the constraint.
     Ignored,
-    /// The envelope was taken for the schema, or the answer was put into one.
+    /// The server used the schema's envelope as the schema, or wrapped the answer in an envelope.
     WrongWrapper,
-    /// The server refused, by status 4xx or by an error in the stream that stands for one.
+    /// The server rejected the request with a status 4xx or an equivalent error in the stream.
     Rejected,
-    /// The request failed: status 5xx, a broken stream or connection, a time limit, white space
-    /// without end.
+    /// The request failed: status 5xx, a broken stream or connection, a timeout, or endless white
+    /// space.
     Broken,
-    /// An answer that proves neither: cut too early, empty, or as an unconstrained one might be.
+    /// The answer proves neither: it was truncated, empty, or possible without the constraint.
     Unproven,
-    /// The dialect has no place for the kind, or the kind of server none for the dialect.
+    /// The dialect cannot express the kind, or the server kind does not support the dialect.
     NotCarried,
-    /// It was not sent, because the server was gone or the same had been asked for already.
-    NotAsked,
+    /// The request was not sent, because the server was gone or the same request was sent before.
+    #[serde(rename = "not_asked")]
+    NotSent,
 }
 
 impl Class {
-    /// Every class, in the order of reports.
+    /// Every class, in report order.
     pub const ALL: [Self; 9] = [
         Self::Enforced,
         Self::Partial,
@@ -40,81 +40,83 @@ impl Class {
         Self::Broken,
         Self::Unproven,
         Self::NotCarried,
-        Self::NotAsked,
+        Self::NotSent,
     ];
 
-    /// The name used in files and tables.
+    /// The name in tables and messages.
     pub fn name(self) -> &'static str {
-        self.words().0
+        self.texts().0
     }
 
-    /// What the name means, in half a sentence.
+    /// A short explanation of the name.
     pub fn meaning(self) -> &'static str {
-        self.words().1
+        self.texts().1
     }
 
-    fn words(self) -> (&'static str, &'static str) {
+    fn texts(self) -> (&'static str, &'static str) {
         match self {
             Self::Enforced => (
                 "enforced",
-                "the answer is what the constraint allows, and no model gives it by chance",
+                "the answer satisfies the constraint, and no model produces it by chance",
             ),
             Self::Partial => (
                 "partial",
-                "the constraint shows in the answer, which breaks it all the same",
+                "the answer shows an effect of the constraint, but violates it",
             ),
             Self::Ignored => (
                 "ignored",
-                "status 200, and an answer in which nothing of the constraint shows",
+                "status 200, and the answer shows no effect of the constraint",
             ),
             Self::WrongWrapper => (
                 "wrong wrapper",
-                "the schema's envelope was taken for the schema, or the answer was put into one",
+                "the server used the schema's envelope as the schema, or wrapped the answer in it",
             ),
             Self::Rejected => (
                 "rejected",
-                "refused: a status 4xx, or an error in the stream that stands for one",
+                "rejected with a status 4xx, or an equivalent error in the stream",
             ),
             Self::Broken => (
                 "broken",
-                "status 5xx, a broken stream or connection, a time limit, or white space without end",
+                "status 5xx, a broken stream or connection, a timeout, or endless white space",
             ),
             Self::Unproven => (
                 "unproven",
-                "an answer that proves neither the one nor the other",
+                "the answer proves neither enforcement nor its absence",
             ),
             Self::NotCarried => (
-                "not carried",
-                "the dialect has no place for it; nothing was sent",
+                "not supported",
+                "the dialect cannot express this constraint; nothing was sent",
             ),
-            Self::NotAsked => ("not asked", "not sent, for the reason given"),
+            Self::NotSent => (
+                "not sent",
+                "the request was not sent, for the stated reason",
+            ),
         }
     }
 
-    /// Whether a run would measure text that its constraint did not make: the server answers 200 as
-    /// if all were well.
+    /// Whether the server accepts the constraint with status 200 but does not enforce it. A run
+    /// would measure unconstrained text.
     pub fn is_silent_loss(self) -> bool {
         matches!(self, Self::Ignored | Self::WrongWrapper)
     }
 }
 
-/// What broke.
+/// The cause of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Status 5xx, or an error in the stream that stands for one.
+    /// Status 5xx, or an equivalent error in the stream.
     ServerError,
-    /// The server is too busy (429) or gave up waiting (408): it refuses the moment, not the
-    /// constraint.
+    /// The server is overloaded (429) or timed out (408). The constraint is not the cause.
     Overloaded,
-    /// The stream broke its own rules, or ended in the middle.
+    /// The stream is malformed or ended early.
     StreamError,
     /// No usable HTTP exchange.
     Transport,
-    /// The time limit of a question ran out.
+    /// The timeout of the request.
     TimedOut,
-    /// JSON that goes on with white space until the token limit, as a schema that allows any white
-    /// space lets a model do.
+    /// JSON followed by white space until the token limit, which a schema that allows arbitrary
+    /// white space permits.
     WhiteSpaceRunAway,
 }
 
@@ -126,48 +128,48 @@ impl Cause {
             Self::Overloaded => "overloaded",
             Self::StreamError => "stream",
             Self::Transport => "connection",
-            Self::TimedOut => "time limit",
+            Self::TimedOut => "timeout",
             Self::WhiteSpaceRunAway => "white space",
         }
     }
 }
 
-/// What was found out by one question.
+/// The finding of one preflight request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub class: Class,
-    /// What broke; `None` where nothing did.
+    /// The cause of a failure; `None` if nothing failed.
     pub cause: Option<Cause>,
-    /// The HTTP status, or the one that an error event stands for, where it was not 200.
+    /// The HTTP status, or the status equivalent to an error event, if it is not 200.
     pub status: Option<u16>,
-    /// Why it is this class, in the server's own words where it has some. Not made fit for a
-    /// terminal.
-    pub words: String,
-    /// The answer as it came, cut at [`super::MAX_KEPT_CHARS`]; `None` where there was none.
+    /// The reason for the class, or the server's message. Not escaped for terminals.
+    #[serde(rename = "words")]
+    pub reason: String,
+    /// The raw answer, truncated to [`super::MAX_KEPT_CHARS`]; `None` without an answer.
     pub answer: Option<String>,
 }
 
 impl Finding {
-    /// A finding that needs no more than words.
-    pub fn new(class: Class, words: impl Into<String>) -> Self {
+    /// A finding with only a class and a reason.
+    pub fn new(class: Class, reason: impl Into<String>) -> Self {
         Self {
             class,
             cause: None,
             status: None,
-            words: words.into(),
+            reason: reason.into(),
             answer: None,
         }
     }
 
-    /// A finding that something broke.
-    pub fn broken(cause: Cause, words: impl Into<String>) -> Self {
+    /// A finding of a failed request.
+    pub fn broken(cause: Cause, reason: impl Into<String>) -> Self {
         Self {
             cause: Some(cause),
-            ..Self::new(Class::Broken, words)
+            ..Self::new(Class::Broken, reason)
         }
     }
 
-    /// Adds the status.
+    /// Sets the status.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = Some(status);

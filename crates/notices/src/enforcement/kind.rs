@@ -1,4 +1,4 @@
-//! The kinds of constraint that a server can be asked about. Knows no question and no server.
+//! Kinds of constraints.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 
-/// A kind of constraint, named as [`Constraint::kind`] names it.
+/// A kind of constraint, with the names of [`Constraint::kind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -20,9 +20,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind, in the order in which they are asked: a plain JSON Schema comes first, because
-    /// the first constrained request fixes the engine of a vLLM server in `auto`, and every engine
-    /// takes that one.
+    /// Every kind, in the order of preflight requests. A plain JSON Schema comes first: the first
+    /// constrained request fixes the engine of a vLLM server in `auto`, and every engine supports
+    /// JSON Schema.
     pub const ALL: [Self; 6] = [
         Self::Json,
         Self::JsonObject,
@@ -32,7 +32,7 @@ impl Kind {
         Self::StructuralTag,
     ];
 
-    /// What is asked unless kinds are named. Structural tags are not among them: few engines know
+    /// The default kinds of a preflight. Few engines support structural tags, so they are not among
     /// them.
     pub const USUAL: [Self; 5] = [
         Self::Json,
@@ -42,7 +42,7 @@ impl Kind {
         Self::Grammar,
     ];
 
-    /// The name used in flags, files and messages.
+    /// The name in flags, files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -55,7 +55,7 @@ impl Kind {
     }
 
     /// The kind of a constraint.
-    pub fn of(constraint: &Constraint) -> Self {
+    pub fn from_constraint(constraint: &Constraint) -> Self {
         match constraint {
             Constraint::JsonSchema(_) => Self::Json,
             Constraint::JsonObject(_) => Self::JsonObject,
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// The kind with this name.
+    /// Parses a name.
     ///
     /// # Errors
     /// A usage error that lists the names.
@@ -76,8 +76,8 @@ impl Kind {
             .find(|kind| kind.name() == name)
             .ok_or_else(|| {
                 let names = Self::ALL.map(Self::name).join(", ");
-                Error::usage(format!("unknown kind of constraint: {name}"))
-                    .hint(format!("one of {names}"))
+                Error::usage(format!("unknown constraint kind: {name}"))
+                    .hint(format!("use one of {names}"))
             })
     }
 }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_constraints_and_read_back() {
+    fn names_match_constraint_kinds_and_parse() {
         assert_eq!(Kind::ALL.map(Kind::name), Constraint::KINDS);
         for kind in Kind::ALL {
             assert_eq!(Kind::parse(kind.name()).unwrap(), kind);
@@ -101,7 +101,7 @@ mod tests {
         let error = Kind::parse("xml").unwrap_err();
         assert_eq!(
             (error.what.as_str(), error.exit_code()),
-            ("unknown kind of constraint: xml", 2)
+            ("unknown constraint kind: xml", 2)
         );
         assert!(
             error

@@ -1,94 +1,95 @@
-//! Whether a server enforces constraints, as data: what a preflight found out, and what a run
-//! record keeps of it.
+//! Results of a preflight: whether a server enforces constraints. The run record keeps them.
 
 mod class;
 mod kind;
-mod pages;
 mod server_facts;
+mod server_pages;
 mod spelling;
-mod words;
+mod summary;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::class::{Cause, Class, Finding};
 pub use self::kind::Kind;
-pub use self::pages::Page;
 pub use self::server_facts::ServerFacts;
+pub use self::server_pages::Page;
 pub use self::spelling::{MemberOrder, NonAscii, Spelling, WhiteSpace};
 use sobench_backend::ConstraintDialect;
 
-/// Whether the constraints were seen to hold before the run.
+/// Whether the constraints of a run were enforced before the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Enforcement {
     pub state: State,
-    /// Generating requests that the questions took; in no figure.
+    /// Number of generating preflight requests. They are not part of any figure.
     pub requests: usize,
-    /// Where the dialect is from.
+    /// The source of the dialect.
     pub dialect: DialectChoice,
-    /// What came of each kind, in the dialect of the run and in those that were tried before it.
-    pub findings: Vec<Held>,
-    /// The constrained request that came first, where that decides about the server's engine.
+    /// The result for each kind, in the dialect of the run and in the dialects tried before it.
+    pub findings: Vec<KindResult>,
+    /// The first constrained request, where it determines the server's engine.
     pub first_constrained: Option<FirstConstrained>,
-    /// What the server says of itself; `None` where it was not asked.
+    /// Identification of the server; `None` if it was not requested.
     pub server: Option<ServerFacts>,
-    /// How JSON is spelt; `None` where it was not asked.
+    /// The JSON formatting of the server; `None` if it was not requested.
     pub spelling: Option<Spelling>,
 }
 
-/// What came of asking.
+/// The overall result of a preflight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nobody asked: it was not wanted, nothing is constrained, or the server is our own.
+    /// No preflight: it was disabled, nothing is constrained, or the server is the embedded one.
     #[default]
-    NotAsked,
-    /// Every kind of the run is enforced.
+    #[serde(rename = "not_asked")]
+    NotChecked,
+    /// Every constraint kind of the run is enforced.
     Enforced,
-    /// A constraint is dropped without a word, and the user wanted to measure all the same.
+    /// The server silently drops a constraint, and the user allowed the run.
     NotEnforced,
-    /// Neither was proved of every kind.
+    /// At least one kind is neither proved to be enforced nor to be ignored.
     Unproven,
 }
 
-/// Where the dialect of a run is from.
+/// The source of the dialect of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DialectChoice {
-    /// The user.
+    /// The user named it.
     #[default]
     Named,
-    /// What the server says of itself.
+    /// Suggested by the identification of the server.
     Suggested,
-    /// The questions.
+    /// Proved by preflight requests.
     Proved,
 }
 
-/// What came of one kind in one dialect.
+/// The result for one kind of constraint in one dialect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Held {
+pub struct KindResult {
     pub kind: Kind,
     #[serde(rename = "constraint_dialect")]
     pub dialect: ConstraintDialect,
     pub class: Class,
-    pub words: String,
+    #[serde(rename = "words")]
+    pub reason: String,
 }
 
-/// The constrained request that a server saw first.
+/// The first constrained request of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstConstrained {
     pub case_id: String,
-    /// Where vLLM's rule sends it; `None` where that is not known.
+    /// The engine that vLLM's rule selects; `None` if unknown.
     pub engine: Option<String>,
-    /// Why, or why it is not known.
+    /// The reason for the engine, or why it is unknown.
     pub why: String,
 }
 
-/// What a run does about a constraint that its server drops without an error.
+/// The policy for a constraint that the server silently drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unenforced {
-    /// It does not start: the figures would be those of plain text.
+pub enum UnenforcedPolicy {
+    /// Refuse to run: the figures would describe unconstrained text.
     Refuse,
-    /// It starts, and every output says so (`--allow-unenforced`).
+    /// Run, and mark every output (`--allow-unenforced`).
     Allow,
 }

@@ -1,32 +1,32 @@
-//! What a server says of itself, as data.
+//! Identification of a server.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use sobench_backend::{Product, ServerKind};
 
-/// What a server says of itself. `None` where it says nothing.
+/// Facts that a server reports about itself. A fact is `None` if the server does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFacts {
     pub product: Option<Product>,
     pub version: Option<String>,
-    /// The library that enforces constraints, in the server's words.
+    /// The engine that enforces constraints, as the server names it.
     pub engine: Option<String>,
-    /// The model's name as the server knows it.
+    /// The model name.
     pub model: Option<String>,
-    /// The longest prompt and answer together, in tokens.
+    /// Maximum length of prompt and answer together, in tokens.
     pub max_model_len: Option<u64>,
     /// `owned_by` of the first model.
     pub owned_by: Option<String>,
     /// The `server` header.
     pub server_header: Option<String>,
-    /// Pages that answered 200 with JSON.
+    /// Pages that returned 200 and JSON.
     #[serde(deserialize_with = "known_paths")]
     pub sources: Vec<&'static str>,
 }
 
 impl ServerFacts {
-    /// Whether the server says that it is vLLM, which in `auto` fixes its engine by its first
-    /// constrained request.
+    /// Whether the server is vLLM, which in `auto` fixes its engine by the first constrained
+    /// request.
     pub fn is_vllm(&self) -> bool {
         self.product.is_some() && self.product == ServerKind::Vllm.product()
     }
@@ -37,7 +37,7 @@ fn known_paths<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'stati
     let known = |path: &String| Product::page_paths().find(|known| known == path);
     read.iter()
         .map(|path| {
-            known(path).ok_or_else(|| serde::de::Error::custom(format!("no such page: {path}")))
+            known(path).ok_or_else(|| serde::de::Error::custom(format!("unknown page: {path}")))
         })
         .collect()
 }

@@ -1,16 +1,15 @@
-//! How a server spells constrained JSON: white space, order of members, letters beyond ASCII. Pure.
-//! A fact for the record, not a verdict: every spelling is valid, but runs under different ones are
-//! not alike.
+//! JSON formatting of a server: white space, member order and escaping of non-ASCII characters. All
+//! formats are valid, but runs with different formats are not comparable.
 
 use serde::{Deserialize, Serialize};
 
-/// How one constrained answer was spelt.
+/// The format of one constrained answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spelling {
     pub white_space: WhiteSpace,
     pub member_order: MemberOrder,
     pub non_ascii: NonAscii,
-    /// The answer that shows it.
+    /// The answer itself.
     pub answer: String,
 }
 
@@ -20,11 +19,11 @@ pub struct Spelling {
 pub enum WhiteSpace {
     /// None.
     Compact,
-    /// One space after each comma and colon, and nowhere else, as Python writes.
+    /// One space after each comma and colon, and no other white space, as Python writes.
     Spaced,
     /// Line feeds.
     Lines,
-    /// Something else: the model chose.
+    /// Another combination; the model chooses.
     Mixed,
 }
 
@@ -32,33 +31,32 @@ pub enum WhiteSpace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberOrder {
-    /// As the schema declares them.
+    /// The order in the schema.
     AsDeclared,
     Alphabetical,
-    /// Something else: the model chose.
+    /// Another order; the model chooses.
     Other,
 }
 
-/// How a letter beyond ASCII is written.
+/// How a non-ASCII character is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonAscii {
-    /// As it is.
+    /// Unescaped.
     Raw,
-    /// As `\u` with four digits.
+    /// Escaped as `\u` and four digits.
     Escaped,
 }
 
 impl Spelling {
-    /// Reads a valid answer to the question of spelling; `declared` are its member names in the
-    /// schema's order.
-    pub fn read(answer: &str, declared: &[String]) -> Self {
-        let mut places: Vec<(Option<usize>, &String)> = declared
+    /// Reads the format from a valid answer. `declared` are its member names in schema order.
+    pub fn from_answer(answer: &str, declared: &[String]) -> Self {
+        let mut positions: Vec<(Option<usize>, &String)> = declared
             .iter()
             .map(|name| (answer.find(&format!("\"{name}\"")), name))
             .collect();
-        places.sort();
-        let order: Vec<&String> = places.into_iter().map(|(_, name)| name).collect();
+        positions.sort();
+        let order: Vec<&String> = positions.into_iter().map(|(_, name)| name).collect();
         let member_order = match order {
             order if order.iter().copied().eq(declared) => MemberOrder::AsDeclared,
             order if order.is_sorted() => MemberOrder::Alphabetical,
@@ -76,28 +74,28 @@ impl Spelling {
         }
     }
 
-    /// In words.
-    pub fn words(&self) -> String {
+    /// A description for reports.
+    pub fn description(&self) -> String {
         let white_space = match self.white_space {
-            WhiteSpace::Compact => "compact",
+            WhiteSpace::Compact => "no white space",
             WhiteSpace::Spaced => "spaces after commas and colons",
-            WhiteSpace::Lines => "over several lines",
-            WhiteSpace::Mixed => "white space of the model's choice",
+            WhiteSpace::Lines => "multiple lines",
+            WhiteSpace::Mixed => "irregular white space",
         };
         let order = match self.member_order {
-            MemberOrder::AsDeclared => "members as declared",
+            MemberOrder::AsDeclared => "members in schema order",
             MemberOrder::Alphabetical => "members in alphabetical order",
-            MemberOrder::Other => "members in an order of their own",
+            MemberOrder::Other => "members in another order",
         };
         let letters = match self.non_ascii {
-            NonAscii::Raw => "letters beyond ASCII as they are",
-            NonAscii::Escaped => "letters beyond ASCII escaped",
+            NonAscii::Raw => "non-ASCII characters unescaped",
+            NonAscii::Escaped => "non-ASCII characters escaped",
         };
         format!("{white_space}; {order}; {letters}")
     }
 }
 
-/// The white space outside strings.
+/// Classifies the white space outside of strings.
 fn white_space(answer: &str) -> WhiteSpace {
     let (mut in_string, mut escaped, mut previous) = (false, false, ' ');
     let (mut lines, mut spaces, mut separators, mut elsewhere) = (false, 0, 0, false);
@@ -111,7 +109,7 @@ fn white_space(answer: &str) -> WhiteSpace {
                 ',' | ':' => separators += 1,
                 ' ' if matches!(previous, ',' | ':') => spaces += 1,
                 '\n' | '\r' => lines = true,
-                it if it.is_whitespace() => elsewhere = true,
+                other if other.is_whitespace() => elsewhere = true,
                 _ => {}
             }
         }
@@ -130,10 +128,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spelling_is_read_from_the_raw_text() {
+    fn spelling_is_read_from_raw_text() {
         let declared = ["m", "z", "b"].map(str::to_owned);
         let check = |answer: &str, white_space, member_order, non_ascii| {
-            let spelling = Spelling::read(answer, &declared);
+            let spelling = Spelling::from_answer(answer, &declared);
             assert_eq!(
                 (
                     spelling.white_space,
@@ -143,7 +141,7 @@ mod tests {
                 (white_space, member_order, non_ascii),
                 "{answer}"
             );
-            assert_eq!(spelling.words().matches(';').count(), 2);
+            assert_eq!(spelling.description().matches(';').count(), 2);
         };
         let (compact, spaced, declared_order) = (
             WhiteSpace::Compact,

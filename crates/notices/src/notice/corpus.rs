@@ -1,5 +1,5 @@
-//! Notices of the corpora that engines are measured with. Their texts come from files, so that the
-//! whole sentence is cut.
+//! Notices about corpora for in-process measurement. Their text comes from files, so the whole
+//! sentence is truncated.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use sobench_core::printable::printable;
 
-/// Characters of a sentence.
+/// Maximum number of characters of a sentence.
 const MAX_CHARS: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,7 +18,8 @@ pub enum CorpusNotice {
         max_bytes: usize,
         instances: usize,
     },
-    SameName {
+    #[serde(rename = "same_name")]
+    DuplicateName {
         name: String,
     },
     Unreadable {
@@ -47,9 +48,9 @@ impl fmt::Display for CorpusNotice {
                 max_bytes,
                 instances,
             } => {
-                format!("{entry}: instances over {max_bytes} bytes are left out: {instances}")
+                format!("{entry}: instances over {max_bytes} bytes are skipped: {instances}")
             }
-            Self::SameName { name } => format!("two entries have this name: {name}"),
+            Self::DuplicateName { name } => format!("two entries have the same name: {name}"),
             Self::Unreadable { why } => why.clone(),
             Self::FilesLeftOut {
                 corpus,
@@ -57,18 +58,18 @@ impl fmt::Display for CorpusNotice {
                 files,
             } => {
                 format!(
-                    "{corpus}: files of {} are left out: {files}",
+                    "{corpus}: files of {} are skipped: {files}",
                     names.join(", ")
                 )
             }
             Self::RepeatedMembersInCorpora { objects, first } => {
                 format!(
-                    "objects that name a member twice, of which the last counts: {objects}; the first, {first}"
+                    "JSON objects with duplicate members, of which the last one counts: {objects}; the first: {first}"
                 )
             }
-            // Not cut: the path is the user's.
+            // Not truncated: the user gave the path.
             Self::MoreLikeThese { corpus, notices } => {
-                return write!(f, "{corpus}: {notices} more notices like these");
+                return write!(f, "{corpus}: {notices} more notices of this kind");
             }
         };
         f.write_str(&printable(&sentence, MAX_CHARS))

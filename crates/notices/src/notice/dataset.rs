@@ -1,33 +1,33 @@
-//! Notices of datasets, and of the files and repositories that they are read from.
+//! Notices of datasets, and of their files and repositories.
 
 use serde::{Deserialize, Serialize};
 
 use super::Notice;
 use sobench_core::constraint::GrammarDialect;
-use sobench_core::input::json::Repeated;
+use sobench_core::input::json::DuplicateKeys;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DatasetNotice {
-    #[error("{hub} not reached: {repository} is the cached copy, commit {commit}")]
+    #[error("cannot reach {hub}: using the cached copy of {repository}, commit {commit}")]
     CachedCopy {
         hub: String,
         repository: String,
         commit: String,
     },
     #[error(
-        "objects that name a member twice, of which the last counts: {objects}; the first, {first}"
+        "JSON objects with duplicate members, of which the last one counts: {objects}; the first: {first}"
     )]
     RepeatedMembers { objects: usize, first: String },
-    #[error("the shipped grammar is respelt for llama.cpp, and the same otherwise{}", noted(.notes))]
+    #[error("the shipped grammar is rewritten for llama.cpp and otherwise unchanged{}", noted(.notes))]
     GrammarRespelt { notes: Vec<String> },
-    #[error("{name} is {notation} and sent as such, where {expected} was expected")]
+    #[error("{name} is {notation} and is sent unchanged, although {expected} is expected")]
     GrammarNotConverted {
         name: String,
         notation: GrammarDialect,
         expected: GrammarDialect,
     },
-    #[error("{name} is {notation}, and was converted to {converted_to}, which is sent and judged by{}", noted(.notes))]
+    #[error("{name} is {notation} and is converted to {converted_to} for sending and judging{}", noted(.notes))]
     GrammarConverted {
         name: String,
         notation: GrammarDialect,
@@ -35,7 +35,7 @@ pub enum DatasetNotice {
         notes: Vec<String>,
     },
     #[error(
-        "rows whose grammar was converted to {converted_to}, which is sent and judged by: {rows}; the first, {first}"
+        "rows whose grammar is converted to {converted_to} for sending and judging: {rows}; the first: {first}"
     )]
     RowGrammarsConverted {
         converted_to: GrammarDialect,
@@ -43,7 +43,7 @@ pub enum DatasetNotice {
         first: ConvertedRow,
     },
     #[error(
-        "rows whose grammar cannot be converted to {expected}, and is sent as it is: {rows}; the first, {first_row}: {why}"
+        "rows whose grammar cannot be converted to {expected} and is sent unchanged: {rows}; the first: {first_row}: {why}"
     )]
     RowGrammarsNotConverted {
         expected: GrammarDialect,
@@ -51,43 +51,48 @@ pub enum DatasetNotice {
         first_row: String,
         why: String,
     },
-    #[error("{questions} questions are about an image or a video, which is not sent")]
-    ImagesNotSent { questions: usize },
+    #[error("{prompts} prompts refer to an image or a video, which is not sent")]
+    ImagesNotSent {
+        #[serde(rename = "questions")]
+        prompts: usize,
+    },
     #[error(
-        "the sound is generated, {clip_s} s a clip, and no word is spoken in it: what is transcribed means nothing, its times do"
+        "the audio is generated, {clip_s} s per clip, and contains no speech: transcripts are meaningless, latencies are valid"
     )]
     GeneratedSound { clip_s: f64 },
-    #[error("the category {category} has no answers: whether a call is the right one is not told")]
+    #[error("the category {category} has no expected answers: correctness of calls is unknown")]
     CategoryWithoutAnswers { category: String },
-    #[error("{rows} rows are left out: empty, or {lengths}")]
+    #[error("{rows} rows are skipped: empty, or {lengths}")]
     RowsLeftOut { rows: usize, lengths: String },
-    #[error("{rows} rows are left out that cannot be read; the first: {first}")]
+    #[error("{rows} unreadable rows are skipped; the first: {first}")]
     RowsUnreadable { rows: usize, first: String },
     #[error(
-        "the prompts have {} {} tokens in all than asked for: not every run of tokens is read as it was spelt",
+        "the prompts have {} {} tokens in total than requested: some token sequences change when decoded and encoded again",
         .excess_tokens.unsigned_abs(),
         if *.excess_tokens > 0 { "more" } else { "fewer" }
     )]
     PromptLengths { excess_tokens: i64 },
-    #[error("{prompts} prompts of {wanted}: each of the {prefixes} beginnings gets equally many")]
+    #[error("{prompts} of {wanted} prompts: each of the {prefixes} prefixes gets the same number")]
     FewerPrompts {
         prompts: usize,
         wanted: usize,
         prefixes: usize,
     },
-    #[error("the tokenizer has no chat template, so that the prompts are sent without one")]
+    #[error("the tokenizer has no chat template; prompts are sent without one")]
     NoChatTemplate,
-    #[error("{logged} logged requests for {prompts} prompts: each is drawn from all of them")]
+    #[error(
+        "{logged} logged requests for {prompts} prompts: each prompt is drawn from all of them"
+    )]
     LoggedRequestsDrawn { logged: usize, prompts: usize },
     #[error(
-        "the chat template prints the present day, which is set to {date} to keep prompts the same"
+        "the chat template prints the current date, which is fixed to {date} to keep prompts reproducible"
     )]
     TemplateDate { date: String },
-    #[error("there are {rows} rows for {prompts} prompts, and none is asked again")]
+    #[error("{rows} rows for {prompts} prompts; rows are not repeated")]
     FewerRows { rows: usize, prompts: usize },
-    #[error("{rows} rows cycled to {prompts} prompts")]
+    #[error("{rows} rows are repeated to make {prompts} prompts")]
     RowsCycled { rows: usize, prompts: usize },
-    #[error("{rows} rows for {prompts} prompts: the other {} are drawn from them again", .prompts - .rows)]
+    #[error("{rows} rows for {prompts} prompts: {} prompts are drawn from them again", .prompts - .rows)]
     RowsDrawnAgain { rows: usize, prompts: usize },
     #[error("{dataset}: {notice}")]
     PartOfMix {
@@ -97,8 +102,8 @@ pub enum DatasetNotice {
 }
 
 impl DatasetNotice {
-    /// What is said of objects that name a member twice, where there are any.
-    pub fn repeated_members(repeated: Repeated) -> Option<Notice> {
+    /// A notice about objects with duplicate members, if there are any.
+    pub fn repeated_members(repeated: DuplicateKeys) -> Option<Notice> {
         let (objects, first) = repeated.found()?;
         Some(Self::RepeatedMembers { objects, first }.into())
     }

@@ -1,4 +1,4 @@
-//! Notices that follow from the figures of a run.
+//! Notices that result from the figures of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,48 +11,48 @@ use super::list;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FigureNotice {
     #[error(
-        "median and percentiles of the {gaps} gaps between chunks (ITL) are right within {within_percent} %, means are exact"
+        "ITL median and percentiles of {gaps} gaps are accurate to {within_percent} %; means are exact"
     )]
     RoundedItl { gaps: usize, within_percent: f64 },
-    #[error("nobody was there to answer {} of the run{}: rates and throughput are with it", list(.spans), further(*.more))]
+    #[error("server outages {} of the run{}; rates and throughput include them", list(.spans), further(*.more))]
     Outages { spans: Vec<OutageSpan>, more: usize },
     #[error(
         "constrained requests that could not be judged and are not in the correct rate: {requests}"
     )]
     NotJudged { requests: usize },
     #[error(
-        "answers without a count of output tokens (no usage, no tokenizer), so that there is no total: {answers}"
+        "answers without an output token count (no usage and no tokenizer), so that the total is unknown: {answers}"
     )]
     OutputTokensUnknown { answers: usize },
-    #[error("answers that ended without any content and have no latency: {answers}")]
+    #[error("answers without content, which have no latency: {answers}")]
     EmptyAnswers { answers: usize },
-    #[error("answers of several tokens in one chunk, which have no TPOT: {answers}")]
+    #[error("answers with several tokens in a single chunk, which have no TPOT: {answers}")]
     SingleChunkAnswers { answers: usize },
     #[error(
-        "answers with more tokens than chunks, where ITL is the gap between chunks and not the time of a token: {answers}"
+        "answers with more tokens than chunks, for which ITL is the gap between chunks, not between tokens: {answers}"
     )]
     MultiTokenChunks { answers: usize },
     #[error(
-        "answers that came whole although a stream was asked for, which have no TTFT, TPOT or ITL: {answers}"
+        "answers that were not streamed although a stream was requested, which have no TTFT, TPOT or ITL: {answers}"
     )]
     UnstreamedAnswers { answers: usize },
-    #[error("requests not sent when the run was stopped: {requests}")]
+    #[error("requests not sent because the run was stopped: {requests}")]
     UnsentRequests { requests: usize },
     #[error(
-        "answers with a token count of the server's that cannot be right (no whole number, above 1000000000, or fewer output tokens \
-         than chunks with content), which is in no figure: the tokenizer counts instead where there is one: {answers}"
+        "answers with an implausible token count from the server (not an integer, above 1000000000, or fewer output tokens than content \
+         chunks); these counts are ignored, and the tokenizer counts instead if there is one: {answers}"
     )]
     ImplausibleUsage { answers: usize },
-    #[error("answers are computed whole: there are no output tokens, and no TTFT, TPOT or ITL")]
+    #[error("answers are computed in one piece: there are no output tokens, TTFT, TPOT or ITL")]
     ComputedAnswers,
-    #[error("answers were not streamed: there is no TTFT, TPOT or ITL")]
+    #[error("answers were not streamed: there are no TTFT, TPOT or ITL")]
     NotStreamed,
     #[error(
-        "the peak per second is below the mean: the run was too short for whole seconds of the clock to hold its fastest"
+        "the peak per second is below the mean: the run is too short to contain a full second at its highest rate"
     )]
     PeakBelowMean,
     #[error(
-        "goodput counts answers of all arms with {}; valid goodput those of them that are valid",
+        "goodput counts answers of all arms with {}; valid goodput counts the valid ones among them",
         objectives(*.ttft_ms, *.tpot_ms, *.e2el_ms, *.valid)
     )]
     Goodput {
@@ -62,8 +62,8 @@ pub enum FigureNotice {
         valid: bool,
     },
     #[error(
-        "requests that were refused with 429: {requests}; {}sobench does not retry, as that would be another load; lower --request-rate \
-         or --max-concurrency",
+        "requests rejected with status 429: {requests}; {}sobench does not retry, because retries change the load; lower --request-rate or \
+         --max-concurrency",
         pauses(*.longest_pause_s, *.pauses_named)
     )]
     Throttled {
@@ -72,12 +72,12 @@ pub enum FigureNotice {
         pauses_named: usize,
     },
     #[error(
-        "requests that found no connection on this machine, which says nothing of the server and is in no rate: {requests}; {why}"
+        "requests that failed to get a connection on this machine, which are not in any rate: {requests}; {why}"
     )]
     NoConnection { requests: usize, why: String },
     #[error(
-        "no effect of the constraint is visible: {correct}/{constrained} correct with it, {control_correct}/{control} without; a server \
-         that ignores the field accepts it all the same"
+        "the constraint has no visible effect: {correct}/{constrained} correct with it, {control_correct}/{control} without; a server may \
+         accept the field and ignore it"
     )]
     NoEffect {
         correct: usize,
@@ -86,8 +86,8 @@ pub enum FigureNotice {
         control: usize,
     },
     #[error(
-        "the first constrained request of this run was {request}: a vLLM server in `auto` that had none before has fixed its engine by \
-         it, {} ({why})",
+        "the first constrained request of this run was {request}: a vLLM server in `auto` without an earlier constrained request keeps its \
+         engine, {} ({why})",
         to_engine(.engine.as_deref())
     )]
     EngineFixedByRun {
@@ -96,8 +96,8 @@ pub enum FigureNotice {
         why: String,
     },
     #[error(
-        "{broken} of {answers} constrained answers that ended by themselves break their constraint{}: {}",
-        if *.seen_enforced { ", although the server was seen to enforce such constraints" } else { "" },
+        "{broken} of {answers} constrained answers that ended normally violate their constraint{}: {}",
+        if *.seen_enforced { ", although preflight showed that the server enforces such constraints" } else { "" },
         list(.reasons)
     )]
     BrokenConstraints {
@@ -107,7 +107,7 @@ pub enum FigureNotice {
         reasons: Vec<BreachCount>,
     },
     #[error(
-        "constraints stopped holding with request {request}: all of the {valid_before} answers sent before it are valid, none of the \
+        "constraints were no longer enforced from request {request} on: all {valid_before} answers sent before it are valid, none of the \
          {invalid_after} from it on"
     )]
     ConstraintsLost {
@@ -116,14 +116,14 @@ pub enum FigureNotice {
         invalid_after: usize,
     },
     #[error(
-        "white space without end: {answers} of {truncated} answers that were cut at the token limit wrote nothing else in the end; let \
-         the server allow none between JSON tokens"
+        "endless white space: {answers} of {truncated} answers cut at the token limit end in white space only; disable white space between \
+         JSON tokens on the server"
     )]
     WhiteSpaceAnswers { answers: usize, truncated: usize },
 }
 
 impl FigureNotice {
-    /// By which request a vLLM server in `auto` has fixed its engine, where that decides.
+    /// The request that fixed the engine of a vLLM server in `auto`, if there is one.
     pub fn engine_fixed(enforcement: &Enforcement) -> Option<Self> {
         let first = enforcement.first_constrained.as_ref()?;
         Some(Self::EngineFixedByRun {
@@ -134,7 +134,7 @@ impl FigureNotice {
     }
 }
 
-/// A time without any answer, from the start of the run; open where it lasted to the end.
+/// A period without answers, relative to the start of the run; open if it lasted to the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("from {from_s:.1} s {} ({requests} requests)", until(*.to_s))]
 pub struct OutageSpan {
@@ -143,7 +143,7 @@ pub struct OutageSpan {
     pub requests: usize,
 }
 
-/// Answers that break their constraint for one reason.
+/// Answers that violate their constraint for one reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{answers} {reason} (first in {first_request})")]
 pub struct BreachCount {
@@ -153,18 +153,18 @@ pub struct BreachCount {
 }
 
 fn until(to_s: Option<f64>) -> String {
-    to_s.map_or_else(|| "on".to_owned(), |to_s| format!("to {to_s:.1} s"))
+    to_s.map_or_else(|| "to the end".to_owned(), |to_s| format!("to {to_s:.1} s"))
 }
 
 fn further(more: usize) -> String {
     if more > 0 {
-        format!(", and {more} times more")
+        format!(", and {more} more")
     } else {
         String::new()
     }
 }
 
-/// What a good request meets.
+/// The limits of goodput.
 fn objectives(
     ttft_ms: Option<f64>,
     tpot_ms: Option<f64>,
@@ -184,16 +184,16 @@ fn objectives(
 
 fn pauses(longest_pause_s: Option<u64>, pauses_named: usize) -> String {
     match (longest_pause_s, pauses_named) {
-        (Some(seconds), _) => format!("the server asked for pauses of up to {seconds} s; "),
-        (None, 1..) => "the server named a time to ask again (retry-after); ".to_owned(),
+        (Some(seconds), _) => format!("the server requested pauses of up to {seconds} s; "),
+        (None, 1..) => "the server sent a retry time (Retry-After); ".to_owned(),
         (None, 0) => String::new(),
     }
 }
 
 fn to_engine(engine: Option<&str>) -> String {
     engine.map_or_else(
-        || "to which engine is not known".to_owned(),
-        |engine| format!("to {engine}, by vLLM's rule"),
+        || "which is unknown".to_owned(),
+        |engine| format!("{engine} by vLLM's rule"),
     )
 }
 
@@ -203,12 +203,12 @@ mod tests {
     use crate::enforcement::FirstConstrained;
 
     #[test]
-    fn the_request_that_fixed_an_engine_is_named_with_it() {
+    fn engine_fixed_names_the_request_and_the_engine() {
         let first = |engine: Option<&str>| Enforcement {
             first_constrained: Some(FirstConstrained {
                 case_id: "json-0".to_owned(),
                 engine: engine.map(str::to_owned),
-                why: "xgrammar is asked first".to_owned(),
+                why: "xgrammar is the first choice".to_owned(),
             }),
             ..Enforcement::default()
         };
@@ -216,13 +216,15 @@ mod tests {
             FigureNotice::engine_fixed(&first(Some("xgrammar")))
                 .unwrap()
                 .to_string()
-                .ends_with("to xgrammar, by vLLM's rule (xgrammar is asked first)")
+                .ends_with(
+                    "keeps its engine, xgrammar by vLLM's rule (xgrammar is the first choice)"
+                )
         );
         assert!(
             FigureNotice::engine_fixed(&first(None))
                 .unwrap()
                 .to_string()
-                .contains("not known")
+                .contains("unknown")
         );
         assert_eq!(FigureNotice::engine_fixed(&Enforcement::default()), None);
     }

@@ -1,32 +1,31 @@
-//! Notices of run logs: damaged ones, those of runs that did not end as planned, and those of
-//! shards.
+//! Notices of run logs: truncated logs, runs that ended early, and shards.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, OfShard, list};
+use super::{Notice, ShardValue, list};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LogNotice {
-    #[error("the last line of the run log is torn, and was left out: {file}")]
-    TornLine { file: String },
-    #[error("output tokens that the server did not count are not known: {why}")]
+    #[error("the last line of the run log is truncated and is skipped: {file}")]
+    #[serde(rename = "torn_line")]
+    TruncatedLastLine { file: String },
+    #[error("output tokens are unknown where the server did not count them: {why}")]
     TokensNotCounted { why: String },
-    #[error("partial: the run was interrupted, what had not ended by then is cancelled")]
+    #[error("partial: the run was interrupted; unfinished requests were cancelled")]
     Interrupted,
-    #[error("partial: {why}; what had not been sent by then is cancelled")]
+    #[error("partial: {why}; unsent requests were cancelled")]
     GaveUp { why: String },
-    #[error("{why}; nothing was left to be sent by then")]
+    #[error("{why}; all requests were already sent")]
     GaveUpAfterLastRequest { why: String },
     #[error(
-        "partial: the run log has no end, as of a run that was killed; {ended} of {prepared} prepared requests had ended, what was under \
-         way is lost, and of the client's own part nothing is known"
+        "partial: the run log has no footer, the run was probably killed; {ended} of {prepared} prepared requests had ended; requests in \
+         flight and client figures are lost"
     )]
     Killed { ended: usize, prepared: usize },
     #[error(
-        "shard {shard} of {shards}: {requests} of {all_requests} requests, and every figure is of this part alone: rate, throughput and \
-         cap are its own, and which uses of a constraint were the first is not known of a part; sobench merge makes one run of the logs \
-         of all shards"
+        "shard {shard} of {shards}: {requests} of {all_requests} requests; all figures, such as rate, throughput and concurrency cap, \
+         describe this shard alone, and first uses of a constraint are unknown; use sobench merge to combine the logs of all shards"
     )]
     OneShard {
         shard: usize,
@@ -35,38 +34,38 @@ pub enum LogNotice {
         all_requests: usize,
     },
     #[error(
-        "partial: the log of shard {shard} has no end, as of a run that was killed; {ended} of its {prepared} requests had ended, what \
-         was under way is lost, and of its client's own part nothing is known"
+        "partial: the log of shard {shard} has no footer, the run was probably killed; {ended} of its {prepared} requests had ended; \
+         requests in flight and client figures are lost"
     )]
     ShardKilled {
         shard: usize,
         ended: usize,
         prepared: usize,
     },
-    #[error("the shards sent to different addresses: {}", list(.addresses))]
-    ShardAddresses { addresses: Vec<OfShard> },
+    #[error("the shards sent requests to different addresses: {}", list(.addresses))]
+    ShardAddresses { addresses: Vec<ShardValue> },
     #[error(
-        "the shards did not begin at one instant: shard {last_shard} began {after_s:.3} s after the first, and its requests were due so \
-         much later; the load was not quite the plan's (--coordinator and --start-at give a common begin)"
+        "the shards did not start together: shard {last_shard} started {after_s:.3} s after the first, and its requests were due later by \
+         that time; the load was not as planned; use --coordinator or --start-at for a common start"
     )]
     ShardsStartedApart { last_shard: usize, after_s: f64 },
     #[error(
-        "the clocks of the shards were measured against shard 1's: instants of different shards are comparable within {within_ms:.3} ms \
-         (shard {shard}, the largest; drift during the run included)"
+        "clock offsets of the shards were measured against shard 1: times of different shards are comparable within {within_ms:.3} ms \
+         (shard {shard}, the largest; including drift during the run)"
     )]
     ShardClocks { within_ms: f64, shard: usize },
     #[error(
-        "the clocks of the shards were not measured against each other, which --coordinator does: what compares instants of different \
-         shards, such as peak concurrency and tokens in one second, is as good as the clocks of their machines"
+        "clock offsets of the shards were not measured: figures across shards, such as peak concurrency and tokens per second, depend on \
+         the clocks of the machines; use --coordinator to measure offsets"
     )]
     ShardClocksNotMeasured,
-    /// Of one shard of a merged log.
+    /// A notice of one shard of a merged log.
     #[error("shard {shard}: {notice}")]
     Shard { shard: usize, notice: Box<Notice> },
-    #[error("the run did not come to its planned end")]
+    #[error("the run ended early")]
     EndedEarly,
     #[error(
-        "the file holds its constraints, by which it is judged: --dataset {dataset} says nothing of it"
+        "--dataset {dataset} has no effect: the file contains the constraints, and answers are judged by them"
     )]
     DatasetIgnored { dataset: String },
 }

@@ -1,47 +1,48 @@
-//! Notices of engines that are measured in process.
+//! Notices about engines that are measured in process.
 
 use serde::{Deserialize, Serialize};
 
-use super::{OfShard, list};
+use super::{ShardValue, list};
 use sobench_core::printable::thousands;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MaskNotice {
     #[error(
-        "partial: the measurement was stopped before its end; every figure is over the rows that were done by then"
+        "partial: the measurement was stopped early; the figures include only the completed rows"
     )]
     MeasurementStopped,
     #[error(
-        "shard {shard} of {shards}: every figure is of this part of the entries alone, and several sequences at once (--batch) are \
-         measured on whole corpora only; sobench merge puts the rows of all shards together"
+        "shard {shard} of {shards}: the figures include only the entries of this shard, and batches (--batch) are measured on whole corpora \
+         only; use sobench merge to combine the rows of all shards"
     )]
     OneShardOfEntries { shard: usize, shards: usize },
     #[error(
-        "the lock of {engine} was drawn anew in each of its child processes, by the first constraint there: {processes}{}",
-        if *.resumed { ", those of the interrupted run counted as one" } else { "" }
+        "the engine of {engine} was selected again in each child process, by the first constraint of that process: {processes}{}",
+        if *.resumed { "; the processes of the interrupted run count as one" } else { "" }
     )]
-    LockDrawnAgain {
+    #[serde(rename = "lock_drawn_again")]
+    EngineSelectedAgain {
         engine: String,
         processes: usize,
         resumed: bool,
     },
-    #[error(
-        "no figures of {engine} for several sequences at once: no valid instance of {min_tokens} tokens passes"
-    )]
+    #[error("no batch figures of {engine}: no valid instance with {min_tokens} tokens is accepted")]
     NoBatchInstance { engine: String, min_tokens: u32 },
-    #[error("no figures of {engine} for {sequences} sequences at once: {why}")]
+    #[error("no figures of {engine} for batches of {sequences} sequences: {why}")]
     BatchFailed {
         engine: String,
         sequences: usize,
         why: String,
     },
-    #[error("there was no rows file to go on with, so that all rows were measured: {file}")]
+    #[error("no rows file to resume from, all rows were measured: {file}")]
     NoRowsFile { file: String },
-    #[error("the last row of {file} was not whole, and is measured again")]
-    TornRow { file: String },
-    #[error("the last row of {file} was not whole, and was left out")]
-    TornRowLeftOut { file: String },
+    #[error("the last row of {file} is truncated and is measured again")]
+    #[serde(rename = "torn_row")]
+    TruncatedRow { file: String },
+    #[error("the last row of {file} is truncated and is skipped")]
+    #[serde(rename = "torn_row_left_out")]
+    TruncatedRowSkipped { file: String },
     #[error("partial: shard {shard}/{shards} has {rows} of its {planned} rows")]
     RowsMissing {
         shard: usize,
@@ -49,32 +50,32 @@ pub enum MaskNotice {
         rows: usize,
         planned: usize,
     },
-    #[error("the shards ran on different processors, whose times are in the same figures: {}", list(.processors))]
-    DifferentProcessors { processors: Vec<OfShard> },
-    #[error("{engine} has rows of {} of {} schemas", thousands(*.rows), thousands(*.schemas))]
+    #[error("the shards ran on different processors, and their times are in the same figures: {}", list(.processors))]
+    DifferentProcessors { processors: Vec<ShardValue> },
+    #[error("{engine} has rows for {} of {} schemas", thousands(*.rows), thousands(*.schemas))]
     SchemasMissing {
         engine: String,
         rows: u64,
         schemas: u64,
     },
     #[error(
-        "sobench's own evaluator was stopped on schemas of {engine}; faults found before stand, and the rest is not judged: {}",
+        "the evaluator of sobench stopped early on schemas of {engine}; faults found before the stop count, the rest is not judged: {}",
         thousands(*.schemas)
     )]
     EvaluatorStopped { engine: String, schemas: u64 },
-    #[error("the common set is empty, and not shown: no schema is passed by every engine{}", by_none(.passing_none))]
+    #[error("the common set is empty and not shown: no schema passes with every engine{}", by_none(.passing_none))]
     NoCommonSchema { passing_none: Vec<String> },
-    #[error("with one engine the common set is what it passes itself")]
+    #[error("with one engine, the common set contains the schemas that pass with this engine")]
     OneEngine,
     #[error(
-        "no instance is JSON: text has one spelling, its own, so there is nothing to say of the others"
+        "no instance is JSON: plain text has only its own spelling, and the other spellings have no rows"
     )]
     NoJsonInstance,
     #[error(
-        "some instances are text, which has one spelling, its own; they count in each of the others"
+        "some instances are plain text, which has only its own spelling; they count in every other spelling"
     )]
     TextInstances,
-    #[error("tags that were too many to tell apart: {} of rows", thousands(*.rows))]
+    #[error("tags beyond the limit were not counted: {} of rows", thousands(*.rows))]
     TagsLeftOut { rows: u64 },
 }
 
@@ -82,6 +83,6 @@ fn by_none(engines: &[String]) -> String {
     if engines.is_empty() {
         String::new()
     } else {
-        format!("; none at all by {}", list(engines))
+        format!("; no schema at all passes with {}", list(engines))
     }
 }

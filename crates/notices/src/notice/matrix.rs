@@ -1,4 +1,4 @@
-//! Notices of a matrix: several runs in one comparison.
+//! Notices of a matrix.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,10 @@ pub enum MatrixNotice {
         load: String,
     },
     #[error(
-        "in {runs} of {all_runs} runs the client itself stood in the way; the first is {contender}, {dataset}, {treatment}: {why}"
+        "client overhead affected {runs} of {all_runs} runs; the first is {contender}, {dataset}, {treatment}: {why}"
     )]
-    ClientInTheWay {
+    #[serde(rename = "client_in_the_way")]
+    ClientOverhead {
         runs: usize,
         all_runs: usize,
         contender: String,
@@ -24,39 +25,38 @@ pub enum MatrixNotice {
         why: String,
     },
     #[error(
-        "servers on one machine that run at once may take each other's time (--matrix-order blocks asks one after the other): {host}"
+        "concurrent servers on one machine may slow each other down; use --matrix-order blocks to measure one after the other: {host}"
     )]
     SharedHost { host: String },
     #[error(
-        "the embedded servers ran at once on so few cores that each makes the others look slow ({cores}): no latency is that of its \
-         engine alone"
+        "the embedded servers ran concurrently on {cores} cores and slowed each other down: no latency describes a single engine"
     )]
     FewCores { cores: usize },
     #[error(
-        "answers come from sobench's own synthetic model: the figures are not those of a GPU server"
+        "answers come from the synthetic model of sobench: the figures do not describe a GPU server"
     )]
     SyntheticModels,
     #[error(
-        "control runs came first more often than constrained ones, and what they left behind on the server (a warm cache of prompts) \
-         is in the overhead: an even --repeat has each first as often"
+        "control runs came first more often than constrained runs, and effects on the server such as a warm prompt cache are part of the \
+         overhead; use an even --repeat to balance the order"
     )]
     ControlFirstMoreOften,
     #[error(
-        "cold TTFT is not known of servers that were running, as they may have compiled the constraints before: --cold-schema-every K \
-         sends schemas that no server has seen, and --launch starts servers anew"
+        "cold TTFT is unknown for servers that were already running, because they may have compiled the constraints before; use \
+         --cold-schema-every K to send never-seen schemas, or --launch to start new servers"
     )]
     ColdTtftUnknown,
     #[error(
-        "cold TTFT is not known where an earlier run of the same server had sent the constraints, and where the first answers had no TTFT"
+        "cold TTFT is unknown where an earlier run sent the constraints to the same server, or where the first answers have no TTFT"
     )]
     ColdTtftUnknownOfOwnServers,
-    #[error("answers of one token have no TPOT, and so no overhead in it")]
+    #[error("answers with one token have no TPOT, and therefore no TPOT overhead")]
     OneTokenAnswers,
     #[error(
-        "no objectives were given: --goodput ttft:200 tpot:50 names the highest load that meets them with valid answers"
+        "no objectives; use --goodput ttft:200 tpot:50 to report the highest load that meets them with valid answers"
     )]
     NoObjectives,
-    #[error("{contender}, {dataset}: a run is in no figure: {why}")]
+    #[error("{contender}, {dataset}: a failed run is not in any figure: {why}")]
     RunFailed {
         contender: String,
         dataset: String,

@@ -1,4 +1,4 @@
-//! Notices of a preflight: whether the server enforces constraints.
+//! Notices of a preflight.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,10 @@ use sobench_backend::ConstraintDialect;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PreflightNotice {
-    #[error("whether the constraint holds is not known: {why}")]
+    #[error("cannot determine whether the constraint is enforced: {why}")]
     EnforcementUnknown { why: String },
     #[error(
-        "--constraint-dialect auto: {chosen}, which preflight saw to be enforced, and not {expected}, in which {}",
+        "--constraint-dialect auto: using {chosen}, which is enforced, instead of {expected}, in which {}",
         list(.not_enforced)
     )]
     DialectChanged {
@@ -22,26 +22,26 @@ pub enum PreflightNotice {
     },
     #[error("constraint not enforced: {0}")]
     NotEnforced(ConstraintFinding),
-    #[error("preflight could not prove the constraint: {0}")]
+    #[error("preflight cannot prove that the constraint is enforced: {0}")]
     NotProved(ConstraintFinding),
-    #[error("preflight, {requests} requests before the run: {} enforced in {dialect}", list(.constraints))]
+    #[error("preflight with {requests} requests before the run: {} enforced in {dialect}", list(.constraints))]
     Enforced {
         requests: usize,
         constraints: Vec<Kind>,
         dialect: ConstraintDialect,
     },
     #[error(
-        "a schema of three members and a letter beyond ASCII was not answered by it ({outcome}), so nothing is known of how JSON is spelt"
+        "JSON formatting of the server is unknown: no valid answer to a schema with three members and a non-ASCII character ({outcome})"
     )]
     SpellingUnknown { outcome: String },
     #[error(
-        "the same request fails without a constraint, too, so that what is broken may have nothing to do with constraints: {why}"
+        "the same request fails without a constraint; the failure may not be related to constraints: {why}"
     )]
     ControlFailed { why: String },
-    #[error("the server takes no connections any more; the last that it was asked: {last_request}")]
+    #[error("the server no longer accepts connections; last request: {last_request}")]
     ServerGone { last_request: String },
     #[error(
-        "{constraint} in {dialect} runs away in white space: let the server allow none between JSON tokens (vLLM: \
+        "{constraint} in {dialect} produces endless white space; disable white space between JSON tokens on the server (vLLM: \
          --structured-outputs-config.disable_any_whitespace)"
     )]
     WhiteSpaceRunaway {
@@ -49,33 +49,34 @@ pub enum PreflightNotice {
         dialect: ConstraintDialect,
     },
     #[error(
-        "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, this \
-         preflight's was the first: {constraint} in {dialect}"
+        "a vLLM server in `auto` keeps the engine of its first constrained request; unless it had one before, the first was from this \
+         preflight: {constraint} in {dialect}"
     )]
     EngineFixedByPreflight {
         constraint: String,
         dialect: ConstraintDialect,
     },
     #[error(
-        "a vLLM server in `auto` stays with the decoding engine of its first constrained request; if it had none before, that was a \
-         plain JSON Schema of this probe's, which vLLM's rule sends to xgrammar"
+        "a vLLM server in `auto` keeps the engine of its first constrained request; unless it had one before, the first was a plain JSON \
+         Schema from this probe, for which vLLM selects xgrammar"
     )]
     EngineFixedByProbe,
 }
 
-/// What a preflight found of one kind of constraint.
+/// The finding of a preflight for one kind of constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
-#[error("{constraint} in {dialect}: {}: {words}{}", .class.name(), answered(.answer.as_deref()))]
+#[error("{constraint} in {dialect}: {}: {reason}{}", .class.name(), answered(.answer.as_deref()))]
 pub struct ConstraintFinding {
     /// The kind of constraint, with the notation of a grammar.
     pub constraint: String,
     pub dialect: ConstraintDialect,
     pub class: Class,
-    pub words: String,
+    #[serde(rename = "words")]
+    pub reason: String,
     pub answer: Option<String>,
 }
 
-/// What came of one kind of constraint.
+/// The class of one kind of constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{constraint} is {}", .class.name())]
 pub struct KindClass {
@@ -86,6 +87,6 @@ pub struct KindClass {
 
 fn answered(answer: Option<&str>) -> String {
     answer
-        .map(|answer| format!(" (the answer: {answer})"))
+        .map(|answer| format!(" (answer: {answer})"))
         .unwrap_or_default()
 }

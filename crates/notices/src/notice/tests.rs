@@ -1,4 +1,4 @@
-//! Every notice has its sentence, and comes back from JSON as it went in.
+//! Tests the sentence and the JSON round trip of every notice.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::verdict::NotScored;
 
-/// An example of every variant. The match is there so that a variant without one does not compile.
+/// An example of every variant. The match makes a missing variant a compile error.
 macro_rules! examples {
     ($area:ident: $($variant:ident { $($fields:tt)* }),* $(,)?) => {{
         let _ = |notice: &$area| match notice { $($area::$variant { .. } => ()),* };
@@ -25,7 +25,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn of_bench() -> Vec<Notice> {
+fn examples_bench() -> Vec<Notice> {
     examples!(BenchNotice:
         FlagWithoutEffect { flag: text("best-of"), why: text("every request asks for one answer") },
         IgnoreEosWithConstraints {},
@@ -44,7 +44,7 @@ fn of_bench() -> Vec<Notice> {
         LocalPortLimit { ports: 28232, requests: 30000 },
         FirstUse { cold_ttft_ms: 31.0, warm_ttft_ms: 4.256 },
         ConcurrentRuns { others: texts(&["xgrammar", "outlines"]), apart_us: 250 },
-        OtherModel { answered: text("small"), asked: text("large") },
+        ModelMismatch { answered: text("small"), requested: text("large") },
         TrialRefused { request: text("json-0") },
         ProfilerRefused { path: text("/start_profile"), why: text("404 Not Found") },
         WarmupsFailed { failed: 1, sent: 4 },
@@ -57,12 +57,12 @@ fn of_bench() -> Vec<Notice> {
     )
 }
 
-fn of_preflight() -> Vec<Notice> {
+fn examples_preflight() -> Vec<Notice> {
     let finding = |class| ConstraintFinding {
         constraint: text("grammar (ebnf)"),
         dialect: ConstraintDialect::Guided,
         class,
-        words: text("none of the choices"),
+        reason: text("none of the choices"),
         answer: Some(text("Here you go")),
     };
     examples!(PreflightNotice:
@@ -87,7 +87,7 @@ fn of_preflight() -> Vec<Notice> {
     )
 }
 
-fn of_dataset() -> Vec<Notice> {
+fn examples_dataset() -> Vec<Notice> {
     let notes = || texts(&["left out priorities (line 2)", "renamed A_B to a-b"]);
     examples!(DatasetNotice:
         CachedCopy { hub: text("https://huggingface.co"), repository: text("owner/name"), commit: text("0123456789ab") },
@@ -111,7 +111,7 @@ fn of_dataset() -> Vec<Notice> {
             first_row: text("line 4 of rows.jsonl"),
             why: text("line 1: look-around"),
         },
-        ImagesNotSent { questions: 3 },
+        ImagesNotSent { prompts: 3 },
         GeneratedSound { clip_s: 2.5 },
         CategoryWithoutAnswers { category: text("simple") },
         RowsLeftOut { rows: 3, lengths: text("shorter than 4 tokens") },
@@ -128,13 +128,13 @@ fn of_dataset() -> Vec<Notice> {
     )
 }
 
-fn of_log() -> Vec<Notice> {
-    let address = |shard: usize| OfShard {
+fn examples_log() -> Vec<Notice> {
+    let address = |shard: usize| ShardValue {
         shard,
         value: format!("http://10.0.0.{shard}"),
     };
     examples!(LogNotice:
-        TornLine { file: text("run.jsonl") },
+        TruncatedLastLine { file: text("run.jsonl") },
         TokensNotCounted { why: text("no tokenizer in: folder") },
         Interrupted {},
         GaveUp { why: text("5 requests in a row failed") },
@@ -152,7 +152,7 @@ fn of_log() -> Vec<Notice> {
     )
 }
 
-fn of_figures() -> Vec<Notice> {
+fn examples_figures() -> Vec<Notice> {
     let span = |to_s| OutageSpan {
         from_s: 1.0,
         to_s,
@@ -181,19 +181,19 @@ fn of_figures() -> Vec<Notice> {
         Throttled { requests: 3, longest_pause_s: Some(30), pauses_named: 2 },
         NoConnection { requests: 3, why: text("too many open files") },
         NoEffect { correct: 1, constrained: 10, control_correct: 2, control: 10 },
-        EngineFixedByRun { request: text("json-0"), engine: Some(text("xgrammar")), why: text("xgrammar is asked first") },
+        EngineFixedByRun { request: text("json-0"), engine: Some(text("xgrammar")), why: text("xgrammar is the first choice") },
         BrokenConstraints { broken: 4, answers: 10, seen_enforced: true, reasons: vec![breach("schema"), breach("not_json")] },
         ConstraintsLost { request: text("json-4"), valid_before: 4, invalid_after: 6 },
         WhiteSpaceAnswers { answers: 1, truncated: 2 },
     )
 }
 
-fn of_matrix() -> Vec<Notice> {
+fn examples_matrix() -> Vec<Notice> {
     let (contender, dataset, treatment) =
         (|| text("xgrammar"), || text("json"), || text("constrained"));
     examples!(MatrixNotice:
         RunNotEnforced { contender: contender(), dataset: dataset(), treatment: treatment(), load: text("cap 4") },
-        ClientInTheWay {
+        ClientOverhead {
             runs: 1,
             all_runs: 4,
             contender: contender(),
@@ -213,19 +213,19 @@ fn of_matrix() -> Vec<Notice> {
     )
 }
 
-fn of_mask() -> Vec<Notice> {
+fn examples_mask() -> Vec<Notice> {
     let (engine, file) = (|| text("xgrammar"), || text("rows.jsonl"));
     examples!(MaskNotice:
         MeasurementStopped {},
         OneShardOfEntries { shard: 1, shards: 2 },
-        LockDrawnAgain { engine: engine(), processes: 3, resumed: true },
+        EngineSelectedAgain { engine: engine(), processes: 3, resumed: true },
         NoBatchInstance { engine: engine(), min_tokens: 16 },
         BatchFailed { engine: engine(), sequences: 8, why: text("out of memory") },
         NoRowsFile { file: file() },
-        TornRow { file: file() },
-        TornRowLeftOut { file: file() },
+        TruncatedRow { file: file() },
+        TruncatedRowSkipped { file: file() },
         RowsMissing { shard: 2, shards: 3, rows: 10, planned: 12 },
-        DifferentProcessors { processors: vec![OfShard { shard: 1, value: text("A") }, OfShard { shard: 2, value: text("B") }] },
+        DifferentProcessors { processors: vec![ShardValue { shard: 1, value: text("A") }, ShardValue { shard: 2, value: text("B") }] },
         SchemasMissing { engine: engine(), rows: 1200, schemas: 12_345 },
         EvaluatorStopped { engine: engine(), schemas: 3 },
         NoCommonSchema { passing_none: vec![engine()] },
@@ -236,10 +236,10 @@ fn of_mask() -> Vec<Notice> {
     )
 }
 
-fn of_corpora() -> Vec<Notice> {
+fn examples_corpora() -> Vec<Notice> {
     examples!(CorpusNotice:
         LongInstances { entry: text("d1"), max_bytes: 1 << 20, instances: 2 },
-        SameName { name: text("d1") },
+        DuplicateName { name: text("d1") },
         Unreadable { why: format!("d125: \u{1b}{}", "long".repeat(200)) },
         FilesLeftOut { corpus: text("tests"), names: texts(&["draft3", "v1"]), files: 3 },
         RepeatedMembersInCorpora { objects: 2, first: text("a.json, line 7: a") },
@@ -249,20 +249,20 @@ fn of_corpora() -> Vec<Notice> {
 
 fn examples() -> Vec<Notice> {
     [
-        of_bench(),
-        of_preflight(),
-        of_dataset(),
-        of_log(),
-        of_figures(),
-        of_matrix(),
-        of_mask(),
-        of_corpora(),
+        examples_bench(),
+        examples_preflight(),
+        examples_dataset(),
+        examples_log(),
+        examples_figures(),
+        examples_matrix(),
+        examples_mask(),
+        examples_corpora(),
     ]
     .concat()
 }
 
-/// Other wordings of some variants.
-fn other_wordings() -> Vec<Notice> {
+/// Examples of alternative sentences.
+fn alternative_sentences() -> Vec<Notice> {
     vec![
         BenchNotice::SyntheticModel { embedded: false }.into(),
         BenchNotice::LoraModules {
@@ -319,7 +319,7 @@ fn other_wordings() -> Vec<Notice> {
             reasons: Vec::new(),
         }
         .into(),
-        MaskNotice::LockDrawnAgain {
+        MaskNotice::EngineSelectedAgain {
             engine: text("xgrammar"),
             processes: 2,
             resumed: false,
@@ -343,15 +343,18 @@ fn kind(notice: &Notice) -> String {
 #[test]
 fn every_notice_has_a_sentence() {
     let mut page = String::new();
-    for notice in examples().iter().chain(&other_wordings()) {
+    for notice in examples().iter().chain(&alternative_sentences()) {
         writeln!(page, "{}\n  {notice}", kind(notice)).unwrap();
     }
     insta::assert_snapshot!(page);
 }
 
 #[test]
-fn notices_survive_json() {
-    let notices: Vec<Notice> = examples().into_iter().chain(other_wordings()).collect();
+fn notices_round_trip_through_json() {
+    let notices: Vec<Notice> = examples()
+        .into_iter()
+        .chain(alternative_sentences())
+        .collect();
     let json = serde_json::to_string(&notices).unwrap();
     assert_eq!(serde_json::from_str::<Vec<Notice>>(&json).unwrap(), notices);
     assert_eq!(
@@ -395,7 +398,7 @@ fn unknown_kinds_and_sentences_are_kept() {
 }
 
 #[test]
-fn members_that_a_later_version_adds_are_ignored() {
+fn unknown_members_are_ignored() {
     let notice: Notice =
         serde_json::from_str("{\"kind\":\"warmups_failed\",\"failed\":1,\"sent\":2,\"why\":\"x\"}")
             .unwrap();

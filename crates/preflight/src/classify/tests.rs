@@ -1,10 +1,10 @@
-//! Every way to answer a question, and the class that it proves.
+//! Tests of every kind of answer and its class.
 
 use serde_json::{Value, json};
 
 use super::*;
+use crate::constraint_probe::RandomWords;
 use crate::envelope::envelopes;
-use crate::question::Words;
 use sobench_core::answer::Answer;
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::observation::{Timing, TransportCause};
@@ -22,24 +22,29 @@ fn observation(outcome: Outcome, text: &str) -> Observation {
     }
 }
 
-fn question(kind: Kind) -> Question {
-    Question::draw(kind, GrammarDialect::Ebnf, &mut Words::new(1))
+fn probe(kind: Kind) -> ConstraintProbe {
+    ConstraintProbe::random(kind, GrammarDialect::Ebnf, &mut RandomWords::new(1))
 }
 
-/// The request in which a schema travels as OpenAI has it.
-fn request(question: &Question) -> Vec<Envelope> {
-    let Constraint::JsonSchema(schema) = &*question.constraint else {
+/// The envelopes of a schema in OpenAI's request format.
+fn envelopes_of_request(probe: &ConstraintProbe) -> Vec<Envelope> {
+    let Constraint::JsonSchema(schema) = &*probe.constraint else {
         return Vec::new();
     };
     let format = json!({"type": "json_schema", "json_schema": {"name": "answer", "schema": **schema, "strict": true}});
     envelopes(&json!({"response_format": format}), schema)
 }
 
-fn judge_against(control: &str, question: &Question, observation: &Observation) -> Finding {
-    let control = Control::of(&super::tests::observation(Outcome::Completed, control));
-    let envelopes = request(question);
+fn classify_with_control(
+    control: &str,
+    probe: &ConstraintProbe,
+    observation: &Observation,
+) -> Finding {
+    let control =
+        Control::from_observation(&super::tests::observation(Outcome::Completed, control));
+    let envelopes = envelopes_of_request(probe);
     let evidence = Evidence {
-        question,
+        probe,
         observation,
         control: &control,
         envelopes: &envelopes,
@@ -47,15 +52,15 @@ fn judge_against(control: &str, question: &Question, observation: &Observation) 
     classify(&evidence, &mut Evaluator::new(EvaluateOptions::default()))
 }
 
-fn judge(question: &Question, observation: &Observation) -> Finding {
-    judge_against("The sea is calm today.", question, observation)
+fn classify_answer(probe: &ConstraintProbe, observation: &Observation) -> Finding {
+    classify_with_control("The sea is calm today.", probe, observation)
 }
 
-fn answer(question: &Question) -> String {
-    let [first, second] = question.secrets.as_slice() else {
+fn answer(probe: &ConstraintProbe) -> String {
+    let [first, second] = probe.random_words.as_slice() else {
         return "{}".to_owned();
     };
-    if question.kind == Kind::Json {
+    if probe.kind == Kind::Json {
         json!({first: second}).to_string()
     } else {
         second.clone()
@@ -65,28 +70,28 @@ fn answer(question: &Question) -> String {
 #[test]
 fn the_right_answer_is_enforced_and_prose_is_ignored() {
     for kind in Kind::ALL {
-        let question = question(kind);
+        let probe = probe(kind);
         for outcome in [Outcome::Completed, Outcome::Truncated] {
-            let right = judge(&question, &observation(outcome.clone(), &answer(&question)));
+            let right = classify_answer(&probe, &observation(outcome.clone(), &answer(&probe)));
             assert_eq!(
-                (right.class, right.words.contains("cut")),
-                (Class::Enforced, !right.words.is_empty()),
+                (right.class, right.reason.contains("cut")),
+                (Class::Enforced, !right.reason.is_empty()),
                 "{kind}"
             );
-            let prose = judge(
-                &question,
+            let prose = classify_answer(
+                &probe,
                 &observation(outcome, "The waves are high today, and the wind"),
             );
             assert_eq!(prose.class, Class::Ignored, "{kind}");
-            assert!(prose.answer.is_some() && !prose.words.is_empty(), "{kind}");
+            assert!(prose.answer.is_some() && !prose.reason.is_empty(), "{kind}");
         }
     }
 }
 
 #[test]
-fn what_is_no_answer_is_told_apart() {
+fn failed_requests_have_distinct_classes() {
     let body = || "{\"error\": \"words of the server\"}".to_owned();
-    let question = question(Kind::Regex);
+    let probe = probe(Kind::Regex);
     for (outcome, class, cause, status) in [
         (
             Outcome::Rejected {
@@ -153,23 +158,23 @@ fn what_is_no_answer_is_told_apart() {
             Some(Cause::TimedOut),
             None,
         ),
-        (Outcome::Cancelled, Class::NotAsked, None, None),
+        (Outcome::Cancelled, Class::NotSent, None, None),
     ] {
         let timed_out = matches!(outcome, Outcome::TimedOut { .. });
         let cancelled = outcome == Outcome::Cancelled;
-        let finding = judge(&question, &observation(outcome, ""));
+        let finding = classify_answer(&probe, &observation(outcome, ""));
         assert_eq!(
             (finding.class, finding.cause, finding.status, finding.answer),
             (class, cause, status, None)
         );
         assert!(
-            finding.words.contains("words of the server") || timed_out || cancelled,
+            finding.reason.contains("words of the server") || timed_out || cancelled,
             "{}",
-            finding.words
+            finding.reason
         );
     }
-    let silent = judge(
-        &question,
+    let silent = classify_answer(
+        &probe,
         &observation(
             Outcome::ServerError {
                 status: 500,
@@ -179,18 +184,18 @@ fn what_is_no_answer_is_told_apart() {
             "",
         ),
     );
-    assert_eq!(silent.words, "(no words)");
+    assert_eq!(silent.reason, "(no message)");
 }
 
 #[test]
-fn a_cut_answer_proves_as_much_as_it_shows() {
-    let choice = question(Kind::Choice);
-    let json = question(Kind::Json);
-    let begun = |letters: usize| choice.secrets[0][..letters].to_owned();
-    let document = |letters: usize| format!("{{\n  \"{}", &json.secrets[0][..letters]);
-    for (question, text, class) in [
-        (&choice, begun(MIN_LETTERS), Class::Enforced),
-        (&choice, begun(MIN_LETTERS - 1), Class::Unproven),
+fn a_truncated_answer_proves_what_its_prefix_shows() {
+    let choice = probe(Kind::Choice);
+    let json = probe(Kind::Json);
+    let prefix = |letters: usize| choice.random_words[0][..letters].to_owned();
+    let document = |letters: usize| format!("{{\n  \"{}", &json.random_words[0][..letters]);
+    for (probe, text, class) in [
+        (&choice, prefix(MIN_LETTERS), Class::Enforced),
+        (&choice, prefix(MIN_LETTERS - 1), Class::Unproven),
         (&json, document(MIN_LETTERS), Class::Enforced),
         (&json, document(1), Class::Unproven),
         (&json, "{".to_owned(), Class::Unproven),
@@ -202,48 +207,51 @@ fn a_cut_answer_proves_as_much_as_it_shows() {
         ),
     ] {
         assert_eq!(
-            judge(question, &observation(Outcome::Truncated, &text)).class,
+            classify_answer(probe, &observation(Outcome::Truncated, &text)).class,
             class,
             "{text}"
         );
     }
-    // The same beginning, not cut by the limit: the server ended it where the constraint does not
-    // allow.
+    // The same prefix, not truncated: the server ended the answer where the constraint does not
+    // allow it.
     assert_eq!(
-        judge(&choice, &observation(Outcome::Completed, &begun(8))).class,
+        classify_answer(&choice, &observation(Outcome::Completed, &prefix(8))).class,
         Class::Partial
     );
-    let broken_off = judge(
+    let broken_off = classify_answer(
         &choice,
         &observation(
             Outcome::StreamError {
                 message: "ended".to_owned(),
             },
-            &begun(8),
+            &prefix(8),
         ),
     );
     assert_eq!(
         (
             broken_off.class,
-            broken_off.words.contains("as the constraint says")
+            broken_off.reason.contains("follows the constraint")
         ),
         (Class::Broken, true)
     );
 }
 
 #[test]
-fn an_object_is_held_against_the_control() {
-    let object = question(Kind::JsonObject);
+fn an_object_is_compared_with_the_control() {
+    let object = probe(Kind::JsonObject);
     let completed = observation(Outcome::Completed, "{\"waves\": \"high\"}");
     let cut = observation(Outcome::Truncated, "{ \"waves\": \"hi");
     for (control, class) in [
         ("The sea.", Class::Enforced),
         ("{\"a\": 1}", Class::Unproven),
     ] {
-        assert_eq!(judge_against(control, &object, &completed).class, class);
-        assert_eq!(judge_against(control, &object, &cut).class, class);
+        assert_eq!(
+            classify_with_control(control, &object, &completed).class,
+            class
+        );
+        assert_eq!(classify_with_control(control, &object, &cut).class, class);
     }
-    let failed = Control::of(&observation(
+    let failed = Control::from_observation(&observation(
         Outcome::ServerError {
             status: 500,
             body: String::new(),
@@ -252,7 +260,7 @@ fn an_object_is_held_against_the_control() {
         "",
     ));
     let evidence = Evidence {
-        question: &object,
+        probe: &object,
         observation: &completed,
         control: &failed,
         envelopes: &[],
@@ -264,20 +272,20 @@ fn an_object_is_held_against_the_control() {
 }
 
 #[test]
-fn nothing_is_called_ignored_that_shows_the_constraint() {
-    let json = question(Kind::Json);
-    let choice = question(Kind::Choice);
+fn an_answer_with_a_random_word_is_not_ignored() {
+    let json = probe(Kind::Json);
+    let choice = probe(Kind::Choice);
     let document = answer(&json);
-    let other_value = json!({&json.secrets[0]: "waves"}).to_string();
+    let other_value = json!({&json.random_words[0]: "waves"}).to_string();
     let wrapped = json!({"answer": serde_json::from_str::<Value>(&document).unwrap()}).to_string();
     let envelope =
         r#"{"name": "weather", "schema": {"type": "object"}, "strict": true}"#.to_owned();
-    for (question, text, class) in [
+    for (probe, text, class) in [
         (&json, format!("```json\n{document}\n```"), Class::Partial),
         (&json, other_value, Class::Partial),
         (
             &choice,
-            format!("{} and so on", choice.secrets[0]),
+            format!("{} and so on", choice.random_words[0]),
             Class::Partial,
         ),
         (&json, wrapped, Class::WrongWrapper),
@@ -289,32 +297,37 @@ fn nothing_is_called_ignored_that_shows_the_constraint() {
         ),
         (&json, "{}".to_owned(), Class::Ignored),
     ] {
-        let finding = judge(question, &observation(Outcome::Completed, &text));
-        assert_eq!(finding.class, class, "{text}: {}", finding.words);
+        let finding = classify_answer(probe, &observation(Outcome::Completed, &text));
+        assert_eq!(finding.class, class, "{text}: {}", finding.reason);
     }
-    let json_mode = judge(&json, &observation(Outcome::Completed, "{}"));
+    let json_mode = classify_answer(&json, &observation(Outcome::Completed, "{}"));
     assert!(
-        json_mode.words.starts_with("JSON, but not by the schema"),
+        json_mode
+            .reason
+            .starts_with("JSON, but not valid under the schema"),
         "{}",
-        json_mode.words
+        json_mode.reason
     );
     let cut_envelope = observation(
         Outcome::Truncated,
         r#"{"name": "weather", "schema": {"type": "obj"#,
     );
-    assert_eq!(judge(&json, &cut_envelope).class, Class::WrongWrapper);
+    assert_eq!(
+        classify_answer(&json, &cut_envelope).class,
+        Class::WrongWrapper
+    );
 }
 
 #[test]
-fn empty_answers_and_white_space_are_named() {
-    let json = question(Kind::Json);
-    let spaces = " \n".repeat(RUN_AWAY_CHARS);
+fn empty_answers_and_white_space_are_reported() {
+    let json = probe(Kind::Json);
+    let spaces = " \n".repeat(RUNAWAY_CHARS);
     for text in [
         format!("{{{spaces}"),
-        format!("{{\"{}\":{spaces}", json.secrets[0]),
+        format!("{{\"{}\":{spaces}", json.random_words[0]),
         spaces.clone(),
     ] {
-        let finding = judge(&json, &observation(Outcome::Truncated, &text));
+        let finding = classify_answer(&json, &observation(Outcome::Truncated, &text));
         assert_eq!(
             (finding.class, finding.cause),
             (Class::Broken, Some(Cause::WhiteSpaceRunAway)),
@@ -322,37 +335,40 @@ fn empty_answers_and_white_space_are_named() {
         );
     }
     assert_eq!(
-        judge(&json, &observation(Outcome::Truncated, "{ \n  ")).class,
+        classify_answer(&json, &observation(Outcome::Truncated, "{ \n  ")).class,
         Class::Unproven
     );
-    let any = judge(
-        &question(Kind::JsonObject),
+    let any = classify_answer(
+        &probe(Kind::JsonObject),
         &observation(Outcome::Truncated, &format!("{{{spaces}")),
     );
     assert_eq!(any.cause, Some(Cause::WhiteSpaceRunAway));
-    let choice = question(Kind::Choice);
+    let choice = probe(Kind::Choice);
     assert_eq!(
-        judge(&choice, &observation(Outcome::Truncated, &spaces)).class,
+        classify_answer(&choice, &observation(Outcome::Truncated, &spaces)).class,
         Class::Unproven
     );
     let mut thinking = observation(Outcome::Truncated, "");
-    assert_eq!(judge(&choice, &thinking).words, "an empty answer");
-    thinking.answer.reasoning = "hm".to_owned();
-    let finding = judge(&choice, &thinking);
     assert_eq!(
-        (finding.class, finding.words.as_str()),
+        classify_answer(&choice, &thinking).reason,
+        "an empty answer"
+    );
+    thinking.answer.reasoning = "hm".to_owned();
+    let finding = classify_answer(&choice, &thinking);
+    assert_eq!(
+        (finding.class, finding.reason.as_str()),
         (
             Class::Unproven,
-            "reasoning and no answer, cut at the token limit"
+            "reasoning without an answer, cut at the token limit"
         )
     );
 }
 
 #[test]
-fn long_words_are_cut_and_say_so() {
+fn long_messages_are_cut_with_a_note() {
     let body = "\u{e9}".repeat(MAX_KEPT_CHARS + 1);
-    let finding = judge(
-        &question(Kind::Regex),
+    let finding = classify_answer(
+        &probe(Kind::Regex),
         &observation(
             Outcome::Rejected {
                 status: 400,
@@ -363,11 +379,11 @@ fn long_words_are_cut_and_say_so() {
         ),
     );
     assert!(
-        finding.words.ends_with(&format!(
+        finding.reason.ends_with(&format!(
             "... (cut, {} bytes in all)",
             2 * (MAX_KEPT_CHARS + 1)
         )),
         "{}",
-        finding.words
+        finding.reason
     );
 }

@@ -1,4 +1,4 @@
-//! The schemas that are asked about, read from `schemas/features.jsonl`. Knows no server.
+//! The JSON Schema features to test, from `schemas/features.jsonl`.
 
 use std::sync::Arc;
 
@@ -10,79 +10,83 @@ use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 
-/// One line a feature.
-const SHIPPED: &str = include_str!("../../../../schemas/features.jsonl");
+/// One feature per line.
+const SHIPPED: &str = include_str!("../../shipped/features.jsonl");
 
-/// Every so many samples one is asked for nothing in particular: a model may find what nobody
-/// thought of.
-const FREE_EVERY: usize = 4;
+/// Every fourth sample does not request a specific text, to find other violations.
+const FREE_SAMPLE_INTERVAL: usize = 4;
 
-/// A keyword or trap of JSON Schema.
+/// A keyword or edge case of JSON Schema.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
-    /// Names it, e.g. `pattern-look-ahead`.
+    /// The name, for example `pattern-look-ahead`.
     pub id: String,
-    /// The keyword that it is about.
+    /// The tested keyword.
     pub keyword: String,
     pub schema: Value,
     /// Texts that the schema allows.
     pub valid: Vec<String>,
-    /// Texts that break it, and nothing else in it.
+    /// Texts that break this keyword only.
     pub violating: Vec<String>,
 }
 
-/// The features that ship, in the order of reports.
+/// The shipped features, in the order of reports.
 ///
 /// # Panics
-/// Never: a test reads the shipped file.
+/// Never: a test parses the shipped file.
 pub fn shipped() -> Vec<Feature> {
     let read =
-        |line| serde_json::from_str(line).expect("a test reads every line of the shipped file");
+        |line| serde_json::from_str(line).expect("a test parses every line of the shipped file");
     SHIPPED.lines().map(read).collect()
 }
 
-/// Those of the features whose id begins with one of `wanted`, or whose keyword is one of them; all
-/// where nothing is wanted.
+/// The features whose id starts with one of `wanted`, or whose keyword is one of them; all if
+/// `wanted` is empty.
 ///
 /// # Errors
-/// A usage error for a word that chooses none.
-pub fn chosen(wanted: &[String]) -> Result<Vec<Feature>> {
-    let is_meant = |feature: &Feature, word: &String| {
-        feature.id.starts_with(word.as_str()) || feature.keyword == *word
+/// A usage error for an entry that matches no feature.
+pub fn select_features(wanted: &[String]) -> Result<Vec<Feature>> {
+    let matches_entry = |feature: &Feature, entry: &String| {
+        feature.id.starts_with(entry.as_str()) || feature.keyword == *entry
     };
     let all = shipped();
-    if let Some(word) = wanted
+    if let Some(entry) = wanted
         .iter()
-        .find(|word| !all.iter().any(|feature| is_meant(feature, word)))
+        .find(|entry| !all.iter().any(|feature| matches_entry(feature, entry)))
     {
         let mut keywords: Vec<&str> = all.iter().map(|feature| feature.keyword.as_str()).collect();
         keywords.sort_unstable();
         keywords.dedup();
         return Err(
-            Error::usage(format!("no feature is about this keyword: {word}")).hint(format!(
-                "the beginning of a feature's name, or one of {}",
+            Error::usage(format!("unknown feature or keyword: {entry}")).hint(format!(
+                "give the start of a feature's name, or one of {}",
                 keywords.join(", ")
             )),
         );
     }
     Ok(all
         .into_iter()
-        .filter(|feature| wanted.is_empty() || wanted.iter().any(|word| is_meant(feature, word)))
+        .filter(|feature| {
+            wanted.is_empty() || wanted.iter().any(|entry| matches_entry(feature, entry))
+        })
         .collect())
 }
 
 impl Feature {
-    /// The constraint that is sent and judged by.
+    /// The constraint that is sent and judged.
     pub fn constraint(&self) -> Arc<Constraint> {
         Arc::new(Constraint::JsonSchema(Arc::new(self.schema.clone())))
     }
 
-    /// The request of a sample: it spells out an answer that breaks the schema, each one in turn;
-    /// every fourth is free.
+    /// The request of a sample. It requests one of the texts that break the schema, in turn; every
+    /// fourth is free.
     pub fn case(&self, sample: usize, constraint: &Arc<Constraint>, output_len: u32) -> Case {
         let prompt = match self.violating.as_slice() {
-            texts if !texts.is_empty() && sample % FREE_EVERY != FREE_EVERY - 1 => {
+            texts
+                if !texts.is_empty()
+                    && sample % FREE_SAMPLE_INTERVAL != FREE_SAMPLE_INTERVAL - 1 =>
+            {
                 let text = &texts[sample % texts.len()];
                 let [before, after] = MARKS;
                 format!(
@@ -108,10 +112,10 @@ mod tests {
     use sobench_core::verdict::{Reason, Verdict};
     use sobench_judge::{EvaluateOptions, Evaluator};
 
-    /// What JSON Schema cannot see, because a parser has thrown it away by then.
+    /// Not visible to JSON Schema, because a parser drops duplicates.
     const BEYOND_SCHEMAS: &str = "duplicate members";
 
-    fn by_the_library(schema: &Value, text: &str) -> bool {
+    fn is_valid_by_jsonschema(schema: &Value, text: &str) -> bool {
         let validator = jsonschema::options()
             .should_validate_formats(true)
             .build(schema)
@@ -120,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn every_example_is_what_it_is_said_to_be_by_two_judges() {
+    fn examples_are_valid_or_violating_by_two_judges() {
         let mut evaluator = Evaluator::new(EvaluateOptions::default());
         for feature in shipped() {
             assert!(
@@ -137,7 +141,7 @@ mod tests {
                     feature.id
                 );
                 assert!(
-                    by_the_library(&feature.schema, text),
+                    is_valid_by_jsonschema(&feature.schema, text),
                     "{}: {text}",
                     feature.id
                 );
@@ -162,7 +166,7 @@ mod tests {
                     feature.id
                 );
                 assert_eq!(
-                    by_the_library(&feature.schema, text),
+                    is_valid_by_jsonschema(&feature.schema, text),
                     is_duplicate,
                     "{}: {text}",
                     feature.id
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn prompts_ask_for_each_violation_in_turn_and_now_and_then_for_nothing() {
+    fn prompts_request_each_violation_in_turn_and_some_are_free() {
         let feature = shipped()
             .into_iter()
             .find(|feature| feature.id == "enum")
@@ -265,10 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn words_choose_by_name_and_by_keyword() {
+    fn features_are_selected_by_name_and_by_keyword() {
         let ids = |wanted: &[&str]| -> Vec<String> {
-            let wanted: Vec<String> = wanted.iter().map(|&word| word.to_owned()).collect();
-            chosen(&wanted)
+            let wanted: Vec<String> = wanted.iter().map(|&entry| entry.to_owned()).collect();
+            select_features(&wanted)
                 .unwrap()
                 .into_iter()
                 .map(|feature| feature.id)
@@ -280,7 +284,7 @@ mod tests {
             ["allOf-objects", "anchor"]
         );
         assert_eq!(ids(&[]).len(), shipped().len());
-        let error = chosen(&["maxLenght".to_owned()]).unwrap_err();
+        let error = select_features(&["maxLenght".to_owned()]).unwrap_err();
         assert!(error.exit_code() == 2 && error.hint.unwrap().contains("maxLength"));
     }
 }

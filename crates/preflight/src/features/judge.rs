@@ -1,50 +1,51 @@
-//! What the answers to one schema prove. Pure.
+//! Decides what the answers to one schema prove.
 //!
-//! One answer that breaks the schema decides, whatever else happened. Then failures count, since a
-//! server that dies of a schema does not enforce it; then refusals; then complete answers, all
-//! valid. An answer that was cut proves nothing unless its beginning breaks the schema already.
+//! In order of precedence: one answer that breaks the schema; failures, since a server that crashes
+//! on a schema does not enforce it; refusals; complete answers, all valid. A truncated answer
+//! proves nothing unless it already breaks the schema.
 
-use super::beginning::broken;
 use super::data::Feature;
-use super::{FeatureVerdict, Found, Offending};
-use crate::classify::{BUSY, kept};
+use super::truncated::prefix_violation;
+use super::{FeatureResult, FeatureVerdict, InvalidAnswer};
+use crate::classify::{BUSY, truncate_text};
 use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::Evaluator;
 
-/// The keyword of the feature whose answers are about names that come twice.
+/// The keyword of the feature that tests duplicate member names.
 const DUPLICATE_MEMBERS: &str = "duplicate members";
 
-/// Judges what became of a feature's samples, by their numbers.
+/// Judges the samples of a feature, given with their indices.
 pub fn judge(
     feature: &Feature,
     constraint: &Constraint,
     seen: &[(usize, Observation)],
     evaluator: &mut Evaluator,
-) -> Found {
+) -> FeatureResult {
     let mut tally = Tally::default();
     for (sample, observation) in seen {
         match &observation.outcome {
             Outcome::Completed => {
                 let verdict = evaluator.judge_text(constraint, None, &observation.answer.text());
-                tally.complete(feature, *sample, &observation.answer.text(), verdict);
+                tally.add_complete(feature, *sample, &observation.answer.text(), verdict);
             }
             Outcome::Truncated => {
                 tally.cut += 1;
-                if let Some(reason) = broken(&feature.schema, &observation.answer.text(), evaluator)
+                if let Some(reason) =
+                    prefix_violation(&feature.schema, &observation.answer.text(), evaluator)
                 {
-                    tally.offend(*sample, &observation.answer.text(), reason, true);
+                    tally.add_invalid_answer(*sample, &observation.answer.text(), reason, true);
                 }
             }
-            other => tally.fail(other),
+            other => tally.add_failure(other),
         }
     }
     tally.found(feature, seen.len())
 }
 
-/// A feature that was not asked.
-pub fn not_asked(feature: &Feature, words: &str) -> Found {
+/// The result of a feature that was not tested.
+pub fn not_tested(feature: &Feature, words: &str) -> FeatureResult {
     let mut found = Tally::default().found(feature, 0);
     (found.verdict, found.words) = (FeatureVerdict::NotAsked, words.to_owned());
     found
@@ -60,13 +61,13 @@ struct Tally {
     refused: usize,
     crashed: usize,
     timed_out: usize,
-    offending: Option<Offending>,
+    offending: Option<InvalidAnswer>,
     status: Option<u16>,
     words: Option<String>,
 }
 
 impl Tally {
-    fn complete(&mut self, feature: &Feature, sample: usize, text: &str, verdict: Verdict) {
+    fn add_complete(&mut self, feature: &Feature, sample: usize, text: &str, verdict: Verdict) {
         match verdict {
             Verdict::Valid => {
                 self.complete += 1;
@@ -79,7 +80,7 @@ impl Tally {
             }
             Verdict::Invalid { reason } => {
                 self.complete += 1;
-                self.offend(sample, text, reason.to_string(), false);
+                self.add_invalid_answer(sample, text, reason.to_string(), false);
             }
             Verdict::NotScored { why } => {
                 self.words
@@ -88,17 +89,17 @@ impl Tally {
         }
     }
 
-    fn offend(&mut self, sample: usize, text: &str, reason: String, cut: bool) {
+    fn add_invalid_answer(&mut self, sample: usize, text: &str, reason: String, cut: bool) {
         self.invalid += 1;
-        self.offending.get_or_insert(Offending {
-            text: kept(text),
+        self.offending.get_or_insert(InvalidAnswer {
+            text: truncate_text(text),
             reason,
             cut,
             sample,
         });
     }
 
-    fn fail(&mut self, outcome: &Outcome) {
+    fn add_failure(&mut self, outcome: &Outcome) {
         let (status, words) = match outcome {
             Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => {
                 (Some(*status), body.clone())
@@ -107,7 +108,7 @@ impl Tally {
                 (None, message.clone())
             }
             Outcome::TimedOut { limit_ms, .. } => {
-                (None, format!("no end of the answer within {limit_ms} ms"))
+                (None, format!("no complete answer within {limit_ms} ms"))
             }
             Outcome::Unsupported { .. }
             | Outcome::Cancelled
@@ -120,12 +121,12 @@ impl Tally {
             _ => self.crashed += 1,
         }
         if self.words.is_none() {
-            self.words = Some(kept(words.trim()));
+            self.words = Some(truncate_text(words.trim()));
             self.status = status;
         }
     }
 
-    fn found(self, feature: &Feature, asked: usize) -> Found {
+    fn found(self, feature: &Feature, asked: usize) -> FeatureResult {
         let verdict = match () {
             () if self.invalid > 0 => FeatureVerdict::UnderEnforced,
             () if self.crashed > 0 => FeatureVerdict::Crashed,
@@ -135,7 +136,7 @@ impl Tally {
         };
         let undecided = || {
             format!(
-                "{} of {asked} cut at the token limit, {} ran out of time",
+                "{} of {asked} cut at the token limit, {} timed out",
                 self.cut, self.timed_out
             )
         };
@@ -144,7 +145,7 @@ impl Tally {
             None if verdict == FeatureVerdict::Undecided => undecided(),
             None => String::new(),
         };
-        Found {
+        FeatureResult {
             id: feature.id.clone(),
             keyword: feature.keyword.clone(),
             verdict,
@@ -179,7 +180,7 @@ mod tests {
         }
     }
 
-    fn found(id: &str, outcomes: Vec<(Outcome, &str)>) -> Found {
+    fn found(id: &str, outcomes: Vec<(Outcome, &str)>) -> FeatureResult {
         let feature = shipped()
             .into_iter()
             .find(|feature| feature.id == id)
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_that_breaks_the_schema_decides() {
+    fn one_invalid_answer_decides() {
         use Outcome::{Completed, Truncated};
         let right = || (Completed, r#"{"v": "abcd"}"#);
         let wrong = || (Completed, r#"{"v": "abcdefgh"}"#);
@@ -270,18 +271,18 @@ mod tests {
             (
                 vec![open(), open()],
                 FeatureVerdict::Undecided,
-                "2 of 2 cut at the token limit, 0 ran out of time",
+                "2 of 2 cut at the token limit, 0 timed out",
             ),
             (
                 vec![late()],
                 FeatureVerdict::Undecided,
-                "no end of the answer within 60000 ms",
+                "no complete answer within 60000 ms",
             ),
             (vec![busy()], FeatureVerdict::Undecided, "later"),
             (
                 vec![],
                 FeatureVerdict::Undecided,
-                "0 of 0 cut at the token limit, 0 ran out of time",
+                "0 of 0 cut at the token limit, 0 timed out",
             ),
         ] {
             let found = found("maxLength", outcomes);
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_answer_decides_where_nothing_can_mend_it() {
+    fn a_truncated_answer_counts_if_it_already_breaks_the_schema() {
         let found = found(
             "maxLength",
             vec![(Outcome::Truncated, "{\"v\": \"abcdefgh\"  \n\n\n")],
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_come_twice_are_laid_to_no_other_keyword() {
+    fn duplicate_names_do_not_count_for_other_keywords() {
         let twice = || {
             vec![
                 (Outcome::Completed, r#"{"a": 1, "b": 2, "b": 3}"#),

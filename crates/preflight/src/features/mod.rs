@@ -1,18 +1,18 @@
-//! How much of JSON Schema does a server enforce? One small schema a keyword or trap, several
-//! sampled answers each, against prompts that spell out an answer which breaks it.
+//! Tests how much of JSON Schema a server enforces: one small schema per keyword or edge case, with
+//! several sampled answers to prompts that request an invalid text.
 //!
-//! [`data`] has the schemas, [`probe`] sends, [`judge`] says what the answers of one schema prove,
-//! [`beginning`] what a cut one does. All but `probe` and `command` is pure.
+//! [`data`] has the schemas, [`probe`] sends the requests, [`judge`] decides what the answers to
+//! one schema prove, and [`truncated`] what a truncated one does.
 //!
-//! What a verdict says: "under-enforced" is proved by the answer that is shown. "Enforced" is as
-//! strong as the temptation: every complete answer was valid although the prompt asked for one that
-//! is not; a model that does not do as it is told, or too few samples, may leave a hole unseen. The
-//! embedded server's model writes what it is asked for as far as the mask lets it.
+//! "Under-enforced" is proved by the answer that is shown. "Enforced" is weaker evidence: every
+//! complete answer was valid although the prompt requested an invalid one. A model that does not
+//! follow the prompt, or too few samples, may hide a violation. The model of the embedded server
+//! writes the requested text as far as the mask allows.
 
-pub mod beginning;
 pub mod data;
 pub mod judge;
 pub mod probe;
+pub mod truncated;
 
 use serde::Serialize;
 
@@ -22,104 +22,103 @@ use sobench_notices::notice::Notice;
 
 pub use data::Feature;
 
-/// What stands before and after the text that a prompt asks for.
+/// The marks around the text that a prompt requests.
 pub const MARKS: [&str; 2] = ["<<<", ">>>"];
 
-/// Everything that was found out, server by server.
+/// Results for all servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
     pub settings: Settings,
     pub features: Vec<Feature>,
-    pub servers: Vec<Surveyed>,
+    pub servers: Vec<ServerSurvey>,
 }
 
-/// How every server was asked.
+/// Settings for all servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Answers asked for, a keyword.
+    /// Requests per feature.
     pub samples: usize,
     pub seed: u64,
-    /// The most tokens of an answer.
+    /// Maximum tokens of an answer.
     pub output_len: u32,
-    /// Requests under way at a time.
+    /// Concurrent requests.
     pub max_concurrency: usize,
-    /// The most that one request may take.
+    /// Request timeout.
     pub request_timeout_s: f64,
     pub stream: bool,
 }
 
-/// One server, or one engine of the embedded server.
+/// Results for one server, or one engine of the embedded server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Surveyed {
-    /// What its column is called.
+pub struct ServerSurvey {
+    /// The title of its column.
     pub label: String,
     pub backend: ServerKind,
     pub base_url: String,
     /// The path that requests were sent to.
     pub path: String,
     pub model: String,
-    /// The dialect that was seen to be enforced.
+    /// The dialect in which constraints were enforced.
     pub dialect: ConstraintDialect,
     pub facts: ServerFacts,
     /// Generating requests sent.
     pub requests: usize,
-    /// One for each feature, in their order.
-    pub found: Vec<Found>,
-    /// What the reader has to know besides.
+    /// One for each feature, in order.
+    pub found: Vec<FeatureResult>,
+    /// Notices for the reader.
     pub notices: Vec<Notice>,
 }
 
-/// What came of one feature.
+/// The result of one feature.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
+pub struct FeatureResult {
     pub id: String,
     pub keyword: String,
     pub verdict: FeatureVerdict,
     /// Requests sent.
     pub asked: usize,
-    /// Answers that ended by themselves and were judged.
+    /// Complete answers, which were judged.
     pub complete: usize,
-    /// Those of them that the schema allows.
+    /// Complete answers that the schema allows.
     pub valid: usize,
-    /// Answers that break the schema, those among them that were cut and break it whatever follows.
+    /// Answers that break the schema, including truncated ones that already break it.
     pub invalid: usize,
-    /// Answers with a member of one name twice, which JSON Schema does not see; they count as
+    /// Answers with duplicate member names, which are not visible to JSON Schema; they count as
     /// neither.
     pub duplicate_members: usize,
     /// The first answer that breaks the schema.
-    pub offending: Option<Offending>,
-    /// The HTTP status, or the one that an error event stands for, of the first request that
-    /// failed.
+    pub offending: Option<InvalidAnswer>,
+    /// The HTTP status of the first failed request, or that of its error event.
     pub status: Option<u16>,
-    /// The server's own words on the first request that failed, or why it is undecided. Not made
-    /// fit for a terminal.
+    /// The server's message for the first failed request, or why the result is undecided. Not
+    /// escaped for a terminal.
     pub words: String,
 }
 
 /// An answer that breaks its schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Offending {
+pub struct InvalidAnswer {
     /// Cut at [`super::MAX_KEPT_CHARS`].
     pub text: String,
-    /// Where it breaks the schema, and how.
+    /// Where and how it breaks the schema.
     pub reason: String,
-    /// Whether it was cut at the token limit, and breaks the schema whatever would have followed.
+    /// Whether it was cut at the token limit and already breaks the schema.
     pub cut: bool,
-    /// The sample, from 0; with the seed it says what was asked.
+    /// The index of the sample; with the seed it determines the request.
     pub sample: usize,
 }
 
-/// What the answers to one schema prove.
+/// The verdict on one feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeatureVerdict {
-    /// Every complete answer is valid, and there is one at least.
+    /// At least one complete answer, and all are valid.
     Enforced,
     /// An answer breaks the schema.
     UnderEnforced,
     /// The server refuses the schema.
     Rejected,
-    /// Status 5xx, a broken stream, or a connection lost.
+    /// Status 5xx, a broken stream, or a lost connection.
     Crashed,
     /// No answer was complete.
     Undecided,
@@ -150,23 +149,23 @@ impl FeatureVerdict {
         }
     }
 
-    /// What the name means, in half a sentence.
+    /// The meaning, for the legend of tables.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Enforced => {
-                "every complete answer is valid, though the prompts asked for one that is not"
+                "every complete answer is valid, although the prompts requested invalid ones"
             }
             Self::UnderEnforced => "an answer with status 200 breaks the schema",
-            Self::Rejected => "the server refuses the schema, in the words given",
+            Self::Rejected => "the server refuses the schema with the message shown",
             Self::Crashed => "status 5xx, a broken stream or a lost connection",
-            Self::Undecided => "no answer was complete, so that nothing is proved",
-            Self::NotAsked => "not sent, because the server took no connections any more",
+            Self::Undecided => "no answer was complete, so nothing is proved",
+            Self::NotAsked => "not sent, because the server did not accept connections any more",
         }
     }
 }
 
-impl Surveyed {
-    /// How many features got this verdict.
+impl ServerSurvey {
+    /// The number of features with this verdict.
     pub fn count(&self, verdict: FeatureVerdict) -> usize {
         self.found
             .iter()

@@ -1,15 +1,15 @@
-//! Puts every feature's samples to a server, a few at a time. Knows neither flags nor rendering.
+//! Sends the samples of every feature to a server, several at a time.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 
 use super::data::Feature;
-use super::judge::{judge, not_asked};
-use super::{Found, Settings, Surveyed};
+use super::judge::{judge, not_tested};
+use super::{FeatureResult, ServerSurvey, Settings};
 use crate::{Class, Extent, Kind, Options};
 use sobench_backend::{Adapter, ConstraintDialect, RequestOptions, Sampling, adapter};
-use sobench_client::{self as driver, Client, DriverOptions};
+use sobench_client::{Client, ClientOptions, get_path, send_one};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::{Observation, Outcome, TransportCause};
@@ -18,45 +18,45 @@ use sobench_judge::{EvaluateOptions, Evaluator};
 use sobench_notices::notice::PreflightNotice;
 use sobench_shutdown::Shutdown;
 
-/// How much of an answer or of a server's words an error quotes.
+/// Maximum characters of an answer or message that an error quotes.
 const QUOTED_CHARS: usize = 200;
 
-/// Asks everything of one server, until the first shutdown request. `options` say how requests
-/// look; its dialects are tried in turn, and the first that enforces a JSON Schema at all is used.
-/// `told` hears of each feature as it is found.
+/// Tests all features on one server, until the first shutdown request. The dialects of `options`
+/// are tried in turn, and the first that enforces a JSON Schema is used. `on_feature` is called
+/// with each result.
 ///
 /// # Errors
-/// Environment errors: nobody answers; no dialect enforces a JSON Schema, so that answers would say
-/// nothing of keywords. Stopped by the user.
+/// Environment errors: the server does not answer, or no dialect enforces a JSON Schema, so that
+/// keywords cannot be tested. Interrupted by the user.
 pub async fn survey(
     client: &Client,
     options: &Options,
     settings: &Settings,
     features: &[Feature],
     shutdown: &Shutdown,
-    mut told: impl FnMut(&Found),
-) -> Result<Surveyed> {
-    let client = Client::new(DriverOptions {
+    mut on_feature: impl FnMut(&FeatureResult),
+) -> Result<ServerSurvey> {
+    let client = Client::new(ClientOptions {
         request_timeout: Some(options.timeout),
         idle_timeout: None,
         ..client.options().clone()
     })?;
-    let before = Options {
+    let json_only = Options {
         kinds: vec![Kind::Json],
         extent: Extent::BeforeRun,
         ..options.clone()
     };
-    let enforced = crate::run(&client, &before, shutdown, |_| {}).await?;
+    let enforced = crate::run(&client, &json_only, shutdown, |_| {}).await?;
     let dialect = enforced
         .recommendation()
-        .ok_or_else(|| nothing_enforced(&enforced))?
+        .ok_or_else(|| nothing_enforced_error(&enforced))?
         .dialect;
     let endpoint = client.options().endpoint.clone();
     let mut probe = Probe {
         adapter: Arc::from(adapter(options.backend)),
         evaluator: Evaluator::new(EvaluateOptions::default()),
         requests: enforced.requests,
-        gone: None,
+        last_request: None,
         client,
         options,
         settings,
@@ -65,18 +65,18 @@ pub async fn survey(
     };
     let mut found = Vec::with_capacity(features.len());
     for feature in features {
-        let of_feature = probe.ask(feature).await?;
-        told(&of_feature);
-        found.push(of_feature);
+        let result = probe.test(feature).await?;
+        on_feature(&result);
+        found.push(result);
     }
-    let fixed = enforced
+    let engine_fixed = enforced
         .facts
         .is_vllm()
         .then(|| PreflightNotice::EngineFixedByProbe.into());
-    let gone = probe
-        .gone
+    let last_request = probe
+        .last_request
         .map(|last_request| PreflightNotice::ServerGone { last_request }.into());
-    Ok(Surveyed {
+    Ok(ServerSurvey {
         label: String::new(),
         backend: options.backend,
         base_url: endpoint.base_url,
@@ -86,25 +86,29 @@ pub async fn survey(
         facts: enforced.facts,
         requests: probe.requests,
         found,
-        notices: gone.into_iter().chain(fixed).collect(),
+        notices: last_request.into_iter().chain(engine_fixed).collect(),
     })
 }
 
-fn nothing_enforced(found: &crate::Preflight) -> Error {
-    let seen = found
+fn nothing_enforced_error(found: &crate::Preflight) -> Error {
+    let results = found
         .cells
         .iter()
         .filter(|cell| cell.finding.class != Class::NotCarried)
         .map(|cell| {
-            let words = printable(&cell.finding.words, QUOTED_CHARS);
-            format!("{} in {}: {words}", cell.finding.class.name(), cell.dialect)
+            let message = printable(&cell.finding.reason, QUOTED_CHARS);
+            format!(
+                "{} in {}: {message}",
+                cell.finding.class.name(),
+                cell.dialect
+            )
         });
-    let seen: Vec<String> = seen.collect();
+    let results: Vec<String> = results.collect();
     Error::environment(format!(
-        "no dialect enforces a JSON Schema here, so that no keyword can be asked about: {}",
-        seen.join("; ")
+        "no dialect enforces a JSON Schema on this server, so keywords cannot be tested: {}",
+        results.join("; ")
     ))
-    .hint("`sobench preflight` shows what came of each dialect")
+    .hint("run `sobench preflight` to see the result of each dialect")
 }
 
 struct Probe<'a> {
@@ -116,22 +120,22 @@ struct Probe<'a> {
     evaluator: Evaluator,
     shutdown: &'a Shutdown,
     requests: usize,
-    /// What was asked last before the server was gone.
-    gone: Option<String>,
+    /// The last request before the server was gone.
+    last_request: Option<String>,
 }
 
 impl Probe<'_> {
-    /// The first sample goes alone: a schema that is refused, or that the server dies of, is not
-    /// sent again.
-    async fn ask(&mut self, feature: &Feature) -> Result<Found> {
-        if let Some(last) = &self.gone {
-            return Ok(not_asked(
+    /// The first sample is sent alone, so that a schema that is refused or crashes the server is
+    /// not sent again.
+    async fn test(&mut self, feature: &Feature) -> Result<FeatureResult> {
+        if let Some(last) = &self.last_request {
+            return Ok(not_tested(
                 feature,
-                &format!("the server takes no connections since it was asked {last}"),
+                &format!("the server has not accepted connections since the request: {last}"),
             ));
         }
         let constraint = feature.constraint();
-        let mut seen = self.send(feature, &constraint, 0..1).await?;
+        let mut observations = self.send(feature, &constraint, 0..1).await?;
         if let [
             (
                 _,
@@ -144,31 +148,39 @@ impl Probe<'_> {
                     ..
                 },
             ),
-        ] = seen.as_slice()
+        ] = observations.as_slice()
         {
-            let words = format!("the server takes no connections: {message}");
-            self.gone = Some("something before this feature".to_owned());
-            return Ok(not_asked(feature, &words));
+            let words = format!("the server does not accept connections: {message}");
+            self.last_request = Some("before this feature".to_owned());
+            return Ok(not_tested(feature, &words));
         }
-        if seen.iter().any(|(_, first)| first.outcome.is_answer()) {
-            seen.extend(
+        if observations
+            .iter()
+            .any(|(_, first)| first.outcome.is_answer())
+        {
+            observations.extend(
                 self.send(feature, &constraint, 1..self.settings.samples)
                     .await?,
             );
         }
-        let may_be_gone = seen.iter().any(|(_, seen)| {
+        let may_be_gone = observations.iter().any(|(_, observation)| {
             matches!(
-                seen.outcome,
+                observation.outcome,
                 Outcome::Transport { .. } | Outcome::StreamError { .. }
             )
         });
-        if may_be_gone && driver::page(&self.client, "/v1/models").await.is_none() {
-            self.gone = Some(feature.id.clone());
+        if may_be_gone && get_path(&self.client, "/v1/models").await.is_none() {
+            self.last_request = Some(feature.id.clone());
         }
-        Ok(judge(feature, &constraint, &seen, &mut self.evaluator))
+        Ok(judge(
+            feature,
+            &constraint,
+            &observations,
+            &mut self.evaluator,
+        ))
     }
 
-    /// Sends some samples of a feature, as many at a time as is allowed; they come back in order.
+    /// Sends samples of a feature within the concurrency cap and returns the observations in order.
     async fn send(
         &mut self,
         feature: &Feature,
@@ -187,9 +199,9 @@ impl Probe<'_> {
                 let request = self.request(sample);
                 async move {
                     let label = case.id.clone();
-                    driver::send_one(&client, adapter, &request, &case, &label, &shutdown)
+                    send_one(&client, adapter, &request, &case, &label, &shutdown)
                         .await
-                        .map(|seen| (sample, seen))
+                        .map(|observation| (sample, observation))
                 }
             })
             .collect();
@@ -198,9 +210,8 @@ impl Probe<'_> {
             .collect()
             .await;
         if self.shutdown.is_requested() {
-            return Err(
-                Error::interrupted("stopped during the feature probe").hint("nothing was written")
-            );
+            return Err(Error::interrupted("stopped during the feature probe")
+                .hint("run it again; no file was written"));
         }
         sent.into_iter().collect()
     }

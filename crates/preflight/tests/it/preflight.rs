@@ -1,10 +1,10 @@
-//! Preflight as a library: it finds and names every way in which a server loses a constraint, and
+//! Tests of the preflight library: it detects every way in which a server loses a constraint, and
 //! passes a server that enforces.
 
 use std::time::Duration;
 
 use sobench_backend::{ConstraintDialect, Product, ServerKind};
-use sobench_client::{Client, DriverOptions, Endpoint};
+use sobench_client::{Client, ClientOptions, Endpoint};
 use sobench_core::constraint::GrammarDialect;
 use sobench_core::error::Result;
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, Fault, GuidedFields};
@@ -12,13 +12,13 @@ use sobench_engine::EngineName;
 use sobench_preflight::{self as preflight, Cause, Class, Extent, Kind, Options, Preflight};
 use sobench_shutdown::Shutdown;
 use sobench_testkit::constrained::{
-    Reply, allowed, answering, dying_of, posts, text_of_constraint,
+    Reply, allowed, answering, constraint_text, crashing_server, posts,
 };
-use sobench_testkit::scripted::nobody;
+use sobench_testkit::scripted::refusing_url;
 
 use ConstraintDialect::{Guided, ResponseFormat, StructuredOutputs};
 
-/// What [`asked`] asks for, with the dialects of vLLM.
+/// Options for [`run_preflight`], with the dialects of vLLM.
 fn options() -> Options {
     Options {
         backend: ServerKind::Vllm,
@@ -31,13 +31,13 @@ fn options() -> Options {
         stream: true,
         guided_decoding_backend: None,
         extra_body: None,
-        // No test waits for it.
+        // Never expires in a test.
         timeout: Duration::from_secs(600),
         extent: Extent::Whole,
     }
 }
 
-async fn try_asked(base_url: &str, options: &Options) -> Result<Preflight> {
+async fn try_preflight(base_url: &str, options: &Options) -> Result<Preflight> {
     let endpoint = Endpoint {
         base_url: base_url.to_owned(),
         path: options.backend.default_path().to_owned(),
@@ -45,12 +45,12 @@ async fn try_asked(base_url: &str, options: &Options) -> Result<Preflight> {
         api_key: None,
         insecure: false,
     };
-    let client = Client::new(DriverOptions::plain(endpoint))?;
+    let client = Client::new(ClientOptions::with_defaults(endpoint))?;
     preflight::run(&client, options, &Shutdown::new(), |_| {}).await
 }
 
-async fn asked(base_url: &str, options: &Options) -> Preflight {
-    try_asked(base_url, options)
+async fn run_preflight(base_url: &str, options: &Options) -> Preflight {
+    try_preflight(base_url, options)
         .await
         .unwrap_or_else(|error| panic!("{error}"))
 }
@@ -58,14 +58,14 @@ async fn asked(base_url: &str, options: &Options) -> Preflight {
 fn class(found: &Preflight, kind: Kind, dialect: ConstraintDialect) -> Class {
     found
         .verdict_for(kind, dialect)
-        .unwrap_or_else(|| panic!("{kind} was not asked in {dialect}"))
+        .unwrap_or_else(|| panic!("{kind} was not tested in {dialect}"))
         .finding
         .class
 }
 
-/// Every cell that was sent has this class and this cause.
+/// Checks that every sent cell has this class and cause.
 #[track_caller]
-fn all_are(found: &Preflight, class: Class, cause: Option<Cause>, words: &str) {
+fn all_are(found: &Preflight, class: Class, cause: Option<Cause>, message: &str) {
     for cell in found
         .cells
         .iter()
@@ -79,7 +79,7 @@ fn all_are(found: &Preflight, class: Class, cause: Option<Cause>, words: &str) {
             cell.label(),
             cell.dialect
         );
-        assert!(finding.words.contains(words), "{finding:?}");
+        assert!(finding.reason.contains(message), "{finding:?}");
     }
 }
 
@@ -95,7 +95,7 @@ async fn stop(server: EmbeddedServer) {
         .unwrap();
 }
 
-/// What is found of an embedded server with these faults.
+/// The preflight of an embedded server with these faults.
 async fn found_with(faults: &[&str], guided_fields: GuidedFields) -> Preflight {
     let faults = faults
         .iter()
@@ -112,13 +112,13 @@ async fn found_with(faults: &[&str], guided_fields: GuidedFields) -> Preflight {
         notation: GrammarDialect::Lark,
         ..options()
     };
-    let found = asked(server.base_url(), &options).await;
+    let found = run_preflight(server.base_url(), &options).await;
     stop(server).await;
     found
 }
 
 #[tokio::test]
-async fn a_healthy_server_enforces_whatever_its_engine_reads() {
+async fn a_healthy_server_enforces_what_its_engine_supports() {
     for (engine, refused) in [
         (EngineName::Guidance, &[Kind::StructuralTag][..]),
         (EngineName::Xgrammar, &[]),
@@ -142,7 +142,7 @@ async fn a_healthy_server_enforces_whatever_its_engine_reads() {
                     kinds: Kind::ALL.to_vec(),
                     ..options()
                 };
-                let found = asked(server.base_url(), &options).await;
+                let found = run_preflight(server.base_url(), &options).await;
                 for cell in &found.cells {
                     let of_response_format = matches!(
                         cell.kind,
@@ -176,7 +176,7 @@ async fn a_healthy_server_enforces_whatever_its_engine_reads() {
 }
 
 #[tokio::test]
-async fn dropped_constraints_are_ignored_and_the_dialect_that_works_is_named() {
+async fn dropped_constraints_are_ignored_and_a_working_dialect_is_recommended() {
     let dropped = found_with(&["ignore-constraint"], GuidedFields::Honour).await;
     all_are(&dropped, Class::Ignored, None, "");
     assert_eq!((dropped.recommendation(), dropped.passed()), (None, false));
@@ -190,7 +190,7 @@ async fn dropped_constraints_are_ignored_and_the_dialect_that_works_is_named() {
             "{kind}"
         );
     }
-    // It has no guided field of its own, and travels as response_format.
+    // It has no guided field and is sent as response_format.
     assert_eq!(class(&guided, Kind::JsonObject, Guided), Class::Enforced);
     assert_eq!(
         guided.recommendation().unwrap().flags(),
@@ -200,7 +200,7 @@ async fn dropped_constraints_are_ignored_and_the_dialect_that_works_is_named() {
 }
 
 #[tokio::test]
-async fn planted_faults_are_named_and_not_blamed_on_the_constraint() {
+async fn injected_faults_are_not_attributed_to_the_constraint() {
     let fenced = found_with(&["extra-text"], GuidedFields::Honour).await;
     for kind in [Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar] {
         assert_eq!(
@@ -219,9 +219,10 @@ async fn planted_faults_are_named_and_not_blamed_on_the_constraint() {
         all_are(&found, Class::Broken, Some(cause), "");
         assert!(found.control.failure.is_some(), "{fault}");
         assert!(
-            found.notices.iter().any(|notice| notice
-                .to_string()
-                .contains("fails without a constraint, too")),
+            found
+                .notices
+                .iter()
+                .any(|notice| notice.to_string().contains("fails without a constraint")),
             "{:?}",
             found.notices
         );
@@ -229,9 +230,9 @@ async fn planted_faults_are_named_and_not_blamed_on_the_constraint() {
 }
 
 #[tokio::test]
-async fn an_envelope_taken_for_the_schema_is_found() {
+async fn an_envelope_used_as_the_schema_is_detected() {
     let server = answering(|body| match body.get("response_format") {
-        Some(_) => Reply::Say(
+        Some(_) => Reply::Text(
             r#"{"name": "weather", "schema": {"type": "object"}, "strict": true}"#.to_owned(),
         ),
         None => Reply::Prose,
@@ -240,7 +241,7 @@ async fn an_envelope_taken_for_the_schema_is_found() {
         kinds: vec![Kind::Json],
         ..options()
     };
-    let found = asked(&server.base_url, &options).await;
+    let found = run_preflight(&server.base_url, &options).await;
     assert_eq!(
         class(&found, Kind::Json, ResponseFormat),
         Class::WrongWrapper
@@ -251,19 +252,19 @@ async fn an_envelope_taken_for_the_schema_is_found() {
             .verdict_for(Kind::Json, ResponseFormat)
             .unwrap()
             .finding
-            .words
+            .reason
             .contains("name, schema, strict")
     );
 }
 
 #[tokio::test]
-async fn failures_of_constrained_requests_alone_are_told_apart() {
+async fn failures_of_constrained_requests_have_distinct_classes() {
     let error = |code: u16| {
         Reply::Event(format!(
             r#"{{"error":{{"message":"no grammar for you","type":"x","param":null,"code":{code}}}}}"#
         ))
     };
-    for (reply, class, cause, status, words) in [
+    for (reply, class, cause, status, message) in [
         (
             error(400),
             Class::Rejected,
@@ -311,19 +312,19 @@ async fn failures_of_constrained_requests_alone_are_told_apart() {
             Class::Broken,
             Some(Cause::StreamError),
             None,
-            "what came before is as the constraint says",
+            "the answer until then follows the constraint",
         ),
     ] {
         let server = answering(move |body| {
-            if text_of_constraint(body).is_some() {
+            if constraint_text(body).is_some() {
                 reply.clone()
             } else {
                 Reply::Prose
             }
         });
         let kinds = vec![Kind::Json, Kind::Regex, Kind::Choice, Kind::Grammar];
-        let found = asked(&server.base_url, &Options { kinds, ..options() }).await;
-        all_are(&found, class, cause, words);
+        let found = run_preflight(&server.base_url, &Options { kinds, ..options() }).await;
+        all_are(&found, class, cause, message);
         let cells = found
             .cells
             .iter()
@@ -340,15 +341,15 @@ async fn failures_of_constrained_requests_alone_are_told_apart() {
 }
 
 #[tokio::test]
-async fn white_space_without_end_is_named() {
-    let server = answering(|body| match text_of_constraint(body) {
+async fn endless_white_space_is_reported() {
+    let server = answering(|body| match constraint_text(body) {
         Some(constraint) if constraint.contains("properties") => {
-            Reply::Cut(format!("{{{}", "\n ".repeat(60)))
+            Reply::Truncated(format!("{{{}", "\n ".repeat(60)))
         }
-        Some(_) => Reply::Say(allowed(body).unwrap_or_else(|| "{}".to_owned())),
+        Some(_) => Reply::Text(allowed(body).unwrap_or_else(|| "{}".to_owned())),
         None => Reply::Prose,
     });
-    let found = asked(&server.base_url, &options()).await;
+    let found = run_preflight(&server.base_url, &options()).await;
     for dialect in [StructuredOutputs, Guided, ResponseFormat] {
         let json = found.verdict_for(Kind::Json, dialect).unwrap();
         assert_eq!(
@@ -372,13 +373,13 @@ async fn white_space_without_end_is_named() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_is_asked_again_with_room() {
+async fn a_truncated_answer_is_tested_again_with_a_higher_limit() {
     let server = answering(|body| match body["max_tokens"].as_u64() {
-        Some(64) if text_of_constraint(body).is_some() => Reply::Cut(String::new()),
-        _ => allowed(body).map_or(Reply::Prose, Reply::Say),
+        Some(64) if constraint_text(body).is_some() => Reply::Truncated(String::new()),
+        _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
     let kinds = vec![Kind::Json, Kind::Choice];
-    let found = asked(
+    let found = run_preflight(
         &server.base_url,
         &Options {
             kinds,
@@ -392,24 +393,24 @@ async fn an_answer_that_was_cut_is_asked_again_with_room() {
     assert_eq!(
         (found.requests, posts(&server).len()),
         (6, 6),
-        "the control, each question twice, and how JSON is spelt"
+        "the control, each probe twice, and the formatting probe"
     );
 }
 
 #[tokio::test]
-async fn the_other_notation_is_tried_only_where_the_first_is_refused() {
-    let lark_only = answering(|body| match text_of_constraint(body) {
+async fn the_second_notation_is_tested_only_if_the_first_is_refused() {
+    let lark_only = answering(|body| match constraint_text(body) {
         Some(constraint) if constraint.contains("::=") => {
             Reply::Status("400 Bad Request", "lark only")
         }
-        _ => allowed(body).map_or(Reply::Prose, Reply::Say),
+        _ => allowed(body).map_or(Reply::Prose, Reply::Text),
     });
     let options = Options {
         kinds: vec![Kind::Grammar],
         dialects: vec![StructuredOutputs],
         ..options()
     };
-    let found = asked(&lark_only.base_url, &options).await;
+    let found = run_preflight(&lark_only.base_url, &options).await;
     assert_eq!(
         found
             .cells
@@ -424,33 +425,33 @@ async fn the_other_notation_is_tried_only_where_the_first_is_refused() {
         (Some(GrammarDialect::Lark), true)
     );
 
-    let both = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Say));
-    let found = asked(&both.base_url, &options).await;
+    let both = answering(|body| allowed(body).map_or(Reply::Prose, Reply::Text));
+    let found = run_preflight(&both.base_url, &options).await;
     assert_eq!(
         (found.cells.len(), found.recommendation().unwrap().notation),
         (1, None)
     );
-    assert_eq!(posts(&both).len(), 2, "the control and one question");
+    assert_eq!(posts(&both).len(), 2, "the control and one probe");
 }
 
 #[tokio::test]
-async fn a_server_that_dies_of_a_question_is_known_by_it() {
-    let server = dying_of("::=");
+async fn the_request_that_crashes_a_server_is_reported() {
+    let server = crashing_server("::=");
     let kinds = vec![Kind::Choice, Kind::Grammar];
     let options = Options {
         kinds,
         dialects: vec![StructuredOutputs, Guided],
         ..options()
     };
-    let found = asked(&server.base_url(), &options).await;
+    let found = run_preflight(&server.base_url(), &options).await;
     let classes: Vec<Class> = found.cells.iter().map(|cell| cell.finding.class).collect();
     assert_eq!(
         classes,
         [
             Class::Enforced,
             Class::Broken,
-            Class::NotAsked,
-            Class::NotAsked
+            Class::NotSent,
+            Class::NotSent
         ]
     );
     assert!(
@@ -463,47 +464,49 @@ async fn a_server_that_dies_of_a_question_is_known_by_it() {
 }
 
 #[tokio::test]
-async fn the_same_seed_asks_the_same_and_the_questions_share_nothing() {
+async fn probes_are_reproducible_and_distinct() {
     let bodies = |seed| async move {
         let server = answering(|_| Reply::Prose);
-        asked(&server.base_url, &Options { seed, ..options() }).await;
+        run_preflight(&server.base_url, &Options { seed, ..options() }).await;
         posts(&server)
     };
     let (first, again, other) = (bodies(3).await, bodies(3).await, bodies(4).await);
     assert!(first == again && first != other);
-    let constraints: Vec<String> = first.iter().filter_map(text_of_constraint).collect();
+    let constraints: Vec<String> = first.iter().filter_map(constraint_text).collect();
     let drawn: Vec<&String> = constraints
         .iter()
-        .filter(|it| !it.contains("json_object"))
+        .filter(|word| !word.contains("json_object"))
         .collect();
     assert!(
         drawn.len() > 5
             && drawn
                 .iter()
                 .enumerate()
-                .all(|(place, it)| !drawn[..place].contains(it)),
+                .all(|(place, word)| !drawn[..place].contains(word)),
         "{drawn:?}"
     );
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_everything_is_an_error_with_its_words() {
+async fn a_server_that_refuses_everything_is_an_error_that_quotes_it() {
     for (status, hint) in [
         ("401 Unauthorized", "OPENAI_API_KEY"),
         ("404 Not Found", "--model"),
         ("400 Bad", "--extra-body"),
     ] {
         let server = answering(move |_| Reply::Status(status, "words of the server"));
-        let error = try_asked(&server.base_url, &options()).await.unwrap_err();
+        let error = try_preflight(&server.base_url, &options())
+            .await
+            .unwrap_err();
         assert!(
             error.exit_code() == 3 && error.what.contains("words of the server"),
             "{error}"
         );
         assert!(error.hint.unwrap().contains(hint), "{status}");
-        assert_eq!(server.requests().len(), 1, "nothing more is asked");
+        assert_eq!(server.requests().len(), 1, "no further request");
     }
     assert_eq!(
-        try_asked(&nobody(), &options())
+        try_preflight(&refusing_url(), &options())
             .await
             .unwrap_err()
             .exit_code(),

@@ -1,5 +1,4 @@
-//! The stream of NumPy's `default_rng`: PCG64 seeded through `SeedSequence`. Knows nothing of what
-//! is drawn for.
+//! Port of NumPy's `default_rng`: PCG64 seeded through `SeedSequence`.
 
 /// Words of the pool of `SeedSequence`.
 const POOL_WORDS: usize = 4;
@@ -43,8 +42,8 @@ impl NumpyGenerator {
         let width = high
             .checked_sub(low)
             .filter(|width| *width > 0)
-            .expect("a range holds a number at least");
-        let width = u32::try_from(width).expect("ranges of lengths and token ids fit into 32 bits");
+            .expect("the range must not be empty");
+        let width = u32::try_from(width).expect("the range must have at most 2^32 - 1 numbers");
         (0..count)
             .map(|_| {
                 low + if width == 1 {
@@ -93,40 +92,40 @@ impl NumpyGenerator {
 /// `SeedSequence(seed).generate_state(4, numpy.uint64)`.
 fn seeded(seed: u64) -> [u64; 4] {
     let entropy = [seed as u32, (seed >> 32) as u32, 0, 0];
-    let mut hash = Hash {
+    let mut hash = HashMix {
         constant: 0x43b0_d7e5,
         factor: 0x931e_8875,
     };
-    let mut pool: [u32; POOL_WORDS] = entropy.map(|word| hash.of(word));
+    let mut pool: [u32; POOL_WORDS] = entropy.map(|word| hash.mix(word));
     for source in 0..POOL_WORDS {
         for target in (0..POOL_WORDS).filter(|target| *target != source) {
             let word = 0xca01_f9dd_u32
                 .wrapping_mul(pool[target])
-                .wrapping_sub(0x4973_f715_u32.wrapping_mul(hash.of(pool[source])));
+                .wrapping_sub(0x4973_f715_u32.wrapping_mul(hash.mix(pool[source])));
             pool[target] = word ^ (word >> 16);
         }
     }
-    let mut hash = Hash {
+    let mut hash = HashMix {
         constant: 0x8b51_f9dd,
         factor: 0x58f3_8ded,
     };
-    let mut place = 0;
+    let mut position = 0;
     [(); 4].map(|()| {
-        let low = hash.of(pool[place % POOL_WORDS]);
-        let high = hash.of(pool[(place + 1) % POOL_WORDS]);
-        place += 2;
+        let low = hash.mix(pool[position % POOL_WORDS]);
+        let high = hash.mix(pool[(position + 1) % POOL_WORDS]);
+        position += 2;
         u64::from(high) << 32 | u64::from(low)
     })
 }
 
 /// `hashmix` of `SeedSequence`, whose constant changes with every word.
-struct Hash {
+struct HashMix {
     constant: u32,
     factor: u32,
 }
 
-impl Hash {
-    fn of(&mut self, word: u32) -> u32 {
+impl HashMix {
+    fn mix(&mut self, word: u32) -> u32 {
         let word = word ^ self.constant;
         self.constant = self.constant.wrapping_mul(self.factor);
         let word = word.wrapping_mul(self.constant);
@@ -169,7 +168,7 @@ mod tests {
     ];
 
     #[test]
-    fn integers_are_numpys() {
+    fn integers_match_numpy() {
         for &(seed, first, then) in DRAWN {
             let mut generator = NumpyGenerator::new(seed);
             assert_eq!(generator.integers(0, 1025, 6), first, "seed {seed}");

@@ -1,32 +1,32 @@
-//! The failing cases of a run, to be looked through: what was asked, what had to come, what came
-//! and where it broke, and how to send it again. Knows no constraint's meaning.
+//! The failing cases of a run: prompt, constraint, answer with its error marked, and a line that
+//! sends the request again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::csv::arm_name;
-use crate::place::{Marked, mark};
-use crate::view::{Standing, View, failing_as};
+use crate::error_span::{Marked, mark};
+use crate::view::{TestStatus, View, failing_as};
 use sobench_core::case::{Case, Prompt};
 use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::printable::{is_invisible, printable};
 use sobench_render::escape::escape;
 use sobench_results::metrics::Sample;
-use sobench_results::metrics::excerpt::cut;
+use sobench_results::metrics::examples::cut;
 
-/// The most cases on a page, so that a browser stays quick; the log has all of them.
+/// Cases on a page at most, so that a browser stays responsive; the log has all of them.
 pub(super) const CASES_MAX: usize = 200;
 
-/// The most bytes of a prompt, of a constraint, of a server's words; and of an answer before, in
-/// and after the place where it broke.
+/// Bytes at most of a prompt, a constraint, or a server's message; and of an answer before, in and
+/// after its error.
 const TEXT_MAX_BYTES: usize = 6000;
 const ANSWER_SIDE_MAX_BYTES: usize = 3000;
 
-/// The most characters of the words in a line of the table.
-const WORDS_MAX_CHARS: usize = 160;
+/// Characters at most of a message in the table.
+const MESSAGE_MAX_CHARS: usize = 160;
 
-/// The table, and a filter over it; a sentence where nothing failed.
+/// The table with its filter; a sentence where nothing failed.
 pub(super) fn markup(view: &View<'_>) -> Result<String> {
     let mut page = String::new();
     let mut by_name: BTreeMap<&'static str, Vec<usize>> = BTreeMap::new();
@@ -38,7 +38,7 @@ pub(super) fn markup(view: &View<'_>) -> Result<String> {
     let total: usize = by_name.values().map(Vec::len).sum();
     if total == 0 {
         page.push_str(
-            "<p>none: every constrained answer is valid, and every request was answered</p>",
+            "<p>none: every constrained answer is valid, and every request has an answer</p>",
         );
         return Ok(page);
     }
@@ -60,8 +60,7 @@ pub(super) fn markup(view: &View<'_>) -> Result<String> {
     Ok(page)
 }
 
-/// As many cases as a page holds, in plan order: a fair share of each reason, so that a rare one is
-/// not crowded out.
+/// The cases that fit on a page, in plan order, with a fair share for each reason.
 fn choose(by_name: &BTreeMap<&'static str, Vec<usize>>) -> Vec<(usize, &'static str)> {
     let mut shown = Vec::new();
     let longest = by_name.values().map(Vec::len).max().unwrap_or(0);
@@ -77,8 +76,8 @@ fn choose(by_name: &BTreeMap<&'static str, Vec<usize>>) -> Vec<(usize, &'static 
     shown
 }
 
-/// Radio buttons, each with the rule that hides the cases of other reasons. Names are our own
-/// words.
+/// Radio buttons, each with a CSS rule that hides the cases of other reasons. Reasons have fixed
+/// names, which need no escaping.
 fn add_filter(
     page: &mut String,
     by_name: &BTreeMap<&'static str, Vec<usize>>,
@@ -113,7 +112,7 @@ fn add_filter(
         " checked=\"checked\"",
     );
     for (name, places) in by_name {
-        let of_name = shown.iter().filter(|(_, it)| it == name).count();
+        let of_name = shown.iter().filter(|(_, shown)| shown == name).count();
         button(
             name,
             &name.replace('_', " "),
@@ -125,20 +124,20 @@ fn add_filter(
 
 fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Result<()> {
     let sample = &view.samples[place];
-    let (case, standing) = (sample.case(), Standing::of(sample));
-    let words = standing.words();
+    let (case, status) = (sample.case(), TestStatus::new(sample));
+    let message = status.message();
     let _ = write!(
         page,
         "<details class=\"case why-{name}\"><summary><span>{}</span><span class=\"what\">{}</span><span class=\"words\">{}</span></summary><div>",
-        visible(&printable(&case.id, WORDS_MAX_CHARS)),
+        visible(&printable(&case.id, MESSAGE_MAX_CHARS)),
         name.replace('_', " "),
-        escape(&printable(&words, WORDS_MAX_CHARS))
+        escape(&printable(&message, MESSAGE_MAX_CHARS))
     );
     add_facts(page, sample);
     let answer = (view.answer)(place)?;
-    match &standing {
-        Standing::Invalid(reason) => {
-            add_text(page, "What is wrong", &words);
+    match &status {
+        TestStatus::Invalid(reason) => {
+            add_text(page, "Error", &message);
             add_answer(
                 page,
                 &mark(&answer, reason, ANSWER_SIDE_MAX_BYTES),
@@ -146,19 +145,19 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
             );
         }
         _ => {
-            add_text(page, "What the server or the network said", &words);
+            add_text(page, "Server or network message", &message);
             if !answer.is_empty() {
-                add_text(page, "What had come by then", &answer);
+                add_text(page, "Partial answer", &answer);
             }
         }
     }
     add_question(page, &case);
     match view.resend.map(|resend| resend.line(&case)) {
         Some(Ok(line)) => {
-            page.push_str("<h3>Send it again</h3>");
-            if view.resend.is_some_and(|it| it.server_is_gone) {
+            page.push_str("<h3>Send again</h3>");
+            if view.resend.is_some_and(|resend| resend.server_is_gone) {
                 page.push_str(
-                    "<p>the server was the embedded one, and is gone: start one with sobench serve, and name its port</p>",
+                    "<p>the embedded server of the run is gone: start one with sobench serve, and change the port</p>",
                 );
             }
             let _ = write!(page, "<pre>{}</pre>", escape(&line));
@@ -166,8 +165,8 @@ fn add_case(page: &mut String, view: &View<'_>, place: usize, name: &str) -> Res
         Some(Err(why)) => {
             let _ = write!(
                 page,
-                "<p>no line that sends it again: {}</p>",
-                escape(&printable(&why, WORDS_MAX_CHARS))
+                "<p>cannot be sent again: {}</p>",
+                escape(&printable(&why, MESSAGE_MAX_CHARS))
             );
         }
         None => {}
@@ -184,24 +183,24 @@ fn add_facts(page: &mut String, sample: &Sample<'_>) {
     facts.extend(
         sample
             .finish_reason()
-            .map(|it| format!("finish reason {}", printable(it, WORDS_MAX_CHARS))),
+            .map(|reason| format!("finish reason {}", printable(reason, MESSAGE_MAX_CHARS))),
     );
     facts.extend(sample.tokens().output.map(|tokens| {
         format!(
             "{tokens} output tokens of at most {}",
-            sample.question().output_len
+            sample.request_input().output_len
         )
     }));
     facts.extend(
         sample
-            .moments()
+            .request_times()
             .sent_ns
             .map(|at_ns| format!("sent at {:.3} s", at_ns as f64 / 1e9)),
     );
-    if !sample.question().tags.is_empty() {
+    if !sample.request_input().tags.is_empty() {
         facts.push(format!(
             "tags {}",
-            printable(&sample.question().tags.join(" "), WORDS_MAX_CHARS)
+            printable(&sample.request_input().tags.join(" "), MESSAGE_MAX_CHARS)
         ));
     }
     let _ = write!(page, "<p>{}</p>", escape(&facts.join(", ")));
@@ -235,12 +234,12 @@ fn add_question(page: &mut String, case: &Case) {
     let prompt = match &case.prompt {
         Prompt::Text(text) => text.to_string(),
         Prompt::Messages(messages) => {
-            let line = |it: &sobench_core::case::Message| {
-                let content = it
+            let line = |message: &sobench_core::case::Message| {
+                let content = message
                     .content
                     .as_str()
-                    .map_or_else(|| it.content.to_string(), str::to_owned);
-                format!("{}: {content}", it.role)
+                    .map_or_else(|| message.content.to_string(), str::to_owned);
+                format!("{}: {content}", message.role)
             };
             messages.iter().map(line).collect::<Vec<_>>().join("\n\n")
         }
@@ -286,7 +285,7 @@ fn add_text(page: &mut String, title: &str, text: &str) {
     );
 }
 
-/// Escaped, with what cannot be seen, or turns the text around, written out.
+/// Escapes HTML, and invisible and text-direction characters.
 fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut plain_from = 0;
@@ -311,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_its_share_of_the_page() {
+    fn every_reason_has_a_share_of_the_cases() {
         let by_name = BTreeMap::from([
             ("regex", (0..1000).collect()),
             ("schema", vec![2000, 2001]),
@@ -320,7 +319,7 @@ mod tests {
         let shown = choose(&by_name);
         assert_eq!(shown.len(), CASES_MAX);
         assert!(shown.is_sorted());
-        let of = |name: &str| shown.iter().filter(|(_, it)| *it == name).count();
+        let of = |name: &str| shown.iter().filter(|(_, shown)| *shown == name).count();
         assert_eq!(
             (of("regex"), of("schema"), of("choice")),
             (CASES_MAX - 3, 2, 1)
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_written_out() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(
             visible("a<\u{200b}b\n\u{1b}"),
             "a&lt;<span class=\"code\">\\u{200b}</span>b\n<span class=\"code\">\\u{1b}</span>"

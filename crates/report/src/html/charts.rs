@@ -1,4 +1,4 @@
-//! The charts of a run: cumulative latencies by arm, and the run over its time.
+//! The charts of a run: cumulative latencies by arm, and a timeline.
 
 use std::fmt::Write as _;
 
@@ -7,36 +7,36 @@ use crate::timeline::{Count, Step, Timeline};
 use crate::view::View;
 use sobench_core::case::Arm;
 use sobench_render::axis::{Axis, round_step};
-use sobench_render::svg::{self, Curve, Shares};
+use sobench_render::svg::{self, Curve, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
 use sobench_results::metrics::LatencyMetric;
 use sobench_results::metrics::distribution::Distribution;
 use sobench_results::metrics::latency::chunk_gaps_ms;
 
-/// Steps of the timeline: a few pixels each.
+/// Steps of the timeline, a few pixels each.
 const STEPS: usize = 240;
 
 const ARMS: [Arm; 3] = [Arm::Constrained, Arm::Control, Arm::Free];
 
-/// The share of values that may be too short for the axis, at whose beginning they stand: gaps
-/// between chunks that came in one packet are nanoseconds, and would take up most of it.
+/// Share of values that may be below the axis. Gaps between chunks of one packet are nanoseconds
+/// and would take up most of it.
 const AXIS_FROM_SHARE: f64 = 0.05;
 
-/// The frame of the timeline, which is as wide as the page.
+/// The frame of the timeline, as wide as the page.
 const WIDTH: f64 = 1080.0;
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 14.0;
 
-/// The height of each of its two panels, of the gap between them, and of a row of marks.
+/// Heights of each of the two panels, of the gap between them, and of a row of marks.
 const PANEL: f64 = 110.0;
 const GAP: f64 = 30.0;
 const MARKS: f64 = 14.0;
 
-/// The cumulative distribution of every latency, a curve for each arm.
+/// The cumulative distribution of every latency, one curve per arm.
 pub(super) fn curves(view: &View<'_>) -> Charts {
     let present: Vec<Arm> = ARMS
         .into_iter()
-        .filter(|arm| view.samples.iter().any(|it| it.arm() == *arm))
+        .filter(|arm| view.samples.iter().any(|sample| sample.arm() == *arm))
         .collect();
     let entry = |arm: &Arm| LegendEntry::Curve {
         colour: colour(*arm),
@@ -46,7 +46,7 @@ pub(super) fn curves(view: &View<'_>) -> Charts {
     Charts {
         legend: present.iter().map(entry).collect(),
         caption:
-            "share of all that are not longer, over a logarithmic axis; a curve that begins above 0 % has values too short for it"
+            "cumulative share of requests over a logarithmic axis; a curve that starts above 0 % has values below the axis"
                 .to_owned(),
         charts: LatencyMetric::ALL.into_iter().filter_map(|metric| cumulative(view, &present, metric)).collect(),
         layout: Layout::Grid,
@@ -57,29 +57,31 @@ fn cumulative(view: &View<'_>, arms: &[Arm], metric: LatencyMetric) -> Option<Ch
     let distributions: Vec<(Arm, Distribution)> = arms
         .iter()
         .map(|arm| (*arm, distribution(view, *arm, metric)))
-        .filter(|(_, it)| it.n() > 0)
+        .filter(|(_, distribution)| distribution.n() > 0)
         .collect();
-    let begins = distributions
-        .iter()
-        .filter_map(|(_, it)| it.cumulative().find(|(_, share)| *share >= AXIS_FROM_SHARE));
+    let starts = distributions.iter().filter_map(|(_, distribution)| {
+        distribution
+            .cumulative()
+            .find(|(_, share)| *share >= AXIS_FROM_SHARE)
+    });
     let ends = distributions
         .iter()
-        .filter_map(|(_, it)| it.cumulative().last());
+        .filter_map(|(_, distribution)| distribution.cumulative().last());
     let (low, high) = (
-        begins.map(|(ns, _)| ns).min()?,
+        starts.map(|(ns, _)| ns).min()?,
         ends.map(|(ns, _)| ns).max()?,
     );
     let title = format!("{} ({})", metric.title(), metric.label());
     let curves: Vec<Curve> = distributions
         .iter()
-        .map(|(arm, it)| curve(*arm, it))
+        .map(|(arm, distribution)| curve(*arm, distribution))
         .collect();
-    let svg = svg::cumulative(&title, &curves, Shares::Even, &Axis::around(low, high));
+    let svg = svg::cumulative(&title, &curves, ShareScale::Even, &Axis::around(low, high));
     Some(Chart { title, svg })
 }
 
 fn colour(arm: Arm) -> usize {
-    ARMS.iter().position(|it| *it == arm).unwrap_or(0)
+    ARMS.iter().position(|other| *other == arm).unwrap_or(0)
 }
 
 fn curve(arm: Arm, distribution: &Distribution) -> Curve {
@@ -92,14 +94,14 @@ fn curve(arm: Arm, distribution: &Distribution) -> Curve {
     }
 }
 
-/// Every value of a latency, within 0.1 %, in memory that does not grow with the run.
+/// Every value of a latency within 0.1 %, in constant memory.
 fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distribution {
     let options = &view.report.metrics.options;
     let mut distribution = Distribution::default();
     let answers = view
         .samples
         .iter()
-        .filter(|it| it.arm() == arm && it.outcome().is_answer());
+        .filter(|sample| sample.arm() == arm && sample.outcome().is_answer());
     for sample in answers {
         let latency = sample.latency(options);
         let mut record = |ms: f64| distribution.record((ms * 1e6).max(0.0) as u64);
@@ -108,7 +110,7 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
             LatencyMetric::Tpot => latency.tpot_ms.into_iter().for_each(record),
             LatencyMetric::E2el => latency.e2el_ms.into_iter().for_each(record),
             LatencyMetric::Itl if sample.streamed(options) => {
-                chunk_gaps_ms(&sample.chunks_ns()).for_each(&mut record)
+                chunk_gaps_ms(&sample.chunks_ns()).for_each(&mut record);
             }
             LatencyMetric::Itl => {}
         }
@@ -116,17 +118,17 @@ fn distribution(view: &View<'_>, arm: Arm, metric: LatencyMetric) -> Distributio
     distribution
 }
 
-/// Requests under way and output over time, with a mark where an answer was not valid or none came.
+/// Concurrent requests and output over time, with marks for invalid answers and failed requests.
 pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
-    let Some(timeline) = Timeline::of(view.samples, view.report.metrics.duration_ns, STEPS) else {
+    let Some(timeline) = Timeline::new(view.samples, view.report.metrics.duration_ns, STEPS) else {
         return;
     };
     let totals: [(&'static str, &str, Count); 2] = [
-        ("swatch-bad", "invalid answer, when it ended", |it| {
-            it.invalid
+        ("swatch-bad", "invalid answer, when it ended", |step| {
+            step.invalid
         }),
-        ("swatch-none", "refused or failed, when it ended", |it| {
-            it.no_answer
+        ("swatch-none", "refused or failed, when it ended", |step| {
+            step.no_answer
         }),
     ];
     let area = |(class, name, of): (&'static str, &str, Count)| {
@@ -136,8 +138,8 @@ pub(super) fn add_timeline(page: &mut Document, view: &View<'_>) {
             label: format!("{name}: {total}"),
         }
     };
-    let most = LegendEntry::Words(format!(
-        "at most {} requests under way at once",
+    let most = LegendEntry::Text(format!(
+        "at most {} concurrent requests",
         timeline.most_in_flight()
     ));
     page.heading("Over time");
@@ -157,7 +159,7 @@ fn chart(timeline: &Timeline) -> String {
     let marks = tops[1] + PANEL + 8.0;
     let height = marks + 2.0 * MARKS + 34.0;
     let mut chart = svg::open(
-        "Requests under way and output over time",
+        "Concurrent requests and output over time",
         true,
         WIDTH,
         height,
@@ -165,7 +167,7 @@ fn chart(timeline: &Timeline) -> String {
     let in_flight: Vec<f64> = timeline
         .steps
         .iter()
-        .map(|it| it.in_flight as f64)
+        .map(|step| step.in_flight as f64)
         .collect();
     let output: Vec<f64> = timeline.output_per_s().collect();
     add_seconds(
@@ -174,13 +176,13 @@ fn chart(timeline: &Timeline) -> String {
         tops[0],
         marks + 2.0 * MARKS,
     );
-    add_panel(&mut chart, "requests under way", &in_flight, tops[0], 0);
+    add_panel(&mut chart, "concurrent requests", &in_flight, tops[0], 0);
     add_panel(&mut chart, timeline.unit.per_second(), &output, tops[1], 2);
-    add_marks(&mut chart, timeline, |it| it.invalid, "bad", marks);
+    add_marks(&mut chart, timeline, |step| step.invalid, "bad", marks);
     add_marks(
         &mut chart,
         timeline,
-        |it| it.no_answer,
+        |step| step.no_answer,
         "none",
         marks + MARKS,
     );
@@ -210,13 +212,13 @@ fn add_seconds(chart: &mut String, duration_s: f64, top: f64, bottom: f64) {
     }
 }
 
-/// A number with as many decimals as its step needs.
+/// A number with the decimals that its step needs.
 fn short(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     format!("{value:.decimals$}")
 }
 
-/// One series as a filled staircase under its own axis.
+/// One series as a filled step chart with its own axis.
 fn add_panel(chart: &mut String, name: &str, values: &[f64], top: f64, colour: usize) {
     let highest = values.iter().copied().fold(0.0, f64::max);
     let step = round_step(highest.max(1e-9), 4);
@@ -263,7 +265,7 @@ fn add_panel(chart: &mut String, name: &str, values: &[f64], top: f64, colour: u
     );
 }
 
-/// A mark in each step where something went wrong; it says how often.
+/// A mark in each step with failures, with their count as its title.
 fn add_marks(
     chart: &mut String,
     timeline: &Timeline,

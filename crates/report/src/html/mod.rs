@@ -1,23 +1,21 @@
-//! One page that holds a run: what ran, how right and why not, how fast, when, and the failing
-//! cases with a line that sends each again.
+//! The report as one HTML page: figures, charts, and the failing cases.
 
 mod cases;
 mod charts;
 
-use super::conditions::{lines, note_text, notes};
+use super::conditions::{lines, notice_text, notices};
 use super::tables::{all_metrics, is_judged, rates};
 use super::text::figure;
 use super::view::View;
-use super::{Report, breakdown, by_arm, client_sentence};
+use super::{Report, breakdown, client_sentence, latency_table};
 use sobench_core::error::Result;
 use sobench_core::printable::printable;
 use sobench_render::{self as render, Block, Document, Table, Tone};
-use sobench_results::metrics::client::ClientVerdict;
-use sobench_results::metrics::excerpt::Group;
+use sobench_results::metrics::client_overhead::ClientVerdict;
+use sobench_results::metrics::examples::Group;
 use sobench_statistics::Rate;
 
-/// What this page has beyond others. Cases fold open without a script, and a filter is a choice
-/// among radio buttons.
+/// CSS of this page. Cases fold open without a script; the filter is a choice among radio buttons.
 const STYLE: &str = "
 :root{--fill:#0072b222;--mark:#ffd33d;--on-mark:#1b1f24}
 @media(prefers-color-scheme:dark){:root{--fill:#56b4e933;--mark:#d29922;--on-mark:#0d1117}}
@@ -42,11 +40,11 @@ details.case>summary{grid-template-columns:1.2rem 1fr 1fr}details.case>summary>.
 details.case>div{padding-left:0}}
 ";
 
-/// The most characters of a name in the title, and of words in a table.
+/// Characters at most of a name in the title, and of a message in a table.
 const NAME_MAX_CHARS: usize = 100;
-const WORDS_MAX_CHARS: usize = 400;
+const MESSAGE_MAX_CHARS: usize = 400;
 
-/// The whole page.
+/// The page.
 ///
 /// # Errors
 /// An answer that is shown cannot be read from the log.
@@ -67,7 +65,7 @@ fn document(view: &View<'_>) -> Result<Document> {
     if is_judged(report) {
         add_quality(&mut page, report);
     }
-    if let Some(latencies) = by_arm::latencies(report) {
+    if let Some(latencies) = latency_table::latencies(report) {
         page.heading("Latency");
         page.table(latencies);
         page.push(Block::Charts(charts::curves(view)));
@@ -83,14 +81,14 @@ fn document(view: &View<'_>) -> Result<Document> {
     Ok(page)
 }
 
-/// What the reader must not miss, and the run in a sentence.
+/// Warnings, and the run in a sentence.
 fn add_head(page: &mut Document, report: &Report) {
     let overall = &report.metrics.overall;
-    if let Some(stamp) = report.record.enforcement.stamp() {
+    if let Some(stamp) = report.record.enforcement.warning() {
         page.alarm(stamp);
     }
     if report.partial {
-        page.alarm("Partial: the run did not come to its end");
+        page.alarm("Partial: the run stopped early");
     }
     let seconds = report.metrics.duration_ns as f64 / 1e9;
     let mut sentence = format!(
@@ -123,16 +121,16 @@ fn add_head(page: &mut Document, report: &Report) {
             text: client_sentence(part).into(),
         });
     }
-    page.notes(notes(report).iter().map(note_text).collect());
+    page.notes(notices(report).iter().map(notice_text).collect());
 }
 
 fn add_quality(page: &mut Document, report: &Report) {
     let quality = &report.metrics.quality;
-    page.heading("Quality of the answers");
+    page.heading("Answer quality");
     page.table(rates(quality));
     add_groups(
         page,
-        "Why constrained answers are not valid",
+        "Invalid constrained answers by reason",
         &quality.reasons,
         quality.constrained,
     );
@@ -150,16 +148,19 @@ fn add_groups(page: &mut Document, title: &str, groups: &[Group], whole: usize) 
     }
     page.minor_heading(title);
     let row = |group: &Group| {
-        let first = group.excerpts.first().map_or_else(String::new, |it| {
-            printable(&format!("{}: {}", it.case_id, it.words), WORDS_MAX_CHARS)
+        let first = group.examples.first().map_or_else(String::new, |excerpt| {
+            printable(
+                &format!("{}: {}", excerpt.case_id, excerpt.message),
+                MESSAGE_MAX_CHARS,
+            )
         });
-        let share = figure(Rate::of(group.count, whole).map(|rate| rate.percent));
+        let share = figure(Rate::new(group.count, whole).map(|rate| rate.percent));
         [group.name.to_owned(), group.count.to_string(), share, first]
     };
-    let heads = ["reason", "count", "share %", "the first one"];
+    let heads = ["reason", "count", "share %", "first example"];
     page.table(
         Table::new(heads, 1)
-            .words(3)
+            .left_aligned(3)
             .with_rows(groups.iter().map(row)),
     );
 }
@@ -171,15 +172,13 @@ fn add_parts(page: &mut Document, title: &str, (parts, left_out): (Table, usize)
     page.heading(title);
     page.table(parts);
     if left_out > 0 {
-        page.paragraph(format!(
-            "{left_out} more, each with fewer requests, are left out"
-        ));
+        page.paragraph(format!("{left_out} smaller groups are left out"));
     }
 }
 
 fn add_conditions(page: &mut Document, report: &Report) {
-    page.heading("What ran");
-    let shown = |text: &str| printable(text, WORDS_MAX_CHARS);
+    page.heading("Conditions");
+    let shown = |text: &str| printable(text, MESSAGE_MAX_CHARS);
     let metadata = report
         .record
         .settings
@@ -204,35 +203,35 @@ mod tests {
     use sobench_core::verdict::{NotScored, Reason, Verdict};
     use sobench_notices::notice::Notice;
     use sobench_render::html::testing::check_well_formed;
-    use sobench_results::metrics::testing::{Made, made};
+    use sobench_results::metrics::testing::{TestRequest, test_request};
     use sobench_results::record::testing::record;
 
     const HOSTILE: &str = "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)> & \" ' \u{0}\u{1b}[31m\u{202e} ]]> <!--";
 
-    fn eventful() -> Vec<Made<'static>> {
+    fn eventful() -> Vec<TestRequest<'static>> {
         let invalid = Verdict::Invalid {
             reason: Reason::ExtraText { byte: 0 },
         };
-        let words = Reason::Schema {
+        let reason = Reason::Schema {
             keyword: "<b>".into(),
             instance_path: "/<i>".into(),
             schema_path: String::new(),
             message: HOSTILE.into(),
         };
         vec![
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid.clone(),
                 text: HOSTILE,
-                ..made()
+                ..test_request()
             },
-            Made {
-                verdict: Verdict::Invalid { reason: words },
+            TestRequest {
+                verdict: Verdict::Invalid { reason },
                 text: HOSTILE,
                 finish_reason: Some(HOSTILE),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 outcome: Outcome::Rejected {
                     status: 400,
                     body: HOSTILE.into(),
@@ -243,18 +242,18 @@ mod tests {
                 },
                 chunks: vec![],
                 output: None,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 arm: Arm::Control,
                 verdict: invalid,
-                ..made()
+                ..test_request()
             },
         ]
     }
 
     #[test]
-    fn a_page_is_well_formed_and_needs_nothing_else() {
+    fn the_page_is_well_formed_and_self_contained() {
         let mut hostile = record();
         hostile.server.model_id = HOSTILE.into();
         hostile.server.base_url = HOSTILE.into();
@@ -280,7 +279,7 @@ mod tests {
         }
         assert!(
             page.contains("&lt;script&gt;") && page.contains("Partial: "),
-            "strangers' words are there, escaped"
+            "foreign text is escaped"
         );
         assert_eq!(page.matches("<details class=\"case").count(), 3);
         assert_eq!(
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_requests_is_a_page() {
+    fn a_run_without_requests_has_a_page() {
         let page = with_view(&[], record(), |view| render(&view)).unwrap();
         check_well_formed(&page);
         assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");

@@ -1,4 +1,4 @@
-//! What `pandas.Series.describe` says of a column, as the script saves it. Knows no report.
+//! `pandas.Series.describe` of a column, as vLLM's script saves it.
 
 use serde_json::{Value, json};
 
@@ -7,17 +7,22 @@ use sobench_statistics::Summary;
 /// pandas' percentiles.
 const QUARTILES: [f64; 3] = [25.0, 50.0, 75.0];
 
-/// A column in eight figures. What a column without values, or with one, does not have is `null`:
-/// pandas' `NaN` is no JSON.
+/// Eight figures of a column. A figure that does not exist for none or one value is `null`: pandas'
+/// `NaN` is not JSON.
 pub(super) fn describe(values: Vec<f64>) -> Value {
-    let summary = Summary::of(values, &QUARTILES);
-    let quartile = |place: usize| summary.percentiles.get(place).and_then(|it| it.value);
+    let summary = Summary::new(values, &QUARTILES);
+    let quartile = |place: usize| {
+        summary
+            .percentiles
+            .get(place)
+            .and_then(|percentile| percentile.value)
+    };
     // A float, as in pandas.
     let count = summary.n as f64;
     json!({
         "count": count,
         "mean": summary.mean,
-        // Of the sample (n - 1), and not of the population as everywhere else.
+        // Of the sample (n - 1), not of the population as elsewhere.
         "std": summary.std.filter(|_| summary.n > 1).map(|std| std * (count / (count - 1.0)).sqrt()),
         "min": summary.min,
         "25%": quartile(0),
@@ -32,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_what_pandas_says() {
+    fn figures_are_those_of_pandas() {
         // pandas 2: Series([1, 2, 4, 8]).describe() and Series([3]).describe(), whose std is NaN.
         let mut four = describe(vec![1.0, 2.0, 4.0, 8.0]);
         let std = four["std"].take();

@@ -1,15 +1,13 @@
-//! The saved result in the layouts of vLLM's two tools, key for key, in their order and units, so
-//! that what reads their files reads these. Knows no file.
+//! The result in the layouts of vLLM's two tools, key for key, in their order and units.
 //!
-//! Both were read in vLLM 0.32 and 0.33: [`serve`] is `vllm bench serve`
-//! (`vllm/benchmarks/serve.py`), [`structured`] the script
-//! (`benchmarks/benchmark_serving_structured_output.py`). Three rules where their figures would
-//! mislead:
+//! Sources, in vLLM 0.32 and 0.33: [`serve`] is `vllm bench serve` (`vllm/benchmarks/serve.py`),
+//! [`structured`] the script (`benchmarks/benchmark_serving_structured_output.py`). Three rules
+//! where their figures would mislead:
 //!
-//! - A figure over a run that is not known is `null`; the tools write 0.
-//! - A column says 0 for a request without an answer, as theirs do, since its entry in `errors` says so beside it; it says `null` where
-//!   an answer has no such figure.
-//! - Verdicts are ours: [`structured`] says what they are under the script's keys.
+//! - An unknown figure of the run is `null`; the tools write 0.
+//! - A column has 0 for a request without an answer, as in the tools, whose `errors` explains it;
+//!   it has `null` where an answer has no such figure.
+//! - Verdicts are sobench's: [`structured`] describes them under the script's keys.
 
 mod describe;
 pub mod serve;
@@ -29,5 +27,5 @@ fn empty(view: View<'_>) -> SavedResult<'_> {
 
 /// Requests that got an answer.
 fn answered<'s, 'a>(samples: &'s [Sample<'a>]) -> impl Iterator<Item = &'s Sample<'a>> {
-    samples.iter().filter(|it| it.outcome().is_answer())
+    samples.iter().filter(|sample| sample.outcome().is_answer())
 }

@@ -1,10 +1,9 @@
-//! The result of `vllm bench serve`: one line of JSON. Knows no file.
+//! The result of `vllm bench serve`: one line of JSON.
 //!
-//! `max_output_tokens_per_s` holds vLLM's figure, which counts chunks; the key of the same name in
-//! sobench's own layout counts tokens. Cancelled requests are `failed`, as vLLM has no other word.
-//! Keys that vLLM writes only about some runs (the probe, speculative decoding) are there where it
-//! would write them; those of diffusion and of the server's own queue are not known here, and left
-//! out.
+//! `max_output_tokens_per_s` is vLLM's figure, which counts chunks; the same key in sobench's own
+//! layout counts tokens. Cancelled requests are `failed`, since vLLM has no other key. Keys of the
+//! probe and of speculative decoding are present where vLLM would write them. Keys of diffusion and
+//! of the server's queue are left out.
 
 use super::{Column, SavedResult, answered, empty};
 use crate::json;
@@ -13,11 +12,10 @@ use sobench_core::case::Prompt;
 use sobench_results::metrics::{Answers, QueueMetric, Sample};
 use sobench_statistics::Summary;
 
-/// The columns that are kept without `--save-detailed`: vLLM forgot to leave them out, and readers
-/// have come to find them there.
+/// Columns that are kept without `--save-detailed`, as in vLLM.
 const KEPT: [Column; 2] = [Column::Latencies, Column::QueueTimes];
 
-/// The file of a run; with every request in it if it is to be `detailed`.
+/// The file of a run, with every request in it if `detailed`.
 pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
     let mut document = empty(view);
     settings(&mut document);
@@ -32,7 +30,7 @@ pub fn document(view: View<'_>, detailed: bool) -> SavedResult<'_> {
                 .all(|(column, name)| name != key || KEPT.contains(column))
         });
     }
-    // vLLM has no key of them where none came back.
+    // vLLM has no key for them without results.
     let probed = view
         .report
         .probe
@@ -57,7 +55,7 @@ fn settings(document: &mut SavedResult<'_>) {
     let report = document.view.report;
     let record = &report.record;
     json::add_identity(&mut document.members, report);
-    // The user's pairs never take the place of what is known, and what is measured takes theirs.
+    // The user's pairs never replace conditions, and measured figures replace them.
     for (key, value) in &record.settings.report.metadata {
         if !document.members.contains_key(key)
             && Column::ALL.iter().all(|(_, column)| column != key)
@@ -88,13 +86,12 @@ fn generated(document: &mut SavedResult<'_>) {
         "max_concurrent_requests",
         throughput.max_concurrent_requests,
     );
-    // Seconds of sound that went in, per second. How long a clip is, its file does not say in
-    // general.
+    // Seconds of sound sent per second. The length of a clip is not in every file.
     let has_sound = document
         .view
         .samples
         .iter()
-        .any(|it| matches!(it.question().prompt, Prompt::Audio(_)));
+        .any(|sample| matches!(sample.request_input().prompt, Prompt::Audio(_)));
     document.put("rtfx", (!has_sound).then_some(0.0));
 }
 
@@ -121,30 +118,30 @@ fn computed(document: &mut SavedResult<'_>) {
     ]);
 }
 
-/// What a request asks to have computed: the documents of a ranking, else one text.
+/// The input to compute: the documents of a ranking, else one text.
 fn sequences(sample: &Sample<'_>) -> usize {
-    match &sample.question().prompt {
+    match &sample.request_input().prompt {
         Prompt::Ranking { documents, .. } => documents.len(),
         Prompt::Text(_) | Prompt::Messages(_) | Prompt::Audio(_) => 1,
     }
 }
 
 /// The wait under the cap, of answers, where there is a cap; and with the time to the end where
-/// there is a rate as well.
+/// there is a rate too.
 fn queueing(document: &mut SavedResult<'_>) {
     let report = document.view.report;
     let has_rate = report.record.own_request_rate().is_finite();
     for metric in QueueMetric::ALL
         .into_iter()
-        .filter(|it| report.queue_metrics().contains(it))
+        .filter(|metric| report.queue_metrics().contains(metric))
     {
         let applies = report.record.own_cap().is_some()
             && (metric == QueueMetric::ClientQueueTime || has_rate);
         if applies {
             let options = document.options();
-            let values =
-                answered(document.view.samples).filter_map(|it| metric.of(&it.latency(options)));
-            let summary = Summary::of(values.collect(), &options.percentiles);
+            let values = answered(document.view.samples)
+                .filter_map(|sample| metric.value(&sample.latency(options)));
+            let summary = Summary::new(values.collect(), &options.percentiles);
             json::add_latency(&mut document.members, metric.key(), &summary);
         }
     }

@@ -1,11 +1,9 @@
-//! The result of vLLM's structured-output script: indented JSON with every answer in it. Knows no
-//! file.
+//! The result of vLLM's structured-output script: indented JSON with every answer in it.
 //!
-//! `correct_rate(%)` and `correctness` are sobench's: valid answers of the requests that were sent
-//! with their constraint. The script's own figure, which never looks at the constraint and counts
-//! requests without one, is `vllm_correct_rate(%)` in sobench's layout; here its key holds the
-//! right number. `ttft_description` and `tpot_description` are over answers: the script has failed
-//! requests in them as 0.
+//! `correct_rate(%)` and `correctness` are sobench's: valid answers of constrained requests. The
+//! script's own figure, which never looks at the constraint and counts requests without one, is
+//! `vllm_correct_rate(%)` in sobench's layout. `ttft_description` and `tpot_description` are over
+//! answers; the script counts failed requests as 0.
 
 use super::describe::describe;
 use super::{Column, MS_PER_S, SavedResult, answered, empty};
@@ -13,7 +11,7 @@ use crate::json;
 use crate::view::View;
 use sobench_results::metrics::latency::RequestLatency;
 
-/// The file of a run. The script keeps every request always.
+/// The file of a run, always with every request.
 pub fn document(view: View<'_>) -> SavedResult<'_> {
     let mut document = empty(view);
     let (report, record, metrics) = (view.report, &view.report.record, &view.report.metrics);
@@ -38,11 +36,11 @@ pub fn document(view: View<'_>) -> SavedResult<'_> {
     document.put("total_token_throughput", throughput.total_token_throughput);
     let described = |of: fn(&RequestLatency) -> Option<f64>| {
         let values = answered(view.samples)
-            .filter_map(|it| of(&it.latency(&metrics.options)).map(|ms| ms / MS_PER_S));
+            .filter_map(|sample| of(&sample.latency(&metrics.options)).map(|ms| ms / MS_PER_S));
         describe(values.collect())
     };
-    document.put("ttft_description", described(|it| it.ttft_ms));
-    document.put("tpot_description", described(|it| it.tpot_ms));
+    document.put("ttft_description", described(|latency| latency.ttft_ms));
+    document.put("tpot_description", described(|latency| latency.tpot_ms));
     document.columns(&[
         Column::InputLens,
         Column::OutputLens,

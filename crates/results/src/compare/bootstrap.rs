@@ -1,62 +1,60 @@
-//! Latencies and shares drawn again: which requests, of which runs, and what they come to.
+//! Bootstrap of latencies and rates over runs and requests.
 //!
-//! One resample draws runs, then requests in them. Where both sides were asked the same cases, it
-//! draws cases, the same for both sides: what is hard about a case is then on both, and leaves the
-//! difference alone. Gaps between chunks are never drawn one by one: those of one answer hang
-//! together, so they come with their request. Requests come with their neighbours in time, for a
-//! like reason.
+//! One resample draws runs, then requests in them. If both sides have the same cases, it draws
+//! cases, the same for both sides: differences between cases cancel out. Gaps between chunks are
+//! drawn with their request, because the gaps of one answer are correlated. Requests are drawn in
+//! blocks of neighbours in time for the same reason.
 
 use super::pairing::Pairing;
 use super::side::{Gaps, Request, Side};
 use crate::metrics::registry::{Figure, Kind, Metric, Stat, latencies};
-use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, blocks, runs};
+use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_blocks, draw_runs};
 
-/// One side, laid out for drawing.
+/// The values of one side, prepared for resampling.
 pub struct Pool {
-    /// Where each run's requests begin and end.
+    /// Start and end index of each run's requests.
     runs: Vec<(usize, usize)>,
-    /// The case of each request as a number that both sides share; empty where they are not paired.
+    /// The case of each request, as a number shared by both sides; empty if they are not paired.
     cases: Vec<u32>,
     columns: Vec<(&'static Metric, Column)>,
     rates: Vec<(&'static Metric, Vec<Option<bool>>)>,
 }
 
-/// The values of a series.
+/// The values of a distribution.
 #[derive(Default)]
 struct Column {
     /// Ascending.
     values: Vec<f64>,
-    /// The request that each of the values is of.
+    /// The index of the request of each value.
     owners: Vec<u32>,
-    /// How many values each request has, and what they add up to.
+    /// Number and sum of the values of each request.
     sums: Vec<(f64, f64)>,
-    /// Whether `values` are all that `sums` count.
+    /// Whether `values` has every value that `sums` counts.
     whole: bool,
 }
 
 impl Pool {
-    /// Lays out a side of which every request is known, for what is asked: figures of rates and
-    /// distributions.
-    pub fn of(side: &Side, pairing: &Pairing, which: Which, asked: &[Figure]) -> Option<Self> {
+    /// Prepares a side for the requested rates and distributions; `None` if a run has no requests.
+    pub fn new(side: &Side, pairing: &Pairing, which: SideId, figures: &[Figure]) -> Option<Self> {
         let requests = side.requests()?;
         let mut bounds = Vec::new();
-        let mut begin = 0;
+        let mut start = 0;
         for run in &side.runs {
-            let end = begin + run.requests.as_ref()?.len();
-            bounds.push((begin, end));
-            begin = end;
+            let end = start + run.requests.as_ref()?.len();
+            bounds.push((start, end));
+            start = end;
         }
         let requests: Vec<&Request> = requests.into_iter().map(|(_, request)| request).collect();
         let mut pool = Self {
             runs: bounds,
-            cases: pairing.units(which).to_vec(),
+            cases: pairing.case_numbers(which).to_vec(),
             columns: Vec::new(),
             rates: Vec::new(),
         };
-        for asked in asked {
-            let metric = asked.metric;
+        for figure in figures {
+            let metric = figure.metric;
             if metric.is_distribution() && pool.column(metric).is_none() {
-                pool.columns.push((metric, Column::of(&requests, metric)));
+                pool.columns.push((metric, Column::new(&requests, metric)));
             }
             if metric.is_rate() && pool.rate(metric).is_none() {
                 pool.rates.push((
@@ -71,7 +69,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Values of a series, and whether each is known (and not only their sums).
+    /// The number of values of a distribution, and whether each is known (not only their sum).
     pub fn size(&self, series: &Metric) -> (usize, bool) {
         self.column(series).map_or((0, true), |column| {
             (
@@ -81,19 +79,19 @@ impl Pool {
         })
     }
 
-    /// Requests that have a value in a series.
+    /// The number of requests with a value in a distribution.
     pub fn requests_with(&self, series: &Metric) -> usize {
         self.column(series).map_or(0, |column| {
             column.sums.iter().filter(|(count, _)| *count > 0.0).count()
         })
     }
 
-    /// What the whole side comes to.
-    pub fn value(&self, asked: Figure) -> Option<f64> {
-        self.evaluate(&[asked], &vec![1; self.len()])[0]
+    /// The value of a figure over the whole side.
+    pub fn value(&self, figure: Figure) -> Option<f64> {
+        self.evaluate(&[figure], &vec![1; self.len()])[0]
     }
 
-    /// Steps that one resample takes.
+    /// The number of steps of one resample, as a measure of its cost.
     pub fn steps(&self) -> usize {
         self.len()
             + self
@@ -110,77 +108,78 @@ impl Pool {
     fn column(&self, series: &Metric) -> Option<&Column> {
         self.columns
             .iter()
-            .find(|(it, _)| *it == series)
+            .find(|(metric, _)| *metric == series)
             .map(|(_, column)| column)
     }
 
     fn rate(&self, rate: &Metric) -> Option<&[Option<bool>]> {
         self.rates
             .iter()
-            .find(|(it, _)| *it == rate)
+            .find(|(metric, _)| *metric == rate)
             .map(|(_, hits)| hits.as_slice())
     }
 
-    /// How often each request is in a resample. `case_weights` is empty where cases are not drawn
-    /// for both sides.
+    /// Draws how often each request is in a resample. `case_weights` is empty if cases are not
+    /// paired.
     fn weigh(&self, random: &mut SplitMix, case_weights: &[u32], buffers: &mut Buffers) {
-        runs(random, self.runs.len(), &mut buffers.runs);
+        draw_runs(random, self.runs.len(), &mut buffers.runs);
         buffers.weights.clear();
         buffers.weights.resize(self.len(), 0);
-        for (&(begin, end), &times) in self
+        for (&(start, end), &times) in self
             .runs
             .iter()
             .zip(&buffers.runs)
             .filter(|(_, times)| **times > 0)
         {
             if case_weights.is_empty() {
-                (0..times)
-                    .for_each(|_| blocks(random, end - begin, &mut buffers.weights[begin..end]));
+                (0..times).for_each(|_| {
+                    draw_blocks(random, end - start, &mut buffers.weights[start..end]);
+                });
             } else {
-                (begin..end).for_each(|place| {
-                    buffers.weights[place] = times * case_weights[self.cases[place] as usize]
+                (start..end).for_each(|index| {
+                    buffers.weights[index] = times * case_weights[self.cases[index] as usize];
                 });
             }
         }
     }
 
-    fn evaluate(&self, asked: &[Figure], weights: &[u32]) -> Vec<Option<f64>> {
-        let mut found = vec![None; asked.len()];
+    fn evaluate(&self, figures: &[Figure], weights: &[u32]) -> Vec<Option<f64>> {
+        let mut values = vec![None; figures.len()];
         for (series, column) in &self.columns {
-            let of_series = asked
+            let of_series = figures
                 .iter()
                 .enumerate()
-                .filter(|(_, asked)| asked.metric == *series);
+                .filter(|(_, figure)| figure.metric == *series);
             let stats: Vec<(usize, Stat)> = of_series
-                .filter_map(|(place, asked)| Some((place, asked.stat?)))
+                .filter_map(|(index, figure)| Some((index, figure.stat?)))
                 .collect();
-            column.evaluate(&stats, weights, &mut found);
+            column.evaluate(&stats, weights, &mut values);
         }
-        for (place, asked) in asked.iter().enumerate() {
-            if asked.is_rate() {
-                found[place] = self
-                    .rate(asked.metric)
+        for (index, figure) in figures.iter().enumerate() {
+            if figure.is_rate() {
+                values[index] = self
+                    .rate(figure.metric)
                     .and_then(|hits| share(hits, weights));
             }
         }
-        found
+        values
     }
 }
 
-/// Which of the two sides.
+/// The first or the second side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum SideId {
     A,
     B,
 }
 
-/// Draws both sides again, `resamples` times, and says what each of `asked` came to. The same
-/// `seed` draws the same, on any number of threads.
+/// Resamples both sides and evaluates the figures in each resample. The same `seed` gives the same
+/// result with any number of threads.
 pub fn bootstrap(
     a: &Pool,
     b: &Pool,
     paired_cases: usize,
-    asked: &[Figure],
+    figures: &[Figure],
     resamples: usize,
     seed: u64,
 ) -> Vec<Replicates> {
@@ -188,17 +187,17 @@ pub fn bootstrap(
         let mut cases = std::mem::take(&mut buffers.cases);
         cases.clear();
         cases.resize(paired_cases, 0);
-        blocks(random, paired_cases, &mut cases);
+        draw_blocks(random, paired_cases, &mut cases);
         a.weigh(random, &cases, buffers);
-        let of_a = a.evaluate(asked, &buffers.weights);
+        let of_a = a.evaluate(figures, &buffers.weights);
         b.weigh(random, &cases, buffers);
-        let of_b = b.evaluate(asked, &buffers.weights);
+        let of_b = b.evaluate(figures, &buffers.weights);
         buffers.cases = cases;
         of_a.into_iter().zip(of_b).map(|(a, b)| a.zip(b)).collect()
     };
     let replicates = SplitMix::resample(seed, resamples, draw);
-    (0..asked.len())
-        .map(|place| Replicates::new(replicates.iter().map(|replicate| replicate[place])))
+    (0..figures.len())
+        .map(|index| Replicates::new(replicates.iter().map(|replicate| replicate[index])))
         .collect()
 }
 
@@ -210,7 +209,7 @@ struct Buffers {
 }
 
 impl Column {
-    fn of(requests: &[&Request], series: &Metric) -> Self {
+    fn new(requests: &[&Request], series: &Metric) -> Self {
         let mut values: Vec<(f64, u32)> = Vec::new();
         let mut column = Self {
             whole: true,
@@ -219,7 +218,7 @@ impl Column {
         for (owner, request) in requests.iter().enumerate() {
             let owner = owner as u32;
             let (count, sum) = match (series.kind, &request.gaps) {
-                // Of pooled values, requests keep the gaps between their chunks alone.
+                // Requests keep only the gaps between chunks (ITL) of pooled values.
                 (Kind::Pooled(_), _) if !request.answered || *series != latencies::ITL => {
                     (0.0, 0.0)
                 }
@@ -246,8 +245,8 @@ impl Column {
         column
     }
 
-    /// Fills in what is asked; places stay `None` where nothing was drawn.
-    fn evaluate(&self, asked: &[(usize, Stat)], weights: &[u32], found: &mut [Option<f64>]) {
+    /// Evaluates statistics into `found`, which stays `None` if no value was drawn.
+    fn evaluate(&self, stats: &[(usize, Stat)], weights: &[u32], found: &mut [Option<f64>]) {
         let (mut count, mut sum) = (0.0, 0.0);
         for ((values, total), weight) in self.sums.iter().zip(weights) {
             count += values * f64::from(*weight);
@@ -257,12 +256,12 @@ impl Column {
             return;
         }
         let mut percentiles: Vec<(usize, f64)> = Vec::new();
-        for (place, stat) in asked {
+        for (index, stat) in stats {
             match stat {
-                Stat::Mean => found[*place] = Some(sum / count),
-                Stat::Std => found[*place] = self.deviation(weights, sum / count, count),
+                Stat::Mean => found[*index] = Some(sum / count),
+                Stat::Std => found[*index] = self.deviation(weights, sum / count, count),
                 Stat::Median | Stat::Percentile(_) => {
-                    percentiles.extend(stat.percent().map(|percent| (*place, percent)))
+                    percentiles.extend(stat.percent().map(|percent| (*index, percent)));
                 }
             }
         }
@@ -272,31 +271,30 @@ impl Column {
         }
     }
 
-    /// Percentiles as `statistics::percentile` has them, ascending, over values that count as often
-    /// as their weight says.
+    /// Ascending percentiles as in `statistics::percentile`, with each value repeated by its
+    /// weight.
     fn percentiles(
         &self,
-        asked: &[(usize, f64)],
+        targets: &[(usize, f64)],
         weights: &[u32],
         count: u64,
         found: &mut [Option<f64>],
     ) {
-        let (mut place, mut reached) = (0, 0_u64);
-        // Ranks (from 0) are asked for in ascending order, but for the last two, which the next
-        // percentile may need again.
+        let (mut next, mut reached) = (0, 0_u64);
+        // Ranks (from 0) ascend, except that the next percentile may need the last two again.
         let mut last = [(u64::MAX, 0.0); 2];
         let mut at = |rank: u64| {
             if let Some((_, value)) = last.iter().find(|(known, _)| *known == rank) {
                 return *value;
             }
             while reached <= rank {
-                reached += u64::from(weights[self.owners[place] as usize]);
-                place += 1;
+                reached += u64::from(weights[self.owners[next] as usize]);
+                next += 1;
             }
-            last = [last[1], (rank, self.values[place - 1])];
+            last = [last[1], (rank, self.values[next - 1])];
             last[1].1
         };
-        for (target, percent) in asked {
+        for (target, percent) in targets {
             let rank = (count - 1) as f64 * percent / 100.0;
             let (below, fraction) = (rank.floor() as u64, rank.fract());
             let low = at(below.min(count - 1));
@@ -345,8 +343,8 @@ mod tests {
     use crate::compare::testing::{request, side};
     use sobench_statistics::percentile;
 
-    fn pool(runs: Vec<Vec<Request>>, asked: &[Figure]) -> Pool {
-        Pool::of(&side("a", runs), &Pairing::None, Which::A, asked).unwrap()
+    fn pool(runs: Vec<Vec<Request>>, figures: &[Figure]) -> Pool {
+        Pool::new(&side("a", runs), &Pairing::None, SideId::A, figures).unwrap()
     }
 
     fn ttfts(values: impl Iterator<Item = f64>) -> Vec<Request> {
@@ -364,24 +362,24 @@ mod tests {
     ];
 
     #[test]
-    fn weighted_percentiles_are_those_of_the_values_written_out() {
-        let asked = STATS.map(|stat| Figure::of_distribution(&latencies::TTFT, stat));
-        let values: Vec<f64> = (0..40).map(|place| f64::from(place * 37 % 41)).collect();
-        let pool = pool(vec![ttfts(values.iter().copied())], &asked);
+    fn weighted_percentiles_equal_percentiles_of_repeated_values() {
+        let figures = STATS.map(|stat| Figure::from_distribution(&latencies::TTFT, stat));
+        let values: Vec<f64> = (0..40).map(|index| f64::from(index * 37 % 41)).collect();
+        let pool = pool(vec![ttfts(values.iter().copied())], &figures);
         let mut random = SplitMix::new(1, 1);
         for _ in 0..50 {
             let weights: Vec<u32> = values.iter().map(|_| random.below(4) as u32).collect();
-            let mut written: Vec<f64> = values
+            let mut repeated: Vec<f64> = values
                 .iter()
                 .zip(&weights)
                 .flat_map(|(value, weight)| vec![*value; *weight as usize])
                 .collect();
-            written.sort_by(f64::total_cmp);
-            let found = pool.evaluate(&asked, &weights);
+            repeated.sort_by(f64::total_cmp);
+            let found = pool.evaluate(&figures, &weights);
             for (stat, found) in STATS.iter().zip(found) {
                 let expected = match stat.percent() {
-                    Some(percent) => percentile(&written, percent).unwrap(),
-                    None => written.iter().sum::<f64>() / written.len() as f64,
+                    Some(percent) => percentile(&repeated, percent).unwrap(),
+                    None => repeated.iter().sum::<f64>() / repeated.len() as f64,
                 };
                 assert!(
                     (found.unwrap() - expected).abs() < 1e-9,
@@ -392,11 +390,11 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_request_has_no_latency_and_a_sum_has_no_percentile() {
-        let asked = [
-            Figure::of_distribution(&latencies::TTFT, Stat::Mean),
-            Figure::of_distribution(&latencies::ITL, Stat::Mean),
-            Figure::of_distribution(&latencies::ITL, Stat::Median),
+    fn failed_requests_have_no_latency_and_sums_have_no_percentile() {
+        let figures = [
+            Figure::from_distribution(&latencies::TTFT, Stat::Mean),
+            Figure::from_distribution(&latencies::ITL, Stat::Mean),
+            Figure::from_distribution(&latencies::ITL, Stat::Median),
         ];
         let failed = Request {
             answered: false,
@@ -412,9 +410,9 @@ mod tests {
             ..request()
         }
         .with(&latencies::TTFT, 3.0);
-        let pool = pool(vec![vec![failed, summed]], &asked);
+        let pool = pool(vec![vec![failed, summed]], &figures);
         assert_eq!(
-            asked.map(|asked| pool.value(asked)),
+            figures.map(|figure| pool.value(figure)),
             [Some(3.0), Some(2.0), None]
         );
         assert_eq!(
@@ -426,40 +424,39 @@ mod tests {
         );
     }
 
-    /// The spread of the resampled mean is the standard error of the mean; with several runs, that
-    /// of the mean of runs.
+    /// The resampled mean varies by the standard error of the mean; with several runs, by the
+    /// standard error of the mean over runs.
     #[test]
-    fn resamples_spread_as_means_do() {
-        let asked = [Figure::of_distribution(&latencies::TTFT, Stat::Mean)];
+    fn resampled_means_vary_by_the_standard_error() {
+        let figures = [Figure::from_distribution(&latencies::TTFT, Stat::Mean)];
         let spread = |runs: Vec<Vec<Request>>| {
             let (a, b) = (
-                pool(vec![ttfts(std::iter::repeat_n(1.0, 10))], &asked),
-                pool(runs, &asked),
+                pool(vec![ttfts(std::iter::repeat_n(1.0, 10))], &figures),
+                pool(runs, &figures),
             );
-            let (low, high) = bootstrap(&a, &b, 0, &asked, 4000, 5)[0]
+            let (low, high) = bootstrap(&a, &b, 0, &figures, 4000, 5)[0]
                 .interval(0.95)
                 .unwrap();
             (high - low) / 2.0 / 1.96
         };
-        // One and minus one in an order without a pattern: a standard error of 0.05 for 400 of
-        // them.
-        let sign = |place: u64| {
-            if SplitMix::new(9, place).below(2) == 0 {
+        // Plus and minus one in irregular order: a standard error of 0.05 for 400 values.
+        let sign = |index: u64| {
+            if SplitMix::new(9, index).below(2) == 0 {
                 1.0
             } else {
                 -1.0
             }
         };
-        let even = |centre: f64| ttfts((0..400).map(move |place| centre + sign(place)));
+        let even = |centre: f64| ttfts((0..400).map(move |index| centre + sign(index)));
         let within = spread(vec![even(10.0)]);
         assert!((within - 0.05).abs() < 0.008, "{within}");
-        // The same values in two halves: neighbours are alike, and the mean is less well known.
+        // The same values in two halves: neighbours are correlated, and the mean is less certain.
         let halves = spread(vec![ttfts(
-            (0..400).map(|place| if place < 200 { 11.0 } else { 9.0 }),
+            (0..400).map(|index| if index < 200 { 11.0 } else { 9.0 }),
         )]);
         assert!(halves > 2.0 * within, "{halves}");
-        // Five runs, two apart from one to the next: a standard deviation of 3.16 between them,
-        // 1.41 of their mean.
+        // Five runs at distances of two: a standard deviation of 3.16 between runs, 1.41 for their
+        // mean.
         let between = spread(
             (0..5)
                 .map(|run| even(10.0 + 2.0 * f64::from(run)))
@@ -469,27 +466,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hard_about_a_case_leaves_the_difference_alone() {
-        let asked = [Figure::of_distribution(&latencies::TTFT, Stat::Mean)];
+    fn paired_cases_cancel_case_differences() {
+        let figures = [Figure::from_distribution(&latencies::TTFT, Stat::Mean)];
         let run = |shift: f64| {
-            vec![ttfts((0..200).map(move |place| {
-                f64::from(place) + shift + f64::from(place % 3) * 0.01
+            vec![ttfts((0..200).map(move |index| {
+                f64::from(index) + shift + f64::from(index % 3) * 0.01
             }))]
         };
         let (a, b) = (side("a", run(0.0)), side("b", run(1.0)));
         let width = |pairing: &Pairing| {
-            let pools = [(&a, Which::A), (&b, Which::B)]
-                .map(|(side, which)| Pool::of(side, pairing, which, &asked).unwrap());
-            let (low, high) = bootstrap(&pools[0], &pools[1], pairing.cases(), &asked, 400, 0)[0]
+            let pools = [(&a, SideId::A), (&b, SideId::B)]
+                .map(|(side, which)| Pool::new(side, pairing, which, &figures).unwrap());
+            let (low, high) = bootstrap(&pools[0], &pools[1], pairing.cases(), &figures, 400, 0)[0]
                 .interval(0.95)
                 .unwrap();
             assert!(low <= 1.0 + 1e-9 && high >= 1.0 - 1e-9);
             high - low
         };
-        let places: Vec<u32> = (0..200).collect();
+        let numbers: Vec<u32> = (0..200).collect();
         let paired = Pairing::ByCase {
-            a: places.clone(),
-            b: places,
+            a: numbers.clone(),
+            b: numbers,
             cases: 200,
         };
         assert!(width(&paired) < 1e-6 && width(&Pairing::None) > 10.0);

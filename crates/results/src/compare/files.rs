@@ -1,4 +1,4 @@
-//! Sides from paths, and baselines to them. The only part of comparing that touches a file system.
+//! Reads sides from files and folders, and writes baselines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,28 @@ use crate::runlog::{Keep, RunLog};
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 
-/// The most bytes of one file.
+/// Maximum size of one file, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 30;
 
-/// The most bytes of a run log of which the answers are kept.
+/// Maximum size of a run log whose answers are kept, in bytes.
 const MAX_BYTES_WITH_TEXTS: u64 = 256 << 20;
 
-/// The most files of one side.
+/// Maximum number of files of one side.
 const MAX_FILES: usize = 1000;
 
-/// What the files in a folder are called that are taken for runs; the script of vLLM writes JSON to
-/// `.txt`.
-const ENDINGS: [&str; 3] = ["json", "jsonl", "txt"];
+/// Extensions of the files in a folder that are read as runs. vLLM's script writes JSON to `.txt`.
+const EXTENSIONS: [&str; 3] = ["json", "jsonl", "txt"];
 
-/// Reads a side: a file, a folder of files, or several files with commas between them.
+/// Reads a side: a file, a folder, or several files separated by commas.
 ///
 /// # Errors
 /// Usage errors that name the path.
-pub fn side(words: &str) -> Result<Side> {
+pub fn read_side(argument: &str) -> Result<Side> {
     let mut runs = Vec::new();
-    for path in paths(words)? {
+    for path in paths(argument)? {
         let file = path.display().to_string();
-        if RunLog::begins(&path)? {
-            // Small logs with their answers, for the cases that changed; of large ones memory would
-            // not hold them.
+        if RunLog::is_run_log(&path)? {
+            // Answers are kept for the list of changed cases, except for logs too large for memory.
             let small = fs::metadata(&path).is_ok_and(|about| about.len() <= MAX_BYTES_WITH_TEXTS);
             let log = RunLog::read(
                 &path,
@@ -42,13 +40,13 @@ pub fn side(words: &str) -> Result<Side> {
                     Keep::WithoutTexts
                 },
             )?;
-            runs.push(read::of_log(&file, &log)?);
+            runs.push(read::run_from_log(&file, &log)?);
             continue;
         }
-        runs.extend(read::runs(&file, &bytes(&path)?)?);
+        runs.extend(read::parse_runs(&file, &bytes(&path)?)?);
     }
     Ok(Side {
-        name: words.to_owned(),
+        name: argument.to_owned(),
         runs,
     })
 }
@@ -61,41 +59,41 @@ pub fn write_baseline(path: &Path, side: &Side) -> Result<()> {
     let text = read::write_baseline(&side.runs)?;
     fs::write(path, text).map_err(|error| {
         Error::environment(format!(
-            "the baseline cannot be written ({error}): {}",
+            "cannot write the baseline: {}: {error}",
             path.display()
         ))
-        .hint("give --write-baseline a place that can be written to")
+        .hint("give --write-baseline a writable path")
     })
 }
 
-/// The bytes of a result; what does not begin as one is not read as a whole.
+/// The bytes of a result file. Rejects other files by their first byte.
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     if input::first_byte(path, MAX_FILE_BYTES)?.is_some_and(|byte| byte != b'{') {
         return Err(read::no_result(
             &path.display().to_string(),
-            "it does not begin with an object",
+            "expected a JSON object",
         ));
     }
     input::read_text_bytes(path, MAX_FILE_BYTES)
 }
 
-fn paths(words: &str) -> Result<Vec<PathBuf>> {
-    let whole = Path::new(words);
+fn paths(argument: &str) -> Result<Vec<PathBuf>> {
+    let whole = Path::new(argument);
     if whole.is_dir() {
-        return files_of(whole);
+        return files_in(whole);
     }
-    // A file may have a comma in its name.
-    if whole.exists() || !words.contains(',') {
+    // A file name may contain a comma.
+    if whole.exists() || !argument.contains(',') {
         return Ok(vec![whole.to_owned()]);
     }
-    Ok(words
+    Ok(argument
         .split(',')
         .filter(|part| !part.is_empty())
         .map(PathBuf::from)
         .collect())
 }
 
-fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let name = folder.display().to_string();
     let unreadable = |error: std::io::Error| input::unreadable(folder, &error);
     let mut files = Vec::new();
@@ -104,20 +102,18 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
         if path.is_file()
             && path
                 .extension()
-                .is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+                .is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
         {
             files.push(path);
         }
     }
     files.sort();
     match files.len() {
-        0 => Err(
-            Error::usage(format!("there is no result in this folder: {name}"))
-                .hint("results are called .json, .jsonl or .txt"),
-        ),
+        0 => Err(Error::usage(format!("no result in this folder: {name}"))
+            .hint("name results .json, .jsonl or .txt")),
         1..=MAX_FILES => Ok(files),
         many => Err(
-            Error::usage(format!("{many} files, {MAX_FILES} are allowed: {name}"))
+            Error::usage(format!("{many} files, the limit is {MAX_FILES}: {name}"))
                 .hint("give fewer runs"),
         ),
     }

@@ -1,10 +1,9 @@
-//! Rules held against what was measured. Knows no wording.
+//! Evaluates the rules of a gate.
 //!
-//! A change fails where its size *and* its interval say so: the estimate is past the rule's size,
-//! and the whole interval is on the bad side of nothing; of times and throughput of single runs,
-//! past what runs of the same server may be apart. Intervals are so wide that, were both sides the
-//! same, at most [`FALSE_ALARMS`] of all gates would find any of their rules broken by chance: each
-//! rule gets an equal part of that (Bonferroni), one-sided.
+//! A change rule is broken if the estimate exceeds the threshold and the whole interval is on the
+//! bad side of zero; for times and throughput of single runs, beyond the assumed variation between
+//! runs. Intervals are one-sided with Bonferroni correction: if both sides are equal, at most
+//! [`FALSE_ALARMS`] of all gates have any broken rule.
 
 use std::fmt;
 
@@ -12,17 +11,17 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use super::measure::{Measured, Resampling, Why, carried, measure};
+use super::measure::{Measured, NoInterval, Resampling, measure, reliable_figure};
 use super::pairing::Pairing;
-use super::rules::{Change, Limit, Unit, Way};
+use super::rules::{ChangeRule, ChangeUnit, Direction, LimitRule};
 use super::side::Side;
 use crate::metrics::registry::Figure;
 
-/// The share of gates that may fail by chance where nothing changed, the spread from run to run
-/// aside.
+/// Maximum share of gates that fail by chance if nothing changed, apart from the variation between
+/// runs.
 pub const FALSE_ALARMS: f64 = 0.01;
 
-/// What a gate does where the samples cannot tell.
+/// How a gate treats rules with too few samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undecided {
@@ -31,37 +30,37 @@ pub enum Undecided {
     Fail,
 }
 
-/// What became of a rule.
+/// The result of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// Past its size, and not by chance; or a bound that is missed.
+    /// The change is significant and exceeds its threshold, or a value misses its threshold.
     Broken,
-    /// Not past its size, and chance would not hide it; or a bound that is met.
+    /// The change is certainly within its threshold, or a value meets its threshold.
     Kept,
-    /// The interval reaches both past the rule's size and to nothing.
+    /// The interval extends beyond the threshold, but the change is not certain to exceed it.
     TooFew,
     /// There is no interval.
-    Unknown(Why),
-    /// The user asked for a figure that a side does not have: no sample would bring it.
+    Unknown(NoInterval),
+    /// A side has no value of a figure that the user named; more samples would not help.
     Absent,
 }
 
-/// A change that was ruled on.
+/// The result of a change rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeRuling {
-    pub rule: Change,
+    pub rule: ChangeRule,
     pub a: Option<f64>,
     pub b: Option<f64>,
-    /// In the rule's unit.
+    /// The change, in the rule's unit.
     pub change: Option<f64>,
     pub interval: Option<(f64, f64)>,
     pub ruling: Ruling,
 }
 
-/// A bound that was ruled on.
+/// The result of a limit rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRuling {
-    pub rule: Limit,
+    pub rule: LimitRule,
     pub value: Option<f64>,
     pub ruling: Ruling,
 }
@@ -71,14 +70,14 @@ impl fmt::Display for Ruling {
         match self {
             Self::Broken => f.write_str("BROKEN"),
             Self::Kept => f.write_str("kept"),
-            Self::TooFew => f.write_str("too few samples to tell"),
-            Self::Unknown(reason) => match reason.words() {
-                Some(why) => write!(f, "cannot be told: {why}"),
+            Self::TooFew => f.write_str("undecided: too few samples"),
+            Self::Unknown(reason) => match reason.description() {
+                Some(why) => write!(f, "undecided: {why}"),
                 None => {
-                    f.write_str("cannot be told: a run has it only once; --require can bound it")
+                    f.write_str("undecided: one value per run; use --require to set a threshold")
                 }
             },
-            Self::Absent => f.write_str("NO SUCH FIGURE: a side has no value"),
+            Self::Absent => f.write_str("NO VALUE: a side does not have this figure"),
         }
     }
 }
@@ -97,8 +96,8 @@ impl fmt::Display for LimitRuling {
     }
 }
 
-/// A line for each bound that is not kept, and whether enough of them are.
-pub fn bounds(rulings: &[LimitRuling], undecided: Undecided) -> (Vec<String>, bool) {
+/// A line for each limit that is not kept, and whether the run passes.
+pub fn failed_limits(rulings: &[LimitRuling], undecided: Undecided) -> (Vec<String>, bool) {
     let lines = rulings
         .iter()
         .filter(|ruled| ruled.ruling != Ruling::Kept)
@@ -109,46 +108,50 @@ pub fn bounds(rulings: &[LimitRuling], undecided: Undecided) -> (Vec<String>, bo
     )
 }
 
-/// The level of the intervals that `rules` changes are ruled on with.
-pub fn level(rules: usize) -> f64 {
+/// The confidence level for a number of change rules.
+pub fn interval_level(rules: usize) -> f64 {
     1.0 - 2.0 * FALSE_ALARMS / rules.max(1) as f64
 }
 
-/// Rules on changes; `measured` has their metrics.
-pub fn changes(rules: &[Change], measured: &[Measured], level: f64) -> Vec<ChangeRuling> {
-    let of_metric = |metric: Figure| measured.iter().find(|it| it.metric == metric);
+/// Evaluates change rules; `measured` contains their figures.
+pub fn evaluate_changes(
+    rules: &[ChangeRule],
+    measured: &[Measured],
+    level: f64,
+) -> Vec<ChangeRuling> {
+    let find = |metric: Figure| measured.iter().find(|row| row.metric == metric);
     rules
         .iter()
-        .filter_map(|rule| Some(change(*rule, of_metric(rule.metric)?, level)))
+        .filter_map(|rule| Some(change(*rule, find(rule.metric)?, level)))
         .collect()
 }
 
-/// Measures what the rules are about, and nothing else, and rules on it.
-pub fn ruled(
+/// Measures only the figures of the rules, and evaluates them.
+pub fn evaluate_rules(
     a: &Side,
     b: &Side,
-    rules: &[Change],
+    rules: &[ChangeRule],
     level: f64,
     resampling: Resampling,
 ) -> Vec<ChangeRuling> {
     let mut metrics: Vec<Figure> = rules.iter().map(|rule| rule.metric).collect();
     metrics.sort();
     metrics.dedup();
-    changes(
+    evaluate_changes(
         rules,
-        &measure(a, b, &Pairing::of(a, b), &metrics, resampling),
+        &measure(a, b, &Pairing::new(a, b), &metrics, resampling),
         level,
     )
 }
 
-/// Rules on the bounds of one side.
-pub fn limits(rules: &[Limit], side: &Side) -> Vec<LimitRuling> {
-    let ruled = |rule: &Limit| {
-        let found = carried(side, rule.metric);
+/// Evaluates limit rules on one side.
+pub fn evaluate_limits(rules: &[LimitRule], side: &Side) -> Vec<LimitRuling> {
+    let ruled = |rule: &LimitRule| {
+        let found = reliable_figure(side, rule.metric);
         let ruling = match found {
             Ok(value) if rule.is_met(value) => Ruling::Kept,
             Ok(_) => Ruling::Broken,
-            Err(Why::NoValue) => Ruling::Absent,
+            Err(NoInterval::NoValue) => Ruling::Absent,
             Err(why) => Ruling::Unknown(why),
         };
         LimitRuling {
@@ -161,7 +164,7 @@ pub fn limits(rules: &[Limit], side: &Side) -> Vec<LimitRuling> {
 }
 
 impl Ruling {
-    /// Whether the gate fails for it.
+    /// Whether the gate fails because of this ruling.
     pub fn fails(self, undecided: Undecided) -> bool {
         match self {
             Self::Broken | Self::Absent => true,
@@ -171,10 +174,10 @@ impl Ruling {
     }
 }
 
-fn change(rule: Change, measured: &Measured, level: f64) -> ChangeRuling {
+fn change(rule: ChangeRule, measured: &Measured, level: f64) -> ChangeRuling {
     let (change, interval) = match rule.unit {
-        Unit::Own => (measured.difference, measured.spread.interval(level)),
-        Unit::Percent => {
+        ChangeUnit::Own => (measured.difference, measured.spread.interval(level)),
+        ChangeUnit::Percent => {
             let base = measured.a.filter(|base| *base > 0.0);
             let change = measured
                 .difference
@@ -183,7 +186,7 @@ fn change(rule: Change, measured: &Measured, level: f64) -> ChangeRuling {
             (change, measured.spread.relative(level))
         }
     };
-    let bad = if rule.way == Way::Up {
+    let bad = if rule.direction == Direction::Up {
         Ordering::Greater
     } else {
         Ordering::Less
@@ -191,15 +194,19 @@ fn change(rule: Change, measured: &Measured, level: f64) -> ChangeRuling {
     let is_absent = measured.a.is_none() || measured.b.is_none();
     let ruling = match (change, interval, &measured.spread) {
         _ if is_absent && !rule.is_default => Ruling::Absent,
-        (_, _, super::measure::Spread::None(why)) => Ruling::Unknown(*why),
-        (None, _, _) | (_, None, _) => Ruling::Unknown(Why::NoValue),
+        (_, _, super::measure::Uncertainty::None(why)) => Ruling::Unknown(*why),
+        (None, _, _) | (_, None, _) => Ruling::Unknown(NoInterval::NoValue),
         (Some(change), Some(_), spread)
             if rule.is_past(change) && spread.sign(level, measured.floor) == Some(bad) =>
         {
             Ruling::Broken
         }
         (Some(_), Some((low, high)), _) => {
-            let worst = if rule.way == Way::Up { high } else { low };
+            let worst = if rule.direction == Direction::Up {
+                high
+            } else {
+                low
+            };
             if rule.is_past(worst) {
                 Ruling::TooFew
             } else {
@@ -220,17 +227,17 @@ fn change(rule: Change, measured: &Measured, level: f64) -> ChangeRuling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::measure::Spread;
+    use crate::compare::measure::Uncertainty;
     use crate::compare::rates::Pairs;
     use crate::compare::side::Share;
     use crate::compare::testing::{request, side};
-    use crate::metrics::testing::{made, with_samples};
+    use crate::metrics::testing::{test_request, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
     use crate::record::testing::record;
 
     #[test]
-    fn a_run_of_its_own_is_held_to_bounds() {
-        let run: Vec<_> = (0..20).map(|_| made()).collect();
+    fn single_run_is_checked_against_limits() {
+        let run: Vec<_> = (0..20).map(|_| test_request()).collect();
         let metrics = with_samples(&run, |samples| {
             summarise(samples, 1_000_000_000, &MetricsOptions::default())
         });
@@ -241,23 +248,24 @@ mod tests {
             "completed>=20",
             "valid_throughput>=20",
         ];
-        let rules = rules.map(|rule| Limit::parse(rule).unwrap());
-        let rulings = crate::compare::bounds(&record(), &metrics, &rules);
-        let (lines, kept) = bounds(&rulings, Undecided::Pass);
+        let rules = rules.map(|rule| LimitRule::parse(rule).unwrap());
+        let rulings = crate::compare::check_limits(&record(), &metrics, &rules);
+        let (lines, kept) = failed_limits(&rulings, Undecided::Pass);
         let expected = [
             "require: median_ttft_ms<=9: median_ttft_ms is 10.00",
-            "require: p99_ttft_ms<=200: cannot be told: 20 < 662",
+            "require: p99_ttft_ms<=200: undecided: 20 < 662",
         ];
         assert_eq!((lines, kept), (expected.map(str::to_owned).to_vec(), false));
         assert!(
-            bounds(&rulings[2..], Undecided::Pass).1 && !bounds(&rulings[2..], Undecided::Fail).1
+            failed_limits(&rulings[2..], Undecided::Pass).1
+                && !failed_limits(&rulings[2..], Undecided::Fail).1
         );
     }
 
-    /// A change of a mean from 100, with a standard error on each side.
+    /// The ruling for a mean that changes from 100, with a standard error on each side.
     fn ruled(rule: &str, to: f64, error: f64, floor: Option<f64>) -> Ruling {
-        let rule = Change::parse(rule).unwrap();
-        let spread = Spread::Normal {
+        let rule = ChangeRule::parse(rule).unwrap();
+        let spread = Uncertainty::Normal {
             a: 100.0,
             b: to,
             error_a: error,
@@ -272,27 +280,27 @@ mod tests {
             floor,
             spread,
         };
-        changes(&[rule], &[measured], level(1))[0].ruling
+        evaluate_changes(&[rule], &[measured], interval_level(1))[0].ruling
     }
 
     #[test]
-    fn size_and_interval_have_to_agree() {
+    fn broken_needs_estimate_and_interval() {
         let rule = "mean_ttft_ms>+10%";
         assert_eq!(ruled(rule, 115.0, 1.0, None), Ruling::Broken);
         assert_eq!(
             ruled(rule, 108.0, 1.0, None),
             Ruling::TooFew,
-            "surely slower, and it may be by more than the rule allows"
+            "certainly slower, but not certain to exceed the threshold"
         );
         assert_eq!(
             ruled(rule, 105.0, 1.0, None),
             Ruling::Kept,
-            "surely slower, and surely by less than the rule allows"
+            "certainly slower, but within the threshold"
         );
         assert_eq!(
             ruled(rule, 115.0, 20.0, None),
             Ruling::TooFew,
-            "past the size, and it may be chance"
+            "the estimate exceeds the threshold, but may be chance"
         );
         assert_eq!(ruled(rule, 80.0, 1.0, None), Ruling::Kept);
         assert_eq!(
@@ -303,14 +311,14 @@ mod tests {
         assert_eq!(
             ruled(rule, 115.0, 4.0, Some(5.0)),
             Ruling::TooFew,
-            "runs of the same server may be so far apart"
+            "within the variation between runs"
         );
         assert_eq!(ruled("mean_ttft_ms>+20ms", 115.0, 0.1, None), Ruling::Kept);
     }
 
     #[test]
-    fn rates_change_in_points_and_pairs_are_tested() {
-        let rule = Change::parse("correct_rate<-0.5pp").unwrap();
+    fn rates_change_in_percentage_points_and_pairs_are_tested() {
+        let rule = ChangeRule::parse("correct_rate<-0.5pp").unwrap();
         let ruling = |only_a: usize| {
             let pairs = Pairs {
                 both: 990 - only_a,
@@ -329,7 +337,7 @@ mod tests {
                 },
             );
             let difference = pairs.difference().map(|share| 100.0 * share);
-            let spread = Spread::Rates {
+            let spread = Uncertainty::Rates {
                 pairs: Some(pairs),
                 a,
                 b,
@@ -344,7 +352,7 @@ mod tests {
                 floor: None,
                 spread,
             };
-            changes(&[rule], &[measured], level(6))[0].ruling
+            evaluate_changes(&[rule], &[measured], interval_level(6))[0].ruling
         };
         assert_eq!(
             [0, 6, 20].map(ruling),
@@ -353,9 +361,9 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_not_there_breaks_the_rule_that_names_it_and_no_default() {
-        let named = Change::parse("correct_rate<-0.5pp").unwrap();
-        let spread = Spread::None(Why::NoValue);
+    fn missing_figure_breaks_only_rules_that_the_user_named() {
+        let named = ChangeRule::parse("correct_rate<-0.5pp").unwrap();
+        let spread = Uncertainty::None(NoInterval::NoValue);
         let measured = [Measured {
             metric: named.metric,
             a: None,
@@ -365,31 +373,36 @@ mod tests {
             floor: None,
             spread,
         }];
-        let ruling = |rule: Change| changes(&[rule], &measured, level(1))[0].ruling;
+        let ruling =
+            |rule: ChangeRule| evaluate_changes(&[rule], &measured, interval_level(1))[0].ruling;
         assert_eq!(ruling(named), Ruling::Absent);
         assert_eq!(
-            ruling(Change {
+            ruling(ChangeRule {
                 is_default: true,
                 ..named
             }),
-            Ruling::Unknown(Why::NoValue)
+            Ruling::Unknown(NoInterval::NoValue)
         );
     }
 
     #[test]
     fn more_rules_make_wider_intervals() {
-        assert!((level(1) - 0.98).abs() < 1e-12 && (level(6) - 0.996_666_666).abs() < 1e-8);
+        assert!(
+            (interval_level(1) - 0.98).abs() < 1e-12
+                && (interval_level(6) - 0.996_666_666).abs() < 1e-8
+        );
     }
 
     #[test]
-    fn a_bound_is_met_missed_or_not_to_be_told() {
+    fn limit_is_met_missed_or_undecided() {
         let side = side("a", vec![vec![request(); 20]]);
-        let ruling = |rule: &str| limits(&[Limit::parse(rule).unwrap()], &side)[0].ruling;
+        let ruling =
+            |rule: &str| evaluate_limits(&[LimitRule::parse(rule).unwrap()], &side)[0].ruling;
         assert_eq!(ruling("correct_rate>=99.5"), Ruling::Kept);
         assert_eq!(ruling("median_ttft_ms<=9"), Ruling::Broken);
         assert_eq!(
             ruling("p99_ttft_ms<=200"),
-            Ruling::Unknown(Why::TooFew { n: 20, needs: 662 })
+            Ruling::Unknown(NoInterval::TooFew { n: 20, needs: 662 })
         );
         assert_eq!(ruling("control_rate>=1"), Ruling::Absent);
         assert!(Ruling::Absent.fails(Undecided::Pass));

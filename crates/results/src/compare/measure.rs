@@ -1,26 +1,26 @@
-//! One figure on two sides: values, difference, and how far chance may carry it.
+//! One figure on two sides: values, difference and statistical uncertainty.
 
 use std::cmp::Ordering;
 
 use super::Method;
-use super::bootstrap::{Pool, Which, bootstrap};
+use super::bootstrap::{Pool, SideId, bootstrap};
 use super::pairing::Pairing;
-use super::rates::{Pairs, independent};
+use super::rates::{Pairs, newcombe_interval};
 use super::side::{SavedMean, Share, Side};
-use super::throughput::{self, amount_of};
+use super::throughput::{self, amount_per_request};
 use crate::metrics::registry::{Figure, Kind, Metric, Stat};
 use sobench_statistics::bootstrap::Replicates;
-use sobench_statistics::distributions::z_of;
+use sobench_statistics::distributions::z_score;
 use sobench_statistics::samples_needed;
 
-/// The fewest requests that a mean or a median of latencies is judged by: drawn again from
-/// themselves, skewed values are too much alike below that, and their intervals too narrow.
-pub const LEAST_REQUESTS: usize = 30;
+/// Minimum number of requests for an interval of a mean or median latency. With fewer, resamples of
+/// skewed values vary too little, and intervals are too narrow.
+pub const MIN_REQUESTS: usize = 30;
 
-/// The fewest requests that a difference of rates is judged by.
-pub const LEAST_JUDGED: usize = 10;
+/// Minimum number of requests for an interval of a difference of rates.
+pub const MIN_JUDGED: usize = 10;
 
-/// The most steps that one bootstrap may take: some minutes.
+/// Maximum number of steps of one bootstrap, which takes some minutes.
 pub const MAX_STEPS: usize = 40_000_000_000;
 
 /// A figure on two sides.
@@ -29,25 +29,24 @@ pub struct Measured {
     pub metric: Figure,
     pub a: Option<f64>,
     pub b: Option<f64>,
-    /// Second less first, in the figure's unit; of pairs, where there are some.
+    /// Second minus first, in the figure's unit; over pairs if there are any.
     pub difference: Option<f64>,
-    /// Requests that the two values are of, where they are known.
+    /// Number of requests behind each value, if known.
     pub n: (Option<usize>, Option<usize>),
-    /// How far runs of the same server may be apart, in percent, where a side has one run and
-    /// nothing says it: of times and throughput. Rates have none: what is right is counted, not
-    /// timed.
+    /// Assumed variation between runs of the same server, in percent, for times and throughput if a
+    /// side has only one run. Rates have none: correctness is not timed.
     pub floor: Option<f64>,
-    pub spread: Spread,
+    pub spread: Uncertainty,
 }
 
-/// What there is to tell the difference from chance.
+/// The statistical uncertainty of a difference.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Spread {
-    /// Resamples.
+pub enum Uncertainty {
+    /// Bootstrap over requests.
     Drawn { drawn: Replicates, paired: bool },
-    /// Throughput, drawn again in blocks of time.
+    /// Bootstrap of throughput over blocks of time.
     Blocks(Replicates),
-    /// Two rates; `drawn` is there where there are several runs.
+    /// Two rates; `drawn` is a bootstrap over several runs.
     Rates {
         pairs: Option<Pairs>,
         a: Share,
@@ -61,54 +60,54 @@ pub enum Spread {
         error_a: f64,
         error_b: f64,
     },
-    /// Nothing.
-    None(Why),
+    /// No interval.
+    None(NoInterval),
 }
 
-/// Why there is nothing to tell the difference from chance.
+/// The reason why a difference has no interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum NoInterval {
     /// A side has no value.
     NoValue,
-    /// A side has fewer values than that takes.
+    /// A side has fewer values than the statistic needs.
     TooFew { n: usize, needs: usize },
-    /// A file without requests: saved without `--save-detailed`.
+    /// A file has no requests: saved without `--save-detailed`.
     NoRequests,
-    /// A baseline keeps of gaps only their number and sum.
+    /// A baseline keeps only the number and sum of gaps.
     NoGaps,
-    /// A file that does not tell when answers ended.
+    /// A file has no end times of answers.
     NoTimes,
-    /// The run is over before its answers are.
+    /// The run is too short compared with its answers.
     TooShort,
-    /// The wait before sending is in it: requests of a run wait for each other.
+    /// The figure includes the wait before sending, which is correlated between requests.
     Queued,
-    /// Requests keep no values of it.
+    /// Requests do not keep values of the metric.
     NotKept,
-    /// A figure that a run has only once.
-    Once,
-    /// [`MAX_STEPS`].
+    /// A run has only one value of the figure.
+    SingleValue,
+    /// The bootstrap would exceed [`MAX_STEPS`].
     TooLarge,
 }
 
-impl Why {
-    /// In words; `None` where nothing could ever be said.
-    pub fn words(self) -> Option<String> {
+impl NoInterval {
+    /// A description; `None` for a figure that never has an interval.
+    pub fn description(self) -> Option<String> {
         Some(match self {
             Self::NoValue => "a side has no value".to_owned(),
             Self::TooFew { n, needs } => format!("{n} < {needs}"),
             Self::NoRequests => "a file has no requests (--save-detailed)".to_owned(),
-            Self::NoGaps => "a baseline keeps no single gaps".to_owned(),
-            Self::NoTimes => "a file has no instants".to_owned(),
-            Self::TooShort => "the run is too short for its answers".to_owned(),
+            Self::NoGaps => "a baseline has no single gaps".to_owned(),
+            Self::NoTimes => "a file has no timestamps".to_owned(),
+            Self::TooShort => "the run is too short compared with its answers".to_owned(),
             Self::Queued => "requests wait for each other".to_owned(),
-            Self::NotKept => "single values are not kept".to_owned(),
-            Self::TooLarge => "too many values; give fewer --resamples".to_owned(),
-            Self::Once => return None,
+            Self::NotKept => "single values are not saved".to_owned(),
+            Self::TooLarge => "too many values; use fewer --resamples".to_owned(),
+            Self::SingleValue => return None,
         })
     }
 }
 
-/// How resampling is done.
+/// Parameters of the bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resampling {
     pub resamples: usize,
@@ -117,7 +116,7 @@ pub struct Resampling {
     pub run_spread: f64,
 }
 
-/// Measures `metrics` on two sides, in their order.
+/// Measures figures on two sides, in the given order.
 pub fn measure(
     a: &Side,
     b: &Side,
@@ -127,42 +126,43 @@ pub fn measure(
 ) -> Vec<Measured> {
     let mut measured: Vec<Measured> = metrics.iter().map(|metric| saved(a, b, *metric)).collect();
     if a.runs.len() < 2 || b.runs.len() < 2 {
-        let timed = measured.iter_mut().filter(|it| {
-            it.metric.metric.is_distribution() || amount_of(it.metric.metric).is_some()
+        let timed = measured.iter_mut().filter(|figure| {
+            figure.metric.metric.is_distribution()
+                || amount_per_request(figure.metric.metric).is_some()
         });
-        timed.for_each(|it| it.floor = Some(resampling.run_spread));
+        timed.for_each(|figure| figure.floor = Some(resampling.run_spread));
     }
     if a.requests().is_none() || b.requests().is_none() {
         return measured;
     }
     latencies(a, b, pairing, &mut measured, resampling);
-    for it in &mut measured {
-        let flow = it.metric.metric;
-        if amount_of(flow).is_some() {
-            (it.a, it.b) = (
-                throughput::value(a, flow).or(it.a),
-                throughput::value(b, flow).or(it.b),
+    for figure in &mut measured {
+        let metric = figure.metric.metric;
+        if amount_per_request(metric).is_some() {
+            (figure.a, figure.b) = (
+                throughput::value(a, metric).or(figure.a),
+                throughput::value(b, metric).or(figure.b),
             );
-            let drawn = throughput::bootstrap(a, b, flow, resampling.resamples, resampling.seed);
-            it.spread = drawn.map_or_else(Spread::None, Spread::Blocks);
+            let drawn = throughput::bootstrap(a, b, metric, resampling.resamples, resampling.seed);
+            figure.spread = drawn.map_or_else(Uncertainty::None, Uncertainty::Blocks);
         }
     }
-    for it in &mut measured {
-        if it.a.is_none() || it.b.is_none() {
-            it.spread = Spread::None(Why::NoValue);
+    for figure in &mut measured {
+        if figure.a.is_none() || figure.b.is_none() {
+            figure.spread = Uncertainty::None(NoInterval::NoValue);
         }
-        let of_pairs = match &it.spread {
-            Spread::Rates {
+        let paired = match &figure.spread {
+            Uncertainty::Rates {
                 pairs: Some(pairs), ..
             } => pairs.difference().map(|share| 100.0 * share),
             _ => None,
         };
-        it.difference = of_pairs.or_else(|| Some(it.b? - it.a?));
+        figure.difference = paired.or_else(|| Some(figure.b? - figure.a?));
     }
     measured
 }
 
-impl Spread {
+impl Uncertainty {
     /// The interval of the difference, in the figure's unit (rates: percentage points).
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         match self {
@@ -170,10 +170,10 @@ impl Spread {
             Self::Rates { pairs, a, b, drawn } => {
                 let counted = match pairs {
                     Some(pairs) => pairs.interval(level),
-                    None => independent(*a, *b, level),
+                    None => newcombe_interval(*a, *b, level),
                 }?;
-                // Several runs: no narrower than what their spread says, and no narrower than what
-                // the counts do.
+                // With several runs, the interval covers both the counts and the variation between
+                // runs.
                 let (low, high) = drawn
                     .as_ref()
                     .map_or(Some(counted), |drawn| drawn.interval(level))?;
@@ -185,15 +185,15 @@ impl Spread {
                 error_a,
                 error_b,
             } => {
-                let half = z_of(level) * error_a.hypot(*error_b);
+                let half = z_score(level) * error_a.hypot(*error_b);
                 Some((b - a - half, b - a + half))
             }
             Self::None(_) => None,
         }
     }
 
-    /// The interval of the difference as a share of the first value, in percent. Rates have none:
-    /// their difference is in points.
+    /// The interval of the difference relative to the first value, in percent. Rates have none:
+    /// their difference is in percentage points.
     pub fn relative(&self, level: f64) -> Option<(f64, f64)> {
         let (low, high) = match self {
             Self::Drawn { drawn, .. } | Self::Blocks(drawn) => drawn.relative(level)?,
@@ -203,8 +203,8 @@ impl Spread {
                 error_a,
                 error_b,
             } if *a > 0.0 && *b > 0.0 => {
-                // Of the logarithm of the ratio, whose error is that of both relative ones.
-                let half = z_of(level) * (error_a / a).hypot(error_b / b);
+                // From the logarithm of the ratio: the relative errors add in quadrature.
+                let half = z_score(level) * (error_a / a).hypot(error_b / b);
                 ((b / a) * (-half).exp() - 1.0, (b / a) * half.exp() - 1.0)
             }
             Self::Rates { .. } | Self::Normal { .. } | Self::None(_) => return None,
@@ -212,11 +212,11 @@ impl Spread {
         Some((100.0 * low, 100.0 * high))
     }
 
-    /// On which side of nothing the difference is: `None` where it may be nothing. Of pairs,
+    /// The sign of a significant difference; `None` if the difference may be zero. For pairs,
     /// McNemar's test has to agree.
     ///
-    /// `floor` is how far, in percent, runs of the same thing may be apart where that is not known:
-    /// the whole interval has to be past it.
+    /// `floor` is the assumed variation between runs, in percent: the whole interval has to be
+    /// beyond it.
     pub fn sign(&self, level: f64, floor: Option<f64>) -> Option<Ordering> {
         if self.p_value().is_some_and(|p| p > 1.0 - level) {
             return None;
@@ -231,7 +231,7 @@ impl Spread {
         (high < -floor).then_some(Ordering::Less)
     }
 
-    /// McNemar's, of one run a side.
+    /// The p-value of McNemar's test, for one run per side.
     pub fn p_value(&self) -> Option<f64> {
         match self {
             Self::Rates {
@@ -243,7 +243,7 @@ impl Spread {
         }
     }
 
-    /// Where the interval is from.
+    /// The method of the interval.
     pub fn method(&self) -> Option<Method> {
         Some(match self {
             Self::Drawn { paired: true, .. } => Method::PairedBootstrap,
@@ -266,18 +266,18 @@ impl Spread {
     }
 }
 
-/// What can be said without requests: the files' own figures, counts and standard errors.
+/// Measures a figure without requests, from the figures, counts and standard errors of the files.
 fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
     let (value_a, value_b) = (saved_value(a, figure), saved_value(b, figure));
-    let (mut n, mut spread) = ((None, None), Spread::None(Why::NoRequests));
+    let (mut n, mut spread) = ((None, None), Uncertainty::None(NoInterval::NoRequests));
     let metric = figure.metric;
     match figure.stat {
         None if metric.is_rate() => {
             if let (Some(a), Some(b)) = (share(a, metric), share(b, metric)) {
                 n = (Some(a.of), Some(b.of));
-                // Several runs without their requests do not tell their spread apart from the
-                // cases'.
-                spread = Spread::Rates {
+                // Without requests, the variation between several runs cannot be separated from
+                // that between cases.
+                spread = Uncertainty::Rates {
                     pairs: None,
                     a,
                     b,
@@ -293,7 +293,7 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
                 if let (Some(error_a), Some(error_b)) =
                     (first.standard_error, second.standard_error)
                 {
-                    spread = Spread::Normal {
+                    spread = Uncertainty::Normal {
                         a: of_a,
                         b: of_b,
                         error_a,
@@ -302,21 +302,23 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
                 }
             }
         }
-        Some(Stat::Std) => spread = Spread::None(Why::Once),
-        None if amount_of(metric).is_none() => spread = Spread::None(Why::Once),
+        Some(Stat::Std) => spread = Uncertainty::None(NoInterval::SingleValue),
+        None if amount_per_request(metric).is_none() => {
+            spread = Uncertainty::None(NoInterval::SingleValue);
+        }
         Some(Stat::Median | Stat::Percentile(_)) | None => {}
     }
-    if let Some(n) = n.0.min(n.1).filter(|n| *n < LEAST_JUDGED) {
-        spread = Spread::None(Why::TooFew {
+    if let Some(n) = n.0.min(n.1).filter(|n| *n < MIN_JUDGED) {
+        spread = Uncertainty::None(NoInterval::TooFew {
             n,
-            needs: LEAST_JUDGED,
+            needs: MIN_JUDGED,
         });
     }
     if matches!(metric.kind, Kind::Distribution { queued: true, .. }) {
-        spread = Spread::None(Why::Queued);
+        spread = Uncertainty::None(NoInterval::Queued);
     }
     if value_a.is_none() || value_b.is_none() {
-        spread = Spread::None(Why::NoValue);
+        spread = Uncertainty::None(NoInterval::NoValue);
     }
     Measured {
         metric: figure,
@@ -329,31 +331,30 @@ fn saved(a: &Side, b: &Side, figure: Figure) -> Measured {
     }
 }
 
-/// A figure of one side by itself: of its requests where they are known, else as its files have it.
+/// A figure of one side, computed from its requests if known, otherwise from its files.
 pub fn figure(side: &Side, figure: Figure) -> Option<f64> {
     let of_requests = match figure.stat {
-        Some(_) => {
-            Pool::of(side, &Pairing::None, Which::A, &[figure]).and_then(|pool| pool.value(figure))
-        }
+        Some(_) => Pool::new(side, &Pairing::None, SideId::A, &[figure])
+            .and_then(|pool| pool.value(figure)),
         None if figure.is_rate() => count(side, figure.metric).and_then(Share::percent),
         None => throughput::value(side, figure.metric),
     };
     of_requests.or_else(|| saved_value(side, figure))
 }
 
-/// The same, where the sample carries it.
+/// A figure of one side, if it has enough samples.
 ///
 /// # Errors
-/// Why there is none, or why it says too little.
-pub fn carried(side: &Side, asked: Figure) -> Result<f64, Why> {
-    let value = figure(side, asked).ok_or(Why::NoValue)?;
+/// The side has no value, or too few samples.
+pub fn reliable_figure(side: &Side, requested: Figure) -> Result<f64, NoInterval> {
+    let value = figure(side, requested).ok_or(NoInterval::NoValue)?;
     if let Figure {
         metric,
         stat: Some(stat),
-    } = asked
+    } = requested
     {
-        let of_requests =
-            Pool::of(side, &Pairing::None, Which::A, &[asked]).map(|pool| pool.size(metric).0);
+        let of_requests = Pool::new(side, &Pairing::None, SideId::A, &[requested])
+            .map(|pool| pool.size(metric).0);
         let n = match of_requests {
             Some(n) if n > 0 => Some(n),
             _ => side
@@ -364,13 +365,13 @@ pub fn carried(side: &Side, asked: Figure) -> Result<f64, Why> {
         };
         let needs = values_needed(stat);
         if let Some((n, needs)) = n.zip(needs).filter(|(n, needs)| n < needs) {
-            return Err(Why::TooFew { n, needs });
+            return Err(NoInterval::TooFew { n, needs });
         }
     }
     Ok(value)
 }
 
-/// The mean of the runs' figures; of rates, the share of all their counts.
+/// The mean of the runs' figures; for rates, the share over all runs.
 fn saved_value(side: &Side, figure: Figure) -> Option<f64> {
     if let Some(share) = share(side, figure.metric) {
         return share.percent();
@@ -404,7 +405,7 @@ fn mean(side: &Side, series: &Metric) -> Option<SavedMean> {
     }
 }
 
-/// Latencies and rates over requests, by one bootstrap for all of them.
+/// Latencies and rates from requests, with one bootstrap for all.
 fn latencies(
     a: &Side,
     b: &Side,
@@ -414,39 +415,42 @@ fn latencies(
 ) {
     let several = a.runs.len() > 1 || b.runs.len() > 1;
     let is_of_requests = |figure: &Figure| figure.is_rate() || figure.metric.is_distribution();
-    let asked: Vec<Figure> = measured
+    let figures: Vec<Figure> = measured
         .iter()
-        .map(|it| it.metric)
+        .map(|measured| measured.metric)
         .filter(is_of_requests)
         .collect();
     let pools = (
-        Pool::of(a, pairing, Which::A, &asked),
-        Pool::of(b, pairing, Which::B, &asked),
+        Pool::new(a, pairing, SideId::A, &figures),
+        Pool::new(b, pairing, SideId::B, &figures),
     );
     let (Some(pool_a), Some(pool_b)) = pools else {
         return;
     };
     let mut drawable = Vec::new();
-    for (place, it) in measured.iter_mut().enumerate() {
-        let figure = it.metric;
+    for (index, row) in measured.iter_mut().enumerate() {
+        let figure = row.metric;
         match figure.stat {
             Some(stat) => {
                 let (n, m) = (pool_a.size(figure.metric).0, pool_b.size(figure.metric).0);
                 let kept = (mean(a, figure.metric), mean(b, figure.metric));
-                // Requests keep no values of it, and the files have its figures.
+                // Requests have no values of the metric, but the files have its figures.
                 if (n == 0 && kept.0.is_some_and(|mean| mean.n > 0))
                     || (m == 0 && kept.1.is_some_and(|mean| mean.n > 0))
                 {
-                    it.spread = Spread::None(Why::NotKept);
+                    row.spread = Uncertainty::None(NoInterval::NotKept);
                     continue;
                 }
-                (it.a, it.b) = (pool_a.value(figure).or(it.a), pool_b.value(figure).or(it.b));
-                it.n = (Some(n), Some(m));
+                (row.a, row.b) = (
+                    pool_a.value(figure).or(row.a),
+                    pool_b.value(figure).or(row.b),
+                );
+                row.n = (Some(n), Some(m));
                 let why = why_not(&pool_a, figure.metric, stat)
                     .or_else(|| why_not(&pool_b, figure.metric, stat));
                 match why {
-                    Some(why) => it.spread = Spread::None(why),
-                    None => drawable.push((place, figure)),
+                    Some(why) => row.spread = Uncertainty::None(why),
+                    None => drawable.push((index, figure)),
                 }
             }
             None if figure.is_rate() => {
@@ -456,19 +460,19 @@ fn latencies(
                 }) {
                     continue;
                 }
-                it.spread = rates(a, b, pairing, figure.metric);
-                (it.a, it.b, it.n) = (None, None, (None, None));
-                if let Spread::Rates { a, b, .. } = it.spread {
-                    (it.a, it.b) = (a.percent(), b.percent());
-                    it.n = (Some(a.of), Some(b.of));
+                row.spread = rates(a, b, pairing, figure.metric);
+                (row.a, row.b, row.n) = (None, None, (None, None));
+                if let Uncertainty::Rates { a, b, .. } = row.spread {
+                    (row.a, row.b) = (a.percent(), b.percent());
+                    row.n = (Some(a.of), Some(b.of));
                     let n = a.of.min(b.of);
-                    if n < LEAST_JUDGED {
-                        it.spread = Spread::None(Why::TooFew {
+                    if n < MIN_JUDGED {
+                        row.spread = Uncertainty::None(NoInterval::TooFew {
                             n,
-                            needs: LEAST_JUDGED,
+                            needs: MIN_JUDGED,
                         });
                     } else if several {
-                        drawable.push((place, figure));
+                        drawable.push((index, figure));
                     }
                 }
             }
@@ -476,25 +480,25 @@ fn latencies(
         }
     }
     let steps = (pool_a.steps() + pool_b.steps()).saturating_mul(resampling.resamples);
-    let asked: Vec<Figure> = drawable.iter().map(|(_, asked)| *asked).collect();
+    let figures: Vec<Figure> = drawable.iter().map(|(_, figure)| *figure).collect();
     if steps > MAX_STEPS {
-        drawable
-            .iter()
-            .for_each(|(place, _)| measured[*place].spread = Spread::None(Why::TooLarge));
-    } else if !asked.is_empty() {
+        drawable.iter().for_each(|(index, _)| {
+            measured[*index].spread = Uncertainty::None(NoInterval::TooLarge);
+        });
+    } else if !figures.is_empty() {
         let drawn = bootstrap(
             &pool_a,
             &pool_b,
             pairing.cases(),
-            &asked,
+            &figures,
             resampling.resamples,
             resampling.seed,
         );
-        for ((place, _), of_runs) in drawable.into_iter().zip(drawn) {
-            match &mut measured[place].spread {
-                Spread::Rates { drawn, .. } => *drawn = Some(of_runs),
+        for ((index, _), of_runs) in drawable.into_iter().zip(drawn) {
+            match &mut measured[index].spread {
+                Uncertainty::Rates { drawn, .. } => *drawn = Some(of_runs),
                 other => {
-                    *other = Spread::Drawn {
+                    *other = Uncertainty::Drawn {
                         drawn: of_runs,
                         paired: *pairing != Pairing::None,
                     }
@@ -504,51 +508,50 @@ fn latencies(
     }
 }
 
-/// Why a series of one side cannot be resampled for a figure.
-fn why_not(pool: &Pool, series: &Metric, stat: Stat) -> Option<Why> {
+/// The reason why a distribution of one side cannot be resampled for a statistic.
+fn why_not(pool: &Pool, series: &Metric, stat: Stat) -> Option<NoInterval> {
     let ((values, whole), requests) = (pool.size(series), pool.requests_with(series));
     if values == 0 {
-        return Some(Why::NoValue);
+        return Some(NoInterval::NoValue);
     }
     let needs = match stat {
-        Stat::Std => return Some(Why::Once),
+        Stat::Std => return Some(NoInterval::SingleValue),
         _ if matches!(series.kind, Kind::Distribution { queued: true, .. }) => {
-            return Some(Why::Queued);
+            return Some(NoInterval::Queued);
         }
-        Stat::Mean => LEAST_REQUESTS,
-        Stat::Median | Stat::Percentile(_) if !whole => return Some(Why::NoGaps),
-        Stat::Median | Stat::Percentile(_) => values_needed(stat)
-            .unwrap_or(usize::MAX)
-            .max(LEAST_REQUESTS),
+        Stat::Mean => MIN_REQUESTS,
+        Stat::Median | Stat::Percentile(_) if !whole => return Some(NoInterval::NoGaps),
+        Stat::Median | Stat::Percentile(_) => {
+            values_needed(stat).unwrap_or(usize::MAX).max(MIN_REQUESTS)
+        }
     };
-    // Gaps come with their request, so that they count as so many values, but their requests have
-    // to be enough as well.
+    // Gaps are drawn with their request, so both gaps and requests have to be enough.
     if values < needs {
-        return Some(Why::TooFew { n: values, needs });
+        return Some(NoInterval::TooFew { n: values, needs });
     }
-    (requests < LEAST_REQUESTS).then_some(Why::TooFew {
+    (requests < MIN_REQUESTS).then_some(NoInterval::TooFew {
         n: requests,
-        needs: LEAST_REQUESTS,
+        needs: MIN_REQUESTS,
     })
 }
 
-/// Values that a percentile takes.
+/// Number of values that a percentile needs.
 fn values_needed(stat: Stat) -> Option<usize> {
     usize::try_from(samples_needed(stat.percent()?)?).ok()
 }
 
-fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Spread {
+fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Uncertainty {
     let (of_a, of_b) = (
         count(a, rate).unwrap_or_default(),
         count(b, rate).unwrap_or_default(),
     );
     if of_a.of == 0 || of_b.of == 0 {
-        return Spread::None(Why::NoValue);
+        return Uncertainty::None(NoInterval::NoValue);
     }
     let pairs = pairing
         .pairs(a, b, rate)
-        .filter(|pairs| pairs.total() >= LEAST_JUDGED);
-    Spread::Rates {
+        .filter(|pairs| pairs.total() >= MIN_JUDGED);
+    Uncertainty::Rates {
         pairs,
         a: of_a,
         b: of_b,
@@ -556,7 +559,7 @@ fn rates(a: &Side, b: &Side, pairing: &Pairing, rate: &Metric) -> Spread {
     }
 }
 
-/// How many requests of a side hit; `None` where a run has no requests.
+/// Hits among the requests of a side; `None` if a run has no requests.
 fn count(side: &Side, rate: &Metric) -> Option<Share> {
     Some(Share::count(
         side.requests()?

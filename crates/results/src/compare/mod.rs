@@ -1,13 +1,12 @@
-//! Runs held against each other: is it comparable, what differs, and is it more than chance. Pure
-//! but for [`files`], which reads and writes, and [`command`], which calls it: no network, no
-//! clock, no rendering.
+//! Compares runs: differences of conditions and figures, their significance, and the gate. Only
+//! [`files`] accesses the file system.
 //!
-//! [`compare`] is the door. A [`Side`] is one or several runs that are held to be of the same
-//! thing; the first side is the one that the others are held against.
+//! [`compare`] is the entry point. A [`Side`] is one or several runs of the same configuration; the
+//! first side is the baseline of all others.
 
 pub mod bootstrap;
-pub mod changed;
-pub mod comparable;
+pub mod changed_cases;
+pub mod conditions;
 pub mod files;
 pub mod gate;
 pub mod measure;
@@ -25,12 +24,12 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use self::changed::{Changed, changed};
-use self::comparable::{Condition, comparable, conditions};
+use self::changed_cases::{ChangedCases, changed_cases};
+use self::conditions::{Condition, conditions, is_comparable};
 use self::gate::{ChangeRuling, LimitRuling, Ruling, Undecided};
-use self::measure::{Measured, Resampling, Spread, measure};
+use self::measure::{Measured, Resampling, Uncertainty, measure};
 use self::pairing::Pairing;
-use self::rules::{Change, Limit};
+use self::rules::{ChangeRule, LimitRule};
 pub use self::side::Side;
 use crate::metrics::Metrics;
 use crate::metrics::registry::rates::CONTROL_RATE;
@@ -39,59 +38,57 @@ use crate::record::RunRecord;
 use crate::record::condition::Field;
 use sobench_statistics::bootstrap::resamples_for;
 
-/// How far runs of the same server are taken to be apart where nothing says it, in percent of times
-/// and throughput. Servers on a quiet machine are nearer to each other; those on shared ones are
-/// not.
+/// Assumed variation of times and throughput between runs of the same server, in percent. Quiet
+/// machines vary less, shared ones more.
 pub const DEFAULT_RUN_SPREAD: f64 = 5.0;
 
-/// The fewest resamples.
-pub const LEAST_RESAMPLES: usize = 1000;
+/// Minimum number of resamples.
+pub const MIN_RESAMPLES: usize = 1000;
 
-/// The most resamples.
+/// Maximum number of resamples.
 pub const MAX_RESAMPLES: usize = 1_000_000;
 
-/// How to compare.
+/// Options of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// The level of shown intervals, above 0 and below 1.
+    /// Confidence level of the reported intervals, between 0 and 1.
     pub level: f64,
-    /// `None` for as many as the widest interval takes.
+    /// `None` for as many as the widest interval needs.
     pub resamples: Option<usize>,
     pub seed: u64,
-    /// How far, in percent, times and throughput of two runs of the same server are taken to be
-    /// apart where a side has one run.
+    /// Assumed variation between runs of the same server, in percent, if a side has one run.
     pub run_spread: f64,
-    /// Differences that the user knows of.
+    /// Conditions that may differ.
     pub allowed: Vec<Field>,
-    /// How many changed cases are kept.
+    /// Maximum number of changed cases to keep.
     pub changed: usize,
     pub gate: Option<Gate>,
 }
 
-/// What must not happen.
+/// The rules of a gate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gate {
-    pub changes: Vec<Change>,
-    pub limits: Vec<Limit>,
+    pub changes: Vec<ChangeRule>,
+    pub limits: Vec<LimitRule>,
     pub undecided: Undecided,
 }
 
-/// Everything that is said about some sides.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     pub sides: Vec<Side>,
     pub conditions: Vec<Condition>,
     pub method: ComparisonMethod,
-    /// Each later side against the first; empty where they are not comparable.
-    pub against: Vec<Against>,
+    /// Each later side compared with the first; empty if they are not comparable.
+    pub against: Vec<SideComparison>,
     pub undecided: Undecided,
 }
 
-/// How figures were held against each other.
+/// The statistical parameters of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ComparisonMethod {
     pub level: f64,
-    /// The level of the gate's intervals, where there is one with changes.
+    /// Confidence level of the gate's intervals, if it has change rules.
     pub gate_level: Option<f64>,
     pub resamples: usize,
     pub seed: u64,
@@ -99,48 +96,47 @@ pub struct ComparisonMethod {
     pub run_spread: f64,
 }
 
-/// One side against the first.
+/// One side compared with the first.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Against {
-    /// Its place in [`Comparison::sides`].
+pub struct SideComparison {
+    /// Index in [`Comparison::sides`].
     pub other: usize,
     pub pairing: Pairing,
     pub rows: Vec<Row>,
-    /// `None` where it is not known which requests are the same case.
-    pub changed: Option<Changed>,
+    /// `None` if requests are not paired.
+    pub changed: Option<ChangedCases>,
     pub changes: Vec<ChangeRuling>,
-    /// Of the other side; the first one is what was.
+    /// Limits of this side; the first side has none.
     pub limits: Vec<LimitRuling>,
 }
 
-/// One figure.
+/// One compared figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub measured: Measured,
     pub interval: Option<(f64, f64)>,
-    /// Of the difference in percent of the first value; rates have none.
+    /// Interval of the difference in percent of the first value; rates have none.
     pub relative: Option<(f64, f64)>,
-    pub word: Word,
+    pub verdict: DifferenceVerdict,
 }
 
-/// What a difference is.
+/// The verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum DifferenceVerdict {
     Better,
     Worse,
-    /// More than chance, and neither way is better.
+    /// Significant, without a better direction.
     Differs,
     NoDifferenceSeen,
-    /// More than chance within these two runs, and no more than runs of the same server may be
-    /// apart.
+    /// Significant within these runs, but within the variation between runs.
     WithinRunSpread,
     TooFewSamples,
-    /// There is nothing to tell it from chance.
+    /// There is no interval.
     NotTested,
 }
 
-/// Where an interval is from.
+/// The statistical method of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -153,7 +149,7 @@ pub enum Method {
     Welch,
 }
 
-/// Compares the first of at least two sides with each of the others.
+/// Compares each later side with the first.
 pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
     let conditions = conditions(&sides, &options.allowed);
     let others = sides.len().saturating_sub(1);
@@ -161,11 +157,11 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
         .gate
         .as_ref()
         .map_or(0, |gate| gate.changes.len() * others);
-    let gate_level = (rules > 0).then(|| gate::level(rules));
+    let gate_level = (rules > 0).then(|| gate::interval_level(rules));
     let widest = gate_level.unwrap_or(options.level).max(options.level);
     let resamples = options
         .resamples
-        .unwrap_or_else(|| resamples_for(widest).clamp(LEAST_RESAMPLES, MAX_RESAMPLES));
+        .unwrap_or_else(|| resamples_for(widest).clamp(MIN_RESAMPLES, MAX_RESAMPLES));
     let method = ComparisonMethod {
         level: options.level,
         gate_level,
@@ -173,7 +169,7 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
         seed: options.seed,
         run_spread: options.run_spread,
     };
-    let against = if comparable(&conditions) {
+    let against = if is_comparable(&conditions) {
         (1..sides.len())
             .map(|other| against(&sides, other, method, options))
             .collect()
@@ -195,17 +191,17 @@ pub fn compare(sides: Vec<Side>, options: &Options) -> Comparison {
 }
 
 impl Comparison {
-    /// Whether the sides were asked the same.
+    /// Whether no condition prevents the comparison.
     pub fn is_comparable(&self) -> bool {
-        comparable(&self.conditions)
+        is_comparable(&self.conditions)
     }
 
-    /// Whether a rule of the gate was broken.
+    /// Whether the gate fails.
     pub fn is_failed(&self) -> bool {
-        let rulings = |it: &Against| {
-            let changes = it.changes.iter().map(|it| it.ruling);
+        let rulings = |against: &SideComparison| {
+            let changes = against.changes.iter().map(|change| change.ruling);
             changes
-                .chain(it.limits.iter().map(|it| it.ruling))
+                .chain(against.limits.iter().map(|limit| limit.ruling))
                 .collect::<Vec<Ruling>>()
         };
         self.against
@@ -215,19 +211,28 @@ impl Comparison {
     }
 }
 
-/// Rules on the bounds of one run that is over.
-pub fn bounds(record: &RunRecord, metrics: &Metrics, rules: &[Limit]) -> Vec<LimitRuling> {
+/// Evaluates limit rules on a finished run.
+pub fn check_limits(
+    record: &RunRecord,
+    metrics: &Metrics,
+    rules: &[LimitRule],
+) -> Vec<LimitRuling> {
     let side = Side {
         name: String::new(),
-        runs: vec![read::of_metrics("this run", record, metrics)],
+        runs: vec![read::run_from_metrics("this run", record, metrics)],
     };
-    gate::limits(rules, &side)
+    gate::evaluate_limits(rules, &side)
 }
 
-fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Options) -> Against {
+fn against(
+    sides: &[Side],
+    other: usize,
+    method: ComparisonMethod,
+    options: &Options,
+) -> SideComparison {
     let (a, b) = (&sides[0], &sides[other]);
-    let pairing = Pairing::of(a, b);
-    let mut metrics = Figure::shown();
+    let pairing = Pairing::new(a, b);
+    let mut metrics = Figure::in_tables();
     let named = options
         .gate
         .iter()
@@ -247,61 +252,66 @@ fn against(sides: &[Side], other: usize, method: ComparisonMethod, options: &Opt
         Some(gate) => {
             let level = method.gate_level.unwrap_or(method.level);
             (
-                gate::changes(&gate.changes, &measured, level),
-                gate::limits(&gate.limits, b),
+                gate::evaluate_changes(&gate.changes, &measured, level),
+                gate::evaluate_limits(&gate.limits, b),
             )
         }
         None => (Vec::new(), Vec::new()),
     };
-    let known = |it: &Measured| (it.a.is_some() || it.b.is_some()) && !is_idle(it);
-    Against {
+    let has_value = |row: &Measured| (row.a.is_some() || row.b.is_some()) && !is_idle(row);
+    SideComparison {
         other,
         rows: measured
             .into_iter()
-            .filter(known)
-            .map(|measured| Row::of(measured, method.level))
+            .filter(has_value)
+            .map(|measured| Row::new(measured, method.level))
             .collect(),
-        changed: changed(a, b, &pairing, options.changed),
+        changed: changed_cases(a, b, &pairing, options.changed),
         pairing,
         changes,
         limits,
     }
 }
 
-/// Whether it counts what happened on neither side. Failures and the control arm are looked for,
-/// and stay.
+/// Whether it is a count that is zero on both sides. Failures and the control arm stay, because
+/// readers look for them.
 fn is_idle(measured: &Measured) -> bool {
     let metric = measured.metric.metric;
-    let is_looked_for =
+    let is_always_shown =
         metric.better == Better::Up || [&CONTROL_RATE, &totals::FAILED].contains(&metric);
     let is_count = metric.is_rate() || metric.unit == Unit::Count;
-    is_count && !is_looked_for && (measured.a, measured.b) == (Some(0.0), Some(0.0))
+    is_count && !is_always_shown && (measured.a, measured.b) == (Some(0.0), Some(0.0))
 }
 
 impl Row {
-    fn of(measured: Measured, level: f64) -> Self {
+    fn new(measured: Measured, level: f64) -> Self {
         let spread = &measured.spread;
-        let word = match (
+        let verdict = match (
             spread,
             spread.sign(level, measured.floor),
             measured.metric.better(),
         ) {
-            (Spread::None(measure::Why::TooFew { .. } | measure::Why::TooShort), ..) => {
-                Word::TooFewSamples
+            (
+                Uncertainty::None(
+                    measure::NoInterval::TooFew { .. } | measure::NoInterval::TooShort,
+                ),
+                ..,
+            ) => DifferenceVerdict::TooFewSamples,
+            (Uncertainty::None(_), ..) => DifferenceVerdict::NotTested,
+            (spread, None, _) if spread.sign(level, None).is_some() => {
+                DifferenceVerdict::WithinRunSpread
             }
-            (Spread::None(_), ..) => Word::NotTested,
-            (spread, None, _) if spread.sign(level, None).is_some() => Word::WithinRunSpread,
-            (_, None, _) => Word::NoDifferenceSeen,
-            (_, Some(_), Better::Neither) => Word::Differs,
+            (_, None, _) => DifferenceVerdict::NoDifferenceSeen,
+            (_, Some(_), Better::Neither) => DifferenceVerdict::Differs,
             (_, Some(Ordering::Greater), Better::Up) | (_, Some(Ordering::Less), Better::Down) => {
-                Word::Better
+                DifferenceVerdict::Better
             }
-            (_, Some(_), Better::Up | Better::Down) => Word::Worse,
+            (_, Some(_), Better::Up | Better::Down) => DifferenceVerdict::Worse,
         };
         Self {
             interval: spread.interval(level),
             relative: spread.relative(level),
-            word,
+            verdict,
             measured,
         }
     }

@@ -1,41 +1,41 @@
-//! Which requests of two sides were the same question. Knows no statistics.
+//! Pairs the requests of two sides by case.
 
 use std::collections::{HashMap, HashSet};
 
-use super::bootstrap::Which;
+use super::bootstrap::SideId;
 use super::rates::Pairs;
 use super::side::{Request, Side};
 use crate::metrics::registry::Metric;
 use crate::record::condition::Field;
 use sobench_core::case::Arm;
 
-/// The least share of all cases that both sides have to have been asked: with fewer, drawing cases
-/// for both sides would say nothing of most requests.
-const LEAST_COMMON: f64 = 0.5;
+/// Minimum share of common cases among all cases. With fewer, resampling common cases would ignore
+/// most requests.
+const MIN_COMMON: f64 = 0.5;
 
-/// How requests of two sides belong together. Lists have a number for each request of all runs of
-/// the side, in order; the same number is the same question.
+/// The pairing of the requests of two sides. Lists have a number for each request of all runs of a
+/// side, in order; equal numbers are the same case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pairing {
-    /// By the ids of cases, over the same dataset.
+    /// By case id, with the same dataset.
     ByCase {
         a: Vec<u32>,
         b: Vec<u32>,
         cases: usize,
     },
-    /// By place: the files name no cases, and the lengths of their prompts are the same one by one.
+    /// By position: the files have no case ids, and the prompt lengths are equal one by one.
     ByPlace {
         a: Vec<u32>,
         b: Vec<u32>,
         cases: usize,
     },
-    /// The two were asked different things, or it is not known what.
+    /// The cases differ or are unknown.
     None,
 }
 
 impl Pairing {
-    /// Finds out.
-    pub fn of(a: &Side, b: &Side) -> Self {
+    /// Pairs the requests of two sides.
+    pub fn new(a: &Side, b: &Side) -> Self {
         let (Some(requests_a), Some(requests_b)) = (a.requests(), b.requests()) else {
             return Self::None;
         };
@@ -46,17 +46,17 @@ impl Pairing {
             let set_a: HashSet<Key<'_>> = keys_a.iter().copied().collect();
             let set_b: HashSet<Key<'_>> = keys_b.iter().copied().collect();
             let common = set_a.intersection(&set_b).count() as f64;
-            if common == 0.0 || common < LEAST_COMMON * set_a.union(&set_b).count() as f64 {
+            if common == 0.0 || common < MIN_COMMON * set_a.union(&set_b).count() as f64 {
                 return Self::None;
             }
             let (a, b, cases) = numbered(&keys_a, &keys_b);
             return Self::ByCase { a, b, cases };
         }
-        let places = |side: &Side| -> Option<(Vec<u64>, Vec<u32>)> {
+        let positions = |side: &Side| -> Option<(Vec<u64>, Vec<u32>)> {
             let lengths = |requests: &[Request]| {
                 requests
                     .iter()
-                    .map(|it| it.input_tokens)
+                    .map(|request| request.input_tokens)
                     .collect::<Option<Vec<u64>>>()
             };
             let first = lengths(side.runs.first()?.requests.as_ref()?)?;
@@ -74,7 +74,7 @@ impl Pairing {
         let named = |requests: &[(usize, &Request)]| {
             requests.iter().any(|(_, request)| request.case.is_some())
         };
-        match (places(a), places(b)) {
+        match (positions(a), positions(b)) {
             (Some((lengths_a, a)), Some((lengths_b, b)))
                 if lengths_a == lengths_b && !named(&requests_a) && !named(&requests_b) =>
             {
@@ -88,16 +88,16 @@ impl Pairing {
         }
     }
 
-    /// The number of each request of a side; empty where they do not belong together.
-    pub fn units(&self, which: Which) -> &[u32] {
+    /// The case number of each request of a side; empty if they are not paired.
+    pub fn case_numbers(&self, which: SideId) -> &[u32] {
         match (self, which) {
-            (Self::ByCase { a, .. } | Self::ByPlace { a, .. }, Which::A) => a,
-            (Self::ByCase { b, .. } | Self::ByPlace { b, .. }, Which::B) => b,
+            (Self::ByCase { a, .. } | Self::ByPlace { a, .. }, SideId::A) => a,
+            (Self::ByCase { b, .. } | Self::ByPlace { b, .. }, SideId::B) => b,
             (Self::None, _) => &[],
         }
     }
 
-    /// How many questions there are on the two sides together.
+    /// Number of cases on both sides together.
     pub fn cases(&self) -> usize {
         match self {
             Self::ByCase { cases, .. } | Self::ByPlace { cases, .. } => *cases,
@@ -105,26 +105,26 @@ impl Pairing {
         }
     }
 
-    /// In words.
-    pub fn words(&self) -> &'static str {
+    /// A description for reports.
+    pub fn description(&self) -> &'static str {
         match self {
             Self::ByCase { .. } => "paired by case",
             Self::ByPlace { .. } => {
-                "paired by the place in the file, as the prompts are of the same lengths one by one"
+                "paired by position in the file, because the prompt lengths are equal one by one"
             }
             Self::None => "not paired",
         }
     }
 
-    /// The cases that count in a rate on both sides, run by run in the order given; `None` where
-    /// the sides are not paired, or have not the same number of runs.
+    /// Counts the pairs of a rate, run by run in the given order; `None` if the sides are not
+    /// paired or have different numbers of runs.
     pub fn pairs(&self, a: &Side, b: &Side, rate: &Metric) -> Option<Pairs> {
         if *self == Self::None || a.runs.len() != b.runs.len() {
             return None;
         }
-        let hits_of_a: HashMap<(usize, u32), bool> = self.hits(a, Which::A, rate)?.collect();
+        let hits_of_a: HashMap<(usize, u32), bool> = self.hits(a, SideId::A, rate)?.collect();
         let mut pairs = Pairs::default();
-        for (key, b) in self.hits(b, Which::B, rate)? {
+        for (key, b) in self.hits(b, SideId::B, rate)? {
             if let Some(a) = hits_of_a.get(&key) {
                 pairs.add(*a, b);
             }
@@ -135,10 +135,10 @@ impl Pairing {
     fn hits<'s>(
         &'s self,
         side: &'s Side,
-        which: Which,
+        which: SideId,
         rate: &'s Metric,
     ) -> Option<impl Iterator<Item = ((usize, u32), bool)> + 's> {
-        let numbered = side.requests()?.into_iter().zip(self.units(which));
+        let numbered = side.requests()?.into_iter().zip(self.case_numbers(which));
         Some(
             numbered.filter_map(move |((run, request), unit)| {
                 Some(((run, *unit), request.in_rate(rate)?))
@@ -147,10 +147,10 @@ impl Pairing {
     }
 }
 
-/// An arm, an id, and which time it is that the id comes in its run.
+/// Arm, id, and how many times the id occurred in the run so far.
 type Key<'s> = (Option<Arm>, &'s str, usize);
 
-/// The keys of all requests; `None` where one has no id.
+/// The keys of all requests; `None` if one has no id.
 fn keys<'s>(requests: &[(usize, &'s Request)]) -> Option<Vec<Key<'s>>> {
     let mut seen: HashMap<(usize, &str), usize> = HashMap::new();
     let key = |(run, request): &(usize, &'s Request)| {
@@ -162,8 +162,7 @@ fn keys<'s>(requests: &[(usize, &'s Request)]) -> Option<Vec<Key<'s>>> {
     requests.iter().map(key).collect()
 }
 
-/// Ids are only the same questions over the same dataset, and only where it is known to be the
-/// same.
+/// Whether all runs are known to have the same dataset. Ids identify cases only within a dataset.
 fn same_dataset(a: &Side, b: &Side) -> bool {
     let mut hashes = a
         .runs
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_ids_of_the_same_dataset_are_pairs() {
+    fn equal_ids_of_the_same_dataset_are_pairs() {
         let a = side(
             "a",
             vec![vec![case("x", true), case("y", false), case("z", true)]],
@@ -211,7 +210,7 @@ mod tests {
             "b",
             vec![vec![case("y", true), case("x", true), case("w", true)]],
         );
-        let pairing = Pairing::of(&a, &b);
+        let pairing = Pairing::new(&a, &b);
         assert_eq!(
             pairing,
             Pairing::ByCase {
@@ -232,19 +231,19 @@ mod tests {
         other.runs[0]
             .conditions
             .insert(Field::Dataset, "another".into());
-        assert_eq!(Pairing::of(&a, &other), Pairing::None);
+        assert_eq!(Pairing::new(&a, &other), Pairing::None);
         other.runs[0].conditions.remove(&Field::Dataset);
         assert_eq!(
-            Pairing::of(&a, &other),
+            Pairing::new(&a, &other),
             Pairing::None,
-            "what is not known is not the same"
+            "an unknown dataset is not the same"
         );
-        let strange = side("b", vec![vec![case("p", true), case("q", true)]]);
-        assert_eq!(Pairing::of(&a, &strange), Pairing::None);
+        let disjoint = side("b", vec![vec![case("p", true), case("q", true)]]);
+        assert_eq!(Pairing::new(&a, &disjoint), Pairing::None);
     }
 
     #[test]
-    fn an_arm_is_part_of_the_question_and_a_repeated_id_is_counted() {
+    fn arm_is_part_of_the_key_and_repeated_ids_are_counted() {
         let control = Request {
             arm: Some(Arm::Control),
             ..case("y", true)
@@ -255,7 +254,7 @@ mod tests {
         );
         let b = side("b", vec![vec![case("x", true), case("x", true), control]]);
         assert_eq!(
-            Pairing::of(&a, &b),
+            Pairing::new(&a, &b),
             Pairing::ByCase {
                 a: vec![0, 1, 2],
                 b: vec![0, 1, 3],
@@ -265,8 +264,8 @@ mod tests {
     }
 
     #[test]
-    fn without_ids_the_lengths_of_the_prompts_decide() {
-        let of = |lengths: [u64; 3]| {
+    fn without_ids_prompt_lengths_decide() {
+        let with_lengths = |lengths: [u64; 3]| {
             let request = |tokens| Request {
                 case: None,
                 input_tokens: Some(tokens),
@@ -277,13 +276,19 @@ mod tests {
                 vec![lengths.map(request).to_vec(), lengths.map(request).to_vec()],
             )
         };
-        let places = vec![0, 1, 2, 0, 1, 2];
+        let positions = vec![0, 1, 2, 0, 1, 2];
         let expected = Pairing::ByPlace {
-            a: places.clone(),
-            b: places,
+            a: positions.clone(),
+            b: positions,
             cases: 3,
         };
-        assert_eq!(Pairing::of(&of([5, 6, 5]), &of([5, 6, 5])), expected);
-        assert_eq!(Pairing::of(&of([5, 6, 5]), &of([5, 6, 7])), Pairing::None);
+        assert_eq!(
+            Pairing::new(&with_lengths([5, 6, 5]), &with_lengths([5, 6, 5])),
+            expected
+        );
+        assert_eq!(
+            Pairing::new(&with_lengths([5, 6, 5]), &with_lengths([5, 6, 7])),
+            Pairing::None
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! The difference of two shares: an exact test and intervals.
+//! Differences of two proportions: McNemar's exact test and Newcombe's intervals.
 
 use super::side::Share;
 use sobench_statistics::Wilson;
-use sobench_statistics::distributions::{binomial_at_most, z_of};
+use sobench_statistics::distributions::{binomial_at_most, z_score};
 
-/// The same cases on both sides.
+/// Counts of cases on both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pairs {
     pub both: usize,
@@ -25,29 +25,29 @@ impl Pairs {
         *count += 1;
     }
 
-    /// How many.
+    /// Number of pairs.
     pub fn total(&self) -> usize {
         self.both + self.only_a + self.only_b + self.neither
     }
 
-    /// How much larger the second share is, 0 to 1; `None` without pairs.
+    /// Second minus first share, -1 to 1; `None` without pairs.
     pub fn difference(&self) -> Option<f64> {
         (self.total() > 0).then(|| (self.only_b as f64 - self.only_a as f64) / self.total() as f64)
     }
 
-    /// The two-sided p-value of McNemar's exact test (1947; the binomial test of the cases that
-    /// differ). No mid-p: it is exact, and so on the careful side.
+    /// Two-sided p-value of McNemar's exact test (1947): the binomial test of the discordant pairs.
+    /// No mid-p correction, so it is conservative.
     pub fn mcnemar(&self) -> f64 {
         let (n, few) = (self.only_a + self.only_b, self.only_a.min(self.only_b));
         (2.0 * binomial_at_most(few, n, 0.5)).min(1.0)
     }
 
-    /// The interval of the difference of paired shares: Newcombe, "Improved confidence intervals
-    /// for the difference between binomial proportions based on paired data" (Statistics in
-    /// Medicine 17, 1998), method 10.
+    /// The interval of the difference of paired proportions: Newcombe, "Improved confidence
+    /// intervals for the difference between binomial proportions based on paired data" (Statistics
+    /// in Medicine 17, 1998), method 10.
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         let difference = self.difference()?;
-        let z = z_of(level);
+        let z = z_score(level);
         let (both, a, b, neither) = (
             self.both as f64,
             self.only_a as f64,
@@ -77,14 +77,14 @@ impl Pairs {
     }
 }
 
-/// The interval of the difference of two independent shares, second less first: Newcombe, "Interval
-/// estimation for the difference between independent proportions" (Statistics in Medicine 17,
-/// 1998), method 10, which builds it from Wilson's two.
-pub fn independent(first: Share, second: Share, level: f64) -> Option<(f64, f64)> {
+/// The interval of the difference of two independent proportions, second minus first: Newcombe,
+/// "Interval estimation for the difference between independent proportions" (Statistics in Medicine
+/// 17, 1998), method 10, which combines two Wilson intervals.
+pub fn newcombe_interval(first: Share, second: Share, level: f64) -> Option<(f64, f64)> {
     if first.of == 0 || second.of == 0 {
         return None;
     }
-    let z = z_of(level);
+    let z = z_score(level);
     let (first, second) = (
         Wilson::new(first.hits, first.of, z),
         Wilson::new(second.hits, second.of, z),
@@ -109,7 +109,7 @@ mod tests {
 
     /// Expected: table II of Newcombe's paper on independent proportions.
     #[test]
-    fn independent_shares_are_newcombes() {
+    fn independent_proportions_match_newcombe() {
         for (a, b, expected) in [
             ((48, 80), (56, 70), (0.0524, 0.3339)),
             ((3, 10), (9, 10), (0.1705, 0.8090)),
@@ -117,16 +117,19 @@ mod tests {
             ((0, 20), (0, 10), (-0.1611, 0.2775)),
         ] {
             let share = |(hits, of)| Share { hits, of };
-            near(independent(share(a), share(b), 0.95).unwrap(), expected);
+            near(
+                newcombe_interval(share(a), share(b), 0.95).unwrap(),
+                expected,
+            );
         }
         assert_eq!(
-            independent(Share { hits: 0, of: 0 }, Share { hits: 1, of: 1 }, 0.95),
+            newcombe_interval(Share { hits: 0, of: 0 }, Share { hits: 1, of: 1 }, 0.95),
             None
         );
     }
 
     #[test]
-    fn pairs_that_agree_tell_more_than_strangers() {
+    fn agreeing_pairs_have_a_narrower_interval() {
         let pairs = Pairs {
             both: 940,
             only_a: 20,
@@ -134,7 +137,7 @@ mod tests {
             neither: 20,
         };
         let (low, high) = pairs.interval(0.95).unwrap();
-        let (wide_low, wide_high) = independent(
+        let (wide_low, wide_high) = newcombe_interval(
             Share {
                 hits: 960,
                 of: 1000,
@@ -149,16 +152,16 @@ mod tests {
         assert!(wide_low < low && low < 0.0 && 0.0 < high && high < wide_high);
         assert!(
             (low + high).abs() < 1e-12,
-            "equal shares have an even interval"
+            "equal shares have a symmetric interval"
         );
-        // Without any case that fails there is nothing to agree on, and both say the same.
+        // Without failing cases there is no agreement to use, and both intervals are equal.
         let all = Pairs {
             both: 200,
             ..Pairs::default()
         };
         near(
             all.interval(0.95).unwrap(),
-            independent(
+            newcombe_interval(
                 Share { hits: 200, of: 200 },
                 Share { hits: 200, of: 200 },
                 0.95,
@@ -174,10 +177,9 @@ mod tests {
         );
     }
 
-    /// Expected: Newcombe's paper on paired data, example 36, 12, 2, 0 (second less first: the
-    /// other way round).
+    /// Expected: Newcombe's paper on paired data, example 36, 12, 2, 0 (with the sides exchanged).
     #[test]
-    fn paired_shares_are_newcombes() {
+    fn paired_proportions_match_newcombe() {
         let pairs = Pairs {
             both: 36,
             only_a: 2,
@@ -189,7 +191,7 @@ mod tests {
 
     /// Expected: SciPy's `binomtest(k, n).pvalue`.
     #[test]
-    fn mcnemar_is_the_binomial_test() {
+    fn mcnemar_matches_the_binomial_test() {
         for (only_a, only_b, expected) in [
             (0, 0, 1.0),
             (1, 0, 1.0),

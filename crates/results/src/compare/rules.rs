@@ -1,73 +1,72 @@
-//! The gate's rules: `correct_rate<-0.5pp`, `p99_ttft_ms>+10%`, `p99_ttft_ms<=200`. Knows no run.
+//! Rules of the gate: `correct_rate<-0.5pp`, `p99_ttft_ms>+10%`, `p99_ttft_ms<=200`.
 //!
 //! ```text
 //! change = metric ("<" ["-"] | ">" ["+"]) number ["pp" | "%" | "ms" | the metric's own unit]
 //! limit  = metric (">=" | "<=" | ">" | "<") number [the metric's own unit]
 //! ```
-//! A change without a unit is in the metric's own. White space may stand between the parts.
+//! A change without a unit is in the metric's own. White space is allowed between the parts.
 
 use std::fmt;
 
 use crate::metrics::registry::{Better, Figure};
 use sobench_core::error::{Error, Result};
 
-/// A regression that is not let pass: a metric that moved too far in the bad direction.
+/// A change rule: the largest allowed regression of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Change {
+pub struct ChangeRule {
     pub metric: Figure,
-    /// Which way is a regression.
-    pub way: Way,
-    /// At least 0: how far it may go.
+    /// The direction of a regression.
+    pub direction: Direction,
+    /// The largest allowed change, at least 0.
     pub size: f64,
-    pub unit: Unit,
-    /// Nobody named it: not to have its figure is no failure.
+    pub unit: ChangeUnit,
+    /// Whether it is a default rule. A default rule whose figure is missing does not fail the gate.
     pub is_default: bool,
 }
 
-/// A bound on a run of its own.
+/// A limit rule: a threshold for a figure of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limit {
+pub struct LimitRule {
     pub metric: Figure,
-    pub bound: Bound,
+    pub comparator: Comparator,
     pub value: f64,
 }
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     Up,
     Down,
 }
 
-/// What a change is counted in.
+/// The unit of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum ChangeUnit {
     /// The metric's own; of rates, percentage points.
     Own,
     /// Percent of the baseline's value.
     Percent,
 }
 
-/// What a value has to be.
+/// The comparison with the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
+pub enum Comparator {
     AtLeast,
     AtMost,
     Above,
     Below,
 }
 
-/// How bounds are written.
-const BOUNDS: [(&str, Bound); 4] = [
-    (">=", Bound::AtLeast),
-    ("<=", Bound::AtMost),
-    (">", Bound::Above),
-    ("<", Bound::Below),
+/// The operators of limits.
+const OPERATORS: [(&str, Comparator); 4] = [
+    (">=", Comparator::AtLeast),
+    ("<=", Comparator::AtMost),
+    (">", Comparator::Above),
+    ("<", Comparator::Below),
 ];
 
-/// What `--gate` means without rules. No p99 is among them: how often there is a long wait differs
-/// from run to run, and the p99s of two runs of the same server with it, by more than any size
-/// worth a rule; that takes several runs a side.
+/// The rules of `--gate`. They do not include a p99: long waits are rare, and the p99 differs
+/// between runs of the same server by more than a useful threshold. It needs several runs per side.
 pub const DEFAULT_RULES: [&str; 6] = [
     "correct_rate<-0.5pp",
     "coverage<-0.5pp",
@@ -77,69 +76,68 @@ pub const DEFAULT_RULES: [&str; 6] = [
     "output_throughput<-10%",
 ];
 
-impl Change {
-    /// Reads a rule of `--fail-on`.
+impl ChangeRule {
+    /// Parses a rule of `--fail-on`.
     ///
     /// # Errors
     /// Usage errors that name the rule.
     pub fn parse(rule: &str) -> Result<Self> {
         let (metric, operator, rest) = parts(rule)?;
         let metric = Figure::parse(metric)?;
-        let way = match operator {
-            "<" => Way::Down,
-            ">" => Way::Up,
+        let direction = match operator {
+            "<" => Direction::Down,
+            ">" => Direction::Up,
             _ => {
                 return Err(bad(rule).hint(
-                    "a change is `<-SIZE` or `>+SIZE`; a bound such as `>=` is for --require",
+                    "write a change as `<-SIZE` or `>+SIZE`; use --require for a threshold such as `>=`",
                 ));
             }
         };
-        let (sign, other) = if way == Way::Up {
+        let (sign, other) = if direction == Direction::Up {
             ('+', '-')
         } else {
             ('-', '+')
         };
         if rest.starts_with(other) {
-            return Err(bad(rule).hint("a fall is written `<-SIZE`, a rise `>+SIZE`"));
+            return Err(bad(rule).hint("write a decrease as `<-SIZE`, an increase as `>+SIZE`"));
         }
         let (size, unit) =
             split(rest.strip_prefix(sign).unwrap_or(rest)).ok_or_else(|| number_hint(rule))?;
         if matches!(
-            (metric.better(), way),
-            (Better::Up, Way::Up) | (Better::Down, Way::Down)
+            (metric.better(), direction),
+            (Better::Up, Direction::Up) | (Better::Down, Direction::Down)
         ) {
-            return Err(bad(rule).hint(format!(
-                "{metric} gets better that way; turn the sign round"
-            )));
+            return Err(bad(rule).hint(format!("reverse the sign: this change improves {metric}")));
         }
         let unit = match (metric.is_rate(), unit) {
-            (true, "pp" | "") => Unit::Own,
+            (true, "pp" | "") => ChangeUnit::Own,
             (true, "%") => {
                 return Err(
-                    bad(rule).hint("a rate changes by percentage points: write `pp` for `%`")
+                    bad(rule).hint("use `pp` instead of `%`: rates change by percentage points")
                 );
             }
-            (_, "%") => Unit::Percent,
-            (_, unit) if unit.is_empty() || unit == metric.unit() => Unit::Own,
+            (_, "%") => ChangeUnit::Percent,
+            (_, unit) if unit.is_empty() || unit == metric.unit() => ChangeUnit::Own,
             _ => {
-                return Err(
-                    bad(rule).hint(format!("{metric} changes in `%` or in `{}`", metric.unit()))
-                );
+                return Err(bad(rule).hint(format!(
+                    "use `%` or `{}` as the unit of {metric}",
+                    metric.unit()
+                )));
             }
         };
         Ok(Self {
             metric,
-            way,
+            direction,
             size,
             unit,
             is_default: false,
         })
     }
 
-    /// [`DEFAULT_RULES`].
+    /// Parses [`DEFAULT_RULES`].
     ///
     /// # Errors
-    /// None: a test reads them.
+    /// None: a test parses them.
     pub fn defaults() -> Result<Vec<Self>> {
         DEFAULT_RULES
             .iter()
@@ -152,61 +150,64 @@ impl Change {
             .collect()
     }
 
-    /// Whether a change of this size is past the rule's.
+    /// Whether a change exceeds the threshold.
     pub fn is_past(&self, change: f64) -> bool {
-        match self.way {
-            Way::Up => change > self.size,
-            Way::Down => change < -self.size,
+        match self.direction {
+            Direction::Up => change > self.size,
+            Direction::Down => change < -self.size,
         }
     }
 }
 
-impl Limit {
-    /// Reads a rule of `--require`.
+impl LimitRule {
+    /// Parses a rule of `--require`.
     ///
     /// # Errors
     /// Usage errors that name the rule.
     pub fn parse(rule: &str) -> Result<Self> {
         let (metric, operator, rest) = parts(rule)?;
         let metric = Figure::parse(metric)?;
-        let bound = BOUNDS
+        let comparator = OPERATORS
             .iter()
             .find(|(sign, _)| *sign == operator)
-            .map_or(Bound::Below, |(_, bound)| *bound);
+            .map_or(Comparator::Below, |(_, comparator)| *comparator);
         if rest.starts_with('+') || rest.starts_with('-') || rest.ends_with("pp") {
-            return Err(bad(rule).hint(
-                "--require bounds the value itself; a change from the baseline is for --fail-on",
-            ));
+            return Err(bad(rule)
+                .hint("give a value to --require; use --fail-on for a change from the baseline"));
         }
         let (value, unit) = split(rest).ok_or_else(|| number_hint(rule))?;
         if !unit.is_empty() && unit != metric.unit() {
             return Err(bad(rule).hint(format!(
-                "{metric} is in `{}`; the unit may be left out",
+                "use `{}` as the unit of {metric}, or leave the unit out",
                 metric.unit()
             )));
         }
         Ok(Self {
             metric,
-            bound,
+            comparator,
             value,
         })
     }
 
-    /// Whether a value keeps the bound.
+    /// Whether a value meets the threshold.
     pub fn is_met(&self, value: f64) -> bool {
-        match self.bound {
-            Bound::AtLeast => value >= self.value,
-            Bound::AtMost => value <= self.value,
-            Bound::Above => value > self.value,
-            Bound::Below => value < self.value,
+        match self.comparator {
+            Comparator::AtLeast => value >= self.value,
+            Comparator::AtMost => value <= self.value,
+            Comparator::Above => value > self.value,
+            Comparator::Below => value < self.value,
         }
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for ChangeRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.way == Way::Up { ">+" } else { "<-" };
-        let unit = if self.unit == Unit::Percent {
+        let sign = if self.direction == Direction::Up {
+            ">+"
+        } else {
+            "<-"
+        };
+        let unit = if self.unit == ChangeUnit::Percent {
             "%"
         } else {
             self.metric.unit_of_change()
@@ -215,37 +216,37 @@ impl fmt::Display for Change {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for LimitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = BOUNDS
+        let sign = OPERATORS
             .iter()
-            .find(|(_, bound)| *bound == self.bound)
+            .find(|(_, comparator)| *comparator == self.comparator)
             .map_or("", |(sign, _)| sign);
         write!(f, "{}{sign}{}", self.metric, self.value)
     }
 }
 
-/// The metric's name, the operator, and what comes after it.
+/// Splits a rule into the metric's name, the operator and the rest.
 fn parts(rule: &str) -> Result<(&str, &str, &str)> {
-    let shape = "write a figure's name, a sign and a number, such as 'correct_rate<-0.5pp' or 'p99_ttft_ms<=200'";
-    let place = rule.find(['<', '>']).ok_or_else(|| bad(rule).hint(shape))?;
-    let width = if rule[place + 1..].starts_with('=') {
+    let shape = "write the name of a figure, an operator and a number, such as 'correct_rate<-0.5pp' or 'p99_ttft_ms<=200'";
+    let position = rule.find(['<', '>']).ok_or_else(|| bad(rule).hint(shape))?;
+    let width = if rule[position + 1..].starts_with('=') {
         2
     } else {
         1
     };
-    let (name, rest) = (rule[..place].trim(), rule[place + width..].trim());
+    let (name, rest) = (rule[..position].trim(), rule[position + width..].trim());
     if name.is_empty() || rest.is_empty() {
         return Err(bad(rule).hint(shape));
     }
-    Ok((name, &rule[place..place + width], rest))
+    Ok((name, &rule[position..position + width], rest))
 }
 
-/// A number that is not negative, and the unit behind it.
+/// Splits a non-negative number from its unit.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text
-        .find(|it: char| !it.is_ascii_digit() && it != '.')
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
         .unwrap_or(text.len());
     let number = text[..end]
         .parse::<f64>()
@@ -255,12 +256,12 @@ fn split(text: &str) -> Option<(f64, &str)> {
 }
 
 fn bad(rule: &str) -> Error {
-    Error::usage(format!("this is no rule: {rule}"))
+    Error::usage(format!("invalid rule: {rule}"))
 }
 
 fn number_hint(rule: &str) -> Error {
     bad(rule).hint(
-        "after the sign comes a number such as 0.5 or 10, then `pp`, `%` or the figure's own unit",
+        "give a number such as 0.5 or 10, then `pp`, `%` or the figure's own unit, after the operator",
     )
 }
 
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_read_and_read_back() {
+    fn rules_parse_and_print() {
         for (rule, shown) in [
             ("correct_rate<-0.5pp", "correct_rate<-0.5pp"),
             ("correct_rate(%) < 0.5", "correct_rate<-0.5pp"),
@@ -279,60 +280,60 @@ mod tests {
             ("failed>+0", "failed>+0"),
             ("control_rate>+5pp", "control_rate>+5pp"),
         ] {
-            assert_eq!(Change::parse(rule).unwrap().to_string(), shown);
+            assert_eq!(ChangeRule::parse(rule).unwrap().to_string(), shown);
         }
         for rule in DEFAULT_RULES {
-            assert_eq!(Change::parse(rule).unwrap().to_string(), rule);
+            assert_eq!(ChangeRule::parse(rule).unwrap().to_string(), rule);
         }
         for (rule, shown) in [
             ("correct_rate>=99.5", "correct_rate>=99.5"),
             ("p99_ttft_ms<=200ms", "p99_ttft_ms<=200"),
             ("failed < 1", "failed<1"),
         ] {
-            assert_eq!(Limit::parse(rule).unwrap().to_string(), shown);
+            assert_eq!(LimitRule::parse(rule).unwrap().to_string(), shown);
         }
     }
 
     #[test]
-    fn a_bad_rule_says_what_is_wrong() {
-        let change = |rule| Change::parse(rule).map(|_| ()).unwrap_err();
-        let limit = |rule| Limit::parse(rule).map(|_| ()).unwrap_err();
+    fn invalid_rule_names_the_problem() {
+        let change = |rule| ChangeRule::parse(rule).map(|_| ()).unwrap_err();
+        let limit = |rule| LimitRule::parse(rule).map(|_| ()).unwrap_err();
         for (error, hint) in [
-            (change("correct_rate"), "write a figure's name"),
-            (change("<-1pp"), "write a figure's name"),
-            (change("correct_rate<"), "write a figure's name"),
+            (change("correct_rate"), "write the name of a figure"),
+            (change("<-1pp"), "write the name of a figure"),
+            (change("correct_rate<"), "write the name of a figure"),
             (change("corect_rate<-1pp"), "nearest names are correct_rate"),
-            (change("correct_rate<=-1pp"), "is for --require"),
-            (change("correct_rate<+1pp"), "a fall is written"),
-            (change("correct_rate>+1pp"), "gets better that way"),
-            (change("p99_ttft_ms<-10%"), "gets better that way"),
-            (change("correct_rate<-1%"), "write `pp`"),
-            (change("p99_ttft_ms>+10s"), "`%` or in `ms`"),
-            (change("p99_ttft_ms>+ten%"), "after the sign comes a number"),
             (
-                change("p99_ttft_ms>+1.2.3%"),
-                "after the sign comes a number",
+                change("correct_rate<=-1pp"),
+                "use --require for a threshold",
             ),
-            (limit("p99_ttft_ms<=+10"), "is for --fail-on"),
-            (limit("correct_rate>=-1pp"), "is for --fail-on"),
-            (limit("p99_ttft_ms<=1s"), "is in `ms`"),
-            (limit("p99_ttft_ms<=x"), "after the sign comes a number"),
+            (change("correct_rate<+1pp"), "write a decrease as"),
+            (change("correct_rate>+1pp"), "reverse the sign"),
+            (change("p99_ttft_ms<-10%"), "reverse the sign"),
+            (change("correct_rate<-1%"), "use `pp`"),
+            (change("p99_ttft_ms>+10s"), "use `%` or `ms`"),
+            (change("p99_ttft_ms>+ten%"), "give a number such as"),
+            (change("p99_ttft_ms>+1.2.3%"), "give a number such as"),
+            (limit("p99_ttft_ms<=+10"), "use --fail-on"),
+            (limit("correct_rate>=-1pp"), "use --fail-on"),
+            (limit("p99_ttft_ms<=1s"), "use `ms`"),
+            (limit("p99_ttft_ms<=x"), "give a number such as"),
         ] {
             assert_eq!(error.exit_code(), 2);
-            let said = error.hint.clone().unwrap_or_default();
-            assert!(said.contains(hint), "{error}");
+            let found = error.hint.clone().unwrap_or_default();
+            assert!(found.contains(hint), "{error}");
         }
     }
 
     #[test]
-    fn a_bound_is_met_or_not() {
+    fn limit_is_met_or_missed() {
         for (rule, met, missed) in [
             ("failed>=5", 5.0, 4.9),
             ("failed<=5", 5.0, 5.1),
             ("failed>5", 5.1, 5.0),
             ("failed<5", 4.9, 5.0),
         ] {
-            let limit = Limit::parse(rule).unwrap();
+            let limit = LimitRule::parse(rule).unwrap();
             assert!(
                 limit.is_met(met) && !limit.is_met(missed) && !limit.is_met(f64::NAN),
                 "{rule}"

@@ -1,4 +1,4 @@
-//! A run as a comparison sees it, whichever tool wrote its file.
+//! Runs and sides of a comparison, independent of the tool that wrote their files.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use crate::metrics::registry::{Figure, Kind, Metric, RequestValues, Value, Value
 use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
 
-/// One side of a comparison: runs that are held to be of the same thing.
+/// One side of a comparison: runs of the same configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Side {
-    /// What the user typed.
+    /// The command-line argument.
     pub name: String,
     /// At least one.
     pub runs: Vec<Run>,
 }
 
-/// One run, as far as its file tells.
+/// One run, as far as its file describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Where it was read from.
+    /// The path of the file.
     pub file: String,
     pub kind: FileKind,
     pub conditions: Conditions,
-    /// Every request in the order of the file; `None` where the file has only sums.
+    /// Every request in file order; `None` if the file has only summaries.
     pub requests: Option<Vec<Request>>,
     pub duration_s: Option<f64>,
-    /// What the file itself says, by the names of [`Figure`].
+    /// The figures in the file, by the names of [`Figure`].
     pub figures: BTreeMap<String, f64>,
-    /// Means of the file with their standard errors.
+    /// Sample sizes and standard errors of means in the file.
     pub means: BTreeMap<&'static Metric, SavedMean>,
-    /// Hits and of how many, of each rate of the file.
+    /// Hits and totals of the rates in the file.
     pub counts: BTreeMap<&'static Metric, Share>,
-    /// What a reader of the comparison has to know about this run.
+    /// Notices about the run for the reader of the comparison.
     pub notices: Vec<String>,
 }
 
-/// Who wrote a file.
+/// The kind of file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
@@ -55,19 +55,19 @@ pub enum FileKind {
     VllmScript,
 }
 
-/// One request, as far as its file tells. What is not known is `None`.
+/// One request, as far as its file describes it. Unknown values are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
-    /// The case's id; the same id is the same question in every run with the same dataset.
+    /// The id of the case; unique within a dataset.
     pub case: Option<String>,
     pub arm: Option<Arm>,
-    /// Whether there is an answer, whole or cut.
+    /// Whether there is an answer, complete or truncated.
     pub answered: bool,
-    /// What it is in rates and distributions, whether or not it counts there ([`Request::in_rate`],
-    /// [`Request::in_distribution`]).
+    /// Values for rates and distributions, including metrics in which the request does not count
+    /// ([`Request::in_rate`], [`Request::in_distribution`]).
     pub values: RequestValues,
     pub gaps: Gaps,
-    /// Seconds from the beginning of the run.
+    /// Seconds from the start of the run.
     pub sent_s: Option<f64>,
     pub input_tokens: Option<u64>,
     pub output_tokens: Option<u64>,
@@ -78,29 +78,29 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gaps {
     Each(Vec<f64>),
-    /// Only how many and what they add up to: enough for a mean, for no percentile.
+    /// Only the number and sum of gaps, which is enough for a mean.
     Sum {
         n: u64,
         total_ms: f64,
     },
 }
 
-/// What came, for a reader to look at.
+/// An answer to show to the reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub text: String,
-    /// The verdict or the failure in words.
+    /// The verdict or the failure as text.
     pub verdict: String,
 }
 
-/// How many values a series of a file has, and how far its mean may be off by chance.
+/// Sample size and standard error of a saved mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedMean {
     pub n: usize,
     pub standard_error: Option<f64>,
 }
 
-/// Hits out of a count.
+/// Hits out of a total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     pub hits: usize,
@@ -108,7 +108,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of hits.
+    /// Counts hits.
     pub fn count(hits: impl Iterator<Item = bool>) -> Self {
         hits.fold(Self::default(), |share, hit| Self {
             hits: share.hits + usize::from(hit),
@@ -116,7 +116,7 @@ impl Share {
         })
     }
 
-    /// In percent; `None` of nothing.
+    /// In percent; `None` if the total is 0.
     pub fn percent(self) -> Option<f64> {
         (self.of > 0).then(|| 100.0 * self.hits as f64 / self.of as f64)
     }
@@ -129,7 +129,7 @@ impl Default for Gaps {
 }
 
 impl Gaps {
-    /// How many, and what they add up to.
+    /// The number and the sum of gaps.
     pub fn sum(&self) -> (u64, f64) {
         match self {
             Self::Each(gaps) => (gaps.len() as u64, gaps.iter().sum()),
@@ -139,7 +139,7 @@ impl Gaps {
 }
 
 impl Request {
-    /// Whether it is a hit in a rate; `None` where it does not count.
+    /// Whether it is a hit in a rate; `None` if it does not count in the rate.
     pub fn in_rate(&self, metric: &Metric) -> Option<bool> {
         match metric.kind {
             Kind::Rate { among, .. } => self
@@ -150,7 +150,7 @@ impl Request {
         }
     }
 
-    /// Its value in a distribution of one value a request; `None` where it does not count.
+    /// Its value in a distribution with one value per request; `None` if it does not count.
     pub fn in_distribution(&self, metric: &Metric) -> Option<f64> {
         match metric.kind {
             Kind::Distribution { among, .. } => self
@@ -161,17 +161,17 @@ impl Request {
         }
     }
 
-    /// When its last content came, in seconds from the beginning of the run, if there is an answer.
+    /// Time of the last content, in seconds from the start of the run, if there is an answer.
     pub fn ended_s(&self) -> Option<f64> {
         Some(self.sent_s? + self.in_distribution(&latencies::E2EL)? / 1000.0)
     }
 }
 
 impl Run {
-    /// Takes over every metric of a run: figures, means with their errors, and counts of rates.
+    /// Sets the figures, means and counts from the metrics of a run.
     pub(super) fn set_values(&mut self, values: &Values) {
         self.figures.extend(
-            Figure::all_of(values)
+            Figure::all_known(values)
                 .into_iter()
                 .map(|(figure, value)| (figure.to_string(), value)),
         );
@@ -208,15 +208,15 @@ impl Run {
 }
 
 impl Side {
-    /// Every request of every run, each with its run's number; `None` where a run has only sums.
+    /// Every request of every run, with the index of its run; `None` if a run has no requests.
     pub fn requests(&self) -> Option<Vec<(usize, &Request)>> {
         let mut all = Vec::new();
-        for (number, run) in self.runs.iter().enumerate() {
+        for (index, run) in self.runs.iter().enumerate() {
             all.extend(
                 run.requests
                     .as_ref()?
                     .iter()
-                    .map(|request| (number, request)),
+                    .map(|request| (index, request)),
             );
         }
         Some(all)

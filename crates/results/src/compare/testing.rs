@@ -1,11 +1,11 @@
-//! Runs made up for tests, so that a test states only what it is about.
+//! Runs for tests, with defaults for everything that a test does not set.
 
 use super::side::{Answer, Request, Run, Side};
 use crate::metrics::registry::{Metric, RequestValues, latencies, rates};
 use crate::record::condition::Field;
 use sobench_core::case::Arm;
 
-/// A constrained request that went well.
+/// A successful constrained request.
 pub fn request() -> Request {
     let mut values = RequestValues::default();
     values.set_correct(Some(true));
@@ -34,20 +34,20 @@ pub fn request() -> Request {
 }
 
 impl Request {
-    /// The request with another value.
+    /// Sets a value.
     pub fn with(mut self, metric: &Metric, value: impl Into<Option<f64>>) -> Self {
         self.values.set_value(metric, value.into());
         self
     }
 
-    /// The request with another verdict.
+    /// Sets the verdict.
     pub fn with_correct(mut self, correct: impl Into<Option<bool>>) -> Self {
         self.values.set_correct(correct.into());
         self
     }
 }
 
-/// A run over the dataset `d`.
+/// A run with the dataset `d` and the model `m`.
 pub fn run(requests: Vec<Request>) -> Run {
     Run {
         file: "run.json".into(),
@@ -62,7 +62,7 @@ pub fn run(requests: Vec<Request>) -> Run {
     }
 }
 
-/// A side of such runs.
+/// A side with a run for each list of requests.
 pub fn side(name: &str, runs: Vec<Vec<Request>>) -> Side {
     Side {
         name: name.into(),

@@ -1,29 +1,27 @@
-//! What came per second, and how much of it chance may be: the run's time is cut into blocks, and
-//! blocks are drawn again.
+//! Throughput and its block bootstrap over the time of a run.
 
-use super::measure::Why;
+use super::measure::NoInterval;
 use super::side::{Request, Run, Side};
 use crate::metrics::registry::{Metric, latencies, rates, totals};
-use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, runs};
+use sobench_statistics::bootstrap::{RandomSource, Replicates, SplitMix, draw_runs};
 
-/// Blocks that a run's time is cut into: long enough, in all but short runs, for what happens in
-/// one to be over in the next.
+/// Number of blocks of a run. Except in short runs, a block is long enough that neighbouring blocks
+/// are nearly independent.
 const BLOCKS: usize = 20;
 
-/// Fewer blocks than this say too little of what else might have come.
-pub const LEAST_BLOCKS: usize = 5;
+/// Minimum number of blocks for an interval.
+pub const MIN_BLOCKS: usize = 5;
 
-/// Places in a block at which the next one may begin.
+/// Number of possible start positions per block.
 const SLICES_OF_BLOCK: usize = 10;
 
-/// Requests and tokens that hang together come within the time of an answer: a block is at least so
-/// many times the median of it.
+/// Minimum block length, as a multiple of the median request latency. Tokens of one answer are
+/// correlated.
 const ANSWERS_OF_BLOCK: f64 = 2.0;
 
-/// What a side comes to: all that came over all its time. `None` where a count or a time is not
-/// known.
+/// The throughput of a side: total amount over total time. `None` if a count or a time is unknown.
 pub fn value(side: &Side, metric: &Metric) -> Option<f64> {
-    let amount = amount_of(metric)?;
+    let amount = amount_per_request(metric)?;
     if *metric == totals::VALID_THROUGHPUT && is_unjudged(side) {
         return None;
     }
@@ -43,64 +41,65 @@ pub fn value(side: &Side, metric: &Metric) -> Option<f64> {
     (seconds > 0.0).then(|| total / seconds)
 }
 
-/// Whether answers came, and none of them was judged.
+/// Whether there are answers and none was judged.
 fn is_unjudged(side: &Side) -> bool {
     let mut answered = side
         .runs
         .iter()
         .filter_map(|run| run.requests.as_ref())
         .flatten()
-        .filter(|it| it.answered)
+        .filter(|request| request.answered)
         .peekable();
-    answered.peek().is_some() && answered.all(|it| it.values.hit(&rates::CORRECT_RATE).is_none())
+    answered.peek().is_some()
+        && answered.all(|request| request.values.hit(&rates::CORRECT_RATE).is_none())
 }
 
-/// Draws the blocks of both sides again: a circular block bootstrap (Politis and Romano, 1992) in
-/// each drawn run. A resample draws the same times of every run: a run begins and ends with nothing
-/// in flight, and that is common to both sides.
+/// Resamples the blocks of both sides: a circular block bootstrap (Politis and Romano, 1992) in
+/// each drawn run. A resample draws the same times from every run, because runs start and end
+/// without requests in flight on both sides.
 ///
 /// # Errors
-/// Why it cannot be done.
+/// The reason why there is no interval.
 pub fn bootstrap(
     a: &Side,
     b: &Side,
     metric: &Metric,
     resamples: usize,
     seed: u64,
-) -> Result<Replicates, Why> {
-    let amount = amount_of(metric).ok_or(Why::Once)?;
+) -> Result<Replicates, NoInterval> {
+    let amount = amount_per_request(metric).ok_or(NoInterval::SingleValue)?;
     let mut blocks = BLOCKS;
     for run in a.runs.iter().chain(&b.runs) {
         blocks = blocks.min(blocks_of(run)?);
     }
-    if blocks < LEAST_BLOCKS {
-        return Err(Why::TooShort);
+    if blocks < MIN_BLOCKS {
+        return Err(NoInterval::TooShort);
     }
     let timelines = |side: &Side| {
         side.runs
             .iter()
-            .map(|run| Timeline::of(run, amount, blocks))
+            .map(|run| Timeline::new(run, amount, blocks))
             .collect::<Result<Vec<_>, _>>()
     };
     let (a, b) = (timelines(a)?, timelines(b)?);
     let draw = |random: &mut SplitMix, (): &mut ()| {
-        let begins: Vec<usize> = (0..blocks)
+        let starts: Vec<usize> = (0..blocks)
             .map(|_| random.below(blocks * SLICES_OF_BLOCK))
             .collect();
-        let of_a = drawn(&a, &begins, random);
-        of_a.zip(drawn(&b, &begins, random))
+        let of_a = drawn(&a, &starts, random);
+        of_a.zip(drawn(&b, &starts, random))
     };
     Ok(Replicates::new(
         SplitMix::resample(seed, resamples, draw).into_iter(),
     ))
 }
 
-/// How many blocks a run's time is long enough for.
-fn blocks_of(run: &Run) -> Result<usize, Why> {
+/// The number of blocks for which a run is long enough.
+fn blocks_of(run: &Run) -> Result<usize, NoInterval> {
     let seconds = run
         .duration_s
         .filter(|seconds| *seconds > 0.0)
-        .ok_or(Why::NoTimes)?;
+        .ok_or(NoInterval::NoTimes)?;
     let answers = run
         .requests
         .iter()
@@ -114,16 +113,16 @@ fn blocks_of(run: &Run) -> Result<usize, Why> {
     Ok((seconds / (ANSWERS_OF_BLOCK * median)) as usize)
 }
 
-/// A run's time in slices.
+/// The amounts of a run by time slice.
 struct Timeline {
     seconds: f64,
-    /// What came before each slice, over two rounds of the run.
+    /// Cumulative amounts before each slice, over two rounds of the run.
     before: Vec<f64>,
 }
 
 impl Timeline {
-    fn of(run: &Run, amount: Amount, blocks: usize) -> Result<Self, Why> {
-        let seconds = run.duration_s.ok_or(Why::NoTimes)?;
+    fn new(run: &Run, amount: Amount, blocks: usize) -> Result<Self, NoInterval> {
+        let seconds = run.duration_s.ok_or(NoInterval::NoTimes)?;
         let slices = blocks * SLICES_OF_BLOCK;
         let mut of_slice = vec![0.0; slices];
         for request in run
@@ -132,7 +131,10 @@ impl Timeline {
             .flatten()
             .filter(|request| request.answered)
         {
-            let (at_s, amount) = request.ended_s().zip(amount(request)).ok_or(Why::NoTimes)?;
+            let (at_s, amount) = request
+                .ended_s()
+                .zip(amount(request))
+                .ok_or(NoInterval::NoTimes)?;
             of_slice[((at_s / seconds * slices as f64) as usize).min(slices - 1)] += amount;
         }
         let mut before = vec![0.0];
@@ -142,31 +144,30 @@ impl Timeline {
         Ok(Self { seconds, before })
     }
 
-    fn drawn(&self, begins: &[usize]) -> f64 {
-        begins
+    fn drawn(&self, starts: &[usize]) -> f64 {
+        starts
             .iter()
-            .map(|begin| self.before[begin + SLICES_OF_BLOCK] - self.before[*begin])
+            .map(|start| self.before[start + SLICES_OF_BLOCK] - self.before[*start])
             .sum()
     }
 }
 
-fn drawn(timelines: &[Timeline], begins: &[usize], random: &mut SplitMix) -> Option<f64> {
+fn drawn(timelines: &[Timeline], starts: &[usize], random: &mut SplitMix) -> Option<f64> {
     let mut weights = Vec::new();
-    runs(random, timelines.len(), &mut weights);
+    draw_runs(random, timelines.len(), &mut weights);
     let (mut total, mut seconds) = (0.0, 0.0);
     for (timeline, times) in timelines.iter().zip(weights) {
-        total += f64::from(times) * timeline.drawn(begins);
+        total += f64::from(times) * timeline.drawn(starts);
         seconds += f64::from(times) * timeline.seconds;
     }
     (seconds > 0.0).then(|| total / seconds)
 }
 
-/// What a request adds to a sum.
+/// What a request adds to a total.
 type Amount = fn(&Request) -> Option<f64>;
 
-/// What an answered request adds to a metric that is a sum over them, per second; `None` for other
-/// metrics.
-pub fn amount_of(metric: &Metric) -> Option<Amount> {
+/// What an answered request adds to a throughput metric; `None` for other metrics.
+pub fn amount_per_request(metric: &Metric) -> Option<Amount> {
     let sums: [(&Metric, Amount); 4] = [
         (&totals::REQUEST_THROUGHPUT, |_| Some(1.0)),
         (&totals::VALID_THROUGHPUT, |request| {
@@ -191,18 +192,18 @@ mod tests {
     use super::*;
     use crate::compare::testing::{request, side};
 
-    /// A request a tenth of a second for ten seconds, `tokens` each.
+    /// Ten requests per second for ten seconds, each with `tokens`.
     fn steady(tokens: impl Fn(u32) -> u64) -> Vec<Request> {
-        let one = |place: u32| Request {
-            sent_s: Some(f64::from(place) * 0.1),
-            output_tokens: Some(tokens(place)),
+        let one = |index: u32| Request {
+            sent_s: Some(f64::from(index) * 0.1),
+            output_tokens: Some(tokens(index)),
             ..request().with(&latencies::E2EL, 25.0)
         };
         (0..100).map(one).collect()
     }
 
     #[test]
-    fn what_comes_evenly_has_next_to_no_spread() {
+    fn constant_rate_has_a_narrow_interval() {
         let (a, b) = (
             side("a", vec![steady(|_| 4)]),
             side("b", vec![steady(|_| 5)]),
@@ -224,20 +225,17 @@ mod tests {
         );
         let bursts = side(
             "b",
-            vec![steady(|place| if place / 10 % 2 == 0 { 10 } else { 0 })],
+            vec![steady(|index| if index / 10 % 2 == 0 { 10 } else { 0 })],
         );
         let (low, high) = bootstrap(&a, &bursts, &totals::OUTPUT_THROUGHPUT, 500, 0)
             .unwrap()
             .interval(0.95)
             .unwrap();
-        assert!(
-            high - low > 10.0,
-            "{low} to {high}: seconds come and go together"
-        );
+        assert!(high - low > 10.0, "{low} to {high}: bursts are correlated");
     }
 
     #[test]
-    fn of_answers_that_nobody_judged_no_number_is_valid() {
+    fn valid_throughput_is_unknown_without_verdicts() {
         let unjudged = steady(|_| 4)
             .into_iter()
             .map(|request| request.with_correct(None))
@@ -253,14 +251,17 @@ mod tests {
     }
 
     #[test]
-    fn a_run_shorter_than_its_answers_has_no_interval() {
+    fn run_shorter_than_its_answers_has_no_interval() {
         let slow = steady(|_| 4)
             .into_iter()
             .map(|request| request.with(&latencies::E2EL, 2000.0))
             .collect::<Vec<_>>();
         let unknown = steady(|_| 4)
             .into_iter()
-            .map(|it| Request { sent_s: None, ..it })
+            .map(|request| Request {
+                sent_s: None,
+                ..request
+            })
             .collect::<Vec<_>>();
         let a = side("a", vec![steady(|_| 4)]);
         assert_eq!(
@@ -271,7 +272,7 @@ mod tests {
                 9,
                 0
             ),
-            Err(Why::TooShort)
+            Err(NoInterval::TooShort)
         );
         assert_eq!(
             bootstrap(
@@ -281,7 +282,7 @@ mod tests {
                 9,
                 0
             ),
-            Err(Why::NoTimes)
+            Err(NoInterval::NoTimes)
         );
         let countless = side(
             "b",

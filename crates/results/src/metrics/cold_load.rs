@@ -1,85 +1,88 @@
-//! What constraints that a server has not seen do to the requests beside them. Knows no engine.
+//! The effect of never-seen constraints on concurrent requests.
 //!
-//! The others are compared by what was sent shortly before each *began* (its TTFT at its sending, a
-//! gap at the chunk before it): a request with a new schema, or else one with a schema that the
-//! server knew. "Shortly" is the same for both, the median TTFT of the new ones. Three simpler ways
-//! go wrong, which placebos show (runs in which nothing was new):
+//! Other requests are compared by the last constrained request that was sent shortly before their
+//! latency *started* (TTFT at its own sending, a gap at the preceding chunk): one with a new
+//! schema, or one with a known schema. "Shortly" is the median TTFT of the new ones for both
+//! groups. Three simpler methods fail on placebo runs (runs without new schemas):
 //!
-//! - By overlap, long gaps are beside a new schema for being long.
-//! - From its sending to its first token, the time beside it ends where the server ends a step, so that the instants in it are not
-//!   spread evenly over the steps, and TTFTs that begin there are short.
-//! - Against all other times, what any request costs that arrives is charged to the new schema.
+//! - By overlap, long gaps are more likely to be concurrent with a new schema.
+//! - From sending to first token, the window ends at the end of a server step, so that its times are not spread
+//!   evenly over steps, and TTFTs that start there are short.
+//! - Compared with all other times, the cost of any arriving request is charged to the new schema.
 //!
-//! What began after the same new request hangs together, so the interval counts requests with a new
-//! schema, and not gaps.
+//! Latencies after the same new request are correlated, so the interval counts requests with a new
+//! schema, not gaps.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cold::Use;
-use super::difference::Difference;
+use super::first_uses::ConstraintUse;
 use super::latency::chunk_gaps_ms;
+use super::mean_difference::Difference;
 use super::pooled::Pooled;
 use super::{MetricsOptions, Sample};
 use sobench_core::case::Arm;
 use sobench_statistics::Summary;
 
-/// The tag of requests that carry a constraint made for this run, to be compiled in the middle of
-/// it.
+/// The tag of requests with a constraint generated for this run, which is compiled during the run.
 pub const COLD_TAG: &str = "cold-schema";
 
-/// What new schemas in a warm load do to the requests beside them.
+/// The effect of new schemas on concurrent requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ColdLoad {
-    /// Every how many constrained requests a new schema was sent.
+    /// A new schema is sent with every K-th constrained request.
     pub every: usize,
-    /// Requests with a new schema that were sent.
+    /// Number of sent requests with a new schema.
     pub requests: usize,
-    /// How long after a request another one counts as beside it: the median TTFT of those with a
-    /// new schema. `None` where none of them has one.
+    /// The time after a request in which others count as concurrent: the median TTFT of requests
+    /// with a new schema. `None` without such a TTFT.
     pub window_ms: Option<f64>,
-    pub ttft: Beside,
-    pub itl: Beside,
+    pub ttft: BesideLatencies,
+    pub itl: BesideLatencies,
 }
 
-/// The others' latencies, by what was sent last before they began.
+/// Latencies of other requests, by the last constrained request sent before they started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Beside {
+pub struct BesideLatencies {
     pub beside_new_ms: Summary,
     pub beside_known_ms: Summary,
-    /// The mean over the new requests of the mean beside each, less the same of the known ones.
+    /// Mean over the new requests of the mean beside each, minus the same for the known ones.
     pub difference_ms: Option<Difference>,
 }
 
 impl ColdLoad {
-    /// Compares the requests beside those that are tagged [`COLD_TAG`] with those beside other
+    /// Compares the requests beside those tagged [`COLD_TAG`] with the requests beside other
     /// constrained ones.
-    pub fn of(samples: &[Sample<'_>], options: &MetricsOptions, every: usize, seed: u64) -> Self {
-        let new_uses: Vec<Use<'_, '_>> = samples
+    pub fn new(samples: &[Sample<'_>], options: &MetricsOptions, every: usize, seed: u64) -> Self {
+        let new_uses: Vec<ConstraintUse<'_, '_>> = samples
             .iter()
-            .filter(|it| is_new(it))
-            .filter_map(|it| Use::of(it, options))
+            .filter(|sample| is_new(sample))
+            .filter_map(|sample| ConstraintUse::new(sample, options))
             .collect();
-        let window_ms = Summary::of(new_uses.iter().map(|it| it.ttft_ms).collect(), &[]).median;
+        let window_ms = Summary::new(
+            new_uses.iter().map(|new_use| new_use.ttft_ms).collect(),
+            &[],
+        )
+        .median;
         let (mut ttft, mut itl) = (Sides::default(), Sides::default());
         if let Some(window_ms) = window_ms {
-            let arrivals = Arrivals::of(samples, (window_ms * 1e6) as u64);
+            let arrivals = Arrivals::new(samples, (window_ms * 1e6) as u64);
             for other in samples
                 .iter()
-                .filter(|it| !is_new(it))
-                .filter_map(|sample| Use::of(sample, options))
+                .filter(|sample| !is_new(sample))
+                .filter_map(|sample| ConstraintUse::new(sample, options))
             {
                 ttft.add(arrivals.before(other.sent_ns, other.sent_ns), other.ttft_ms);
                 let chunks_ns = other.sample.chunks_ns();
-                for (began_ns, gap_ms) in chunks_ns.iter().zip(chunk_gaps_ms(&chunks_ns)) {
-                    itl.add(arrivals.before(*began_ns, other.sent_ns), gap_ms);
+                for (start_ns, gap_ms) in chunks_ns.iter().zip(chunk_gaps_ms(&chunks_ns)) {
+                    itl.add(arrivals.before(*start_ns, other.sent_ns), gap_ms);
                 }
             }
         }
         let requests = samples
             .iter()
-            .filter(|it| is_new(it) && it.moments().sent_ns.is_some())
+            .filter(|sample| is_new(sample) && sample.request_times().sent_ns.is_some())
             .count();
         Self {
             every,
@@ -92,17 +95,21 @@ impl ColdLoad {
 }
 
 fn is_new(sample: &Sample<'_>) -> bool {
-    sample.question().tags.iter().any(|tag| tag == COLD_TAG)
+    sample
+        .request_input()
+        .tags
+        .iter()
+        .any(|tag| tag == COLD_TAG)
 }
 
-/// When requests of either kind were sent, in order.
+/// Send times of new and known constrained requests, sorted.
 struct Arrivals {
     new: Vec<u64>,
     known: Vec<u64>,
     window_ns: u64,
 }
 
-/// The request that something began shortly after, by its place among its kind.
+/// The preceding constrained request, by its index within its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
     New(usize),
@@ -110,12 +117,14 @@ enum After {
 }
 
 impl Arrivals {
-    fn of(samples: &[Sample<'_>], window_ns: u64) -> Self {
+    fn new(samples: &[Sample<'_>], window_ns: u64) -> Self {
         let sent = |new: bool| {
             let constrained = samples
                 .iter()
-                .filter(|it| it.arm() == Arm::Constrained && is_new(it) == new);
-            let mut sent: Vec<u64> = constrained.filter_map(|it| it.moments().sent_ns).collect();
+                .filter(|sample| sample.arm() == Arm::Constrained && is_new(sample) == new);
+            let mut sent: Vec<u64> = constrained
+                .filter_map(|sample| sample.request_times().sent_ns)
+                .collect();
             sent.sort_unstable();
             sent
         };
@@ -126,13 +135,15 @@ impl Arrivals {
         }
     }
 
-    /// What was sent last before an instant, a new one first; `own_ns`, the request's own sending,
-    /// does not count.
-    fn before(&self, instant_ns: u64, own_ns: u64) -> Option<After> {
+    /// The last constrained request sent before a time, preferring new ones. The request's own
+    /// sending at `own_ns` does not count.
+    fn before(&self, at_ns: u64, own_ns: u64) -> Option<After> {
         let last = |sent: &[u64]| {
-            let until = sent.partition_point(|at| *at <= instant_ns);
-            let place = sent[..until].iter().rposition(|at| *at != own_ns)?;
-            (instant_ns - sent[place] < self.window_ns).then_some(place)
+            let until = sent.partition_point(|sent_ns| *sent_ns <= at_ns);
+            let index = sent[..until]
+                .iter()
+                .rposition(|sent_ns| *sent_ns != own_ns)?;
+            (at_ns - sent[index] < self.window_ns).then_some(index)
         };
         last(&self.new)
             .map(After::New)
@@ -140,7 +151,7 @@ impl Arrivals {
     }
 }
 
-/// Latencies by the request that they began after.
+/// Latencies by preceding request.
 #[derive(Default)]
 struct Sides {
     new: BTreeMap<usize, Vec<f64>>,
@@ -149,15 +160,15 @@ struct Sides {
 
 impl Sides {
     fn add(&mut self, after: Option<After>, value_ms: f64) {
-        let (side, place) = match after {
-            Some(After::New(place)) => (&mut self.new, place),
-            Some(After::Known(place)) => (&mut self.known, place),
+        let (side, index) = match after {
+            Some(After::New(index)) => (&mut self.new, index),
+            Some(After::Known(index)) => (&mut self.known, index),
             None => return,
         };
-        side.entry(place).or_default().push(value_ms);
+        side.entry(index).or_default().push(value_ms);
     }
 
-    fn compared(self, options: &MetricsOptions, seed: u64) -> Beside {
+    fn compared(self, options: &MetricsOptions, seed: u64) -> BesideLatencies {
         let [(new, new_means), (known, known_means)] = [self.new, self.known].map(|side| {
             let mut pooled = Pooled::default();
             let mut means = Vec::new();
@@ -165,10 +176,10 @@ impl Sides {
                 means.push(group.iter().sum::<f64>() / group.len() as f64);
                 pooled.add(group);
             }
-            (pooled.sum_up(&options.percentiles), means)
+            (pooled.summary(&options.percentiles), means)
         });
-        Beside {
-            difference_ms: Difference::of(&new_means, &known_means, seed),
+        BesideLatencies {
+            difference_ms: Difference::from_samples(&new_means, &known_means, seed),
             beside_new_ms: new,
             beside_known_ms: known,
         }

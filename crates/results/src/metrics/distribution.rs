@@ -1,23 +1,22 @@
-//! Durations with those that never ended among them, and sizes: what is said of either in a few
-//! figures. Knows no engine.
+//! Distributions of durations, some of which are censored at a limit, and of sizes.
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use sobench_statistics::durations::{Durations, rank_of};
+use sobench_statistics::durations::{Durations, quantile_rank};
 use sobench_statistics::samples_needed;
 
-/// The percentiles that the saved file has of every distribution.
+/// Percentiles in saved results.
 pub const PERCENTILES: [f64; 7] = [25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
 
-/// Masks that take longer than this are told apart: a step of a busy server takes several of these.
+/// Threshold of slow masks. A step of a busy server computes several masks.
 pub const SLOW_NS: u64 = 1_000_000;
 
-/// Masks that take longer than this hold up a whole step of a server.
+/// Threshold of very slow masks, which delay a whole step of a server.
 pub const VERY_SLOW_NS: u64 = 10_000_000;
 
-/// Durations of which some were cut off at a limit. Ranks count those as longer than the limit; a
-/// mean is not given with them.
+/// Durations, some of which are censored at a limit. Percentiles count censored ones as longer than
+/// the limit. With censored ones there is no mean.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     durations: Durations,
@@ -25,14 +24,14 @@ pub struct Distribution {
     limit_ns: u64,
 }
 
-/// A rank's value, or what it is known to exceed.
+/// The value of a percentile, or its lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     At(u64),
     Above(u64),
 }
 
-/// Sizes in bytes, one for each schema.
+/// Sizes in bytes, one per schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes(Vec<u64>);
 
@@ -42,28 +41,28 @@ impl Distribution {
         self.durations.record(ns);
     }
 
-    /// Adds many.
+    /// Adds durations.
     pub fn merge(&mut self, durations: &Durations) {
         self.durations.merge(durations);
     }
 
-    /// Adds one that had not ended after `limit_ns`.
+    /// Adds a duration that had not ended after `limit_ns`.
     pub fn censor(&mut self, limit_ns: u64) {
         self.censored += 1;
         self.limit_ns = self.limit_ns.max(limit_ns);
     }
 
-    /// How many, the cut off ones among them.
+    /// Number of durations, including censored ones.
     pub fn n(&self) -> u64 {
         self.durations.count() + self.censored
     }
 
-    /// How many were cut off.
+    /// Number of censored durations.
     pub fn censored(&self) -> u64 {
         self.censored
     }
 
-    /// The mean; `None` where there are none, or where one was cut off.
+    /// The mean; `None` without durations or with censored ones.
     pub fn mean_ns(&self) -> Option<f64> {
         if self.censored > 0 {
             None
@@ -72,7 +71,7 @@ impl Distribution {
         }
     }
 
-    /// The mean with every cut off duration taken for the limit, as MaskBench takes it.
+    /// The mean with censored durations counted as the limit, as in MaskBench.
     pub fn mean_at_limit_ns(&self) -> Option<f64> {
         let sum = self.durations.sum_ns() as f64 + self.censored as f64 * self.limit_ns as f64;
         (self.n() > 0).then(|| sum / self.n() as f64)
@@ -80,11 +79,13 @@ impl Distribution {
 
     /// The smallest duration that at least `percent` % of all do not exceed.
     pub fn percentile(&self, percent: f64) -> Option<Bound> {
-        let found = self.durations.at_rank(rank_of(percent / 100.0, self.n()));
+        let found = self
+            .durations
+            .at_rank(quantile_rank(percent / 100.0, self.n()));
         (self.n() > 0).then(|| found.map_or(Bound::Above(self.limit_ns), Bound::At))
     }
 
-    /// The longest.
+    /// The maximum.
     pub fn max(&self) -> Option<Bound> {
         if self.censored > 0 {
             Some(Bound::Above(self.limit_ns))
@@ -93,18 +94,19 @@ impl Distribution {
         }
     }
 
-    /// Whether there are enough of them to speak of this percentile; see [`samples_needed`].
-    pub fn carries(&self, percent: f64) -> bool {
+    /// Whether there are enough durations for a percentile; see [`samples_needed`].
+    pub fn has_enough_for(&self, percent: f64) -> bool {
         samples_needed(percent).is_some_and(|needs| self.n() >= needs)
     }
 
-    /// Which share (0 to 1) took longer than `ns`, which is below the limit.
+    /// The share (0 to 1) of durations above `ns`, which has to be below the limit.
     pub fn share_above(&self, ns: u64) -> Option<f64> {
-        (self.n() > 0).then(|| (self.durations.above(ns) + self.censored) as f64 / self.n() as f64)
+        (self.n() > 0)
+            .then(|| (self.durations.count_above(ns) + self.censored) as f64 / self.n() as f64)
     }
 
-    /// Every value with the share (0 to 1) of all durations that do not exceed it. It ends below 1
-    /// where some were cut off.
+    /// Every value with the share (0 to 1) of durations that do not exceed it. The last share is
+    /// below 1 with censored durations.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         let (n, mut seen) = (self.n() as f64, 0);
         self.durations.iter().map(move |(ns, count)| {
@@ -115,7 +117,7 @@ impl Distribution {
 }
 
 impl Bound {
-    /// The value, where it is known.
+    /// The value, if it is known.
     pub fn known_ns(self) -> Option<u64> {
         match self {
             Self::At(ns) => Some(ns),
@@ -132,13 +134,13 @@ impl Bound {
 }
 
 impl Sizes {
-    /// Adds one.
+    /// Adds a size.
     pub fn record(&mut self, bytes: u64) {
-        let place = self.0.partition_point(|it| *it <= bytes);
-        self.0.insert(place, bytes);
+        let index = self.0.partition_point(|size| *size <= bytes);
+        self.0.insert(index, bytes);
     }
 
-    /// How many.
+    /// Number of sizes.
     pub fn n(&self) -> usize {
         self.0.len()
     }
@@ -146,11 +148,11 @@ impl Sizes {
     /// The smallest size that at least `percent` % do not exceed.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         self.0
-            .get(rank_of(percent / 100.0, self.n() as u64) as usize - 1)
+            .get(quantile_rank(percent / 100.0, self.n() as u64) as usize - 1)
             .copied()
     }
 
-    /// The largest.
+    /// The maximum.
     pub fn max(&self) -> Option<u64> {
         self.0.last().copied()
     }
@@ -164,7 +166,7 @@ impl Serialize for Distribution {
                 bound.and_then(Bound::known_ns),
                 bound.and_then(Bound::above_ns),
             );
-            json!({ "p": p, "ns": ns, "above_ns": above_ns, "enough": self.carries(p) })
+            json!({ "p": p, "ns": ns, "above_ns": above_ns, "enough": self.has_enough_for(p) })
         };
         let file = json!({
             "n": self.n(),
@@ -195,12 +197,12 @@ mod tests {
     const LIMIT_NS: u64 = 60_000_000_000;
 
     #[test]
-    fn ranks_count_the_cut_off_as_longer_than_the_limit_and_no_mean_hides_them() {
-        let made = |measured: u64, censored: u64| {
-            let mut it = Distribution::default();
-            (1..=measured).for_each(|ns| it.record(ns));
-            (0..censored).for_each(|_| it.censor(LIMIT_NS));
-            it
+    fn percentiles_count_censored_durations_as_longer_than_the_limit() {
+        let distribution = |measured: u64, censored: u64| {
+            let mut durations = Distribution::default();
+            (1..=measured).for_each(|ns| durations.record(ns));
+            (0..censored).for_each(|_| durations.censor(LIMIT_NS));
+            durations
         };
         let above = Some(Bound::Above(LIMIT_NS));
         for (measured, censored, percent, expected) in [
@@ -215,23 +217,23 @@ mod tests {
             (0, 0, 50.0, None),
         ] {
             assert_eq!(
-                made(measured, censored).percentile(percent),
+                distribution(measured, censored).percentile(percent),
                 expected,
                 "{measured} + {censored}, p{percent}"
             );
         }
-        let cut = made(90, 10);
+        let cut = distribution(90, 10);
         assert_eq!((cut.n(), cut.mean_ns(), cut.max()), (100, None, above));
         assert_eq!(cut.share_above(SLOW_NS), Some(0.1));
         assert!(cut.cumulative().all(|(_, share)| share <= 0.9));
-        assert_eq!(made(3, 0).mean_ns(), Some(2.0));
-        assert_eq!(made(3, 0).max(), Some(Bound::At(3)));
-        let as_maskbench = made(1, 1).mean_at_limit_ns().unwrap();
+        assert_eq!(distribution(3, 0).mean_ns(), Some(2.0));
+        assert_eq!(distribution(3, 0).max(), Some(Bound::At(3)));
+        let as_maskbench = distribution(1, 1).mean_at_limit_ns().unwrap();
         assert!((as_maskbench - (1.0 + LIMIT_NS as f64) / 2.0).abs() < 1.0);
     }
 
     #[test]
-    fn merged_is_as_if_recorded_at_once() {
+    fn merged_durations_equal_recorded_durations() {
         let (mut parts, mut whole) = (Distribution::default(), Distribution::default());
         for part in 0..3 {
             let mut durations = Durations::default();
@@ -245,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_null_and_a_bound_is_no_value() {
-        let file = |it: &Distribution| serde_json::to_value(it).unwrap();
+    fn unknown_values_are_null() {
+        let file = |distribution: &Distribution| serde_json::to_value(distribution).unwrap();
         let empty = file(&Distribution::default());
         assert!(
             empty["mean_ns"].is_null()
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_keep_their_order() {
+    fn sizes_are_sorted() {
         let mut sizes = Sizes::default();
         [30, 10, 20]
             .into_iter()

@@ -1,34 +1,33 @@
-//! The highest load that is carried: the valid goodput knee. Knows no request and no unit.
+//! The valid goodput knee: the highest sustained load of a sweep.
 //!
-//! A load is carried where the share of constrained requests that were valid *and* met every
-//! objective reaches the share that is asked for. Goodput under a target of attainment is
-//! DistServe's notion (Zhong et al., OSDI 2024); that an answer has to be valid is ours.
+//! A load is sustained if the share of constrained requests that are valid *and* meet every
+//! objective reaches the target. Goodput with an attainment target is from DistServe (Zhong et al.,
+//! OSDI 2024); the validity condition is ours.
 
 use serde::Serialize;
 
 use sobench_statistics::Rate;
 
-/// What a sweep over loads says.
+/// The result of a sweep over loads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Knee<L> {
-    /// The highest load of the sweep that is carried.
+    /// The highest sustained load of the sweep.
     At {
         load: L,
         share: Rate,
-        /// Whether it is the highest of all, so that the knee may lie beyond the sweep.
+        /// Whether it is the highest load of the sweep, so that the knee may be higher.
         is_highest: bool,
-        /// A lower load that is not carried: the sweep is not monotonous there.
+        /// A lower load that is not sustained: the sweep is not monotonic.
         lower_missed: Option<L>,
     },
-    /// No load of the sweep is carried; the share at the lowest one.
+    /// No load of the sweep is sustained; the share at the lowest load.
     Nowhere { lowest: L, share: Rate },
-    /// Some load could not be measured, or the objectives could not be checked.
+    /// A load could not be measured, or the objectives could not be checked.
     Unknown,
 }
 
-/// Reads a sweep, from the lowest load to the highest. A load that could not be measured makes the
-/// answer unknown.
+/// Finds the knee of a sweep in ascending order. A load without a share makes the result unknown.
 pub fn knee<L: Copy>(sweep: &[(L, Option<Rate>)], share_percent: f64) -> Knee<L> {
     let known: Option<Vec<(L, Rate)>> = sweep
         .iter()
@@ -37,24 +36,24 @@ pub fn knee<L: Copy>(sweep: &[(L, Option<Rate>)], share_percent: f64) -> Knee<L>
     let Some(known) = known else {
         return Knee::Unknown;
     };
-    let carries = |(_, share): &(L, Rate)| share.percent >= share_percent;
+    let is_sustained = |(_, share): &(L, Rate)| share.percent >= share_percent;
     let (Some((lowest, share)), highest) =
-        (known.first().copied(), known.iter().rposition(carries))
+        (known.first().copied(), known.iter().rposition(is_sustained))
     else {
         return Knee::Unknown;
     };
-    let Some(place) = highest else {
+    let Some(index) = highest else {
         return Knee::Nowhere { lowest, share };
     };
-    let (load, share) = known[place];
-    let lower_missed = known[..place]
+    let (load, share) = known[index];
+    let lower_missed = known[..index]
         .iter()
-        .find(|it| !carries(it))
+        .find(|load_and_share| !is_sustained(load_and_share))
         .map(|(load, _)| *load);
     Knee::At {
         load,
         share,
-        is_highest: place + 1 == known.len(),
+        is_highest: index + 1 == known.len(),
         lower_missed,
     }
 }
@@ -64,11 +63,11 @@ mod tests {
     use super::*;
 
     fn rate(hits: usize) -> Option<Rate> {
-        Rate::of(hits, 100)
+        Rate::new(hits, 100)
     }
 
     #[test]
-    fn the_highest_load_that_is_carried_is_the_knee() {
+    fn knee_is_the_highest_sustained_load() {
         let at = |load: u32, hits: usize, is_highest: bool, lower_missed: Option<u32>| Knee::At {
             load,
             share: rate(hits).unwrap(),

@@ -1,88 +1,81 @@
-//! Times to latencies, by the definitions of docs/metrics.md. Knows no clock: the instants were
-//! taken by the driver.
+//! Latencies of requests, as defined in docs/metrics.md.
 //!
-//! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model for TTFT, TPOT, ITL and
-//! E2EL. Where this module leaves an answer out of a figure that vLLM would enter as 0, the comment
-//! says why.
+//! TTFT, TPOT, ITL and E2EL follow vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`). Where
+//! vLLM would enter an answer as 0 and this module leaves it out, a comment gives the reason.
 
 use serde::Serialize;
 
-use super::ledger::Moments;
 use super::registry::{Metric, latencies};
+use super::request_table::RequestTimes;
 use super::{MetricsOptions, Sample};
 use sobench_statistics::Summary;
 
-/// The latencies of a group of requests, in milliseconds. All but `schedule_lag_ms` are over the
-/// requests that got an answer, whole or cut at the token limit (vLLM's "successful").
+/// The latencies of a group of requests, in milliseconds. Except for `schedule_lag_ms`, they cover
+/// requests with an answer, complete or truncated at the token limit (vLLM's "successful").
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// TTFT: sent to first content. One value a streamed answer.
+    /// TTFT: sent to first content. One value per streamed answer.
     pub ttft_ms: Summary,
-    /// TPOT: (last content - first content) / (output tokens - 1). One value a streamed answer of
-    /// two tokens or more in two chunks or more.
+    /// TPOT: (last content - first content) / (output tokens - 1). One value per streamed answer
+    /// with at least two tokens in at least two chunks.
     pub tpot_ms: Summary,
-    /// ITL: gaps between consecutive content chunks of a streamed answer, those of all answers
-    /// pooled, as vLLM has it.
+    /// ITL: gaps between consecutive content chunks of streamed answers, pooled over all answers,
+    /// as in vLLM.
     pub itl_ms: Summary,
-    /// The same gaps, each divided by the tokens that a chunk of its answer carries on average.
-    /// Where an answer has at most one token more than chunks, that one is its end token, a chunk
-    /// is one token, and gaps stay as they are. Beyond that the count does not tell whether an end
-    /// token is in it, and the average is tokens / chunks: where there is one, it is 1 / chunks too
-    /// large.
+    /// ITL divided by the mean number of tokens per chunk of the answer. If an answer has at most
+    /// one token more than chunks, that token is taken as its end token, and gaps are unchanged.
+    /// Otherwise the mean is tokens / chunks. If the count includes an end token, this is too large
+    /// by 1 / chunks.
     pub itl_per_token_ms: Summary,
-    /// ITL of single tokens, where the server says how many came in each chunk ([`token_gaps_ms`]);
-    /// no value of any other answer.
+    /// ITL of single tokens, if the server counts the tokens of each chunk ([`token_gaps_ms`]).
     pub itl_counted_ms: Summary,
-    /// E2EL: sent to last content. One value an answer.
+    /// E2EL: sent to last content. One value per answer.
     pub e2el_ms: Summary,
-    /// TTFT with the time before sending: due to first content.
+    /// TTFT including the time before sending: due to first content.
     pub ttft_from_due_ms: Summary,
-    /// E2EL with the time before sending: due to last content.
+    /// E2EL including the time before sending: due to last content.
     pub e2el_from_due_ms: Summary,
-    /// Sent - due, over every request that was sent, whatever became of it: waiting for a free
-    /// slot, and the client's own delay.
+    /// Sent - due, over every sent request: the wait for a free slot plus the client's send delay.
     pub schedule_lag_ms: Summary,
-    /// Requests that were due and never sent.
+    /// Number of requests that were due and never sent.
     pub never_sent: usize,
-    /// Content chunks of all answers.
+    /// Number of content chunks of all answers.
     pub chunks: u64,
-    /// Streamed answers that carry more tokens than chunks, an end token aside: there ITL is not
-    /// the time of one token.
+    /// Number of streamed answers with more tokens than chunks, not counting an end token. Their
+    /// ITL is not the time per token.
     pub multi_token_chunk_answers: usize,
-    /// Streamed answers of two tokens or more, an end token aside, that came in one chunk: they
-    /// have no TPOT, since one instant spans no time.
+    /// Number of streamed answers with at least two tokens, not counting an end token, in a single
+    /// chunk. They have no TPOT.
     pub single_chunk_answers: usize,
-    /// Answers that came whole where a stream was asked for: they have an E2EL, but no TTFT, TPOT
-    /// or ITL. 0 where no stream was asked for.
+    /// Number of answers that were not streamed although a stream was requested. They have an E2EL,
+    /// but no TTFT, TPOT or ITL.
     pub unstreamed_answers: usize,
-    /// Answers that ended without any content: they have no latency.
+    /// Number of answers without content. They have no latency.
     pub empty_answers: usize,
-    /// Where there was reasoning before the answers.
+    /// Reasoning latencies, if there was reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
 }
 
-/// TTFT taken apart: it is to the first token of the reasoning, and people wait for the first token
-/// of the answer.
+/// TTFT split into reasoning and answer. TTFT itself ends at the first reasoning token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reasoning {
-    /// Answers with reasoning, streamed or not.
+    /// Number of answers with reasoning, streamed or not.
     pub answers: usize,
-    /// Those of them in which the answer itself is empty: the reasoning was all that came.
+    /// Number of them with an empty answer.
     pub without_answer: usize,
-    /// Sent to first reasoning. One value a streamed answer with reasoning.
+    /// Sent to first reasoning. One value per streamed answer with reasoning.
     pub ttft_reasoning_ms: Summary,
-    /// Sent to first content of the answer itself. One value a streamed answer with reasoning and
-    /// an answer.
+    /// Sent to first content of the answer. One value per streamed answer with reasoning and an
+    /// answer.
     pub ttft_answer_ms: Summary,
 }
 
-/// The latencies of one request, in milliseconds; `None` where the definition finds nothing to
-/// measure.
+/// The latencies of one request, in milliseconds; `None` if the definition does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RequestLatency {
     pub ttft_ms: Option<f64>,
-    /// Of answers with reasoning only; elsewhere TTFT is all there is to say.
+    /// Only for answers with reasoning.
     pub ttft_reasoning_ms: Option<f64>,
     pub ttft_answer_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
@@ -93,10 +86,10 @@ pub struct RequestLatency {
 }
 
 impl RequestLatency {
-    /// Measures one request. `output_tokens` is the best count there is; `streamed` tells whether
-    /// the answer was asked for in a stream and came in one ([`Sample::streamed`]): without one,
-    /// the first content is the last, and TTFT and TPOT have no meaning.
-    pub fn of(timing: &Moments, output_tokens: Option<u64>, streamed: bool) -> Self {
+    /// Computes the latencies of one request. `streamed` is whether the answer was requested as a
+    /// stream and received as one ([`Sample::streamed`]). Otherwise the first content is the last,
+    /// and TTFT and TPOT are meaningless.
+    pub fn new(timing: &RequestTimes, output_tokens: Option<u64>, streamed: bool) -> Self {
         let (first, last) = (timing.first_content_ns, timing.last_content_ns);
         Self {
             ttft_ms: between(timing.sent_ns, first).filter(|_| streamed),
@@ -114,8 +107,8 @@ impl RequestLatency {
 }
 
 impl Latency {
-    /// Measures a group of requests.
-    pub fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
+    /// Computes the latencies of a group of requests.
+    pub fn new(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let summary = |metric: &Metric| metric.summary(samples, options);
         let schedule_lag_ms = summary(&latencies::SCHEDULE_LAG);
         Self {
@@ -129,17 +122,17 @@ impl Latency {
             e2el_from_due_ms: summary(&latencies::E2EL_FROM_DUE),
             never_sent: samples.len() - schedule_lag_ms.n,
             schedule_lag_ms,
-            reasoning: Reasoning::of(samples).map(|counts| Reasoning {
+            reasoning: Reasoning::new(samples).map(|counts| Reasoning {
                 ttft_reasoning_ms: summary(&latencies::TTFT_REASONING),
                 ttft_answer_ms: summary(&latencies::TTFT_ANSWER),
                 ..counts
             }),
-            ..Self::of_chunks(samples, options)
+            ..Self::chunk_counts(samples, options)
         }
     }
 
-    /// The summary of a metric, where this has it: what is computed once is kept.
-    pub fn of_metric(&self, metric: &Metric) -> Option<&Summary> {
+    /// The summary of a metric, if it is one of these latencies.
+    pub fn metric_summary(&self, metric: &Metric) -> Option<&Summary> {
         let mut kept = vec![
             (&latencies::TTFT, &self.ttft_ms),
             (&latencies::TPOT, &self.tpot_ms),
@@ -160,11 +153,11 @@ impl Latency {
             .map(|(_, summary)| summary)
     }
 
-    /// The counts of chunks and of answers by their chunks.
-    fn of_chunks(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
+    /// The counts of chunks and of answers by chunks.
+    fn chunk_counts(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let mut latency = Self::default();
         for sample in samples.iter().filter(|sample| sample.outcome().is_answer()) {
-            let chunks = sample.moments().chunks;
+            let chunks = sample.request_times().chunks;
             latency.chunks += chunks;
             latency.empty_answers += usize::from(chunks == 0);
             if !sample.streamed(options) {
@@ -180,11 +173,11 @@ impl Latency {
 }
 
 impl Reasoning {
-    /// The counts; `None` where no answer has reasoning.
-    fn of(samples: &[&Sample<'_>]) -> Option<Self> {
-        let answers = samples.iter().filter(|it| it.outcome().is_answer());
-        let reasoned: Vec<Moments> = answers
-            .map(|it| it.moments())
+    /// The counts; `None` if no answer has reasoning.
+    fn new(samples: &[&Sample<'_>]) -> Option<Self> {
+        let answers = samples.iter().filter(|sample| sample.outcome().is_answer());
+        let reasoned: Vec<RequestTimes> = answers
+            .map(|sample| sample.request_times())
             .filter(|timing| timing.first_reasoning_ns.is_some())
             .collect();
         let without_answer = reasoned
@@ -204,14 +197,14 @@ pub fn chunk_gaps_ms(chunks_ns: &[u64]) -> impl Iterator<Item = f64> + '_ {
     chunks_ns.windows(2).map(|pair| ms(pair[0], pair[1]))
 }
 
-/// Whether some chunk must carry several tokens. The token that ends an answer is counted by
-/// servers and carries no text: one more token than chunks is one token a chunk.
+/// Whether some chunk must have several tokens. Servers count the end token, which has no text, so
+/// one more token than chunks is one token per chunk.
 fn has_multi_token_chunks(tokens: u64, chunks: u64) -> bool {
     chunks > 0 && tokens > chunks.saturating_add(1)
 }
 
-/// How many tokens a chunk carries on average, as [`latencies::ITL_PER_TOKEN`] says; 1 where none
-/// need carry several.
+/// Mean number of tokens per chunk for [`latencies::ITL_PER_TOKEN`]; 1 if no chunk must have
+/// several.
 pub(super) fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
     if has_multi_token_chunks(tokens, chunks) {
         tokens as f64 / chunks as f64
@@ -220,9 +213,9 @@ pub(super) fn tokens_per_chunk(tokens: u64, chunks: u64) -> f64 {
     }
 }
 
-/// vLLM's TPOT, for answers of two tokens or more. An answer in a single chunk would enter as 0 ms
-/// a token, which nobody measured: it has none.
-fn tpot_ms(timing: &Moments, output_tokens: Option<u64>) -> Option<f64> {
+/// vLLM's TPOT, for answers with at least two tokens. An answer in a single chunk would be 0 ms per
+/// token, which is not a measurement, so it has none.
+fn tpot_ms(timing: &RequestTimes, output_tokens: Option<u64>) -> Option<f64> {
     let gaps = output_tokens?
         .checked_sub(1)
         .filter(|&gaps| gaps > 0 && timing.chunks > 1)?;
@@ -233,8 +226,7 @@ fn between(from: Option<u64>, to: Option<u64>) -> Option<f64> {
     Some(ms(from?, to?))
 }
 
-/// Milliseconds from one instant to another. A clock that ran backwards shows as a negative figure,
-/// not as zero.
+/// Milliseconds between two times; negative if the clock ran backwards.
 fn ms(from_ns: u64, to_ns: u64) -> f64 {
     let distance = from_ns.abs_diff(to_ns) as f64 / 1e6;
     if to_ns < from_ns { -distance } else { distance }
@@ -243,36 +235,36 @@ fn ms(from_ns: u64, to_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::Outcome;
 
     const MS: u64 = 1_000_000;
 
-    fn measured(run: &[Made<'_>], streamed: bool) -> Latency {
+    fn measured(run: &[TestRequest<'_>], streamed: bool) -> Latency {
         let options = MetricsOptions {
             streamed,
             ..MetricsOptions::default()
         };
         with_samples(run, |samples| {
-            Latency::of(&samples.iter().collect::<Vec<_>>(), &options)
+            Latency::new(&samples.iter().collect::<Vec<_>>(), &options)
         })
     }
 
-    fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> Moments {
-        Moments {
+    fn timing(due: u64, sent: Option<u64>, chunks: &[u64]) -> RequestTimes {
+        RequestTimes {
             due_ns: due * MS,
             sent_ns: sent.map(|at| at * MS),
             first_content_ns: chunks.first().map(|at| at * MS),
             last_content_ns: chunks.last().map(|at| at * MS),
             chunks: chunks.len() as u64,
-            ..Moments::default()
+            ..RequestTimes::default()
         }
     }
 
     #[test]
-    fn measures_by_the_definitions() {
+    fn latencies_match_the_definitions() {
         let timing = timing(100, Some(130), &[180, 190, 220]);
-        let latency = RequestLatency::of(&timing, Some(3), true);
+        let latency = RequestLatency::new(&timing, Some(3), true);
         assert_eq!(latency.schedule_lag_ms, Some(30.0));
         assert_eq!(latency.ttft_ms, Some(50.0));
         assert_eq!(latency.e2el_ms, Some(90.0));
@@ -286,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn tpot_needs_two_tokens_and_two_instants() {
+    fn tpot_needs_two_tokens_and_two_chunks() {
         for (chunks, tokens, expected) in [
             (&[10, 20, 40][..], Some(5), Some(7.5)),
             (&[10, 20][..], Some(1), None),
@@ -296,7 +288,7 @@ mod tests {
             (&[][..], Some(8), None),
         ] {
             assert_eq!(
-                RequestLatency::of(&timing(0, Some(0), chunks), tokens, true).tpot_ms,
+                RequestLatency::new(&timing(0, Some(0), chunks), tokens, true).tpot_ms,
                 expected,
                 "{chunks:?} {tokens:?}"
             );
@@ -304,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn without_a_stream_only_the_end_is_measured() {
-        let latency = RequestLatency::of(&timing(0, Some(5), &[25, 25]), Some(9), false);
+    fn without_a_stream_only_e2el_is_measured() {
+        let latency = RequestLatency::new(&timing(0, Some(5), &[25, 25]), Some(9), false);
         assert_eq!(
             (latency.ttft_ms, latency.tpot_ms, latency.ttft_from_due_ms),
             (None, None, None)
@@ -317,26 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn time_to_the_first_token_is_taken_apart_where_there_is_reasoning() {
-        let reasoned = Made {
+    fn ttft_is_split_with_reasoning() {
+        let reasoned = TestRequest {
             reasoning: Some(10),
             answer: Some(25),
-            ..made()
+            ..test_request()
         };
-        let cut = Made {
+        let cut = TestRequest {
             reasoning: Some(20),
             answer: None,
             outcome: Outcome::Truncated,
-            ..made()
+            ..test_request()
         };
-        let whole = Made {
+        let whole = TestRequest {
             reasoning: Some(30),
             answer: Some(30),
             streamed: false,
             chunks: vec![30],
-            ..made()
+            ..test_request()
         };
-        let failed = Made {
+        let failed = TestRequest {
             outcome: Outcome::TimedOut {
                 limit_ms: 1,
                 limit: Default::default(),
@@ -344,7 +336,7 @@ mod tests {
             },
             ..reasoned.clone()
         };
-        let latency = measured(&[made(), reasoned, cut, whole, failed], true);
+        let latency = measured(&[test_request(), reasoned, cut, whole, failed], true);
         let reasoning = latency.reasoning.unwrap();
         assert_eq!((reasoning.answers, reasoning.without_answer), (3, 1));
         assert_eq!(
@@ -360,18 +352,18 @@ mod tests {
         );
         assert_eq!(
             latency.ttft_ms.n, 3,
-            "TTFT is to whatever is generated first, of every streamed answer"
+            "TTFT ends at the first generated content of every streamed answer"
         );
-        assert_eq!(measured(&[made()], true).reasoning, None);
+        assert_eq!(measured(&[test_request()], true).reasoning, None);
     }
 
     #[test]
-    fn what_never_happened_has_no_latency() {
+    fn missing_times_have_no_latency() {
         assert_eq!(
-            RequestLatency::of(&timing(7, None, &[]), Some(3), true),
+            RequestLatency::new(&timing(7, None, &[]), Some(3), true),
             RequestLatency::default()
         );
-        let sent_only = RequestLatency::of(&timing(7, Some(9), &[]), None, true);
+        let sent_only = RequestLatency::new(&timing(7, Some(9), &[]), None, true);
         assert_eq!(
             sent_only,
             RequestLatency {
@@ -382,9 +374,9 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_backwards_is_not_hidden() {
+    fn backwards_clock_gives_negative_latency() {
         assert_eq!(
-            RequestLatency::of(&timing(10, Some(8), &[]), None, true).schedule_lag_ms,
+            RequestLatency::new(&timing(10, Some(8), &[]), None, true).schedule_lag_ms,
             Some(-2.0)
         );
     }
@@ -409,20 +401,20 @@ mod tests {
     }
 
     #[test]
-    fn an_end_token_makes_no_chunk_of_several_tokens() {
+    fn end_token_is_not_a_second_token_of_a_chunk() {
         for (chunks, tokens, multi, single, per_token) in [
             (&[10][..], 1, 0, 0, None),
-            // As of a choice: its one token, and the end token.
+            // The answer of a choice: its one token and the end token.
             (&[10][..], 2, 0, 0, None),
             (&[10][..], 3, 1, 1, None),
             (&[10, 20, 40][..], 3, 0, 0, Some(15.0)),
             (&[10, 20, 40][..], 4, 0, 0, Some(15.0)),
             (&[10, 20, 40][..], 6, 1, 0, Some(7.5)),
         ] {
-            let run = [Made {
+            let run = [TestRequest {
                 chunks: chunks.to_vec(),
                 output: Some(tokens),
-                ..made()
+                ..test_request()
             }];
             let latency = measured(&run, true);
             let counts = (
@@ -438,30 +430,30 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_timed_one_by_one_where_the_server_counts_them() {
-        let counted = Made {
+    fn counted_tokens_have_single_latencies() {
+        let counted = TestRequest {
             chunk_tokens: vec![1, 3, 4],
             output: Some(4),
-            ..made()
+            ..test_request()
         };
-        let latency = measured(&[counted, made()], true);
+        let latency = measured(&[counted, test_request()], true);
         assert_eq!((latency.itl_ms.n, latency.itl_counted_ms.n), (4, 3));
         assert_eq!(
             (latency.itl_counted_ms.min, latency.itl_counted_ms.max),
             (Some(5.0), Some(10.0))
         );
-        assert_eq!(measured(&[made()], true).itl_counted_ms.mean, None);
+        assert_eq!(measured(&[test_request()], true).itl_counted_ms.mean, None);
     }
 
     #[test]
-    fn an_answer_that_came_whole_has_only_an_end() {
-        let whole = Made {
+    fn unstreamed_answer_has_only_e2el() {
+        let whole = TestRequest {
             streamed: false,
             chunks: vec![500],
             output: Some(9),
-            ..made()
+            ..test_request()
         };
-        let failed = Made {
+        let failed = TestRequest {
             outcome: Outcome::TimedOut {
                 limit_ms: 1,
                 limit: Default::default(),
@@ -470,7 +462,7 @@ mod tests {
             chunks: vec![],
             ..whole.clone()
         };
-        let latency = measured(&[made(), whole.clone(), failed], true);
+        let latency = measured(&[test_request(), whole.clone(), failed], true);
         assert_eq!(
             (
                 latency.unstreamed_answers,
@@ -494,12 +486,12 @@ mod tests {
             (latency.ttft_ms.max, latency.e2el_ms.max),
             (Some(10.0), Some(500.0))
         );
-        let unasked = measured(&[whole], false);
+        let without_stream = measured(&[whole], false);
         assert_eq!(
             (
-                unasked.unstreamed_answers,
-                unasked.ttft_ms.n,
-                unasked.e2el_ms.n
+                without_stream.unstreamed_answers,
+                without_stream.ttft_ms.n,
+                without_stream.e2el_ms.n
             ),
             (0, 0, 1)
         );

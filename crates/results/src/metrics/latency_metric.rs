@@ -1,4 +1,4 @@
-//! The latencies that vLLM prints, by name.
+//! The latencies that vLLM prints.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::latency::Latency;
 use super::registry::{Metric, latencies};
 use sobench_statistics::Summary;
 
-/// One of the latencies that vLLM prints, in milliseconds.
+/// A latency that vLLM prints, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LatencyMetric {
@@ -17,10 +17,10 @@ pub enum LatencyMetric {
 }
 
 impl LatencyMetric {
-    /// In the order in which vLLM prints them.
+    /// All latencies, in the order of vLLM.
     pub const ALL: [Self; 4] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2el];
 
-    /// The metric that it is.
+    /// The corresponding metric.
     pub fn metric(self) -> &'static Metric {
         match self {
             Self::Ttft => &latencies::TTFT,
@@ -35,7 +35,7 @@ impl LatencyMetric {
         self.metric().name.trim_end_matches("_ms")
     }
 
-    /// The name in rows: `TTFT`.
+    /// The name in rows, such as `TTFT`.
     pub fn label(self) -> &'static str {
         self.metric().label
     }
@@ -52,10 +52,10 @@ impl LatencyMetric {
 }
 
 impl Latency {
-    /// The summary that a metric's name stands for.
+    /// The summary of a latency.
     pub fn summary(&self, metric: LatencyMetric) -> &Summary {
-        self.of_metric(metric.metric())
-            .expect("every latency that vLLM prints is kept")
+        self.metric_summary(metric.metric())
+            .expect("Latency has every latency that vLLM prints")
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use crate::metrics::QueueMetric;
 
     #[test]
-    fn an_unknown_metric_names_the_known_ones() {
+    fn unknown_metric_lists_the_known_ones() {
         assert_eq!(
             LatencyMetric::ALL.map(LatencyMetric::key),
             ["ttft", "tpot", "itl", "e2el"]

@@ -1,32 +1,32 @@
-//! Observations and verdicts to numbers. Pure: no clock, no network, no environment, no rendering.
+//! Computes metrics from observations and verdicts.
 //!
-//! [`summarise`] is the door. What each figure means is said where it is computed: [`latency`],
-//! [`throughput`], [`quality`], and the statistics in [`sobench_statistics`].
+//! [`summarise`] is the entry point. Definitions are in [`latency`], [`throughput`] and
+//! [`quality`], statistics in [`sobench_statistics`].
 
-pub mod client;
-pub mod cold;
+pub mod client_overhead;
 pub mod cold_load;
-pub mod difference;
+pub mod constraint_loss;
+pub mod constraint_overhead;
+pub mod dataset_parts;
 pub mod distribution;
-pub mod excerpt;
-mod gaps;
-pub mod holding;
+pub mod examples;
+pub mod first_uses;
+mod gap_encoding;
 pub mod knee;
 pub mod latency;
 mod latency_metric;
-pub mod ledger;
-pub mod offered;
+pub mod mean_difference;
+pub mod offered_load;
 pub mod outage;
-pub mod overhead;
-pub mod parts;
 pub mod pooled;
 pub mod probe;
 pub mod quality;
 pub mod queueing;
 pub mod registry;
-pub mod said;
+pub mod request_table;
+pub mod run_issues;
 pub mod spec_decode;
-pub mod steady;
+pub mod steady_state;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used)]
 pub mod testing;
@@ -35,20 +35,20 @@ pub mod token_gaps;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use self::excerpt::Group;
+use self::examples::Group;
 use self::latency::{Latency, RequestLatency};
 pub use self::latency_metric::LatencyMetric;
-use self::ledger::{Ledger, Row};
 use self::quality::Quality;
 pub use self::queueing::QueueMetric;
 use self::registry::{RunSamples, Values};
-use self::said::Said;
+use self::request_table::{RequestTable, Row};
+use self::run_issues::RunIssues;
 use self::throughput::Throughput;
 use sobench_core::case::Arm;
-use sobench_core::observation::{Outcome, failure_words};
+use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::verdict::Verdict;
 
-/// Token counts of one request, the best there are, and whose they are.
+/// Token counts of one request and their sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     pub input: Option<u64>,
@@ -57,102 +57,103 @@ pub struct Tokens {
     pub output_source: TokenSource,
 }
 
-/// Who counted.
+/// The source of a token count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenSource {
     /// The server's `usage`.
     Server,
-    /// Our tokenizer, over the text.
+    /// The tokenizer.
     Tokenizer,
-    /// Nobody.
+    /// Not counted.
     #[default]
     Unknown,
 }
 
-/// One request with all that is known of it.
+/// A view of one request with everything known about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    ledger: &'a Ledger,
+    ledger: &'a RequestTable,
     row: &'a Row,
 }
 
-/// What was found out about one request after the run.
+/// The verdict, token counts and checks of one request, computed after the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     #[serde(flatten)]
     pub verdict: Verdict,
     pub tokens: Tokens,
-    /// Whether vLLM's script would call it correct; `None` where it does not score (grammars).
+    /// Whether vLLM's script counts it as correct; `None` if it does not score it (grammars).
     pub vllm_correct: Option<bool>,
-    /// Whether the answer was cut while it wrote nothing but white space ([`holding::runs_away`]).
+    /// Whether the answer was truncated while writing only white space
+    /// ([`constraint_loss::is_white_space_run`]).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub white_space_run: bool,
-    /// Whether the answer is the call that its reference asks for ([`sobench_judge::call`]); `None`
-    /// where there is no such reference.
+    /// Whether the answer is the expected call ([`sobench_judge::call`]); `None` without an
+    /// expected call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right_call: Option<bool>,
 }
 
-/// What to compute beside the fixed figures.
+/// Options of the computation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricsOptions {
     /// Percentiles of every latency, each from 0 to 100.
     pub percentiles: Vec<f64>,
-    /// The bounds that make an answer a good one.
+    /// The objectives of goodput.
     pub goodput: Option<Slo>,
-    /// Whether answers were asked for in a stream; without one there is no TTFT, TPOT or ITL. What
-    /// came is the server's doing: see [`Sample::streamed`].
+    /// Whether answers were requested as streams; otherwise there is no TTFT, TPOT or ITL. The
+    /// server may still not stream: see [`Sample::streamed`].
     pub streamed: bool,
     pub answers: Answers,
 }
 
-/// What answers are made of.
+/// The kind of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answers {
     /// Text, token by token.
     #[default]
     Generated,
-    /// Vectors or scores, computed whole: there are no output tokens, and no latency but the one to
-    /// the end.
+    /// Vectors or scores, computed in one piece: there are no output tokens, and the only latency
+    /// is E2EL.
     Computed,
 }
 
-/// Service level objectives, in milliseconds; an answer is good that meets all of them.
+/// Service level objectives, in milliseconds. An answer is good if it meets all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
     pub e2el_ms: Option<f64>,
-    /// Whether it has to be valid as well, where it has a constraint.
+    /// Whether an answer with a constraint has to be valid.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub valid: bool,
 }
 
-/// All numbers of a run.
+/// All figures of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
-    /// From the moment from which due times count to the end of the last request.
+    /// From the start of the schedule to the end of the last request.
     pub duration_ns: u64,
     pub options: MetricsOptions,
     pub outcomes: OutcomeCounts,
-    /// Requests that got no answer, by outcome, in every arm.
+    /// Requests without an answer, by outcome, over all arms.
     pub failures: Vec<Group>,
-    /// Every request.
+    /// Figures of all requests.
     pub overall: ArmMetrics,
     pub arms: Arms,
     pub quality: Quality,
-    pub said: Said,
+    pub issues: RunIssues,
     /// Every metric of [`registry::Metric::ALL`], over the whole run.
     pub values: Values,
 }
 
-/// How many requests ended in which way; they add up to the number of requests.
+/// Number of requests by outcome. The counts add up to the number of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts([usize; Outcome::NAMES.len()]);
 
-/// The figures of each arm that has requests.
+/// Figures of each arm with requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Arms {
     pub constrained: Option<ArmMetrics>,
@@ -160,26 +161,24 @@ pub struct Arms {
     pub free: Option<ArmMetrics>,
 }
 
-/// The figures of a group of requests. Rates are per second of the whole run, also for a group that
-/// had only part of it.
+/// Figures of a group of requests. Rates are per second of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ArmMetrics {
     pub requests: usize,
-    /// Requests that got an answer, whole or cut at the token limit: vLLM's `completed`.
+    /// Requests with an answer, complete or truncated at the token limit: vLLM's `completed`.
     pub completed: usize,
-    /// Those of the completed that were cut.
+    /// Truncated answers.
     pub truncated: usize,
-    /// Those that the end of the run overtook, sent or not.
+    /// Requests cancelled at the end of the run, sent or not.
     pub cancelled: usize,
-    /// The rest: refused, or failed in the server, in the stream, on the way or by time.
+    /// Requests that were rejected, timed out, or failed in the server, the stream or the network.
     pub failed: usize,
     pub tokens: TokenTotals,
     pub throughput: Throughput,
     pub latency: Latency,
 }
 
-/// Tokens of all answers. A total is `None` where the count of any answer is not known: a sum with
-/// holes is no total.
+/// Tokens of all answers. A total is `None` if the count of any answer is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TokenTotals {
     pub input: Option<u64>,
@@ -188,7 +187,7 @@ pub struct TokenTotals {
     pub output_sources: Sources,
 }
 
-/// How many answers were counted by whom.
+/// Number of answers by source of their token count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sources {
     pub server: usize,
@@ -196,31 +195,34 @@ pub struct Sources {
     pub unknown: usize,
 }
 
-/// Computes every figure of a run of `duration_ns`; `samples` in plan order.
+/// Computes all figures of a run of `duration_ns`; `samples` are in plan order.
 pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Metrics {
     let all: Vec<&Sample<'_>> = samples.iter().collect();
-    let overall = ArmMetrics::of(&all, duration_ns, options);
-    let of_arm = |arm: Arm| {
-        let members: Vec<&Sample<'_>> = samples.iter().filter(|it| it.arm() == arm).collect();
+    let overall = ArmMetrics::new(&all, duration_ns, options);
+    let arm_metrics = |arm: Arm| {
+        let members: Vec<&Sample<'_>> = samples
+            .iter()
+            .filter(|sample| sample.arm() == arm)
+            .collect();
         match members.len() {
             0 => None,
-            // The only arm is the whole.
+            // The only arm equals the whole.
             count if count == samples.len() => Some(overall.clone()),
-            _ => Some(ArmMetrics::of(&members, duration_ns, options)),
+            _ => Some(ArmMetrics::new(&members, duration_ns, options)),
         }
     };
     Metrics {
         duration_ns,
         options: options.clone(),
-        outcomes: OutcomeCounts::of(samples),
+        outcomes: OutcomeCounts::new(samples),
         failures: Group::by(samples, failure),
         arms: Arms {
-            constrained: of_arm(Arm::Constrained),
-            control: of_arm(Arm::Control),
-            free: of_arm(Arm::Free),
+            constrained: arm_metrics(Arm::Constrained),
+            control: arm_metrics(Arm::Control),
+            free: arm_metrics(Arm::Free),
         },
-        quality: Quality::of(samples),
-        said: Said::of(samples),
+        quality: Quality::new(samples),
+        issues: RunIssues::new(samples),
         values: Values::new(&RunSamples {
             samples: &all,
             duration_ns,
@@ -232,8 +234,8 @@ pub fn summarise(samples: &[Sample<'_>], duration_ns: u64, options: &MetricsOpti
 }
 
 impl Metrics {
-    /// Every example, wherever it stands.
-    pub fn excerpts_mut(&mut self) -> impl Iterator<Item = &mut excerpt::Excerpt> {
+    /// Every example of the metrics.
+    pub fn examples_mut(&mut self) -> impl Iterator<Item = &mut examples::Example> {
         let quality = &mut self.quality;
         let groups = self
             .failures
@@ -242,7 +244,7 @@ impl Metrics {
             .chain(&mut quality.not_scored);
         groups
             .chain([&mut quality.vllm.only_script, &mut quality.vllm.only_ours])
-            .flat_map(|group| &mut group.excerpts)
+            .flat_map(|group| &mut group.examples)
     }
 }
 
@@ -261,40 +263,40 @@ impl Default for MetricsOptions {
 impl Sample<'_> {
     /// The latencies of this request.
     pub fn latency(&self, options: &MetricsOptions) -> RequestLatency {
-        RequestLatency::of(
-            &self.moments(),
+        RequestLatency::new(
+            &self.request_times(),
             self.tokens().output,
             self.streamed(options),
         )
     }
 
-    /// Whether the answer was asked for in a stream and came in one: only then its chunks tell
-    /// TTFT, TPOT and ITL.
+    /// Whether the answer was requested as a stream and received as one. Only then its chunks
+    /// determine TTFT, TPOT and ITL.
     pub fn streamed(&self, options: &MetricsOptions) -> bool {
-        options.streamed && self.moments().streamed
+        options.streamed && self.request_times().streamed
     }
 }
 
 impl OutcomeCounts {
-    fn of(samples: &[Sample<'_>]) -> Self {
+    fn new(samples: &[Sample<'_>]) -> Self {
         let mut counts = Self::default();
         for sample in samples {
             let name = sample.outcome().name();
-            let place = Outcome::NAMES
+            let index = Outcome::NAMES
                 .iter()
-                .position(|it| *it == name)
+                .position(|known| *known == name)
                 .expect("NAMES has the name of every outcome");
-            counts.0[place] += 1;
+            counts.0[index] += 1;
         }
         counts
     }
 
-    /// Every outcome's name with its count, zeros among them, in the order of reports.
+    /// Every outcome's name and count, including zeros, in report order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
         Outcome::NAMES.into_iter().zip(self.0)
     }
 
-    /// The number of requests.
+    /// Number of requests.
     pub fn total(&self) -> usize {
         self.0.iter().sum()
     }
@@ -307,7 +309,7 @@ impl Serialize for OutcomeCounts {
 }
 
 impl Arms {
-    /// The arms that have requests, with the name that files and tables use.
+    /// The arms with requests, by their names in files and tables.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &ArmMetrics)> {
         let arms = [
             ("constrained", &self.constrained),
@@ -320,44 +322,47 @@ impl Arms {
 }
 
 impl ArmMetrics {
-    fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
-        let completed = samples.iter().filter(|it| it.outcome().is_answer()).count();
+    fn new(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
+        let completed = samples
+            .iter()
+            .filter(|sample| sample.outcome().is_answer())
+            .count();
         let cancelled = samples
             .iter()
-            .filter(|it| *it.outcome() == Outcome::Cancelled)
+            .filter(|sample| *sample.outcome() == Outcome::Cancelled)
             .count();
         Self {
             requests: samples.len(),
             completed,
             truncated: samples
                 .iter()
-                .filter(|it| *it.outcome() == Outcome::Truncated)
+                .filter(|sample| *sample.outcome() == Outcome::Truncated)
                 .count(),
             cancelled,
             failed: samples.len() - completed - cancelled,
-            tokens: TokenTotals::of(samples, options),
-            throughput: Throughput::of(samples, duration_ns, options),
-            latency: Latency::of(samples, options),
+            tokens: TokenTotals::new(samples, options),
+            throughput: Throughput::new(samples, duration_ns, options),
+            latency: Latency::new(samples, options),
         }
     }
 }
 
 impl TokenTotals {
-    fn of(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
+    fn new(samples: &[&Sample<'_>], options: &MetricsOptions) -> Self {
         let answers = || {
             samples
                 .iter()
-                .filter(|it| it.outcome().is_answer())
-                .map(|it| it.tokens())
+                .filter(|sample| sample.outcome().is_answer())
+                .map(|sample| sample.tokens())
         };
         let is_generated = options.answers == Answers::Generated;
         Self {
-            input: throughput::sum(answers().map(|it| it.input)),
-            output: throughput::sum(answers().map(|it| it.output)).filter(|_| is_generated),
-            input_sources: Sources::of(answers().map(|it| it.input_source)),
-            output_sources: Sources::of(
+            input: throughput::sum(answers().map(|tokens| tokens.input)),
+            output: throughput::sum(answers().map(|tokens| tokens.output)).filter(|_| is_generated),
+            input_sources: Sources::new(answers().map(|tokens| tokens.input_source)),
+            output_sources: Sources::new(
                 answers()
-                    .map(|it| it.output_source)
+                    .map(|tokens| tokens.output_source)
                     .filter(|_| is_generated),
             ),
         }
@@ -365,7 +370,7 @@ impl TokenTotals {
 }
 
 impl Sources {
-    fn of(sources: impl Iterator<Item = TokenSource>) -> Self {
+    fn new(sources: impl Iterator<Item = TokenSource>) -> Self {
         sources.fold(Self::default(), |mut counts, source| {
             match source {
                 TokenSource::Server => counts.server += 1,
@@ -379,25 +384,25 @@ impl Sources {
 
 fn failure(sample: &Sample<'_>) -> Option<(&'static str, String)> {
     let outcome = sample.outcome();
-    (!outcome.is_answer()).then(|| (outcome.name(), failure_words(outcome)))
+    (!outcome.is_answer()).then(|| (outcome.name(), failure_message(outcome)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Made, made, with_samples};
+    use super::testing::{TestRequest, test_request, with_samples};
     use super::*;
     use sobench_core::observation::TransportCause;
     use sobench_core::verdict::NotScored;
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn summarised(run: &[Made<'_>], duration_ns: u64) -> Metrics {
+    fn summarised(run: &[TestRequest<'_>], duration_ns: u64) -> Metrics {
         with_samples(run, |samples| {
             summarise(samples, duration_ns, &MetricsOptions::default())
         })
     }
 
-    fn one_of_each_outcome() -> Vec<Made<'static>> {
+    fn one_of_each_outcome() -> Vec<TestRequest<'static>> {
         let outcomes = [
             Outcome::Completed,
             Outcome::Truncated,
@@ -428,11 +433,16 @@ mod tests {
             },
             Outcome::Cancelled,
         ];
-        outcomes.map(|outcome| Made { outcome, ..made() }).to_vec()
+        outcomes
+            .map(|outcome| TestRequest {
+                outcome,
+                ..test_request()
+            })
+            .to_vec()
     }
 
     #[test]
-    fn nothing_is_not_zero() {
+    fn no_data_is_not_zero() {
         let metrics = summarised(&[], 0);
         assert_eq!(metrics.outcomes.total(), 0);
         assert_eq!(metrics.outcomes.iter().count(), Outcome::NAMES.len());
@@ -449,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_add_up_and_answers_are_the_completed_ones() {
+    fn outcome_counts_add_up() {
         let metrics = summarised(&one_of_each_outcome(), SECOND);
         assert_eq!(
             metrics
@@ -471,7 +481,7 @@ mod tests {
         );
         assert_eq!(
             metrics.overall.cancelled, 1,
-            "what the end of the run overtook did not fail"
+            "cancelled requests are not failed"
         );
         assert_eq!(
             metrics.overall.tokens.input,
@@ -479,18 +489,28 @@ mod tests {
             "input tokens of answers only, as in vLLM"
         );
         assert_eq!(metrics.overall.throughput.request_throughput, Some(2.0));
-        assert_eq!(metrics.failures.iter().map(|it| it.count).sum::<usize>(), 7);
-        assert_eq!(metrics.failures[0].name, "cancelled", "ties go by name");
-        assert_eq!(metrics.failures[1].excerpts[0].words, "HTTP 400: no");
+        assert_eq!(
+            metrics
+                .failures
+                .iter()
+                .map(|group| group.count)
+                .sum::<usize>(),
+            7
+        );
+        assert_eq!(
+            metrics.failures[0].name, "cancelled",
+            "ties are sorted by name"
+        );
+        assert_eq!(metrics.failures[1].examples[0].message, "HTTP 400: no");
     }
 
     #[test]
-    fn a_total_with_a_hole_is_no_total() {
+    fn total_with_an_unknown_term_is_unknown() {
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 output: None,
-                ..made()
+                ..test_request()
             },
         ];
         let overall = summarised(&run, SECOND).overall;
@@ -518,13 +538,13 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_is_measured_by_the_definitions() {
-        let run = [Made {
+    fn latencies_of_one_answer_match_the_definitions() {
+        let run = [TestRequest {
             due: 100,
             sent: Some(130),
             chunks: vec![180, 190, 220],
             output: Some(9),
-            ..made()
+            ..test_request()
         }];
         let latency = summarised(&run, SECOND).overall.latency;
         for (summary, n, mean) in [
@@ -552,24 +572,24 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_of_answers_and_lag_is_of_everything_sent() {
+    fn latencies_cover_answers_and_lag_covers_sent_requests() {
         let mut run = one_of_each_outcome();
-        run.push(Made {
+        run.push(TestRequest {
             outcome: Outcome::Cancelled,
             sent: None,
             chunks: vec![],
             end: None,
-            ..made()
+            ..test_request()
         });
-        run.push(Made {
+        run.push(TestRequest {
             chunks: vec![],
             output: Some(1),
-            ..made()
+            ..test_request()
         });
-        run.push(Made {
+        run.push(TestRequest {
             chunks: vec![5],
             output: Some(6),
-            ..made()
+            ..test_request()
         });
         let latency = summarised(&run, SECOND).overall.latency;
         assert_eq!(
@@ -584,21 +604,21 @@ mod tests {
     }
 
     #[test]
-    fn arms_are_kept_apart() {
-        let free = Made {
+    fn arms_are_separate() {
+        let free = TestRequest {
             arm: Arm::Free,
             verdict: Verdict::NotScored {
                 why: NotScored::NoConstraint,
             },
             vllm_correct: None,
-            ..made()
+            ..test_request()
         };
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 arm: Arm::Control,
                 chunks: vec![40],
-                ..made()
+                ..test_request()
             },
             free.clone(),
             free,

@@ -1,27 +1,26 @@
-//! Times in which nobody was there to answer: stretches of requests that ended, one after the
-//! other, without an answer and for no reason of their own. Pure; knows no rendering.
+//! Server outages: runs of requests that failed because the server was unavailable.
 
 use super::Sample;
 use sobench_core::observation::{Outcome, Stage, TimeLimit, TransportCause};
 
-/// So many requests in a row are no accident of a few.
+/// Minimum number of consecutive failures of an outage.
 pub const MIN_REQUESTS: usize = 3;
 
-/// Statuses of what stands before a server that is not there (RFC 9110, sections 15.6.3 to 15.6.5).
-const NOT_THERE: std::ops::RangeInclusive<u16> = 502..=504;
+/// Statuses of a proxy whose server is unavailable (RFC 9110, sections 15.6.3 to 15.6.5).
+const UNAVAILABLE: std::ops::RangeInclusive<u16> = 502..=504;
 
-/// A time without an answer.
+/// One server outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The last sign of life before it; the begin where there was none.
+    /// The last response before the outage, or the start of the run.
     pub from_ns: u64,
-    /// The first one after it; `None` where none came.
+    /// The first response after the outage; `None` if it lasted to the end.
     pub to_ns: Option<u64>,
-    /// Requests that ended in it without an answer.
+    /// Number of requests that ended without a response during the outage.
     pub requests: usize,
 }
 
-/// The outages of a run in their order; none where nobody was there at all.
+/// The outages of a run in order; empty if the server never responded.
 pub fn outages(samples: &[Sample<'_>]) -> Vec<Outage> {
     let mut ends: Vec<(u64, bool)> = samples.iter().filter_map(end).collect();
     ends.sort_unstable();
@@ -31,13 +30,13 @@ pub fn outages(samples: &[Sample<'_>]) -> Vec<Outage> {
         to_ns: None,
         requests: 0,
     };
-    let mut was_there = false;
-    for (at_ns, is_there) in ends {
-        if !is_there {
+    let mut was_available = false;
+    for (at_ns, is_available) in ends {
+        if !is_available {
             open.requests += 1;
             continue;
         }
-        was_there = true;
+        was_available = true;
         if open.requests >= MIN_REQUESTS {
             found.push(Outage {
                 to_ns: Some(at_ns),
@@ -50,27 +49,27 @@ pub fn outages(samples: &[Sample<'_>]) -> Vec<Outage> {
             requests: 0,
         };
     }
-    found.extend((open.requests >= MIN_REQUESTS && was_there).then_some(open));
+    found.extend((open.requests >= MIN_REQUESTS && was_available).then_some(open));
     found
 }
 
-/// When a request ended that was sent, and whether somebody was there; `None` for what says nothing
-/// of that.
+/// The end of a sent request, and whether the server was available; `None` if its outcome does not
+/// show that.
 fn end(sample: &Sample<'_>) -> Option<(u64, bool)> {
-    let moments = sample.moments();
+    let moments = sample.request_times();
     moments.sent_ns?;
-    let is_there = match sample.outcome() {
+    let is_available = match sample.outcome() {
         Outcome::Completed
         | Outcome::Truncated
         | Outcome::Rejected { .. }
         | Outcome::StreamError { .. } => true,
-        Outcome::ServerError { status, .. } => !NOT_THERE.contains(status),
+        Outcome::ServerError { status, .. } => !UNAVAILABLE.contains(status),
         Outcome::Transport {
             cause: TransportCause::Connect | TransportCause::Reset | TransportCause::Closed,
             ..
         } => false,
-        // An answer that was merely long had somebody behind it; one that fell silent had not, at
-        // its end.
+        // A request timeout during an answer means that the server is slow. An idle timeout means
+        // that it is unavailable.
         Outcome::TimedOut { limit, stage, .. } => {
             *limit == TimeLimit::Request
                 && matches!(
@@ -82,15 +81,16 @@ fn end(sample: &Sample<'_>) -> Option<(u64, bool)> {
             return None;
         }
     };
-    Some((moments.end_ns?, is_there))
+    Some((moments.end_ns?, is_available))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
 
-    /// From, to and requests in milliseconds, for the ends of requests: when, and a letter for how.
+    /// Checks outages as (from, to, requests) in milliseconds, for ends of requests as (time,
+    /// outcome).
     #[track_caller]
     fn check(ends: &[(u64, char)], expected: &[(u64, Option<u64>, usize)]) {
         let outcome = |letter| match letter {
@@ -135,28 +135,28 @@ mod tests {
             'x' => Outcome::Cancelled,
             other => panic!("{other}"),
         };
-        let made: Vec<Made<'_>> = ends
+        let made: Vec<TestRequest<'_>> = ends
             .iter()
-            .map(|(at, letter)| Made {
+            .map(|(at, letter)| TestRequest {
                 outcome: outcome(*letter),
                 chunks: vec![],
                 answer: None,
                 end: Some(*at),
-                ..made()
+                ..test_request()
             })
             .collect();
         with_samples(&made, |samples| {
             let ms = |ns: u64| ns / 1_000_000;
             let found: Vec<_> = outages(samples)
                 .into_iter()
-                .map(|it| (ms(it.from_ns), it.to_ns.map(ms), it.requests))
+                .map(|outage| (ms(outage.from_ns), outage.to_ns.map(ms), outage.requests))
                 .collect();
             assert_eq!(found, expected);
         });
     }
 
     #[test]
-    fn stretches_without_an_answer_are_found_whatever_the_order() {
+    fn outages_are_found_in_any_order() {
         check(
             &[(10, '.'), (20, 'c'), (30, 'r'), (40, 'p'), (50, '.')],
             &[(10, Some(50), 3)],

@@ -1,37 +1,35 @@
-//! Values that come in groups, summed up as one sample in memory that does not grow past a bound.
-//! Knows no request and no unit but that of milliseconds, which it tells apart to the nanosecond.
+//! Summaries of grouped values, such as the gaps of each answer, in bounded memory.
 
 use sobench_statistics::durations::Durations;
 use sobench_statistics::{Percentile, Summary};
 
-/// Values that are kept one by one; from there on they are counted in buckets.
+/// Maximum number of values that are kept exactly; more are counted in buckets.
 const MAX_EXACT: usize = 2_000_000;
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Values in groups, such as the gaps of each answer, in milliseconds.
+/// Grouped values in milliseconds.
 ///
-/// Values of a group hang together, so they do not count as so many independent ones: the standard
-/// error is that of a mean over clusters (Cochran, "Sampling Techniques", 9.5), and percentiles
-/// have no interval.
+/// Values of a group are correlated, so the standard error is that of a mean over clusters
+/// (Cochran, "Sampling Techniques", 9.5), and percentiles have no interval.
 ///
-/// Two million values and fewer are exact. Of more, count, mean, standard deviation, least and
-/// greatest are exact, and median and percentiles are read off buckets that are 0.1 % wide:
-/// [`Summary::within_percent`] says so.
+/// Up to two million values are exact. With more, count, mean, standard deviation, minimum and
+/// maximum are exact, and median and percentiles come from buckets with a width of 0.1 %, which
+/// [`Summary::within_percent`] reports.
 #[derive(Clone, Debug, Default)]
 pub struct Pooled {
     exact: Vec<f64>,
-    /// The size of each group that is not empty.
+    /// The size of each non-empty group.
     sizes: Vec<u32>,
     counted: Option<Counted>,
 }
 
-/// Too many values to keep.
+/// Values counted in buckets.
 #[derive(Clone, Debug, Default)]
 struct Counted {
     durations: Durations,
     n: usize,
-    /// Running mean and squared distances from it (Welford, 1962).
+    /// Running mean and sum of squared distances (Welford, 1962).
     mean: f64,
     squares: f64,
     min: f64,
@@ -39,9 +37,9 @@ struct Counted {
     clusters: Clusters,
 }
 
-/// What the groups' distances from the mean come to. The mean is not known before the end, so
-/// distances are from a value near it, and the difference is put right at the end: a sum of squares
-/// about zero would lose its digits.
+/// Sums over the groups' distances from the mean. Because the mean is unknown until the end,
+/// distances are relative to a value near it and corrected at the end. A sum of squares about zero
+/// would lose precision.
 #[derive(Clone, Debug, Default)]
 struct Clusters {
     near: f64,
@@ -75,7 +73,7 @@ impl Pooled {
         }
     }
 
-    /// Adds the groups of another.
+    /// Adds the groups of another sample.
     pub fn merge(&mut self, other: &Self) {
         match &other.counted {
             None => {
@@ -94,7 +92,7 @@ impl Pooled {
         }
     }
 
-    /// Gives up the values for their counts.
+    /// Converts exact values to counts.
     fn count(&mut self) -> Counted {
         let (exact, sizes) = (
             std::mem::take(&mut self.exact),
@@ -106,12 +104,12 @@ impl Pooled {
             ..Counted::default()
         };
         exact.iter().for_each(|value| counted.add(*value));
-        counted.clusters = Clusters::of(&exact, &sizes, counted.mean);
+        counted.clusters = Clusters::new(&exact, &sizes, counted.mean);
         counted
     }
 
-    /// The sample in a few numbers.
-    pub fn sum_up(self, percentiles: &[f64]) -> Summary {
+    /// Summarizes the values.
+    pub fn summary(self, percentiles: &[f64]) -> Summary {
         let Self {
             exact,
             sizes,
@@ -121,12 +119,12 @@ impl Pooled {
             None => {
                 let mean = exact.iter().sum::<f64>() / exact.len().max(1) as f64;
                 (
-                    Clusters::of(&exact, &sizes, mean),
-                    Summary::without_error(exact, percentiles, false),
+                    Clusters::new(&exact, &sizes, mean),
+                    Summary::without_standard_error(exact, percentiles, false),
                 )
             }
             Some(counted) => {
-                let summary = counted.sum_up(percentiles);
+                let summary = counted.summary(percentiles);
                 (counted.clusters, summary)
             }
         };
@@ -140,7 +138,7 @@ impl Pooled {
 }
 
 impl Clusters {
-    fn of(values: &[f64], sizes: &[u32], near: f64) -> Self {
+    fn new(values: &[f64], sizes: &[u32], near: f64) -> Self {
         let mut clusters = Self {
             near,
             ..Self::default()
@@ -194,7 +192,7 @@ impl Counted {
         self.max = self.max.max(value);
     }
 
-    /// By Chan, Golub and LeVeque's formula for the squares (1979).
+    /// Adds other counts, with the formula of Chan, Golub and LeVeque (1979).
     fn merge(&mut self, other: &Self) {
         let (n, m) = (self.n as f64, other.n as f64);
         let off = other.mean - self.mean;
@@ -207,7 +205,7 @@ impl Counted {
         self.clusters.merge(&other.clusters);
     }
 
-    fn sum_up(&self, percentiles: &[f64]) -> Summary {
+    fn summary(&self, percentiles: &[f64]) -> Summary {
         let at = |p: f64| {
             self.durations
                 .quantile_ns(p / 100.0)
@@ -223,9 +221,9 @@ impl Counted {
             max: Some(self.max),
             percentiles: percentiles
                 .iter()
-                .filter_map(|&p| Percentile::dependent(p, at(p), self.n))
+                .filter_map(|&p| Percentile::without_interval(p, at(p), self.n))
                 .collect(),
-            within_percent: Some(Durations::WITHIN_PERCENT),
+            within_percent: Some(Durations::RELATIVE_ERROR_PERCENT),
         }
     }
 }
@@ -234,29 +232,29 @@ impl Counted {
 mod tests {
     use super::*;
 
-    fn of(groups: &[Vec<f64>]) -> Summary {
+    fn summary(groups: &[Vec<f64>]) -> Summary {
         let mut pooled = Pooled::default();
         groups
             .iter()
             .for_each(|group| pooled.add(group.iter().copied()));
-        pooled.sum_up(&[0.0, 50.0, 99.0, 100.0])
+        pooled.summary(&[0.0, 50.0, 99.0, 100.0])
     }
 
     #[test]
-    fn too_many_values_to_keep_are_right_within_a_bucket() {
-        // A few long ones among many short ones, in groups of uneven size.
-        let value = |place: usize| {
-            if place % 1000 == 7 {
-                40.0 + (place % 97) as f64
+    fn bucketed_percentiles_are_accurate() {
+        // Few long values among many short ones, in groups of different sizes.
+        let value = |index: usize| {
+            if index % 1000 == 7 {
+                40.0 + (index % 97) as f64
             } else {
-                5.0 + (place % 1013) as f64 / 1013.0
+                5.0 + (index % 1013) as f64 / 1013.0
             }
         };
         let all: Vec<f64> = (0..MAX_EXACT + 5000).map(value).collect();
         let groups: Vec<Vec<f64>> = all.chunks(37).map(<[f64]>::to_vec).collect();
         let (counted, exact) = (
-            of(&groups),
-            Summary::without_error(all, &[0.0, 50.0, 99.0, 100.0], false),
+            summary(&groups),
+            Summary::without_standard_error(all, &[0.0, 50.0, 99.0, 100.0], false),
         );
         assert_eq!(
             (counted.n, counted.min, counted.max, counted.within_percent),
@@ -298,16 +296,16 @@ mod tests {
     }
 
     #[test]
-    fn values_in_groups_count_by_groups() {
+    fn standard_error_counts_groups() {
         let near = |found: Option<f64>, expected: Option<f64>| {
-            assert!((found.unwrap() - expected.unwrap()).abs() < 1e-12)
+            assert!((found.unwrap() - expected.unwrap()).abs() < 1e-12);
         };
-        // Three groups of which each says the same many times know no more than three values.
+        // Three groups of equal values are only three independent values.
         let groups: Vec<Vec<f64>> = [1.0, 2.0, 6.0]
             .iter()
             .map(|value| vec![*value; 50])
             .collect();
-        let (pooled, three) = (of(&groups), Summary::of(vec![1.0, 2.0, 6.0], &[]));
+        let (pooled, three) = (summary(&groups), Summary::new(vec![1.0, 2.0, 6.0], &[]));
         assert_eq!(
             (pooled.n, pooled.mean, pooled.percentiles[1].value),
             (150, three.mean, Some(2.0))
@@ -323,23 +321,23 @@ mod tests {
             .map(|value| vec![*value])
             .collect();
         near(
-            of(&singles).standard_error,
-            Summary::of(singles.concat(), &[]).standard_error,
+            summary(&singles).standard_error,
+            Summary::new(singles.concat(), &[]).standard_error,
         );
         assert_eq!(
-            of(&[vec![1.0, 2.0], vec![]]).standard_error,
+            summary(&[vec![1.0, 2.0], vec![]]).standard_error,
             None,
-            "one group knows nothing of others"
+            "one group has no standard error"
         );
-        assert_eq!(Pooled::default().sum_up(&[]), Summary::default());
+        assert_eq!(Pooled::default().summary(&[]), Summary::default());
     }
 
     #[test]
-    fn merged_groups_are_those_of_one_run() {
+    fn merged_samples_equal_one_sample() {
         let groups: Vec<Vec<f64>> = (0..60)
             .map(|group| {
                 (0..group % 7)
-                    .map(|place| f64::from(group * 3 + place))
+                    .map(|index| f64::from(group * 3 + index))
                     .collect()
             })
             .collect();
@@ -353,14 +351,14 @@ mod tests {
             }
             pooled
         };
-        let whole = pooled(&groups, false).sum_up(&[99.0]);
+        let whole = pooled(&groups, false).summary(&[99.0]);
         for counted in [[false, false], [false, true], [true, false], [true, true]] {
             let [mut first, second] = [
                 pooled(&groups[..25], counted[0]),
                 pooled(&groups[25..], counted[1]),
             ];
             first.merge(&second);
-            let merged = first.sum_up(&[99.0]);
+            let merged = first.summary(&[99.0]);
             assert_eq!(
                 (merged.n, merged.min, merged.max),
                 (whole.n, whole.min, whole.max)

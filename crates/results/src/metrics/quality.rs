@@ -1,98 +1,98 @@
-//! How good the answers are: rates with intervals, reasons with examples, and the old script's
-//! formula beside ours. The rates are defined in [`super::registry::rates`].
+//! Quality of answers: rates with intervals, failure reasons with examples, and the verdict of
+//! vLLM's script. The rates are defined in [`super::registry::rates`].
 
 use serde::Serialize;
 
 use super::Sample;
-use super::excerpt::Group;
-use super::holding::{self, LostFrom};
+use super::constraint_loss::{self, ConstraintLoss};
+use super::examples::Group;
 use super::registry::{Metric, rates};
 use sobench_core::case::Arm;
-use sobench_core::observation::{Outcome, failure_words};
+use sobench_core::observation::{Outcome, failure_message};
 use sobench_core::verdict::{NotScored, Verdict};
 use sobench_statistics::Rate;
 
-/// Finish reasons by which a server says that the model ended the answer: OpenAI's, and TGI's two.
+/// Finish reasons of answers that the model ended normally: OpenAI's, and two of TGI.
 pub const ENDED_BY_ITSELF: [&str; 4] = ["stop", "eos_token", "stop_sequence", "tool_calls"];
 
-/// What the answers were worth. Counts are over the constrained arm unless the name says otherwise.
+/// Quality of the answers of a run. Counts cover the constrained arm unless the name says
+/// otherwise.
 ///
-/// A request that cannot be judged (our evaluator does not know the constraint, judging would have
-/// passed a limit, the run was stopped first, this machine had no connection for it) is neither
-/// right nor wrong: it is in [`Quality::not_scored`] and outside every rate.
+/// A request that cannot be judged (unsupported constraint, evaluation limit, cancelled, no
+/// connection on this machine) is neither correct nor incorrect: it is in [`Quality::not_scored`]
+/// and outside every rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quality {
-    /// Requests that were sent with their constraint.
+    /// Requests sent with their constraint.
     pub constrained: usize,
-    /// Those that can be judged: answers with a verdict, and requests that were refused or failed,
-    /// which count as not correct.
+    /// Requests that can be judged: answers with a verdict, and rejected or failed requests, which
+    /// are not correct.
     pub judged: usize,
     pub valid: usize,
     /// Valid answers / judged requests.
     pub correct_rate: Option<Rate>,
-    /// Valid answers / answers that ended by themselves and have a verdict: what is left is the
-    /// engine's own fault.
+    /// Valid answers / answers that ended normally and have a verdict. An invalid one is an error
+    /// of the engine.
     pub compliance: Option<Rate>,
-    /// Requests that the server took up (an answer, or the beginning of one) / requests that came
-    /// to it, and were not stopped before.
+    /// Accepted requests (an answer, or the start of one) / requests that reached the server and
+    /// were not cancelled before.
     pub coverage: Option<Rate>,
-    /// Unconstrained requests: valid answers / judged requests of the control arm.
+    /// Valid answers / judged requests of the control arm.
     pub control_rate: Option<Rate>,
-    /// Requests in the control arm.
+    /// Requests of the control arm.
     pub control: usize,
-    /// Answers that are the call that was asked for / constrained requests whose reference is a
-    /// call, refused and failed ones among them: what validity does not tell.
+    /// Answers that are the expected call / constrained requests with an expected call, including
+    /// rejected and failed ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub right_calls: Option<Rate>,
-    /// Answers cut at the token limit.
+    /// Answers truncated at the token limit.
     pub truncated: usize,
-    /// Those of them that wrote nothing but white space in the end.
+    /// Truncated answers that end in white space.
     pub white_space_runs: usize,
-    /// Where constraints stopped to hold, if they did so for good.
-    pub lost_from: Option<LostFrom>,
-    /// Requests that the server refused.
+    /// The request from which on constraints were no longer enforced, if any.
+    pub lost_from: Option<ConstraintLoss>,
+    /// Requests that the server rejected.
     pub refused: usize,
-    /// Those of them that it refused for its load or a limit on the rate: status 429, which says
-    /// nothing of the constraint.
+    /// Requests rejected with status 429, which is unrelated to the constraint.
     pub overloaded: usize,
-    /// Requests that failed in the server, in the stream, on the way, or by time.
+    /// Requests that timed out, or failed in the server, the stream or the network.
     pub failed: usize,
-    /// Requests that the end of the run overtook.
+    /// Requests cancelled at the end of the run.
     pub cancelled: usize,
-    /// Requests that this machine had no connection for: they say nothing of the server.
+    /// Requests without a connection on this machine.
     #[serde(skip_serializing_if = "is_zero")]
     pub not_sent: usize,
-    /// Why answers are not valid, the most frequent first.
+    /// Reasons of invalid answers, the most frequent first.
     pub reasons: Vec<Group>,
-    /// Why requests have no verdict, the most frequent first.
+    /// Reasons of missing verdicts, the most frequent first.
     pub not_scored: Vec<Group>,
-    /// The vLLM script's account of the same answers.
+    /// The score of vLLM's script for the same answers.
     pub vllm: VllmScore,
 }
 
-/// What `benchmark_serving_structured_output.py` would have said. It scores every request, the
-/// unconstrained and the failed ones too, by a formula that looks at no schema; see `evaluate`.
+/// The score of `benchmark_serving_structured_output.py`. It scores every request, including
+/// unconstrained and failed ones, with a formula that does not check the schema; see `evaluate`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VllmScore {
-    /// Requests that the script calls correct / requests that it scores; `None` where it scores
+    /// Requests that the script counts as correct / requests that it scores; `None` if it scores
     /// none (grammars).
     pub correct_rate: Option<Rate>,
-    /// Answers that the script calls correct and that are not valid, in every arm that has a
-    /// constraint to judge by.
+    /// Answers that the script counts as correct although they are invalid, over all arms with a
+    /// constraint.
     pub only_script: Group,
-    /// Answers that are valid and that the script calls wrong.
+    /// Valid answers that the script counts as incorrect.
     pub only_ours: Group,
 }
 
-/// Whether the server took a request up: with an answer, or the beginning of one. `None` for what
-/// never came to it, or was stopped before.
+/// Whether the server accepted a request, with an answer or the start of one. `None` if the request
+/// did not reach the server, or was cancelled before.
 pub fn is_taken_up(outcome: &Outcome, has_content: bool) -> Option<bool> {
     let is_taken_up = outcome.is_answer() || has_content;
     (is_taken_up || !(outcome.is_local() || *outcome == Outcome::Cancelled)).then_some(is_taken_up)
 }
 
-/// What a verdict means for the correct rate: refused and failed requests are not correct; `None`
-/// for what cannot be judged.
+/// Whether a verdict counts as correct. Rejected and failed requests do not; `None` if it cannot be
+/// judged.
 pub fn is_correct(verdict: &Verdict) -> Option<bool> {
     match verdict {
         Verdict::Valid => Some(true),
@@ -105,11 +105,11 @@ pub fn is_correct(verdict: &Verdict) -> Option<bool> {
 }
 
 impl Quality {
-    /// Judges a run; `samples` in plan order.
-    pub fn of(samples: &[Sample<'_>]) -> Self {
+    /// Computes the quality of a run; `samples` are in plan order.
+    pub fn new(samples: &[Sample<'_>]) -> Self {
         let constrained: Vec<&Sample<'_>> = samples
             .iter()
-            .filter(|it| it.arm() == Arm::Constrained)
+            .filter(|sample| sample.arm() == Arm::Constrained)
             .collect();
         let rate = |metric: &Metric| metric.rate(samples);
         let hits = |metric: &Metric| rate(metric).map_or(0, |rate| rate.hits);
@@ -134,7 +134,7 @@ impl Quality {
             right_calls: rate(&rates::RIGHT_CALLS),
             truncated: hits(&rates::TRUNCATED_RATE),
             white_space_runs: hits(&rates::WHITE_SPACE_RATE),
-            lost_from: holding::lost_from(&ended),
+            lost_from: constraint_loss::find_loss(&ended),
             refused: hits(&rates::REFUSED_RATE),
             overloaded: hits(&rates::OVERLOADED_RATE),
             failed: hits(&rates::FAILED_RATE),
@@ -142,11 +142,11 @@ impl Quality {
             not_sent: hits(&rates::NOT_SENT_RATE),
             reasons: Group::by(constrained.iter().copied(), reason),
             not_scored: Group::by(constrained.iter().copied(), why_not_scored),
-            vllm: VllmScore::of(samples),
+            vllm: VllmScore::new(samples),
         }
     }
 
-    /// Constrained requests with an answer that has no verdict: they are in no rate of verdicts.
+    /// Number of constrained requests with an answer but without a verdict.
     pub fn unjudged(&self) -> usize {
         let unjudged = ["no_constraint", "unsupported", "limit"];
         self.not_scored
@@ -173,7 +173,7 @@ pub(super) fn is_zero(count: &usize) -> bool {
 }
 
 impl VllmScore {
-    fn of(samples: &[Sample<'_>]) -> Self {
+    fn new(samples: &[Sample<'_>]) -> Self {
         let mut score = Self {
             correct_rate: rates::VLLM_CORRECT_RATE.rate(samples),
             only_script: Group::empty("only_script"),
@@ -188,7 +188,7 @@ impl VllmScore {
             }
             match sample.verdict() {
                 Verdict::Invalid { reason } if script => {
-                    score.only_script.add(sample, &reason.to_string())
+                    score.only_script.add(sample, &reason.to_string());
                 }
                 Verdict::Valid if !script => score.only_ours.add(sample, "valid by its constraint"),
                 Verdict::Valid | Verdict::Invalid { .. } | Verdict::NotScored { .. } => {}
@@ -198,7 +198,7 @@ impl VllmScore {
     }
 }
 
-/// Whether an answer that ended by itself and has a verdict is valid; `None` for any other request.
+/// Whether an answer that ended normally and has a verdict is valid; `None` for other requests.
 pub fn complied(sample: &Sample<'_>) -> Option<bool> {
     let ended = sample
         .finish_reason()
@@ -208,7 +208,7 @@ pub fn complied(sample: &Sample<'_>) -> Option<bool> {
     (!matches!(verdict, Verdict::NotScored { .. })).then_some(*verdict == Verdict::Valid)
 }
 
-/// Whether a request failed in the server, in the stream, on the way, or by time.
+/// Whether a request timed out, or failed in the server, the stream or the network.
 pub fn is_failure(outcome: &Outcome) -> bool {
     use Outcome::{ServerError, StreamError, TimedOut, Transport};
     matches!(
@@ -228,23 +228,23 @@ fn why_not_scored(sample: &Sample<'_>) -> Option<(&'static str, String)> {
     let Verdict::NotScored { why } = sample.verdict() else {
         return None;
     };
-    let words = if is_unjudged(sample.verdict()) {
+    let message = if is_unjudged(sample.verdict()) {
         why.to_string()
     } else {
-        failure_words(sample.outcome())
+        failure_message(sample.outcome())
     };
-    Some((why.name(), words))
+    Some((why.name(), message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::TransportCause;
     use sobench_core::verdict::Reason;
 
-    fn judged(run: &[Made<'_>]) -> Quality {
-        with_samples(run, Quality::of)
+    fn judged(run: &[TestRequest<'_>]) -> Quality {
+        with_samples(run, Quality::new)
     }
 
     fn invalid(reason: Reason) -> Verdict {
@@ -259,8 +259,8 @@ mod tests {
         rate.map(|rate| (rate.hits, rate.of))
     }
 
-    /// Every way for a constrained request to end, once.
-    fn every_end() -> Vec<Made<'static>> {
+    /// Constrained requests with every possible outcome.
+    fn every_end() -> Vec<TestRequest<'static>> {
         let refused = Outcome::Rejected {
             status: 400,
             body: "no".into(),
@@ -271,42 +271,42 @@ mod tests {
             body: "oops".into(),
             advice: None,
         };
-        let none = |outcome: Outcome, why: NotScored| Made {
+        let none = |outcome: Outcome, why: NotScored| TestRequest {
             outcome,
             verdict: not_scored_as(why),
             chunks: vec![],
             text: "",
             finish_reason: None,
             vllm_correct: Some(false),
-            ..made()
+            ..test_request()
         };
         vec![
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid(Reason::Choice),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 verdict: invalid(Reason::Truncated),
                 outcome: Outcome::Truncated,
                 finish_reason: Some("length"),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 verdict: invalid(Reason::Choice),
                 finish_reason: Some("content_filter"),
                 vllm_correct: Some(false),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 verdict: not_scored_as(NotScored::Unsupported {
                     what: "structural_tag".into(),
                 }),
-                ..made()
+                ..test_request()
             },
             none(refused, NotScored::Refused),
             none(error, NotScored::Failed),
-            Made {
+            TestRequest {
                 chunks: vec![4],
                 ..none(
                     Outcome::TimedOut {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_has_its_place() {
+    fn every_outcome_is_counted_once() {
         let quality = judged(&every_end());
         assert_eq!(
             (quality.constrained, quality.judged, quality.valid),
@@ -338,17 +338,17 @@ mod tests {
         assert_eq!(
             counts(quality.correct_rate),
             Some((1, 7)),
-            "refused and failed count as not correct, unjudged and unsent not at all"
+            "rejected and failed requests are not correct, unjudged and unsent ones do not count"
         );
         assert_eq!(
             counts(quality.compliance),
             Some((1, 2)),
-            "only answers that ended by themselves"
+            "only answers that ended normally"
         );
         assert_eq!(
             counts(quality.coverage),
             Some((6, 8)),
-            "an answer or the beginning of one; not what was stopped before or never came there"
+            "an answer or the start of one; not cancelled before or without a connection"
         );
         assert_eq!(
             (
@@ -364,21 +364,32 @@ mod tests {
         let reasons: Vec<_> = quality
             .reasons
             .iter()
-            .map(|it| (it.name, it.count))
+            .map(|group| (group.name, group.count))
             .collect();
         assert_eq!(reasons, [("choice", 2), ("truncated", 1)]);
-        assert_eq!(quality.reasons[0].excerpts[0].words, "none of the choices");
+        assert_eq!(
+            quality.reasons[0].examples[0].message,
+            "none of the choices"
+        );
         let not_scored: Vec<_> = quality
             .not_scored
             .iter()
-            .map(|it| (it.name, it.count, it.excerpts[0].words.as_str()))
+            .map(|group| (group.name, group.count, group.examples[0].message.as_str()))
             .collect();
         assert_eq!(
             not_scored,
             [
                 ("failed", 2, "HTTP 500: oops"),
-                ("cancelled", 1, "the run was stopped first"),
-                ("not_sent", 1, "no connection from here: no files"),
+                (
+                    "cancelled",
+                    1,
+                    "the run was stopped before the request ended"
+                ),
+                (
+                    "not_sent",
+                    1,
+                    "no local resources for a connection: no files"
+                ),
                 ("refused", 1, "HTTP 400: no"),
                 ("unsupported", 1, "structural_tag"),
             ]
@@ -386,51 +397,54 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_for_load_is_told_apart() {
-        let refused = |status| Made {
+    fn rejections_for_load_are_counted_separately() {
+        let refused = |status| TestRequest {
             outcome: Outcome::Rejected {
                 status,
                 body: "no".into(),
                 advice: None,
             },
             verdict: not_scored_as(NotScored::Refused),
-            ..made()
+            ..test_request()
         };
-        let quality = judged(&[refused(400), refused(429), made(), refused(429)]);
+        let quality = judged(&[refused(400), refused(429), test_request(), refused(429)]);
         assert_eq!((quality.refused, quality.overloaded), (3, 2));
     }
 
     #[test]
-    fn the_scripts_formula_is_over_every_request() {
+    fn script_scores_every_request() {
         let mut run = every_end();
-        run.push(Made {
+        run.push(TestRequest {
             arm: Arm::Control,
             verdict: Verdict::Valid,
             vllm_correct: Some(false),
-            ..made()
+            ..test_request()
         });
-        run.push(Made {
+        run.push(TestRequest {
             arm: Arm::Free,
             verdict: not_scored_as(NotScored::NoConstraint),
             vllm_correct: Some(true),
-            ..made()
+            ..test_request()
         });
         let vllm = judged(&run).vllm;
         assert_eq!(counts(vllm.correct_rate), Some((5, 12)));
         assert_eq!((vllm.only_script.count, vllm.only_ours.count), (2, 1));
-        assert_eq!(vllm.only_script.excerpts[1].words, "cut at the token limit");
-        assert_eq!(vllm.only_ours.excerpts[0].case_id, "case-10");
+        assert_eq!(
+            vllm.only_script.examples[1].message,
+            "cut at the token limit"
+        );
+        assert_eq!(vllm.only_ours.examples[0].case_id, "case-10");
     }
 
     #[test]
-    fn the_control_arm_says_what_the_constraint_is_worth() {
-        let control = |verdict| Made {
+    fn control_arm_has_its_own_rate() {
+        let control = |verdict| TestRequest {
             arm: Arm::Control,
             verdict,
-            ..made()
+            ..test_request()
         };
         let run = [
-            made(),
+            test_request(),
             control(Verdict::Valid),
             control(invalid(Reason::Empty)),
             control(not_scored_as(NotScored::Cancelled)),
@@ -443,26 +457,26 @@ mod tests {
         assert_eq!((quality.constrained, quality.control), (1, 3));
         assert!(
             quality.reasons.is_empty(),
-            "reasons are of the constrained arm"
+            "reasons cover only the constrained arm"
         );
     }
 
     #[test]
-    fn no_data_is_not_zero_per_cent() {
-        let grammar = Made {
+    fn no_data_is_not_zero_percent() {
+        let grammar = TestRequest {
             vllm_correct: None,
             finish_reason: None,
-            ..made()
+            ..test_request()
         };
         let quality = judged(&[grammar]);
         assert_eq!(
             (quality.vllm.correct_rate, quality.compliance),
             (None, None)
         );
-        let truncated = Made {
+        let truncated = TestRequest {
             outcome: Outcome::Truncated,
             verdict: invalid(Reason::Truncated),
-            ..made()
+            ..test_request()
         };
         let quality = judged(&[truncated]);
         assert_eq!(

@@ -1,5 +1,4 @@
-//! The wait before sending as latencies of its own, under the names that `vllm bench serve` has for
-//! them. Knows no rendering.
+//! Latencies of the wait before sending, with the names of `vllm bench serve`.
 
 use std::str::FromStr;
 
@@ -10,19 +9,18 @@ use crate::metrics::latency::{Latency, RequestLatency};
 use sobench_core::error::Error;
 use sobench_statistics::Summary;
 
-/// A latency in which the wait before sending is, to be named among the percentile metrics.
+/// A latency that includes the wait before sending, as a value of the percentile metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMetric {
-    /// Due to sent: vLLM's wait for a slot under the cap, from the moment at which it wanted to
-    /// send.
+    /// Due to sent: vLLM's wait for a slot under the concurrency cap.
     ClientQueueTime,
     /// Due to last content.
     E2elIncludingClientQueue,
 }
 
 impl QueueMetric {
-    /// In the order in which vLLM prints them.
+    /// All metrics, in the order of vLLM.
     pub const ALL: [Self; 2] = [Self::ClientQueueTime, Self::E2elIncludingClientQueue];
 
     /// The name in flags and keys.
@@ -49,7 +47,7 @@ impl QueueMetric {
         }
     }
 
-    /// The figure of a run: of the wait, over everything that was sent.
+    /// The summary of a run. The wait covers all sent requests.
     pub fn summary(self, latency: &Latency) -> &Summary {
         match self {
             Self::ClientQueueTime => &latency.schedule_lag_ms,
@@ -57,8 +55,8 @@ impl QueueMetric {
         }
     }
 
-    /// The figure of one request, in milliseconds.
-    pub fn of(self, latency: &RequestLatency) -> Option<f64> {
+    /// The value of one request, in milliseconds.
+    pub fn value(self, latency: &RequestLatency) -> Option<f64> {
         match self {
             Self::ClientQueueTime => latency.schedule_lag_ms,
             Self::E2elIncludingClientQueue => latency.e2el_from_due_ms,
@@ -72,7 +70,7 @@ impl FromStr for QueueMetric {
     fn from_str(text: &str) -> Result<Self, Error> {
         Self::ALL
             .into_iter()
-            .find(|it| it.key() == text)
+            .find(|metric| metric.key() == text)
             .ok_or_else(|| {
                 let names = LatencyMetric::ALL
                     .map(LatencyMetric::key)

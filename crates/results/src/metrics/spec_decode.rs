@@ -1,5 +1,4 @@
-//! What speculative decoding did in a run, by the counters of vLLM's `/metrics` before and after
-//! it. Knows no server.
+//! Speculative decoding figures, from vLLM's `/metrics` counters before and after a run.
 //!
 //! The figures and their arithmetic are those of `vllm bench serve` (`vllm/benchmarks/serve.py`).
 
@@ -7,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What the names of the counters begin with.
+/// The prefix of the counters.
 const PREFIX: &str = "vllm:spec_decode";
 
-/// Counters of all engines of a server, from its start.
+/// Counters of all engines of a server since its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecDecodeCounts {
     drafts: u64,
@@ -19,26 +18,26 @@ pub struct SpecDecodeCounts {
     accepted_by_position: BTreeMap<u32, u64>,
 }
 
-/// The difference of two readings.
+/// The difference of two readings of the counters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpecDecode {
-    /// Accepted of the drafted tokens, in percent.
+    /// Accepted tokens in percent of drafted tokens.
     pub acceptance_rate: f64,
-    /// Tokens that a step of the model brings on average, its own among them.
+    /// Mean number of tokens per model step, including the model's own.
     pub acceptance_length: f64,
     pub num_drafts: u64,
     pub draft_tokens: u64,
     pub accepted_tokens: u64,
-    /// For each place in a draft, the share of drafts (0 to 1) whose token there was accepted.
+    /// For each position in a draft, the share of drafts (0 to 1) whose token was accepted.
     pub per_position_acceptance_rates: Vec<f64>,
 }
 
 impl SpecDecodeCounts {
-    /// Reads them from a page in Prometheus' text format; `None` where the server does not
-    /// speculate. A line that makes no sense is left out, as vLLM leaves it out.
+    /// Parses a page in Prometheus' text format; `None` if the server does not use speculative
+    /// decoding. Invalid lines are ignored, as in vLLM.
     pub fn parse(page: &str) -> Option<Self> {
         let mut counts = Self::default();
-        let mut is_there = false;
+        let mut is_used = false;
         for line in page
             .lines()
             .map(str::trim)
@@ -49,12 +48,12 @@ impl SpecDecodeCounts {
             if !name.trim_end().ends_with("_total") {
                 continue;
             }
-            is_there = true;
+            is_used = true;
             let Some(value) = value
                 .parse::<f64>()
                 .ok()
-                .filter(|it| it.is_finite() && *it >= 0.0)
-                .map(|it| it as u64)
+                .filter(|value| value.is_finite() && *value >= 0.0)
+                .map(|value| value as u64)
             else {
                 continue;
             };
@@ -70,7 +69,7 @@ impl SpecDecodeCounts {
                 _ => {}
             }
         }
-        is_there.then_some(counts)
+        is_used.then_some(counts)
     }
 }
 
@@ -80,8 +79,8 @@ fn position(labels: &str) -> Option<u32> {
 }
 
 impl SpecDecode {
-    /// What happened between two readings; `None` where nothing was drafted, or the server began
-    /// anew meanwhile.
+    /// The difference of two readings; `None` if nothing was drafted, or the server restarted in
+    /// between.
     pub fn between(before: &SpecDecodeCounts, after: &SpecDecodeCounts) -> Option<Self> {
         let num_drafts = after.drafts.checked_sub(before.drafts)?;
         let draft_tokens = after
@@ -140,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_of_what_happened_between() {
+    fn figures_are_differences_of_readings() {
         let [before, after] = [page(10, 20, 5, [4, 1]), page(30, 60, 35, [22, 13])]
-            .map(|it| SpecDecodeCounts::parse(&it).unwrap());
+            .map(|page| SpecDecodeCounts::parse(&page).unwrap());
         let found = SpecDecode::between(&before, &after).unwrap();
         assert_eq!(
             (found.num_drafts, found.draft_tokens, found.accepted_tokens),
@@ -161,12 +160,12 @@ mod tests {
         assert_eq!(
             SpecDecode::between(&after, &before),
             None,
-            "the server began anew"
+            "the server restarted"
         );
     }
 
     #[test]
-    fn a_server_that_does_not_speculate_has_none() {
+    fn server_without_speculative_decoding_has_no_figures() {
         assert_eq!(
             SpecDecodeCounts::parse("vllm:num_requests_running 3\n"),
             None

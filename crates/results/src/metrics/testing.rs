@@ -1,10 +1,9 @@
-//! Requests made up for tests, so that a test states only what it is about. Knows nothing that
-//! ships.
+//! Requests for tests, with defaults for everything that a test does not set.
 
 use std::sync::Arc;
 
-use super::holding::runs_away;
-use super::ledger::Ledger;
+use super::constraint_loss::is_white_space_run;
+use super::request_table::RequestTable;
 use super::{Judged, Sample, TokenSource, Tokens};
 use sobench_core::answer::Answer;
 use sobench_core::case::{Arm, Case, Prompt};
@@ -14,23 +13,23 @@ use sobench_core::verdict::Verdict;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// One request in a few words; instants in milliseconds.
+/// One request; times in milliseconds.
 #[derive(Clone)]
-pub struct Made<'t> {
+pub struct TestRequest<'t> {
     pub arm: Arm,
     pub outcome: Outcome,
     pub verdict: Verdict,
     pub text: &'t str,
     pub finish_reason: Option<&'t str>,
     pub due: u64,
-    /// Where it differs from `sent`.
+    /// Set if it differs from `sent`.
     pub ready: Option<u64>,
     pub sent: Option<u64>,
     pub chunks: Vec<u64>,
     pub chunk_tokens: Vec<u64>,
     pub end: Option<u64>,
     pub streamed: bool,
-    /// First reasoning, and first content of the answer itself.
+    /// First reasoning, and first content of the answer.
     pub reasoning: Option<u64>,
     pub answer: Option<u64>,
     pub input: Option<u64>,
@@ -39,9 +38,9 @@ pub struct Made<'t> {
     pub right_call: Option<bool>,
 }
 
-/// A constrained request that went well: sent at 0, content at 10, 20 and 30 ms, three tokens.
-pub fn made() -> Made<'static> {
-    Made {
+/// A successful constrained request: sent at 0, content at 10, 20 and 30 ms, three tokens.
+pub fn test_request() -> TestRequest<'static> {
+    TestRequest {
         arm: Arm::Constrained,
         outcome: Outcome::Completed,
         verdict: Verdict::Valid,
@@ -63,7 +62,7 @@ pub fn made() -> Made<'static> {
     }
 }
 
-impl Made<'_> {
+impl TestRequest<'_> {
     pub fn parts(&self, case_index: usize) -> (Case, Observation, Verdict) {
         let free = self.arm == Arm::Free;
         let case = Case {
@@ -120,24 +119,24 @@ impl Made<'_> {
             verdict,
             tokens,
             vllm_correct: self.vllm_correct,
-            white_space_run: runs_away(&observation.outcome, &observation.answer.text()),
+            white_space_run: is_white_space_run(&observation.outcome, &observation.answer.text()),
             right_call: self.right_call,
         }
     }
 }
 
-/// Hands the samples of a made-up run, in plan order, to `check`.
-pub fn with_samples<T>(run: &[Made<'_>], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
+/// Passes the samples of a test run, in plan order, to `check`.
+pub fn with_samples<T>(run: &[TestRequest<'_>], check: impl FnOnce(&[Sample<'_>]) -> T) -> T {
     with_cases(run, |_, _| {}, check)
 }
 
-/// The same, of cases that `change` made others of.
+/// The same, with cases modified by `change`.
 pub fn with_cases<T>(
-    run: &[Made<'_>],
+    run: &[TestRequest<'_>],
     change: impl Fn(usize, &mut Case),
     check: impl FnOnce(&[Sample<'_>]) -> T,
 ) -> T {
-    let mut ledger = Ledger::new(run.len(), None);
+    let mut ledger = RequestTable::new(run.len(), None);
     for (index, made) in run.iter().enumerate() {
         let (mut case, observation, verdict) = made.parts(index);
         change(index, &mut case);

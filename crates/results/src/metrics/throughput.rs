@@ -1,11 +1,9 @@
-//! How much a server got done in the run's time: rates, goodput and peaks. Knows no single
-//! request's latency but what an SLO asks.
+//! Throughput, goodput and peaks of a run.
 //!
-//! vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`) is the model but for one name. Its
-//! `max_output_tokens_per_s` counts chunks; here that name keeps what it promises and counts
-//! tokens, and vLLM's count is `max_output_chunks_per_s`. The two differ where a chunk carries
-//! several tokens, and by end tokens, which come in no chunk. `max_concurrent_requests` is vLLM's
-//! count, joined by `max_in_flight`.
+//! Definitions follow vLLM's `calculate_metrics` (`vllm/benchmarks/serve.py`), except that vLLM's
+//! `max_output_tokens_per_s` counts chunks. Here it counts tokens, and vLLM's figure is
+//! `max_output_chunks_per_s`. They differ if chunks have several tokens, and by end tokens, which
+//! have no chunk. `max_concurrent_requests` is vLLM's figure; `max_in_flight` is added.
 
 use std::collections::BTreeMap;
 
@@ -17,75 +15,75 @@ use sobench_core::verdict::Verdict;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What a group of requests got through, per second of the whole run. `None` where the run took no
-/// time, or a count is not known.
+/// Throughput of a group of requests per second of the whole run. `None` if the run took no time,
+/// or a count is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Throughput {
     /// Answers per second.
     pub request_throughput: Option<f64>,
     /// Output tokens of answers per second.
     pub output_throughput: Option<f64>,
-    /// Input and output tokens of answers per second; where answers have no tokens, those of the
-    /// input.
+    /// Input and output tokens of answers per second; only input tokens if answers have none.
     pub total_token_throughput: Option<f64>,
-    /// Answers that met every SLO, per second; `None` without an SLO, or where one cannot be
-    /// checked.
+    /// Answers that meet every SLO, per second; `None` without an SLO, or if one cannot be checked.
     pub request_goodput: Option<f64>,
-    /// Answers that met every SLO *and* were valid, per second.
+    /// Valid answers that meet every SLO, per second.
     pub valid_goodput: Option<f64>,
     /// Valid answers per second.
     pub valid_throughput: Option<f64>,
-    /// Most output tokens in a bucket of one second, each answer's tokens spread evenly over its
-    /// chunks. Not vLLM's figure of this name, which counts chunks.
+    /// Maximum output tokens in a bucket of one second. The tokens of an answer are spread evenly
+    /// over its chunks. vLLM's figure of this name counts chunks.
     pub max_output_tokens_per_s: Option<f64>,
-    /// Most content chunks in a bucket of one second, which is what vLLM prints as tokens and saves
-    /// as `max_output_tokens_per_s`.
+    /// Maximum content chunks in a bucket of one second, which vLLM prints as tokens and saves as
+    /// `max_output_tokens_per_s`.
     pub max_output_chunks_per_s: Option<u64>,
-    /// Most answers that touched the same bucket of one second, which is what vLLM prints as
-    /// concurrency: in a short run that is every request.
+    /// Maximum number of answers that overlap the same bucket of one second, which vLLM prints as
+    /// concurrency. In a short run these are all requests.
     pub max_concurrent_requests: Option<u64>,
-    /// Most requests under way at one instant, whatever became of them.
+    /// Maximum number of requests in flight, with any outcome.
     pub max_in_flight: Option<u64>,
     #[serde(skip)]
     pub counts: Counts,
 }
 
-/// The counts that are divided by the run's time. `None` where a count is not known.
+/// Counts before division by the duration. `None` if a count is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     pub answers: Option<u64>,
     pub output_tokens: Option<u64>,
     pub total_tokens: Option<u64>,
-    /// Answers that met every SLO.
+    /// Answers that meet every SLO.
     pub good: Option<u64>,
     pub valid_good: Option<u64>,
     pub valid: Option<u64>,
 }
 
 impl Throughput {
-    /// Measures a group of requests over a run of `duration_ns`.
-    pub fn of(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
+    /// Computes the throughput of a group of requests over a run of `duration_ns`.
+    pub fn new(samples: &[&Sample<'_>], duration_ns: u64, options: &MetricsOptions) -> Self {
         let answers: Vec<&Sample<'_>> = samples
             .iter()
             .copied()
-            .filter(|it| it.outcome().is_answer())
+            .filter(|sample| sample.outcome().is_answer())
             .collect();
-        let input = sum(answers.iter().map(|it| it.tokens().input));
+        let input = sum(answers.iter().map(|sample| sample.tokens().input));
         let is_generated = options.answers == Answers::Generated;
-        let output = sum(answers.iter().map(|it| it.tokens().output)).filter(|_| is_generated);
+        let output =
+            sum(answers.iter().map(|sample| sample.tokens().output)).filter(|_| is_generated);
         let total = if is_generated {
             sum([output, input].into_iter())
         } else {
             input
         };
-        let valid = |it: &&&Sample<'_>| *it.verdict() == Verdict::Valid;
-        // Of answers that nobody judged there is no number of valid ones.
-        let is_told = answers.is_empty()
+        let valid = |sample: &&&Sample<'_>| *sample.verdict() == Verdict::Valid;
+        // Without any verdict, the number of valid answers is unknown.
+        let has_verdicts = answers.is_empty()
             || answers
                 .iter()
-                .any(|it| !matches!(it.verdict(), Verdict::NotScored { .. }));
-        let valid_of =
-            |answers: &[&Sample<'_>]| is_told.then(|| answers.iter().filter(valid).count() as u64);
+                .any(|sample| !matches!(sample.verdict(), Verdict::NotScored { .. }));
+        let valid_of = |answers: &[&Sample<'_>]| {
+            has_verdicts.then(|| answers.iter().filter(valid).count() as u64)
+        };
         let good: Option<Vec<&Sample<'_>>> =
             options.goodput.and_then(|slo| good(&answers, slo, options));
         let counts = Counts {
@@ -98,7 +96,7 @@ impl Throughput {
         };
         let seconds = Some(duration_ns as f64 / 1e9).filter(|_| duration_ns > 0);
         let per_second = |count: Option<u64>| Some(count? as f64 / seconds?);
-        let peaks = Peaks::of(&answers, options.answers);
+        let peaks = Peaks::new(&answers, options.answers);
         Self {
             request_throughput: per_second(counts.answers),
             output_throughput: per_second(counts.output_tokens),
@@ -108,45 +106,47 @@ impl Throughput {
             valid_throughput: per_second(counts.valid),
             max_output_tokens_per_s: peaks.tokens,
             max_output_chunks_per_s: peaks.chunks,
-            max_concurrent_requests: peaks.touching,
+            max_concurrent_requests: peaks.overlapping,
             max_in_flight: max_in_flight(samples, duration_ns),
             counts,
         }
     }
 }
 
-/// The sum, or `None` where a term is not known. A sum over nothing is 0.
+/// The sum, or `None` if a term is unknown. The sum of no terms is 0.
 pub(super) fn sum(mut terms: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     terms.try_fold(0_u64, |total, term| Some(total.saturating_add(term?)))
 }
 
-/// The answers that meet every SLO; `None` where that cannot be said: no SLO, a TPOT bound on an
-/// unknown token count, or a TTFT or TPOT bound on answers of which one did not stream.
+/// The answers that meet every SLO; `None` if this cannot be checked: no SLO, a TPOT limit with
+/// unknown token counts, or a TTFT or TPOT limit with an answer that was not streamed.
 fn good<'s, 'a>(
     answers: &[&'s Sample<'a>],
     slo: Slo,
     options: &MetricsOptions,
 ) -> Option<Vec<&'s Sample<'a>>> {
-    let streaming_asked = slo.ttft_ms.is_some() || slo.tpot_ms.is_some();
-    let unstreamed = !options.streamed || answers.iter().any(|it| !it.streamed(options));
-    let tokens_missing =
-        slo.tpot_ms.is_some() && answers.iter().any(|it| it.tokens().output.is_none());
-    if slo == Slo::default() || (streaming_asked && unstreamed) || tokens_missing {
+    let needs_streaming = slo.ttft_ms.is_some() || slo.tpot_ms.is_some();
+    let unstreamed = !options.streamed || answers.iter().any(|sample| !sample.streamed(options));
+    let tokens_missing = slo.tpot_ms.is_some()
+        && answers
+            .iter()
+            .any(|sample| sample.tokens().output.is_none());
+    if slo == Slo::default() || (needs_streaming && unstreamed) || tokens_missing {
         return None;
     }
     let meets = |sample: &&&'s Sample<'a>| {
         let latency = sample.latency(options);
         let within = |bound: Option<f64>, value: Option<f64>| {
-            bound.is_none_or(|bound| value.is_some_and(|it| it <= bound))
+            bound.is_none_or(|bound| value.is_some_and(|value| value <= bound))
         };
-        // As in vLLM, an answer that has no TPOT (too short, or in one chunk) breaks no bound on
-        // it. One without content has nothing to meet a bound with.
+        // As in vLLM, an answer without a TPOT (too short, or in one chunk) meets the TPOT limit.
+        // An answer without content meets no limit.
         let content = latency.e2el_ms.is_some();
-        // What has no constraint has nothing to be valid by.
+        // Without a constraint there is no validity to check.
         let valid = !slo.valid || sample.arm() == Arm::Free || *sample.verdict() == Verdict::Valid;
         let tpot = slo
             .tpot_ms
-            .is_none_or(|bound| latency.tpot_ms.is_none_or(|it| it <= bound));
+            .is_none_or(|bound| latency.tpot_ms.is_none_or(|tpot_ms| tpot_ms <= bound));
         content
             && valid
             && tpot
@@ -156,28 +156,31 @@ fn good<'s, 'a>(
     Some(answers.iter().filter(meets).copied().collect())
 }
 
-/// The fullest buckets of one second, counted as vLLM does from the moment the first answered
-/// request was sent.
+/// Maxima over buckets of one second, counted as in vLLM from the first sending of an answered
+/// request.
 #[derive(Default)]
 struct Peaks {
     tokens: Option<f64>,
     chunks: Option<u64>,
-    touching: Option<u64>,
+    overlapping: Option<u64>,
 }
 
 impl Peaks {
-    fn of(answers: &[&Sample<'_>], made: Answers) -> Self {
-        let Some(start_ns) = answers.iter().filter_map(|it| it.moments().sent_ns).min() else {
+    fn new(answers: &[&Sample<'_>], kind: Answers) -> Self {
+        let Some(start_ns) = answers
+            .iter()
+            .filter_map(|sample| sample.request_times().sent_ns)
+            .min()
+        else {
             return Self::default();
         };
-        // Maps, not arrays: a broken instant must cost an entry, not the memory of all the seconds
-        // before it.
+        // Maps instead of arrays, so that an implausible time does not exhaust memory.
         let mut chunks: BTreeMap<u64, u64> = BTreeMap::new();
         let mut tokens: BTreeMap<u64, f64> = BTreeMap::new();
-        let mut touching: BTreeMap<u64, i64> = BTreeMap::new();
+        let mut overlapping: BTreeMap<u64, i64> = BTreeMap::new();
         let bucket = |at_ns: u64| at_ns.saturating_sub(start_ns) / NS_PER_S;
         for sample in answers {
-            let timing = sample.moments();
+            let timing = sample.request_times();
             let weight = sample
                 .tokens()
                 .output
@@ -188,27 +191,30 @@ impl Peaks {
             }
             if let Some(sent_ns) = timing.sent_ns {
                 let end_ns = timing.last_content_ns.unwrap_or(sent_ns).max(sent_ns);
-                *touching.entry(bucket(sent_ns)).or_default() += 1;
-                *touching.entry(bucket(end_ns) + 1).or_default() -= 1;
+                *overlapping.entry(bucket(sent_ns)).or_default() += 1;
+                *overlapping.entry(bucket(end_ns) + 1).or_default() -= 1;
             }
         }
-        let generated = made == Answers::Generated;
-        let known = generated && answers.iter().all(|it| it.tokens().output.is_some());
+        let generated = kind == Answers::Generated;
+        let known = generated
+            && answers
+                .iter()
+                .all(|sample| sample.tokens().output.is_some());
         Self {
             tokens: tokens
                 .into_values()
                 .max_by(f64::total_cmp)
                 .filter(|_| known),
             chunks: chunks.into_values().max().filter(|_| generated),
-            touching: highest(touching.into_iter().collect()),
+            overlapping: highest(overlapping.into_iter().collect()),
         }
     }
 }
 
-/// The most requests between being sent and ending. A request that never ended was under way until
-/// the run's end.
+/// Maximum number of requests in flight. A request without an end was in flight until the end of
+/// the run.
 fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
-    let timings = samples.iter().map(|it| it.moments());
+    let timings = samples.iter().map(|sample| sample.request_times());
     let steps = timings.filter_map(|timing| {
         let sent_ns = timing.sent_ns?;
         let end_ns = timing
@@ -221,8 +227,7 @@ fn max_in_flight(samples: &[&Sample<'_>], duration_ns: u64) -> Option<u64> {
     highest(steps.flatten().collect())
 }
 
-/// The highest running total of steps up and down. At the same instant downs come first: one that
-/// ends as another begins is not beside it.
+/// The maximum of the running sum of steps. At equal times, ends come before starts.
 fn highest(mut steps: Vec<(u64, i64)>) -> Option<u64> {
     steps.sort_unstable();
     let mut level = 0;
@@ -236,15 +241,15 @@ fn highest(mut steps: Vec<(u64, i64)>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use sobench_core::observation::Outcome;
     use sobench_core::verdict::{NotScored, Reason};
 
     const MS: u64 = 1_000_000;
 
-    fn measured(run: &[Made<'_>], duration_ms: u64, options: &MetricsOptions) -> Throughput {
+    fn measured(run: &[TestRequest<'_>], duration_ms: u64, options: &MetricsOptions) -> Throughput {
         with_samples(run, |samples| {
-            Throughput::of(
+            Throughput::new(
                 &samples.iter().collect::<Vec<_>>(),
                 duration_ms * MS,
                 options,
@@ -260,16 +265,16 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_over_the_whole_run() {
+    fn rates_cover_the_whole_run() {
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 outcome: Outcome::Truncated,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 outcome: Outcome::Cancelled,
-                ..made()
+                ..test_request()
             },
         ];
         let throughput = measured(&run, 4000, &MetricsOptions::default());
@@ -284,12 +289,12 @@ mod tests {
     }
 
     #[test]
-    fn of_answers_that_nobody_judged_no_number_is_valid() {
-        let unjudged = Made {
+    fn valid_throughput_is_unknown_without_verdicts() {
+        let unjudged = TestRequest {
             verdict: Verdict::NotScored {
                 why: NotScored::NoConstraint,
             },
-            ..made()
+            ..test_request()
         };
         assert_eq!(
             measured(
@@ -301,7 +306,12 @@ mod tests {
             None
         );
         assert_eq!(
-            measured(&[unjudged, made()], 1000, &MetricsOptions::default()).valid_throughput,
+            measured(
+                &[unjudged, test_request()],
+                1000,
+                &MetricsOptions::default()
+            )
+            .valid_throughput,
             Some(1.0)
         );
         assert_eq!(
@@ -311,17 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_has_no_output_tokens() {
+    fn computed_answers_have_no_output_tokens() {
         let computed = MetricsOptions {
             streamed: false,
             answers: Answers::Computed,
             ..MetricsOptions::default()
         };
-        let run = [Made {
+        let run = [TestRequest {
             output: None,
             chunks: vec![30],
             streamed: false,
-            ..made()
+            ..test_request()
         }];
         let throughput = measured(&run, 1000, &computed);
         assert_eq!(
@@ -347,9 +357,9 @@ mod tests {
         );
         assert_eq!(
             measured(
-                &[Made {
+                &[TestRequest {
                     input: None,
-                    ..made()
+                    ..test_request()
                 }],
                 1000,
                 &computed
@@ -360,38 +370,38 @@ mod tests {
     }
 
     #[test]
-    fn goodput_counts_answers_within_every_bound() {
+    fn goodput_counts_answers_that_meet_every_limit() {
         let invalid = Verdict::Invalid {
             reason: Reason::Choice,
         };
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 verdict: invalid,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 chunks: vec![10, 50],
                 output: Some(3),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 chunks: vec![],
                 output: Some(0),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 chunks: vec![11],
                 output: Some(1),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 outcome: Outcome::TimedOut {
                     limit_ms: 1,
                     limit: Default::default(),
                     stage: None,
                 },
-                ..made()
+                ..test_request()
             },
         ];
         for (slo, good, valid) in [
@@ -456,16 +466,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_cannot_be_checked_gives_no_goodput() {
+    fn limit_that_cannot_be_checked_gives_no_goodput() {
         let tpot = with_slo(Slo {
             tpot_ms: Some(1.0),
             ..Slo::default()
         });
         assert_eq!(
             measured(
-                &[Made {
+                &[TestRequest {
                     output: None,
-                    ..made()
+                    ..test_request()
                 }],
                 1000,
                 &tpot
@@ -481,10 +491,13 @@ mod tests {
             ttft_ms: Some(99.0),
             ..Slo::default()
         });
-        assert_eq!(measured(&[made()], 1000, &ttft).request_goodput, None);
-        let whole = Made {
+        assert_eq!(
+            measured(&[test_request()], 1000, &ttft).request_goodput,
+            None
+        );
+        let whole = TestRequest {
             streamed: false,
-            ..made()
+            ..test_request()
         };
         for slo in [
             Slo {
@@ -497,7 +510,7 @@ mod tests {
             },
         ] {
             assert_eq!(
-                measured(&[made(), whole.clone()], 1000, &with_slo(slo)).request_goodput,
+                measured(&[test_request(), whole.clone()], 1000, &with_slo(slo)).request_goodput,
                 None,
                 "{slo:?}"
             );
@@ -507,45 +520,48 @@ mod tests {
             ..Slo::default()
         });
         assert_eq!(
-            measured(&[made(), whole], 1000, &by_end).request_goodput,
+            measured(&[test_request(), whole], 1000, &by_end).request_goodput,
             Some(2.0)
         );
         let e2el = unstreamed(Slo {
             e2el_ms: Some(99.0),
             ..Slo::default()
         });
-        assert_eq!(measured(&[made()], 1000, &e2el).request_goodput, Some(1.0));
         assert_eq!(
-            measured(&[made()], 1000, &with_slo(Slo::default())).request_goodput,
+            measured(&[test_request()], 1000, &e2el).request_goodput,
+            Some(1.0)
+        );
+        assert_eq!(
+            measured(&[test_request()], 1000, &with_slo(Slo::default())).request_goodput,
             None
         );
     }
 
     #[test]
-    fn peaks_are_of_one_second_from_the_first_sending() {
+    fn peaks_use_buckets_from_the_first_sending() {
         let run = [
-            // Sent at 500 ms: its seconds begin there, so 1499 ms is in the first and 1500 ms in
-            // the second.
-            Made {
+            // Sent at 500 ms, where the buckets start: 1499 ms is in the first and 1500 ms in the
+            // second.
+            TestRequest {
                 sent: Some(500),
                 chunks: vec![600, 1499, 1500, 1600],
                 output: Some(8),
                 end: Some(1700),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 sent: Some(1600),
                 chunks: vec![1700],
                 output: Some(1),
                 end: Some(1800),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 sent: Some(5000),
                 chunks: vec![5001],
                 output: Some(1),
                 end: Some(5002),
-                ..made()
+                ..test_request()
             },
         ];
         let throughput = measured(&run, 6000, &MetricsOptions::default());
@@ -556,33 +572,33 @@ mod tests {
     }
 
     #[test]
-    fn requests_one_after_another_are_never_beside_each_other() {
+    fn consecutive_requests_are_not_concurrent() {
         let run = [
-            Made {
+            TestRequest {
                 sent: Some(0),
                 chunks: vec![10],
                 end: Some(20),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 sent: Some(20),
                 chunks: vec![30],
                 end: Some(40),
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 sent: Some(40),
                 chunks: vec![],
                 end: None,
                 outcome: Outcome::Cancelled,
-                ..made()
+                ..test_request()
             },
-            Made {
+            TestRequest {
                 sent: None,
                 chunks: vec![],
                 end: None,
                 outcome: Outcome::Cancelled,
-                ..made()
+                ..test_request()
             },
         ];
         let throughput = measured(&run, 100, &MetricsOptions::default());
@@ -597,13 +613,13 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_instant_costs_no_memory() {
+    fn implausible_time_does_not_exhaust_memory() {
         let far = u64::MAX / MS - 1;
-        let run = [Made {
+        let run = [TestRequest {
             sent: Some(0),
             chunks: vec![far],
             end: Some(far),
-            ..made()
+            ..test_request()
         }];
         assert_eq!(
             measured(&run, 100, &MetricsOptions::default()).max_concurrent_requests,

@@ -1,12 +1,11 @@
-//! The time of each token, where the server says how many came in each chunk. Knows no average:
-//! where it does not say, there is nothing.
+//! Latency of single tokens, if the server counts the tokens of each chunk.
 
 use super::latency::chunk_gaps_ms;
 
-/// The gap before each token after the first chunk, in milliseconds: a chunk of several tokens had
-/// them made one after the other, and each is given its even part of the time since the chunk
-/// before. Text that comes without a token of its own (bytes that were held back) adds its time to
-/// the next that has one. `None` where some chunk has no count, or counts fall.
+/// The gap before each token after the first chunk, in milliseconds. The tokens of a chunk share
+/// the time since the preceding chunk evenly. The time of a chunk without tokens (such as bytes
+/// that were held back) is added to the next chunk with tokens. `None` if a chunk has no count, or
+/// counts decrease.
 ///
 /// The count is the server's `usage` in the chunk: vLLM's `continuous_usage_stats`, SGLang's
 /// `meta_info`.
@@ -14,8 +13,7 @@ pub fn token_gaps_ms(chunks_ns: &[u64], counts: &[u64]) -> Option<Vec<f64>> {
     if counts.is_empty() || counts.len() != chunks_ns.len() || !counts.is_sorted() {
         return None;
     }
-    // No server makes tokens by the million in one chunk; a broken count must cost an answer and
-    // not the memory.
+    // An implausible count must not exhaust memory.
     if counts
         .last()
         .zip(counts.first())
@@ -36,7 +34,7 @@ pub fn token_gaps_ms(chunks_ns: &[u64], counts: &[u64]) -> Option<Vec<f64>> {
     Some(gaps)
 }
 
-/// More tokens a chunk than this, over an answer, are no count.
+/// Maximum plausible number of tokens per chunk, on average over an answer.
 const MAX_TOKENS_PER_CHUNK: u64 = 1 << 14;
 
 #[cfg(test)]
@@ -53,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunks_tokens_share_its_time() {
+    fn tokens_of_a_chunk_share_its_time() {
         check(&[10, 20, 50], &[1, 2, 3], Some(&[10.0, 30.0]));
         check(&[10, 20, 50], &[1, 2, 5], Some(&[10.0, 10.0, 10.0, 10.0]));
         check(&[10, 20, 50], &[4, 4, 6], Some(&[20.0, 20.0]));
@@ -62,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_count_for_every_chunk_there_is_nothing() {
+    fn missing_or_invalid_counts_give_no_gaps() {
         check(&[10, 20, 50], &[], None);
         check(&[10, 20, 50], &[1, 2], None);
         check(&[10, 20, 50], &[1, 3, 2], None);

@@ -1,5 +1,4 @@
-//! The conditions of a run that a comparison looks at: a name, what a difference means, and where
-//! the record has it.
+//! Conditions of a run that are compared: name, effect of a difference, and value in the record.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +7,29 @@ use serde_json::Value;
 
 use super::RunRecord;
 
-/// The conditions of a run, each as a text that is equal where the condition is. One that is
-/// missing is unknown.
+/// The conditions of a run as texts. A missing condition is unknown.
 pub type Conditions = BTreeMap<Field, String>;
 
-/// A limit that a run does not have.
+/// The value of a limit that is not set.
 pub const NONE: &str = "none";
 
-/// A rate without a limit, as files spell it.
+/// The value of an unlimited rate.
 pub const INFINITE: &str = "inf";
 
-/// What a difference in a condition means.
+/// The effect of a difference in a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weight {
-    /// Other requests, another load or other rules: figures cannot be compared.
+    /// The runs have different requests, load or rules, and are not comparable.
     Stops,
-    /// Worth knowing when reading the figures.
+    /// May affect the figures.
     Notice,
-    /// Very likely what is being compared.
+    /// Probably the purpose of the comparison.
     Listed,
 }
 
-/// Declares every condition once: its variant, its name in flags, files and tables, what a
-/// difference means, and its value.
+/// Declares every condition: variant, name in flags, files and tables, effect of a difference, and
+/// value.
 macro_rules! conditions {
     ($($field:ident $name:literal $weight:ident $value:expr,)*) => {
         /// A condition of a run, in the order of reports.
@@ -41,7 +39,7 @@ macro_rules! conditions {
         }
 
         impl Field {
-            /// In the order of reports.
+            /// All conditions in report order.
             pub const ALL: [Self; [$(Self::$field,)*].len()] = [$(Self::$field,)*];
 
             /// The name in flags, files and tables.
@@ -51,15 +49,15 @@ macro_rules! conditions {
                 }
             }
 
-            /// What a difference means.
+            /// The effect of a difference.
             pub fn weight(self) -> Weight {
                 match self {
                     $(Self::$field => Weight::$weight,)*
                 }
             }
 
-            /// The value in a record; `None` where it is unknown or does not apply.
-            pub fn of(self, record: &RunRecord) -> Option<String> {
+            /// The value in a record; `None` if it is unknown or not applicable.
+            pub fn value_in(self, record: &RunRecord) -> Option<String> {
                 let value: fn(&RunRecord) -> Option<String> = match self {
                     $(Self::$field => $value,)*
                 };
@@ -104,11 +102,11 @@ conditions! {
 }
 
 impl RunRecord {
-    /// Every condition of the run. `requests` are those that the run came to.
+    /// Every condition of the run, with the number of its requests.
     pub fn conditions(&self, requests: usize) -> Conditions {
         let mut conditions: Conditions = Field::ALL
             .into_iter()
-            .filter_map(|field| Some((field, field.of(self)?)))
+            .filter_map(|field| Some((field, field.value_in(self)?)))
             .collect();
         conditions.insert(Field::NumPrompts, requests.to_string());
         conditions
@@ -133,8 +131,7 @@ fn ramp(record: &RunRecord) -> Option<String> {
     ))
 }
 
-/// Whether prompts go out as they are or through the server's chat template, by the endpoint's
-/// path.
+/// Whether the endpoint receives prompts as text or through the server's chat template.
 fn prompts(endpoint: &str) -> &'static str {
     let chats = ["chat/completions", "/responses", "/api/chat"];
     if chats.iter().any(|end| endpoint.ends_with(end)) {
@@ -144,7 +141,7 @@ fn prompts(endpoint: &str) -> &'static str {
     }
 }
 
-/// The members of the sampling that say how answers are sampled; the seed is not among them.
+/// Sampling parameters that affect answers, except for the seed.
 const SAMPLING: [&str; 7] = [
     "temperature",
     "top_p",
@@ -179,7 +176,7 @@ fn sampling(record: &RunRecord) -> String {
         .join(" ")
 }
 
-/// The engine with its version, else the one that the user named, else the server's own word on it.
+/// The engine with its version, or the one that the user named, or the one that the server reports.
 fn engine(record: &RunRecord) -> Option<String> {
     let ours = record
         .server

@@ -4,16 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::{as_object, from_object};
 
-/// The value of `--guided-decoding-backend`, and what it means in this run.
+/// The value of `--guided-decoding-backend` and its use in the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", content = "value", rename_all = "snake_case")]
 pub enum EngineChoice {
     /// Not given.
     #[default]
     None,
-    /// The server decides; the user says that it is this one.
+    /// Declared by the user; the server selects its engine.
     Declared(String),
-    /// It was sent with every request, or chosen in sobench's own server.
+    /// Sent with every request, or selected in the embedded server.
     Selected(String),
 }
 
@@ -22,23 +22,23 @@ pub enum EngineChoice {
 pub struct Engine {
     pub name: String,
     pub version: Option<String>,
-    /// The choices that change what it accepts or costs.
+    /// Settings that change what the engine accepts or costs.
     #[serde(serialize_with = "as_object", deserialize_with = "from_object")]
     pub settings: Vec<(String, String)>,
-    /// What it did, the trial and the warm-ups included.
+    /// Counters, including the trial and the warm-ups.
     pub work: Option<EngineWork>,
 }
 
-/// What the embedded server's engine did.
+/// Counters of the embedded server's engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineWork {
-    /// Requests whose constraint was compiled already.
+    /// Requests with a cached constraint.
     pub cache_hits: u64,
-    /// Requests whose constraint had to be compiled.
+    /// Requests that compiled their constraint.
     pub cache_misses: u64,
-    /// Sequences that could run at once.
+    /// Maximum number of concurrent sequences.
     pub max_batch: usize,
-    /// Most sequences that did.
+    /// Largest number of concurrent sequences that occurred.
     pub largest_batch: usize,
     pub steps: u64,
     pub masks: u64,
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_chosen_keeps_how() {
+    fn choice_is_saved_with_its_use() {
         let json = |choice: EngineChoice| serde_json::to_string(&choice).unwrap();
         assert_eq!(
             json(EngineChoice::Declared("xgrammar".into())),

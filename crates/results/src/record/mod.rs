@@ -1,6 +1,5 @@
-//! The record of a run: everything that is known of it before its first request. It is written
-//! once, at the head of the run log, goes into the saved result whole, and is read back typed by
-//! report, compare, merge and the gate.
+//! The run record: everything known about a run before its first request. It is the first line of
+//! the run log and part of the saved result, and is read by report, compare, merge and gate.
 
 pub mod condition;
 mod engine;
@@ -26,36 +25,36 @@ use sobench_core::shard::Shard;
 use sobench_notices::enforcement::Enforcement;
 use sobench_notices::notice::Notice;
 
-/// What is known of a run before its first request.
+/// Everything known about a run before its first request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// The version of sobench that made the run.
+    /// The version of sobench.
     pub sobench_version: String,
-    /// The start (the instant from which due times count) in ISO 8601, UTC.
+    /// The start time, to which due times are relative, in ISO 8601, UTC.
     pub started: String,
-    /// The same, in nanoseconds since 1970.
+    /// The start time in nanoseconds since 1970.
     pub started_unix_ns: u64,
     pub settings: Settings,
     pub server: ServerRecord,
     pub dataset: DatasetRecord,
-    /// The tokenizer that counts tokens where the server does not.
+    /// The tokenizer for answers that the server does not count.
     pub tokenizer_id: String,
     pub host: Host,
-    /// Whether constraints were seen to be enforced before the run.
+    /// Whether a preflight showed that constraints are enforced.
     pub enforcement: Enforcement,
-    /// Requests before the run that are in no figure.
+    /// Requests before the run. They are not in any figure.
     pub trial_requests: usize,
     pub warmup_requests: usize,
-    /// SHA-256 of the constraints that the server was sent before the run, in order.
+    /// SHA-256 of the constraints that were sent to the server before the run, in order.
     pub known_constraints: Vec<String>,
-    /// Which part of a plan this run carried; the rest of the record is of the whole. `None` for a
-    /// run by itself.
+    /// The shard that this run executed; `None` for a whole run. The rest of the record describes
+    /// the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<ShardRecord>,
-    /// The shards that the run log was merged from, in their order; none in a log that a run wrote.
+    /// The shards from which the run log was merged, in order; empty in the log of a run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<MergedShard>,
-    /// What a reader of the figures has to know, a sentence each.
+    /// Notices for the reader of the figures.
     pub notices: Vec<Notice>,
 }
 
@@ -63,56 +62,55 @@ pub struct RunRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerRecord {
     pub base_url: String,
-    /// The path that requests were sent to, e.g. `/v1/completions`.
+    /// The path of requests, such as `/v1/completions`.
     pub endpoint: String,
-    /// Names of the headers that the user added; their values are secrets.
+    /// Names of user-defined headers. Their values are secret.
     pub header_names: Vec<String>,
-    /// The name of the model that requests asked for.
+    /// The requested model.
     pub model: String,
-    /// The name of the model that results are filed under.
+    /// The model name in results.
     pub model_id: String,
     pub version: Option<String>,
-    /// Whether the server is sobench's own, with its synthetic model.
+    /// Whether it is the embedded server with its synthetic model.
     pub embedded: bool,
-    /// The request field that carries constraints; `None` where no request can have one.
+    /// The request field for constraints; `None` if no request can have one.
     pub constraint_dialect: Option<ConstraintDialect>,
-    /// The decoding engine that the user named, and how the name was used.
+    /// The decoding engine that the user named, and the use of the name.
     pub engine_choice: EngineChoice,
-    /// The engine that did the work, where it is sobench's own.
+    /// The engine of the embedded server.
     pub engine: Option<Engine>,
 }
 
-/// The requests of a run, as they were loaded.
+/// The loaded requests of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasetRecord {
-    /// What the rows were read from: `shipped`, `command line`, a path, or a Hub repository with
-    /// its commit.
+    /// The source of the rows: `shipped`, `command line`, a path, or a Hub repository with its
+    /// commit.
     pub source: String,
-    /// Distinct rows; fewer than requests where rows are used in turn.
+    /// Distinct rows; fewer than requests if rows are repeated.
     pub rows: usize,
     /// SHA-256 of the dataset, in hex.
     pub sha256: String,
-    /// The notation that grammars were written in, where they were sent in the other one.
+    /// The original notation of grammars, if they were converted.
     pub grammar_converted_from: Option<GrammarDialect>,
-    /// Requests that were prepared, over all shards.
+    /// Prepared requests over all shards.
     pub requests: usize,
-    /// The kinds of constraint among them (`json`, `regex`, ...), in order.
+    /// The kinds of constraints (`json`, `regex`, ...), in order.
     pub constraint_kinds: Vec<String>,
     pub constraints: ConstraintSet,
 }
 
-/// The constraints of a run, as a whole.
+/// Summary of the constraints of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConstraintSet {
-    /// Distinct constraints, without those that were made for this run alone
-    /// (`--cold-schema-every`).
+    /// Distinct constraints, without those generated for this run (`--cold-schema-every`).
     pub distinct: usize,
-    /// SHA-256 over their fingerprints in order, each followed by a line end; `None` where there is
-    /// none.
+    /// SHA-256 of their fingerprints in order, each followed by a line end; `None` without
+    /// constraints.
     pub sha256: Option<String>,
 }
 
-/// The machine that sobench ran on.
+/// The machine of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     pub os: Option<String>,
@@ -121,27 +119,27 @@ pub struct Host {
 }
 
 impl RunRecord {
-    /// The start by the wall clock.
+    /// The start time.
     pub fn started(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_nanos(self.started_unix_ns)
     }
 
-    /// The start as vLLM writes it: `%Y%m%d-%H%M%S`, UTC.
+    /// The start time as vLLM writes it: `%Y%m%d-%H%M%S`, UTC.
     pub fn date(&self) -> String {
         date(self.started())
     }
 
-    /// The part of the requests that this client sent: all of them, except in a shard.
+    /// The shard of this client; the whole run without shards.
     pub fn part(&self) -> Shard {
         self.shard.as_ref().map_or(Shard::WHOLE, ShardRecord::part)
     }
 
-    /// Requests that were prepared for this client.
+    /// Number of requests prepared for this client.
     pub fn own_requests(&self) -> usize {
         self.part().share(self.dataset.requests)
     }
 
-    /// The most requests that this client might have in flight; `None` without a cap.
+    /// The concurrency cap of this client; `None` without a cap.
     pub fn own_cap(&self) -> Option<usize> {
         self.settings
             .load
@@ -149,8 +147,7 @@ impl RunRecord {
             .map(|cap| self.part().share(cap))
     }
 
-    /// Requests per second of this client, as vLLM writes them: infinite where a ramp takes the
-    /// rate's place.
+    /// Requests per second of this client, as vLLM writes them; infinite with a ramp-up.
     pub fn own_request_rate(&self) -> f64 {
         self.settings.load.pace.steady_rate().per_second() / self.part().of as f64
     }

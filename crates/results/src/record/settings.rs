@@ -1,4 +1,4 @@
-//! The settings of a run: what its options are built into.
+//! The settings of a run.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -9,9 +9,9 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_core::load::Load;
 use sobench_data::dataset::DatasetPlan;
 use sobench_judge::EvaluateOptions;
-use sobench_notices::enforcement::Unenforced;
+use sobench_notices::enforcement::UnenforcedPolicy;
 
-/// The settings of a run. Secrets, addresses and places of files are not among them.
+/// The settings of a run, without secrets, addresses and file paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     pub backend: ServerKind,
@@ -22,41 +22,41 @@ pub struct Settings {
     pub evaluate: EvaluateOptions,
     pub metrics: MetricsOptions,
     pub report: ReportSettings,
-    /// The tokenizer as the user named it; `None` is the embedded one.
+    /// The tokenizer as named by the user; `None` for the embedded one.
     pub tokenizer: Option<String>,
 }
 
-/// How constraints travel. `None` is decided by what the server says of itself.
+/// Settings of constraints. `None` values are detected from the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConstraintSettings {
     pub dialect: Option<ConstraintDialect>,
     pub grammar_dialect: Option<GrammarDialect>,
-    /// The decoding engine as the user named it.
+    /// The decoding engine as named by the user.
     pub guided_decoding_backend: Option<String>,
-    /// Whether the run prints where `auto` sends each distinct constraint.
+    /// Whether to print the engine that `auto` selects for each distinct constraint.
     pub explain: bool,
-    /// What to do about a server that drops the constraint; `None` does not ask.
-    pub preflight: Option<Unenforced>,
+    /// The policy for a server that drops constraints; `None` disables the preflight.
+    pub preflight: Option<UnenforcedPolicy>,
 }
 
-/// What every request carries beside its prompt, its output length and its constraint.
+/// Settings of requests, except for prompt, output length and constraint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestSettings {
     pub stream: bool,
     pub sampling: Sampling,
     pub ignore_eos: bool,
-    /// The user's own fields, merged into every body.
+    /// User-defined fields, merged into every body.
     pub extra_body: Option<Map<String, Value>>,
-    /// Variables for the tokenizer's chat template; those for the server's are in `extra_body`.
+    /// Variables for the tokenizer's chat template. Those for the server are in `extra_body`.
     pub template_variables: Option<Map<String, Value>>,
     pub request_id_prefix: Option<String>,
-    /// The models that requests ask for in place of the run's; `None` where all ask for that.
+    /// LoRA modules; `None` if all requests use the model of the run.
     pub lora: Option<Lora>,
-    /// Whether the server profiles the measured part.
+    /// Whether to profile the server during the measurement.
     pub profile: bool,
 }
 
-/// LoRA modules, and how they are assigned to requests.
+/// LoRA modules and their assignment to requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lora {
     /// At least one.
@@ -64,44 +64,44 @@ pub struct Lora {
     pub assignment: LoraAssignment,
 }
 
-/// How LoRA modules are assigned to requests.
+/// The assignment of LoRA modules to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoraAssignment {
-    /// Drawn for each request.
+    /// Random for each request.
     Random,
     RoundRobin,
 }
 
-/// What a report of the run shows.
+/// Settings of the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportSettings {
-    /// The latencies that the console shows; the saved result has all of them.
+    /// The latencies in the text report; the saved result has all.
     pub percentile_metrics: Vec<LatencyMetric>,
-    /// The wait before sending as latencies of its own, where it was asked for.
+    /// Latencies of the wait before sending, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue_metrics: Vec<QueueMetric>,
-    /// Whether the saved result holds every request.
+    /// Whether the saved result has every request.
     pub detailed: bool,
     pub label: Option<String>,
-    /// The user's own `key=value` pairs, in the order given.
+    /// User-defined `key=value` pairs in the given order.
     #[serde(serialize_with = "as_object", deserialize_with = "from_object")]
     pub metadata: Vec<(String, String)>,
 }
 
 impl Settings {
-    /// Whether a request of the run can have a constraint.
+    /// Whether requests of the run can have a constraint.
     pub fn takes_constraints(&self) -> bool {
-        self.backend.takes_constraints() && !self.dataset.name().is_plain()
+        self.backend.takes_constraints() && !self.dataset.name().is_unconstrained()
     }
 
-    /// The share of requests sent with a constraint, 0 to 1; `None` where no request can have one.
+    /// The share of constrained requests, 0 to 1; `None` if no request can have a constraint.
     pub fn constrained_ratio(&self) -> Option<f64> {
         self.takes_constraints()
             .then_some(self.dataset.constrained_ratio)
     }
 
-    /// The most tokens of an answer (`max_tokens`), where all requests have the same.
+    /// Maximum output tokens (`max_tokens`), if equal for all requests.
     pub fn output_len(&self) -> Option<u32> {
         let of_all = self.dataset.output_len;
         let is_one = self
@@ -113,7 +113,7 @@ impl Settings {
     }
 }
 
-/// Pairs as an object, in their order.
+/// Serializes pairs as an object in their order.
 pub(super) fn as_object<S: Serializer>(
     pairs: &[(String, String)],
     serializer: S,
@@ -121,7 +121,7 @@ pub(super) fn as_object<S: Serializer>(
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
-/// Reads what [`as_object`] writes.
+/// Deserializes the format of [`as_object`].
 pub(super) fn from_object<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<(String, String)>, D::Error> {
@@ -129,7 +129,7 @@ pub(super) fn from_object<'de, D: Deserializer<'de>>(
     let text = |(key, value)| match value {
         Value::String(value) => Ok((key, value)),
         other => Err(serde::de::Error::custom(format!(
-            "{key} is not a text: {other}"
+            "{key} is not a string: {other}"
         ))),
     };
     pairs.into_iter().map(text).collect()

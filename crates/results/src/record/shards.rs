@@ -1,5 +1,4 @@
-//! What a log says of the part of a plan that it is of, and how logs are known to be of one plan.
-//! Knows no file and no clock.
+//! Records of shards, and the digest that identifies logs of the same plan.
 
 use std::time::Duration;
 
@@ -8,67 +7,64 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Host, RunRecord, Settings};
-use crate::metrics::client::ClientCost;
+use crate::metrics::client_overhead::ClientCost;
 use sobench_core::case::Case;
 use sobench_core::constraint::{hex, sha256_hex};
 use sobench_core::shard::{ClockOffset, Shard, Start};
 
-/// Which part of a plan a log is of.
+/// The shard of a plan that a log belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardRecord {
-    /// From 1.
+    /// The number of the shard, from 1.
     pub number: usize,
     pub of: usize,
-    /// SHA-256 of the plan that all shards of a run have in common ([`RunRecord::plan_terms`]).
+    /// SHA-256 of the plan that all shards have in common ([`RunRecord::plan_terms`]).
     pub plan_sha256: String,
-    /// SHA-256 over all requests of the plan: id, arm, model, tags and due time of each. What they
-    /// ask is in the dataset's.
+    /// SHA-256 over all requests of the plan: id, arm, model, tags and due time. The dataset hash
+    /// covers prompts and constraints.
     pub cases_sha256: String,
-    /// Whose word the begin was.
+    /// The source of the start time.
     pub start: Start,
-    /// What this machine's clock was off shard 1's before the run; `None` where nobody measured it.
+    /// Offset of this machine's clock from that of shard 1 before the run; `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockOffset>,
 }
 
-/// What a merged log says of one of the logs that it was merged from. The rest of its header and
-/// footer is one with the others'.
+/// One shard of a merged log. Other parts of its header and footer are merged with the others'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MergedShard {
-    /// From 1.
+    /// The number of the shard, from 1.
     pub number: usize,
-    /// Requests of it that are in the log.
+    /// Number of its requests in the log.
     pub requests: usize,
     pub base_url: String,
     pub host: Host,
-    /// When it began, in nanoseconds since 1970 by its own clock.
+    /// Its start in nanoseconds since 1970 by its own clock.
     pub started_unix_ns: u64,
-    /// The same, in nanoseconds from the begin of the merged log.
+    /// Its start in nanoseconds from the start of the merged run.
     pub begin_ns: u64,
     pub start: Start,
-    /// What its clock was off shard 1's before the run and after it; `None` where nobody measured
-    /// it.
+    /// Offsets of its clock from that of shard 1 before and after the run; `None` if not measured.
     pub clock_before: Option<ClockOffset>,
     pub clock_after: Option<ClockOffset>,
-    /// `None` where it was killed.
+    /// `None` if the shard was killed.
     pub end: Option<ShardEnd>,
 }
 
-/// How a shard ended.
+/// The end of a shard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShardEnd {
-    /// From its begin.
+    /// From its start.
     pub duration_ns: u64,
-    /// What it took from its machine.
+    /// Resources that the client used.
     pub cost: ClientCost,
     pub interrupted: bool,
     pub broken_off: Option<String>,
 }
 
 impl MergedShard {
-    /// The most that its instants may be off the time line that all shards share: what the
-    /// exchanges leave open, and what its clock drifted during the run. `None` where nobody
-    /// measured it.
+    /// Maximum error of its times on the common time line: the uncertainty of the clock exchanges
+    /// plus the drift during the run. `None` if not measured.
     pub fn uncertainty_ns(&self) -> Option<u64> {
         let before = self.clock_before?;
         let Some(after) = self.clock_after else {
@@ -85,7 +81,7 @@ impl MergedShard {
 }
 
 impl ShardRecord {
-    /// The begin of what is said of a part: everything but the plan's digest, which needs a header.
+    /// A record without the digest of the plan, which needs a complete header.
     pub fn new(part: Shard, cases: &[Case], due: &[Duration]) -> Self {
         let Shard { number, of } = part;
         Self {
@@ -98,7 +94,7 @@ impl ShardRecord {
         }
     }
 
-    /// The part.
+    /// The shard.
     pub fn part(&self) -> Shard {
         Shard {
             number: self.number,
@@ -108,8 +104,8 @@ impl ShardRecord {
 }
 
 impl RunRecord {
-    /// Whether the shards that it names are possible.
-    pub fn has_parts(&self) -> bool {
+    /// Whether the shard numbers are valid.
+    pub fn has_valid_shards(&self) -> bool {
         let is_possible = |shard: &ShardRecord| Shard::new(shard.number, shard.of).is_some();
         self.shard.as_ref().is_none_or(is_possible)
             && self
@@ -119,8 +115,9 @@ impl RunRecord {
                 .eq(1..=self.merged.len())
     }
 
-    /// The start by the clock of shard 1, as far as that was measured: in nanoseconds since 1970.
-    pub fn begun_ns(&self) -> i128 {
+    /// The start time in nanoseconds since 1970, by the clock of shard 1 if its offset was
+    /// measured.
+    pub fn start_on_shard1_clock_ns(&self) -> i128 {
         let offset_ns = self
             .shard
             .as_ref()
@@ -129,9 +126,8 @@ impl RunRecord {
         i128::from(self.started_unix_ns) + i128::from(offset_ns)
     }
 
-    /// Everything that shards of one run have in common, by name: what is sent, when and how, and
-    /// what is made of it. Where the server is, and what becomes of the report, each shard has for
-    /// itself.
+    /// Everything that shards of one run have in common, by name: requests, schedule, and
+    /// evaluation. Server address and report settings may differ.
     pub fn plan_terms(&self) -> Value {
         let Settings {
             backend,
@@ -216,7 +212,7 @@ mod tests {
     use sobench_core::case::{Arm, Prompt};
 
     #[test]
-    fn what_a_plan_sends_and_when_is_in_its_digest() {
+    fn plan_digest_covers_requests_and_due_times() {
         let case =
             |index: usize| Case::new(format!("json-{index}"), Prompt::Text("?".into()), None, 8);
         let (cases, due) = (vec![case(0), case(1)], [0, 5].map(Duration::from_millis));

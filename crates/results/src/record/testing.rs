@@ -1,4 +1,4 @@
-//! A record for tests.
+//! A run record for tests.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use sobench_data::dataset::{Constraints, DatasetPlan, JsonPlan, OutputLength, Pr
 use sobench_judge::EvaluateOptions;
 use sobench_notices::enforcement::Enforcement;
 
-/// A run of 1000 requests of the dataset `json`, all at once, against a vLLM server.
+/// A run with 1000 requests of the dataset `json`, sent at once to a vLLM server.
 pub fn record() -> RunRecord {
     RunRecord {
         sobench_version: "0.1.0".to_owned(),
@@ -65,7 +65,7 @@ fn settings() -> Settings {
             source: Source::Json(JsonPlan::default()),
             num_prompts: 1000,
             output_len: 128,
-            output: OutputLength::OfTheRow,
+            output: OutputLength::RowOrDefault,
             seed: 0,
             constrained_ratio: 1.0,
             constraints: Constraints::Kept,

@@ -1,12 +1,12 @@
-//! Verdicts and token counts of the requests of a run log, an answer at a time.
+//! Judges the answers of a run log and counts their tokens.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Judged, LoggedAnswer, RunLog};
-use crate::metrics::excerpt::cut;
-use crate::metrics::holding::runs_away;
-use crate::metrics::ledger::Question;
+use crate::metrics::constraint_loss::is_white_space_run;
+use crate::metrics::examples::cut;
+use crate::metrics::request_table::RequestInput;
 use crate::metrics::{Answers, TokenSource, Tokens};
 use sobench_core::answer::Answer;
 use sobench_core::case::Prompt;
@@ -14,17 +14,17 @@ use sobench_core::constraint::Constraint;
 use sobench_core::error::Result;
 use sobench_core::observation::Outcome;
 use sobench_core::verdict::{Reason, Verdict};
-use sobench_judge::{Evaluator, call, legacy};
+use sobench_judge::{Evaluator, function_calls, vllm_formula};
 
 /// Counts the tokens of a text.
 pub type CountTokens<'a> = &'a dyn Fn(&str) -> usize;
 
-/// The most bytes of a message that a verdict keeps: validators quote what they object to, which
-/// may be the whole answer. What is cut ends in an ellipsis.
+/// Maximum size of a message in a verdict, in bytes. Validators quote the value, which may be the
+/// whole answer. A truncated message ends in an ellipsis.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 2000;
 
-/// Judges and counts, in the order of the file. `count_tokens` counts where the server did not;
-/// without it, such answers have no count.
+/// Judges every request in file order. `count_tokens` is used if the server did not count; without
+/// it, such answers have no count.
 ///
 /// # Errors
 /// The log cannot be read again.
@@ -40,13 +40,13 @@ pub fn judge(
     let answers = log.record.settings.metrics.answers;
     log.judge(|request, answer| {
         let tokens = counter.tokens(
-            &request.question().prompt,
+            &request.request_input().prompt,
             request.outcome(),
             &answer,
-            request.moments().chunks as usize,
+            request.request_times().chunks as usize,
         );
         one(
-            request.question(),
+            request.request_input(),
             request.outcome(),
             &answer.answer,
             evaluator,
@@ -57,23 +57,28 @@ pub fn judge(
 }
 
 fn one(
-    asked: &Question,
+    input: &RequestInput,
     outcome: &Outcome,
     answer: &Answer,
     evaluator: &mut Evaluator,
     tokens: Tokens,
     answers: Answers,
 ) -> Judged {
-    let Question {
+    let RequestInput {
         constraint,
         grammar_oracle,
         completion,
         ..
-    } = asked;
+    } = input;
     let constraint = constraint.as_deref();
     let text = &*answer.text();
     Judged {
-        verdict: brief(evaluator.judge(constraint, grammar_oracle.as_deref(), outcome, answer)),
+        verdict: truncate_message(evaluator.judge(
+            constraint,
+            grammar_oracle.as_deref(),
+            outcome,
+            answer,
+        )),
         tokens: match answers {
             Answers::Generated => tokens,
             Answers::Computed => Tokens {
@@ -83,13 +88,13 @@ fn one(
             },
         },
         vllm_correct: constraint.and_then(|constraint| vllm_correct(constraint, outcome, text)),
-        white_space_run: runs_away(outcome, text),
-        right_call: call::is_right(completion.as_deref(), outcome, text),
+        white_space_run: is_white_space_run(outcome, text),
+        right_call: function_calls::is_correct(completion.as_deref(), outcome, text),
     }
 }
 
-/// A verdict whose messages keep within [`MAX_MESSAGE_BYTES`].
-pub(crate) fn brief(mut verdict: Verdict) -> Verdict {
+/// Truncates the message of a verdict to [`MAX_MESSAGE_BYTES`].
+pub(crate) fn truncate_message(mut verdict: Verdict) -> Verdict {
     if let Verdict::Invalid {
         reason: Reason::NotJson { message, .. } | Reason::Schema { message, .. },
     } = &mut verdict
@@ -100,29 +105,28 @@ pub(crate) fn brief(mut verdict: Verdict) -> Verdict {
     verdict
 }
 
-/// The script's formula on what the script would have had of this answer: nothing of a request that
-/// broke off, whatever there was of one that the server ended with an error event; no account of a
-/// request that our user cut short.
+/// The verdict of vLLM's script on the text that the script would have received: empty for a failed
+/// request, the partial text after an error event of the server; `None` for a cancelled request.
 fn vllm_correct(constraint: &Constraint, outcome: &Outcome, text: &str) -> Option<bool> {
     match outcome {
         Outcome::Cancelled => None,
         Outcome::Transport { .. } | Outcome::TimedOut { .. } => {
-            legacy::vllm_correct(constraint, "")
+            vllm_formula::vllm_correct(constraint, "")
         }
-        _ => legacy::vllm_correct(constraint, text),
+        _ => vllm_formula::vllm_correct(constraint, text),
     }
 }
 
-/// Counts tokens where the server does not, each text once that many cases share.
+/// Counts tokens if the server does not. Texts shared by several cases are counted once.
 struct Counter<'a> {
-    /// Without it, what the server did not count has no count.
+    /// `None` if there is no tokenizer.
     count_tokens: Option<CountTokens<'a>>,
-    /// By address: cases share their texts, and keep them alive.
+    /// Counts by address; the cases keep the texts alive.
     known: HashMap<usize, u64>,
 }
 
 impl Counter<'_> {
-    /// The server's own counts where it gives them, else our tokenizer's.
+    /// The server's counts, or those of the tokenizer.
     fn tokens(
         &mut self,
         prompt: &Prompt,
@@ -132,10 +136,10 @@ impl Counter<'_> {
     ) -> Tokens {
         let stated = |count: Option<u64>| count.map(|count| (count, TokenSource::Server));
         let counted = |count: Option<u64>| count.map(|count| (count, TokenSource::Tokenizer));
-        // What cannot be right counts as not stated; the report says of how many answers.
+        // Implausible counts are ignored; a notice reports their number.
         let usage = answer.usage.map(|usage| usage.plausible(content_chunks));
         let input = stated(usage.and_then(|usage| usage.prompt_tokens))
-            .or_else(|| counted(self.of_prompt(prompt)));
+            .or_else(|| counted(self.prompt_tokens(prompt)));
         let output = stated(usage.and_then(|usage| usage.completion_tokens)).or_else(|| {
             let count_tokens = self.count_tokens.filter(|_| outcome.is_answer())?;
             let count = |text: &str| count_tokens(text) as u64;
@@ -153,23 +157,23 @@ impl Counter<'_> {
         }
     }
 
-    /// `None` where the server alone knows: it templates messages and splits sound.
-    fn of_prompt(&mut self, prompt: &Prompt) -> Option<u64> {
+    /// `None` if only the server can count: it templates messages and decodes audio.
+    fn prompt_tokens(&mut self, prompt: &Prompt) -> Option<u64> {
         match prompt {
-            Prompt::Text(text) => self.of_text(text),
+            Prompt::Text(text) => self.text_tokens(text),
             Prompt::Messages(_) | Prompt::Audio(_) => None,
             // Each document is read together with the query.
             Prompt::Ranking { query, documents } => {
-                let query = self.of_text(query)?;
+                let query = self.text_tokens(query)?;
                 documents
                     .iter()
-                    .map(|document| Some(self.of_text(document)? + query))
+                    .map(|document| Some(self.text_tokens(document)? + query))
                     .sum()
             }
         }
     }
 
-    fn of_text(&mut self, text: &Arc<str>) -> Option<u64> {
+    fn text_tokens(&mut self, text: &Arc<str>) -> Option<u64> {
         let count_tokens = self.count_tokens?;
         Some(
             *self
@@ -198,9 +202,9 @@ mod tests {
             answer: Answer::from_text("one two".to_owned()),
             usage,
         };
-        let words = |text: &str| text.split_whitespace().count();
+        let count_words = |text: &str| text.split_whitespace().count();
         let tokens = Counter {
-            count_tokens: Some(&words),
+            count_tokens: Some(&count_words),
             known: HashMap::new(),
         }
         .tokens(prompt, &Outcome::Completed, &answer, 2);
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_the_servers_or_else_the_tokenizers() {
+    fn tokens_are_counted_by_the_server_or_the_tokenizer() {
         let text = |text: &str| Arc::<str>::from(text);
         let stated = Usage {
             prompt_tokens: Some(9),
@@ -230,15 +234,15 @@ mod tests {
             Some(3),
             TokenSource::Tokenizer,
         );
-        // Fewer tokens than chunks, and more than there can be.
-        let senseless = Usage {
+        // Fewer tokens than chunks, and an impossible number of tokens.
+        let implausible = Usage {
             prompt_tokens: Some(1 << 63),
             completion_tokens: Some(1),
             unreadable: false,
         };
         check(
             &Prompt::Text(text("one two three")),
-            Some(senseless),
+            Some(implausible),
             Some(3),
             TokenSource::Tokenizer,
         );
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_does_not_carry_the_answer_along() {
+    fn long_message_is_truncated() {
         let schema = |message: String| {
             let reason = Reason::Schema {
                 keyword: String::new(),
@@ -273,7 +277,7 @@ mod tests {
         };
         let long = "é".repeat(MAX_MESSAGE_BYTES);
         assert_eq!(
-            brief(schema(long)),
+            truncate_message(schema(long)),
             schema("é".repeat(MAX_MESSAGE_BYTES / 2) + "…")
         );
         for verdict in [
@@ -283,7 +287,7 @@ mod tests {
                 reason: Reason::Choice,
             },
         ] {
-            assert_eq!(brief(verdict.clone()), verdict);
+            assert_eq!(truncate_message(verdict.clone()), verdict);
         }
     }
 }

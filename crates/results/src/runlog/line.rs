@@ -1,4 +1,4 @@
-//! One line of a run log: how values of ours are spelt, and read back exactly. Knows no file.
+//! The lines of a run log, with an exact round trip of values.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::Judged;
 use crate::metrics::Tokens;
-use crate::metrics::ledger::ChunksAndTokens;
+use crate::metrics::request_table::ChunksAndTokens;
 use crate::record::RunRecord;
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::case::{Arm, Case, Prompt};
@@ -16,21 +16,21 @@ use sobench_core::constraint::Constraint;
 use sobench_core::observation::{Observation, Outcome, Timing, Usage};
 use sobench_core::printable::printable;
 
-/// The most bytes of one line. An answer's body is bounded by the driver at an eighth of it, and
-/// escapes can make six of one byte.
+/// Maximum size of one line in bytes. The client limits an answer to an eighth of this, and
+/// escaping can make one byte six.
 pub const MAX_LINE_BYTES: usize = 512 << 20;
 
 /// The answer of a `request` line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoggedAnswer {
-    /// The request's number in the plan.
+    /// The number of the request in the plan.
     pub index: usize,
     pub answer: Answer,
-    /// Token counts as the server stated them.
+    /// Token counts of the server.
     pub usage: Option<Usage>,
 }
 
-/// A line to be written.
+/// A line to write.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line<'a> {
@@ -50,7 +50,7 @@ pub(super) struct HeaderLine<'a> {
     pub(super) record: &'a RunRecord,
 }
 
-/// Something that requests name by its number.
+/// A part that requests refer to by number.
 #[derive(Serialize)]
 pub(super) struct Shared<'a, T: ?Sized> {
     pub(super) number: u32,
@@ -59,7 +59,7 @@ pub(super) struct Shared<'a, T: ?Sized> {
     pub(super) is: &'a T,
 }
 
-/// Where a request's shared parts are.
+/// The numbers of a request's shared parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Numbers {
     pub(super) prompt: u32,
@@ -69,7 +69,7 @@ pub(super) struct Numbers {
     pub(super) oracle: Option<u32>,
 }
 
-/// A case, and what happened to it. `O` is an outcome in writing, and its text in reading.
+/// A case and its observation. `O` is an outcome for writing and raw JSON for reading.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RequestLine<'a, O> {
     index: usize,
@@ -99,11 +99,10 @@ pub(super) struct RequestLine<'a, O> {
     tool_calls: Cow<'a, [ToolCall]>,
 }
 
-/// A `request` line that was read.
+/// A `request` line for reading.
 pub(super) type ReadRequest = RequestLine<'static, Box<RawValue>>;
 
-/// [`Timing`] with the instants and counts of chunks as steps from one to the next: small numbers,
-/// and exact all the same.
+/// [`Timing`] with times and token counts of chunks as differences, which are small and exact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Gaps {
     due_ns: u64,
@@ -120,15 +119,15 @@ struct Gaps {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     first_answer_ns: Option<u64>,
     streamed: bool,
-    /// The first counts from `sent_ns`, or from the begin where there is none.
+    /// The first is relative to `sent_ns`, or to the start without it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunk_gaps_ns: Vec<i64>,
-    /// The first counts from 0.
+    /// The first is relative to 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunk_tokens: Vec<i64>,
 }
 
-/// A verdict with its request's number.
+/// A verdict with the number of its request.
 #[derive(Serialize)]
 pub(super) struct JudgedLine<'a> {
     pub(super) index: usize,
@@ -136,8 +135,8 @@ pub(super) struct JudgedLine<'a> {
     pub(super) judged: &'a Judged,
 }
 
-/// A line that was read. What holds numbers under a tag of its own stays text until it is known
-/// what it is, since numbers that keep their spelling do not survive being buffered.
+/// A line for reading. Members with internally tagged enums stay raw JSON, because buffering them
+/// would change the spelling of numbers.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ReadLine {
@@ -156,7 +155,7 @@ pub(super) struct ReadShared<T> {
     pub(super) is: T,
 }
 
-/// The members of a `judged` line, by way of a value.
+/// The members of a `judged` line, except for the verdict.
 #[derive(Deserialize)]
 pub(super) struct ReadJudged {
     pub(super) index: usize,
@@ -167,13 +166,13 @@ pub(super) struct ReadJudged {
     right_call: Option<bool>,
 }
 
-/// The part of a `request` line that is asked for; `None` for any other line.
+/// The requested members of a `request` line; `None` for other lines.
 #[derive(Deserialize)]
 struct OnlyRequest<T> {
     request: Option<T>,
 }
 
-/// A line with its end.
+/// A line as JSON, with a line end.
 pub(super) fn bytes(line: &impl Serialize) -> Vec<u8> {
     let mut bytes =
         serde_json::to_vec(line).expect("a line holds only strings, numbers and structs of them");
@@ -182,8 +181,8 @@ pub(super) fn bytes(line: &impl Serialize) -> Vec<u8> {
 }
 
 impl<'a> RequestLine<'a, &'a Outcome> {
-    /// `id` is the case's, with its lap.
-    pub(super) fn of(
+    /// `id` is the id of the case, with its lap.
+    pub(super) fn new(
         case: &'a Case,
         id: &'a str,
         numbers: Numbers,
@@ -200,7 +199,7 @@ impl<'a> RequestLine<'a, &'a Outcome> {
             model: case.model.as_deref().map(Cow::from),
             tags: (&case.tags).into(),
             outcome: &observation.outcome,
-            timing: Gaps::of(&observation.timing),
+            timing: Gaps::new(&observation.timing),
             finish_reason: observation.finish_reason.as_deref().map(Cow::from),
             usage: observation.usage,
             reasoning: (&answer.reasoning).into(),
@@ -212,10 +211,9 @@ impl<'a> RequestLine<'a, &'a Outcome> {
 }
 
 impl ReadRequest {
-    /// The case without its shared parts, which the caller puts in, and the observation.
+    /// The case without its shared parts, which the caller adds, and the observation.
     pub(super) fn into_parts(self, prompt: Prompt) -> serde_json::Result<(Case, Observation)> {
-        // By way of a value: a tagged enum is buffered, and numbers are not themselves in that
-        // buffer.
+        // Via a value: buffering in a tagged enum would change numbers.
         let outcome: serde_json::Value = serde_json::from_str(self.outcome.get())?;
         let [reasoning, content, refusal] =
             [self.reasoning, self.text, self.refusal].map(Cow::into_owned);
@@ -243,7 +241,7 @@ impl ReadRequest {
     }
 }
 
-/// Reads a `judged` line.
+/// Parses a `judged` line.
 pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
     let value: serde_json::Value = serde_json::from_str(raw.get())?;
     let verdict = serde_json::from_value(value.clone())?;
@@ -266,7 +264,7 @@ pub(super) fn judged(raw: &RawValue) -> serde_json::Result<(usize, Judged)> {
     ))
 }
 
-/// Reads only what a `request` line says of the answer; `None` for any other line.
+/// Parses only the answer of a `request` line; `None` for other lines.
 pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
     #[derive(Deserialize)]
     struct OnlyAnswer {
@@ -303,8 +301,8 @@ pub(super) fn answer(line: &[u8]) -> serde_json::Result<Option<LoggedAnswer>> {
     ))
 }
 
-/// Reads only what a `request` line says of its chunks: the request's number, their instants and
-/// counts. `None` for any other line.
+/// Parses only the chunks of a `request` line: the request's number, and times and token counts of
+/// chunks. `None` for other lines.
 pub(super) fn chunks(line: &[u8]) -> serde_json::Result<Option<(usize, ChunksAndTokens)>> {
     #[derive(Deserialize)]
     struct OnlyTiming {
@@ -312,14 +310,14 @@ pub(super) fn chunks(line: &[u8]) -> serde_json::Result<Option<(usize, ChunksAnd
         timing: Gaps,
     }
     let found = serde_json::from_slice::<OnlyRequest<OnlyTiming>>(line)?.request;
-    Ok(found.map(|it| {
-        let timing = it.timing.into_timing();
-        (it.index, (timing.chunks_ns, timing.chunk_tokens))
+    Ok(found.map(|request| {
+        let timing = request.timing.into_timing();
+        (request.index, (timing.chunks_ns, timing.chunk_tokens))
     }))
 }
 
 impl Gaps {
-    fn of(timing: &Timing) -> Self {
+    fn new(timing: &Timing) -> Self {
         let Timing {
             due_ns,
             ready_ns,
@@ -331,8 +329,8 @@ impl Gaps {
             streamed,
             ..
         } = *timing;
-        let chunk_gaps_ns = steps(sent_ns.unwrap_or(0), &timing.chunks_ns);
-        let chunk_tokens = steps(0, &timing.chunk_tokens);
+        let chunk_gaps_ns = differences(sent_ns.unwrap_or(0), &timing.chunks_ns);
+        let chunk_tokens = differences(0, &timing.chunk_tokens);
         Self {
             due_ns,
             ready_ns,
@@ -376,9 +374,8 @@ impl Gaps {
     }
 }
 
-/// The step to each number from the one before it. Modulo 2^64, so that whatever was measured comes
-/// back.
-fn steps(from: u64, numbers: &[u64]) -> Vec<i64> {
+/// Differences between successive numbers, modulo 2^64, so that all values round-trip.
+fn differences(from: u64, numbers: &[u64]) -> Vec<i64> {
     let before = std::iter::once(&from).chain(numbers);
     numbers
         .iter()
@@ -387,16 +384,16 @@ fn steps(from: u64, numbers: &[u64]) -> Vec<i64> {
         .collect()
 }
 
-fn sums(from: u64, steps: &[i64]) -> Vec<u64> {
+fn sums(from: u64, differences: &[i64]) -> Vec<u64> {
     let next = |sum: &mut u64, step: &i64| {
         *sum = sum.wrapping_add_signed(*step);
         Some(*sum)
     };
-    steps.iter().scan(from, next).collect()
+    differences.iter().scan(from, next).collect()
 }
 
-/// For messages: what a line is, as far as that shows.
-pub(super) fn words_of(line: &[u8]) -> String {
+/// The start of a line, for messages.
+pub(super) fn excerpt(line: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
     printable(
         String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]).trim_end(),

@@ -1,10 +1,8 @@
-//! Makes one log of the logs of all shards of a run: which belong together, on which time line, and
-//! in which order. Knows no verdict and no rendering.
+//! Merges the logs of all shards of a run into one log.
 //!
-//! Nothing is lost and nothing is made up: every line of a request and of a verdict is carried
-//! over, texts and the server's own counts among it. A shard's instants are moved by one number,
-//! the time from the begin of the merged run to its own; where all began at one instant, by
-//! nothing. Requests are in the order of the plan.
+//! Every line of a request and of a verdict is copied, including texts and server token counts. The
+//! times of a shard are shifted by the time from the start of the merged run to the start of the
+//! shard, which is zero for a common start. Requests are in plan order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,53 +14,53 @@ use super::line::{self, HeaderLine, JudgedLine, Line, Numbers, ReadLine, ReadSha
 use super::read::{Lines, Seeker, changed};
 use super::write::Sink;
 use super::{Footer, Keep, RunLog, Source, VERSION};
-use crate::metrics::client::ClientCost;
+use crate::metrics::client_overhead::ClientCost;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::record::{MergedShard, RunRecord, ShardEnd};
 use sobench_core::case::Prompt;
 use sobench_core::constraint::sha256_hex;
 use sobench_core::error::{Error, Result};
 use sobench_core::observation::Timing;
-use sobench_core::shard::{Shard, each_once, same_terms};
+use sobench_core::shard::{Shard, check_all_present, check_same_settings};
 use sobench_notices::notice::{LogNotice, Notice};
 
-/// The logs of all shards of one run, in their order.
+/// The logs of all shards of one run, in shard order.
 #[derive(Debug)]
 pub struct Shards {
     logs: Vec<RunLog>,
-    /// When each began, in nanoseconds from the first begin of all.
-    begins_ns: Vec<u64>,
+    /// Start of each shard, in nanoseconds from the first start.
+    starts_ns: Vec<u64>,
 }
 
-/// One log, as its lines are carried over.
-struct Moving {
+/// The state of copying one log.
+struct ShardCopy {
     lines: Seeker,
-    begin_ns: u64,
-    /// Where what requests share is, by the numbers of this log; and its number in the merged log,
-    /// once it was carried over.
-    shared: HashMap<(Kind, u32), u64>,
-    numbers: HashMap<(Kind, u32), u32>,
-    /// Where the verdicts are, by request.
+    start_ns: u64,
+    /// Offsets of shared parts, by their numbers in this log.
+    shared: HashMap<(SharedKind, u32), u64>,
+    /// Numbers in the merged log of the parts that were copied.
+    numbers: HashMap<(SharedKind, u32), u32>,
+    /// Offsets of verdicts, by request.
     verdicts: HashMap<usize, u64>,
 }
 
-/// What requests share.
+/// The kind of a part that requests share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum SharedKind {
     Constraint,
     Prompt,
     Oracle,
 }
 
-/// What was carried over already, by its digest, with its number in the merged log.
+/// Shared parts in the merged log: their numbers by digest.
 #[derive(Default)]
-struct Known {
-    numbers: HashMap<(Kind, String), u32>,
-    counts: HashMap<Kind, u32>,
+struct SharedNumbers {
+    numbers: HashMap<(SharedKind, String), u32>,
+    counts: HashMap<SharedKind, u32>,
 }
 
-/// What several requests have in common, as it stands in a log.
+/// A shared part as it is in a log.
 #[derive(Serialize, Deserialize)]
 struct RawShared {
     number: u32,
@@ -71,12 +69,12 @@ struct RawShared {
     is: Box<RawValue>,
 }
 
-/// A line that others refer to: of one member.
-type SharedLine = HashMap<Kind, RawShared>;
+/// A line of a shared part, with one member.
+type SharedLine = HashMap<SharedKind, RawShared>;
 
-/// What a line is, without what is in it.
+/// The type of a line, without its content.
 #[derive(Deserialize)]
-struct Sort {
+struct LineType {
     constraint: Option<ReadShared<IgnoredAny>>,
     prompt: Option<ReadShared<IgnoredAny>>,
     oracle: Option<ReadShared<IgnoredAny>>,
@@ -92,92 +90,93 @@ impl Shards {
     /// Reads the logs of all shards of a run, in any order.
     ///
     /// # Errors
-    /// Usage, by name: one is no log of a shard, is of another plan, is there twice or is missing;
-    /// a request is in a log that it does not belong to, or in none.
+    /// Usage errors: a log is not from a shard, has another plan, is a duplicate or is missing; a
+    /// request is in the wrong log, or missing.
     pub fn read(sources: impl IntoIterator<Item = Source>) -> Result<Self> {
         let logs = sources
             .into_iter()
             .map(|source| RunLog::from_source(source, Keep::WithoutTexts));
-        Self::of(logs.collect::<Result<_>>()?)
+        Self::from_logs(logs.collect::<Result<_>>()?)
     }
 
-    fn of(mut logs: Vec<RunLog>) -> Result<Self> {
-        logs.iter().try_for_each(of_a_shard)?;
+    fn from_logs(mut logs: Vec<RunLog>) -> Result<Self> {
+        logs.iter().try_for_each(check_is_shard)?;
         logs.sort_by_key(|log| log.record.part().number);
         if logs.is_empty() {
-            return Err(Error::usage("no logs to merge").hint("name the log of every shard"));
+            return Err(Error::usage("no logs to merge").hint("give the log of every shard"));
         }
         let terms: Vec<_> = logs
             .iter()
             .map(|log| (log.record.plan_terms(), log.source().name()))
             .collect();
-        same_terms("the logs are of different plans", "run", &terms)?;
+        check_same_settings("the logs have different plans", "run", &terms)?;
         let named: Vec<(Shard, String)> = logs
             .iter()
             .map(|log| (log.record.part(), log.source().name()))
             .collect();
-        each_once(&named)?;
-        logs.iter().try_for_each(own_requests)?;
+        check_all_present(&named)?;
+        logs.iter().try_for_each(check_requests)?;
         let first = logs
             .iter()
-            .map(|log| log.record.begun_ns())
+            .map(|log| log.record.start_on_shard1_clock_ns())
             .min()
             .unwrap_or_default();
-        let since = |log: &RunLog| u64::try_from(log.record.begun_ns() - first).unwrap_or(u64::MAX);
+        let since = |log: &RunLog| {
+            u64::try_from(log.record.start_on_shard1_clock_ns() - first).unwrap_or(u64::MAX)
+        };
         Ok(Self {
-            begins_ns: logs.iter().map(since).collect(),
+            starts_ns: logs.iter().map(since).collect(),
             logs,
         })
     }
 
-    /// The logs, in the order of their shards, to be judged where one is not.
+    /// The logs in shard order, for judging logs of killed shards.
     pub fn logs_mut(&mut self) -> &mut [RunLog] {
         &mut self.logs
     }
 
-    /// The logs, in the order of their shards.
+    /// The logs in shard order.
     pub fn logs(&self) -> &[RunLog] {
         &self.logs
     }
 
-    /// Writes the merged log. `spell` spells an instant in nanoseconds since 1970 in ISO 8601.
+    /// Writes the merged log. `format_time` formats nanoseconds since 1970 in ISO 8601.
     ///
     /// # Errors
-    /// The file cannot be written, or a log cannot be read again; a log has no verdict on a
-    /// request.
-    pub fn write(&self, sink: &mut Sink, spell: impl Fn(u64) -> String) -> Result<()> {
-        let record = self.record(spell);
+    /// The file cannot be written, a log cannot be read, or a request has no verdict.
+    pub fn write(&self, sink: &mut Sink, format_time: impl Fn(u64) -> String) -> Result<()> {
+        let record = self.record(format_time);
         sink.push(&Line::Header(HeaderLine {
             version: VERSION,
             record: &record,
         }));
-        let mut moving = self
+        let mut copies = self
             .logs
             .iter()
-            .zip(&self.begins_ns)
-            .map(Moving::of)
+            .zip(&self.starts_ns)
+            .map(ShardCopy::new)
             .collect::<Result<Vec<_>>>()?;
-        let mut known = Known::default();
+        let mut known = SharedNumbers::default();
         let order = self.in_plan_order();
-        for &(shard, place) in &order {
+        for &(shard, index) in &order {
             let offset = self.logs[shard]
                 .requests
-                .get(place)
+                .get(index)
                 .map_or(0, |request| request.offset());
-            moving[shard].request(offset, &mut known, sink)?;
-            sink.flush_some().map_or(Ok(()), Err)?;
+            copies[shard].request(offset, &mut known, sink)?;
+            sink.flush_if_full().map_or(Ok(()), Err)?;
         }
-        for &(shard, place) in &order {
-            moving[shard].verdict(&self.logs[shard], place, sink)?;
-            sink.flush_some().map_or(Ok(()), Err)?;
+        for &(shard, index) in &order {
+            copies[shard].verdict(&self.logs[shard], index, sink)?;
+            sink.flush_if_full().map_or(Ok(()), Err)?;
         }
         sink.push(&Line::Footer(&self.footer()));
         sink.flush().map_or(Ok(()), Err)
     }
 
-    /// Every request: its log, and its place there.
+    /// Every request as the index of its log and its index in the log.
     fn in_plan_order(&self) -> Vec<(usize, usize)> {
-        let of_log = |(shard, log): (usize, &RunLog)| {
+        let requests_of = |(shard, log): (usize, &RunLog)| {
             let indices: Vec<usize> = log
                 .requests
                 .iter()
@@ -186,36 +185,39 @@ impl Shards {
             indices
                 .into_iter()
                 .enumerate()
-                .map(move |(place, index)| (index, (shard, place)))
+                .map(move |(position, index)| (index, (shard, position)))
         };
         let all: BTreeMap<usize, (usize, usize)> =
-            self.logs.iter().enumerate().flat_map(of_log).collect();
+            self.logs.iter().enumerate().flat_map(requests_of).collect();
         all.into_values().collect()
     }
 
-    fn record(&self, spell: impl Fn(u64) -> String) -> RunRecord {
+    fn record(&self, format_time: impl Fn(u64) -> String) -> RunRecord {
         let records = || self.logs.iter().map(|log| &log.record);
-        let begun_ns = records().map(RunRecord::begun_ns).min().unwrap_or_default();
-        let started_unix_ns = u64::try_from(begun_ns).unwrap_or_default();
+        let start_ns = records()
+            .map(RunRecord::start_on_shard1_clock_ns)
+            .min()
+            .unwrap_or_default();
+        let started_unix_ns = u64::try_from(start_ns).unwrap_or_default();
         let mut known_constraints: Vec<String> = records()
             .flat_map(|record| record.known_constraints.clone())
             .collect();
         known_constraints.sort_unstable();
         known_constraints.dedup();
         let mut merged_record = RunRecord {
-            started: spell(started_unix_ns),
+            started: format_time(started_unix_ns),
             started_unix_ns,
             shard: None,
             merged: self
                 .logs
                 .iter()
-                .zip(&self.begins_ns)
-                .map(|(log, begin_ns)| merged(log, *begin_ns))
+                .zip(&self.starts_ns)
+                .map(|(log, start_ns)| merged(log, *start_ns))
                 .collect(),
             known_constraints,
             trial_requests: records().map(|record| record.trial_requests).sum(),
             warmup_requests: records().map(|record| record.warmup_requests).sum(),
-            notices: self.said(|log| log.record.notices.clone(), of_shard),
+            notices: self.combined(|log| log.record.notices.clone(), shard_notice),
             ..self.logs[0].record.clone()
         };
         merged_record.enforcement.requests =
@@ -229,7 +231,7 @@ impl Shards {
             .iter()
             .filter_map(|log| log.footer.as_ref())
             .collect();
-        let given_up = self.said(
+        let given_up = self.combined(
             |log| {
                 log.footer
                     .as_ref()
@@ -244,12 +246,12 @@ impl Shards {
             duration_ns: self
                 .logs
                 .iter()
-                .zip(&self.begins_ns)
-                .map(|(log, begin)| begin + log.duration_ns())
+                .zip(&self.starts_ns)
+                .map(|(log, start)| start + log.duration_ns())
                 .max()
                 .unwrap_or(0),
             cost: cost_of_all(&ends.iter().map(|footer| footer.cost).collect::<Vec<_>>()),
-            // Shard 1 alone sends them.
+            // Only shard 1 sends probe requests.
             probe: ends.iter().find_map(|footer| footer.probe.clone()),
             spec_decode: self.whole_spec_decode(),
             engine: self
@@ -258,23 +260,23 @@ impl Shards {
                 .find_map(|log| log.footer.as_ref()?.engine.clone()),
             interrupted: ends.iter().any(|footer| footer.interrupted),
             broken_off: (!given_up.is_empty()).then(|| given_up.join("; ")),
-            notices: self.said(
+            notices: self.combined(
                 |log| {
                     log.footer
                         .as_ref()
                         .map(|footer| footer.notices.clone())
                         .unwrap_or_default()
                 },
-                of_shard,
+                shard_notice,
             ),
             clock: None,
         }
     }
 
-    /// The server's counters are those of all clients, so that they do not add up: those of the
-    /// shard that ended last are of the whole, where all began at one instant.
+    /// Speculative decoding counters cannot be added, because the server counts all clients. With a
+    /// common start, the counters of the shard that ended last cover the whole run.
     fn whole_spec_decode(&self) -> Option<SpecDecode> {
-        let is_common = self.begins_ns.iter().all(|begin| *begin == 0)
+        let is_common = self.starts_ns.iter().all(|start| *start == 0)
             && self.logs.iter().all(|log| log.footer.is_some());
         let last = self
             .logs
@@ -284,32 +286,32 @@ impl Shards {
         last.footer.as_ref()?.spec_decode.clone()
     }
 
-    /// What the logs say: once where all say it, else with the shard that does.
-    fn said<T: Clone + PartialEq>(
+    /// Values of all logs: values common to all logs once, other values with their shard.
+    fn combined<T: Clone + PartialEq>(
         &self,
-        of: impl Fn(&RunLog) -> Vec<T>,
-        of_shard: impl Fn(usize, T) -> T,
+        values: impl Fn(&RunLog) -> Vec<T>,
+        with_shard: impl Fn(usize, T) -> T,
     ) -> Vec<T> {
-        let all: Vec<Vec<T>> = self.logs.iter().map(of).collect();
-        let mut said: Vec<T> = Vec::new();
-        for (place, items) in all.iter().enumerate() {
+        let all: Vec<Vec<T>> = self.logs.iter().map(values).collect();
+        let mut combined: Vec<T> = Vec::new();
+        for (index, items) in all.iter().enumerate() {
             for item in items {
                 let is_common = all.iter().all(|others| others.contains(item));
                 let item = if is_common {
                     item.clone()
                 } else {
-                    of_shard(place + 1, item.clone())
+                    with_shard(index + 1, item.clone())
                 };
-                if !said.contains(&item) {
-                    said.push(item);
+                if !combined.contains(&item) {
+                    combined.push(item);
                 }
             }
         }
-        said
+        combined
     }
 }
 
-fn of_shard(shard: usize, notice: Notice) -> Notice {
+fn shard_notice(shard: usize, notice: Notice) -> Notice {
     LogNotice::Shard {
         shard,
         notice: Box::new(notice),
@@ -317,37 +319,33 @@ fn of_shard(shard: usize, notice: Notice) -> Notice {
     .into()
 }
 
-/// Refuses what is no shard's log as the shard wrote it.
-fn of_a_shard(log: &RunLog) -> Result<()> {
+/// Rejects logs that were not written by a shard.
+fn check_is_shard(log: &RunLog) -> Result<()> {
     let name = log.source().name();
     if !log.record.merged.is_empty() {
-        return Err(
-            Error::usage(format!("this log was merged from shards already: {name}"))
-                .hint("name the logs of the shards alone; sobench report reads a merged log"),
-        );
+        return Err(Error::usage(format!("log is already merged: {name}"))
+            .hint("give only the logs of the shards; use sobench report for a merged log"));
     }
     let shard = log.record.shard.as_ref().ok_or_else(|| {
-        Error::usage(format!(
-            "not the log of a shard, for its run was the whole: {name}"
-        ))
-        .hint("sobench report reads it; shards are the runs with --shard I/N")
+        Error::usage(format!("not the log of a shard: {name}"))
+            .hint("use sobench report for the log of a whole run; shards are runs with --shard I/N")
     })?;
     if log.record.plan_sha256() != shard.plan_sha256 {
         return Err(tampered(format!(
-            "the header of shard {} does not fit the digest of its own plan: {name}",
+            "the header of shard {} does not match the digest of its plan: {name}",
             shard.part()
         )));
     }
     Ok(())
 }
 
-/// Refuses a log that no run wrote so.
+/// The error for a log that was changed after the run.
 fn tampered(what: String) -> Error {
-    Error::usage(what).hint("the file was changed; a run log is only ever added to")
+    Error::usage(what).hint("restore the original file; it was changed after the run")
 }
 
-/// Refuses a log with requests of other shards, and one that ended without all of its own.
-fn own_requests(log: &RunLog) -> Result<()> {
+/// Rejects a log with requests of other shards, and a complete log without all of its own.
+fn check_requests(log: &RunLog) -> Result<()> {
     let (part, whole, name) = (
         log.record.part(),
         log.record.dataset.requests,
@@ -364,32 +362,32 @@ fn own_requests(log: &RunLog) -> Result<()> {
             || "no shard".to_owned(),
             |number| format!("shard {number}/{}", part.of),
         );
-        let place = format!("is in the log of shard {part}, and belongs to {owner}: {name}");
-        return Err(tampered(format!("request {id} (index {index}) {place}")));
+        let problem = format!("is in the log of shard {part}, but belongs to {owner}: {name}");
+        return Err(tampered(format!("request {id} (index {index}) {problem}")));
     }
     if log.footer.is_none() {
         return Ok(());
     }
-    let planned = || (0..part.share(whole)).map(|place| part.number - 1 + place * part.of);
+    let planned = || (0..part.share(whole)).map(|position| part.number - 1 + position * part.of);
     let found = log.requests.iter().map(|request| request.case_index());
-    let passed_over = planned()
+    let skipped = planned()
         .zip(found)
         .find(|(index, found)| index != found)
         .map(|(index, _)| index);
-    // Of a run that a time ends, nobody knows here how far it came.
-    let left_out = || {
+    // The number of requests of a run with a time limit is unknown here.
+    let missing_at_end = || {
         planned()
             .nth(log.requests.len())
             .filter(|_| log.record.settings.load.until.time().is_none())
     };
-    passed_over.or_else(left_out).map_or(Ok(()), |index| {
+    skipped.or_else(missing_at_end).map_or(Ok(()), |index| {
         Err(tampered(format!(
-            "shard {part} ended, and the request of index {index} is not in its log: {name}"
+            "request with index {index} is missing in the log of shard {part}: {name}"
         )))
     })
 }
 
-fn merged(log: &RunLog, begin_ns: u64) -> MergedShard {
+fn merged(log: &RunLog, start_ns: u64) -> MergedShard {
     let (record, footer) = (&log.record, log.footer.as_ref());
     let shard = record.shard.as_ref();
     MergedShard {
@@ -398,7 +396,7 @@ fn merged(log: &RunLog, begin_ns: u64) -> MergedShard {
         base_url: record.server.base_url.clone(),
         host: record.host.clone(),
         started_unix_ns: record.started_unix_ns,
-        begin_ns,
+        begin_ns: start_ns,
         start: shard.map(|shard| shard.start).unwrap_or_default(),
         clock_before: shard.and_then(|shard| shard.clock),
         clock_after: footer.and_then(|footer| footer.clock),
@@ -411,14 +409,13 @@ fn merged(log: &RunLog, begin_ns: u64) -> MergedShard {
     }
 }
 
-/// What all shards took together, each on its machine: sums, and of times and shares the greatest.
-/// What one does not know is not known of all.
+/// Combined client cost: sums, and maxima of times and shares. Unknown if any shard's is unknown.
 fn cost_of_all(costs: &[ClientCost]) -> ClientCost {
     fn sum<T: std::iter::Sum>(
         costs: &[ClientCost],
-        of: impl Fn(&ClientCost) -> Option<T>,
+        value: impl Fn(&ClientCost) -> Option<T>,
     ) -> Option<T> {
-        costs.iter().map(of).sum()
+        costs.iter().map(value).sum()
     }
     ClientCost {
         wall_s: costs.iter().map(|cost| cost.wall_s).fold(0.0, f64::max),
@@ -437,37 +434,37 @@ fn cost_of_all(costs: &[ClientCost]) -> ClientCost {
     }
 }
 
-impl Moving {
-    fn of((log, begin_ns): (&RunLog, &u64)) -> Result<Self> {
+impl ShardCopy {
+    fn new((log, start_ns): (&RunLog, &u64)) -> Result<Self> {
         let source = log.source();
-        let mut moving = Self {
+        let mut copy = Self {
             lines: Seeker::new(source),
-            begin_ns: *begin_ns,
+            start_ns: *start_ns,
             shared: HashMap::new(),
             numbers: HashMap::new(),
             verdicts: HashMap::new(),
         };
         let mut lines = Lines::open(source)?;
         while let Some(line) = lines.next()? {
-            let sort: Sort = serde_json::from_slice(line.bytes).map_err(|_| changed(source))?;
+            let line_type: LineType =
+                serde_json::from_slice(line.bytes).map_err(|_| changed(source))?;
             let shared = [
-                (Kind::Constraint, sort.constraint),
-                (Kind::Prompt, sort.prompt),
-                (Kind::Oracle, sort.oracle),
+                (SharedKind::Constraint, line_type.constraint),
+                (SharedKind::Prompt, line_type.prompt),
+                (SharedKind::Oracle, line_type.oracle),
             ];
             let found = shared
                 .into_iter()
-                .filter_map(|(kind, it)| Some(((kind, it?.number), line.offset)));
-            moving.shared.extend(found);
-            moving
-                .verdicts
-                .extend(sort.judged.map(|it| (it.index, line.offset)));
+                .filter_map(|(kind, part)| Some(((kind, part?.number), line.offset)));
+            copy.shared.extend(found);
+            copy.verdicts
+                .extend(line_type.judged.map(|judged| (judged.index, line.offset)));
         }
-        Ok(moving)
+        Ok(copy)
     }
 
-    /// Carries a request over, behind what it shares with others where that is new.
-    fn request(&mut self, offset: u64, known: &mut Known, sink: &mut Sink) -> Result<()> {
+    /// Copies a request, after its shared parts if they are new.
+    fn request(&mut self, offset: u64, known: &mut SharedNumbers, sink: &mut Sink) -> Result<()> {
         let line = self.lines.line(offset)?;
         let Ok(ReadLine::Request(read)) = serde_json::from_slice(line.trim_ascii_end()) else {
             return Err(self.changed());
@@ -478,19 +475,19 @@ impl Moving {
             oracle,
         } = read.numbers;
         let numbers = Numbers {
-            prompt: self.number(Kind::Prompt, prompt, known, sink)?,
+            prompt: self.number(SharedKind::Prompt, prompt, known, sink)?,
             constraint: constraint
-                .map(|number| self.number(Kind::Constraint, number, known, sink))
+                .map(|number| self.number(SharedKind::Constraint, number, known, sink))
                 .transpose()?,
             oracle: oracle
-                .map(|number| self.number(Kind::Oracle, number, known, sink))
+                .map(|number| self.number(SharedKind::Oracle, number, known, sink))
                 .transpose()?,
         };
-        // The prompt itself has a line of its own.
+        // The prompt has its own line.
         let nothing = Prompt::Text(String::new().into());
         let (case, mut observation) = read.into_parts(nothing).map_err(|_| self.changed())?;
-        later(&mut observation.timing, self.begin_ns);
-        sink.push(&Line::Request(Box::new(RequestLine::of(
+        shift(&mut observation.timing, self.start_ns);
+        sink.push(&Line::Request(Box::new(RequestLine::new(
             &case,
             &case.id,
             numbers,
@@ -499,13 +496,13 @@ impl Moving {
         Ok(())
     }
 
-    /// The number in the merged log of what has this number here. What is the same in several logs,
-    /// to the byte, is there once.
+    /// The number in the merged log of a shared part. Identical parts of several logs are written
+    /// once.
     fn number(
         &mut self,
-        kind: Kind,
+        kind: SharedKind,
         number: u32,
-        known: &mut Known,
+        known: &mut SharedNumbers,
         sink: &mut Sink,
     ) -> Result<u32> {
         if let Some(number) = self.numbers.get(&(kind, number)) {
@@ -533,10 +530,9 @@ impl Moving {
         Ok(merged)
     }
 
-    /// Carries a verdict over: as it stands in the log, or as it was found just now of a shard that
-    /// was killed first.
-    fn verdict(&mut self, log: &RunLog, place: usize, sink: &mut Sink) -> Result<()> {
-        let request = log.requests.get(place).ok_or_else(|| self.changed())?;
+    /// Copies a verdict from the log. Verdicts of a killed shard were computed for the merge.
+    fn verdict(&mut self, log: &RunLog, position: usize, sink: &mut Sink) -> Result<()> {
+        let request = log.requests.get(position).ok_or_else(|| self.changed())?;
         let index = request.case_index();
         match self.verdicts.get(&index).filter(|_| log.footer.is_some()) {
             Some(offset) => sink.push_bytes(self.lines.line(*offset)?.to_vec()),
@@ -546,7 +542,7 @@ impl Moving {
             })),
             None => {
                 return Err(Error::internal(format!(
-                    "a request without a verdict in a log to be merged: {index}"
+                    "request without a verdict in a log to merge: {index}"
                 )));
             }
         }
@@ -558,9 +554,9 @@ impl Moving {
     }
 }
 
-impl Known {
-    /// Its number, and whether it is new.
-    fn number(&mut self, kind: Kind, sha256: String) -> (u32, bool) {
+impl SharedNumbers {
+    /// The number of a part, and whether it is new.
+    fn number(&mut self, kind: SharedKind, sha256: String) -> (u32, bool) {
         let next = self.counts.entry(kind).or_default();
         let number = *self.numbers.entry((kind, sha256)).or_insert(*next);
         let is_new = number == *next;
@@ -569,8 +565,8 @@ impl Known {
     }
 }
 
-/// Every instant, so much later.
-fn later(timing: &mut Timing, by_ns: u64) {
+/// Adds a duration to every time.
+fn shift(timing: &mut Timing, by_ns: u64) {
     let Timing {
         due_ns,
         ready_ns,
@@ -592,8 +588,8 @@ fn later(timing: &mut Timing, by_ns: u64) {
     ]
     .into_iter()
     .flatten();
-    for instant in known.chain(chunks_ns).chain([due_ns]) {
-        *instant = instant.saturating_add(by_ns);
+    for time in known.chain(chunks_ns).chain([due_ns]) {
+        *time = time.saturating_add(by_ns);
     }
 }
 

@@ -1,33 +1,32 @@
-//! The run log: everything that a run did, a line at a time, in a file from which the report can be
-//! made again.
+//! The run log: a file with every event of a run, from which the report can be created again.
 //!
-//! JSON Lines, each an object with one member that says what the line is (contract:
+//! JSON Lines, each an object with one member that names the type of the line (contract:
 //! `schemas/contracts/run-log.schema.json`):
 //!
-//! 1. `header`: [`VERSION`] and the run record ([`crate::record::RunRecord`]), everything that is known before the first request.
-//! 2. `constraint`, `prompt` and `oracle`: what many requests share, written before its first use, by number.
-//! 3. `request`: a case and what happened to it, the moment it ended, in any order.
+//! 1. `header`: [`VERSION`] and the run record ([`crate::record::RunRecord`]), written before the first request.
+//! 2. `constraint`, `prompt` and `oracle`: parts that requests share, by number, written before their first use.
+//! 3. `request`: a case and its observation, written when the request ends, in any order.
 //! 4. `judged` ([`Judged`]): verdict and token counts of each request, after the run.
-//! 5. `footer` ([`Footer`]): how the run ended. A log without one is of a run that was killed.
+//! 5. `footer` ([`Footer`]): how the run ended. A log without a footer is from a killed run.
 //!
-//! The logs of the shards of a run are put together by [`merge`].
+//! [`merge`] combines the logs of the shards of a run.
 //!
-//! To read one, as `sobench compare` does:
+//! To read a log, as `sobench compare` does:
 //!
 //! ```no_run
 //! use sobench_results::runlog::{Keep, RunLog};
 //!
 //! let log = RunLog::read("run.jsonl".as_ref(), Keep::WithoutTexts)?;
-//! for (place, request) in log.requests.iter().enumerate() {
+//! for (index, request) in log.requests.iter().enumerate() {
 //!     let verdict = request.verdict();
-//!     // `request.text()` is empty: `log.answer(place)` reads it where it is wanted.
+//!     // `request.text()` is empty: `log.answer(index)` reads it from the file.
 //! }
 //! # Ok::<(), sobench_core::error::Error>(())
 //! ```
 //!
-//! `requests` are in plan order, with what was found out about them where `is_judged`; where the
-//! run was killed, somebody has to judge (`sobench_report::from_log` does). Instants are exact:
-//! chunks are written as the gaps between them, and added up again.
+//! `requests` are in plan order. If `is_judged` is false, the run was killed, and the requests have
+//! to be judged first (`sobench_report::from_log` does this). Times are exact: chunks are written
+//! as gaps and added up again.
 
 pub mod judge;
 mod line;
@@ -44,41 +43,41 @@ pub use self::line::{LoggedAnswer, MAX_LINE_BYTES};
 pub use self::read::{Keep, RunLog};
 pub use self::source::Source;
 pub use crate::metrics::Judged;
-use crate::metrics::client::ClientCost;
-use crate::metrics::probe::Probed;
+use crate::metrics::client_overhead::ClientCost;
+use crate::metrics::probe::ProbeResults;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::record::Engine;
 use sobench_core::shard::ClockOffset;
 use sobench_notices::notice::Notice;
 
-/// The version of the format, raised whenever a reader of the one before would misread it.
+/// The version of the format. It increases if older readers would misread the format.
 pub const VERSION: u32 = 2;
 
-/// How the run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Footer {
-    /// Requests in the log.
+    /// Number of requests in the log.
     pub requests: usize,
-    /// From the begin to the last end of a request that was sent.
+    /// From the start to the last end of a sent request.
     pub duration_ns: u64,
-    /// What the run took from the machine.
+    /// Resources that the client used.
     pub cost: ClientCost,
-    /// The small requests beside the run, where they were asked for.
+    /// Probe requests beside the run, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probe: Option<Probed>,
-    /// What speculative decoding did, where the server tells.
+    pub probe: Option<ProbeResults>,
+    /// Speculative decoding counters, if the server reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_decode: Option<SpecDecode>,
-    /// The decoding engine with what it did, where it is ours.
+    /// The decoding engine of the embedded server, with its counters.
     pub engine: Option<Engine>,
     /// Whether the user stopped the run.
     pub interrupted: bool,
-    /// Why the run gave up on the server before its planned end, if it did.
+    /// The reason why the run gave up on the server, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
-    /// What the reader has to know besides the record's notices.
+    /// Notices in addition to those of the record.
     pub notices: Vec<Notice>,
-    /// What this machine's clock was off shard 1's after the run, where that was measured.
+    /// Offset of this machine's clock from that of shard 1 after the run, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockOffset>,
 }

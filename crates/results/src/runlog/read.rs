@@ -1,5 +1,4 @@
-//! Reads a run log back: requests in plan order, exact, with or without the texts of their answers.
-//! Knows no verdict's meaning.
+//! Reads a run log: requests in plan order, with or without the texts of their answers.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Read};
@@ -9,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, value::RawValue};
 
-use super::line::{self, LoggedAnswer, MAX_LINE_BYTES, ReadLine, ReadRequest, words_of};
+use super::line::{self, LoggedAnswer, MAX_LINE_BYTES, ReadLine, ReadRequest, excerpt};
 use super::{Footer, Judged, Source, VERSION};
 use crate::metrics::Sample;
-use crate::metrics::ledger::{Again, ChunksAndTokens, Ledger};
+use crate::metrics::request_table::{ChunkSource, ChunksAndTokens, RequestTable};
 use crate::record::RunRecord;
 use sobench_core::answer::Answer;
 use sobench_core::case::Prompt;
@@ -22,36 +21,35 @@ use sobench_core::input::{self, json};
 use sobench_core::observation::Outcome;
 use sobench_notices::notice::{LogNotice, Notice};
 
-/// How many requests a record may promise before memory is given out for them.
+/// Maximum number of requests for which memory is reserved because of the record.
 const MAX_EXPECTED: usize = 1 << 21;
 
-/// How far ahead in the file is read on to, rather than opened anew.
+/// Maximum distance to a later line that is read over instead of opening the file again.
 const NEAR_BYTES: u64 = 1 << 16;
 
-/// What becomes of the texts of answers.
+/// Which texts of answers to keep in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// They are in the observations.
+    /// All texts.
     Texts,
-    /// They stay in the file: memory does not grow with them.
+    /// No texts; memory does not grow with them.
     WithoutTexts,
-    /// They are in the observations of a run whose saved result holds every request.
+    /// The texts of a run whose saved result contains every request.
     AsSaved,
 }
 
-/// A run log that was read.
+/// A run log in memory.
 #[derive(Clone, Debug)]
 pub struct RunLog {
     pub record: RunRecord,
-    /// In plan order. Of a run that was killed, those that had ended. Texts are in it as [`Keep`]
-    /// says.
-    pub requests: Ledger,
-    /// Whether the requests have their verdicts; not so of a run that ended before it could be
-    /// judged.
+    /// Requests in plan order; for a killed run, those that had ended. Texts as selected by
+    /// [`Keep`].
+    pub requests: RequestTable,
+    /// Whether the requests have verdicts. A run that was killed before judging has none.
     pub is_judged: bool,
-    /// `None` of a run that was killed.
+    /// `None` if the run was killed.
     pub footer: Option<Footer>,
-    /// What the reader of a report has to know of the file itself.
+    /// Notices about the file itself.
     pub notices: Vec<Notice>,
     source: Source,
     chunks: Arc<Chunks>,
@@ -61,38 +59,32 @@ impl RunLog {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// Usage, naming file and line: it cannot be read, is no run log, is of a newer version, or is
-    /// damaged anywhere but at its end.
+    /// Usage errors with file and line: the file is unreadable, not a run log, of an unsupported
+    /// version, or damaged before its last line.
     pub fn read(path: &Path, keep: Keep) -> Result<Self> {
         Self::from_source(Source::file(path), keep)
     }
 
-    /// Reads the log of a run that ends in this process.
+    /// Reads a log from a file or from memory.
     ///
     /// # Errors
-    /// As for [`RunLog::read`].
+    /// The same as [`RunLog::read`].
     pub fn from_source(source: Source, keep: Keep) -> Result<Self> {
         if let Some(path) = source.path().filter(|_| source.is_whole_file()) {
-            check_begin(path)?;
+            check_start(path)?;
         }
         let mut lines = Lines::open(&source)?;
-        let missing = || {
-            no_log(format!(
-                "not a run log, for there is no whole line in it: {}",
-                source.name()
-            ))
-        };
-        let first = lines.next()?.ok_or_else(missing)?;
-        let record = record(first.bytes, &source)?;
+        let record = first_record(&mut lines, &source)?;
         let keep_texts = match keep {
             Keep::Texts => true,
             Keep::WithoutTexts => false,
             Keep::AsSaved => record.settings.report.detailed,
         };
-        // What a record promises is no reason to give out memory.
+        // The number in the record is untrusted.
         let expected = record.dataset.requests.min(MAX_EXPECTED);
-        let chunks = Arc::new(Chunks::of(&source));
-        let requests = Ledger::new(expected, Some(Arc::clone(&chunks) as Arc<dyn Again>));
+        let chunks = Arc::new(Chunks::new(&source));
+        let requests =
+            RequestTable::new(expected, Some(Arc::clone(&chunks) as Arc<dyn ChunkSource>));
         let mut reading = Reading {
             keep_texts,
             requests,
@@ -100,15 +92,15 @@ impl RunLog {
         };
         while let Some(line) = lines.next()? {
             let (number, offset) = (line.number, line.offset);
-            reading.line(line.bytes, offset).map_err(|words| {
-                Error::usage(format!("{}, line {number}: {words}", source.name()))
-                    .hint("the file was changed or damaged; a run log is only ever added to")
+            reading.line(line.bytes, offset).map_err(|problem| {
+                Error::usage(format!("{}, line {number}: {problem}", source.name()))
+                    .hint("restore the original file; it was changed or damaged after the run")
             })?;
         }
         let notices = lines
-            .torn
+            .is_truncated
             .then(|| {
-                LogNotice::TornLine {
+                LogNotice::TruncatedLastLine {
                     file: source.name(),
                 }
                 .into()
@@ -119,25 +111,34 @@ impl RunLog {
         reading.into_log(record, notices, source, chunks)
     }
 
-    /// Whether a file begins as a run log does.
+    /// Reads the record of a run, without its requests.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub fn begins(path: &Path) -> Result<bool> {
-        Ok(is_begin(&input::beginning(path, u64::MAX)?))
+    /// The same as [`RunLog::read`].
+    pub fn read_record(path: &Path) -> Result<RunRecord> {
+        check_start(path)?;
+        let source = Source::file(path);
+        first_record(&mut Lines::open(&source)?, &source)
     }
 
-    /// Whether the run did not come to its planned end. One that gave up at the very last of its
-    /// requests did.
+    /// Whether a file starts like a run log.
+    ///
+    /// # Errors
+    /// The file is unreadable.
+    pub fn is_run_log(path: &Path) -> Result<bool> {
+        Ok(is_start(&input::read_prefix(path, u64::MAX)?))
+    }
+
+    /// Whether the run ended early. A run that gave up after its last request did not.
     pub fn is_partial(&self) -> bool {
         let is_cut = || {
             self.requests
                 .iter()
                 .any(|request| *request.outcome() == Outcome::Cancelled)
         };
-        // Of a run that a time ends, nobody owes what was not sent.
+        // A run with a time limit does not have to send all prepared requests.
         let is_cut_short = || self.record.settings.load.until.time().is_some() || is_cut();
-        // A shard that was killed has lost what was under way.
+        // A killed shard loses its requests in flight.
         let is_killed =
             self.footer.is_none() || self.record.merged.iter().any(|shard| shard.end.is_none());
         let ended_early =
@@ -145,39 +146,44 @@ impl RunLog {
         is_killed || self.footer.as_ref().is_some_and(ended_early)
     }
 
-    /// From the begin to the last end of a request that was sent; of a run that nobody saw the end
-    /// of, of those in the log.
+    /// Time from the start to the last end of a sent request; for a killed run, of the requests in
+    /// the log.
     pub fn duration_ns(&self) -> u64 {
         let sent = || {
             self.requests
                 .iter()
-                .map(|it| it.moments())
-                .filter(|it| it.sent_ns.is_some())
+                .map(|moments| moments.request_times())
+                .filter(|moments| moments.sent_ns.is_some())
         };
         self.footer.as_ref().map_or_else(
-            || sent().filter_map(|it| it.end_ns).max().unwrap_or(0),
+            || {
+                sent()
+                    .filter_map(|moments| moments.end_ns)
+                    .max()
+                    .unwrap_or(0)
+            },
             |footer| footer.duration_ns,
         )
     }
 
-    /// Where the log is.
+    /// The source of the log.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// The whole answer to the request at this place of `requests`.
+    /// The complete answer to the request at this index of `requests`.
     ///
     /// # Errors
-    /// The file cannot be read any more, or has changed.
-    pub fn answer(&self, place: usize) -> Result<LoggedAnswer> {
+    /// The file is unreadable or has changed.
+    pub fn answer(&self, index: usize) -> Result<LoggedAnswer> {
         let request = self
             .requests
-            .get(place)
-            .ok_or_else(|| Error::internal(format!("no such request: {place}")))?;
-        let index = request.case_index();
+            .get(index)
+            .ok_or_else(|| Error::internal(format!("unknown request: {index}")))?;
+        let case_index = request.case_index();
         if !request.text().is_empty() || !request.reasoning().is_empty() {
             return Ok(LoggedAnswer {
-                index,
+                index: case_index,
                 answer: request.observation().answer,
                 usage: None,
             });
@@ -185,16 +191,15 @@ impl RunLog {
         let mut lines = Lines::at(&self.source, request.offset())?;
         let line = lines.next()?.map(|line| line::answer(line.bytes));
         match line {
-            Some(Ok(Some(answer))) if answer.index == index => Ok(answer),
+            Some(Ok(Some(answer))) if answer.index == case_index => Ok(answer),
             _ => Err(self.changed()),
         }
     }
 
-    /// Has every request judged by its answer, in the order of the file. One answer is in memory at
-    /// a time.
+    /// Judges every request by its answer, in file order. One answer is in memory at a time.
     ///
     /// # Errors
-    /// As for [`RunLog::answer`].
+    /// The same as [`RunLog::answer`].
     pub fn judge(
         &mut self,
         mut judge: impl FnMut(Sample<'_>, LoggedAnswer) -> Judged,
@@ -208,11 +213,11 @@ impl RunLog {
             let Some(answer) = line::answer(line.bytes).map_err(|_| changed(source))? else {
                 continue;
             };
-            let place = requests
-                .place(answer.index)
+            let index = requests
+                .position(answer.index)
                 .ok_or_else(|| changed(source))?;
-            let judged = judge(requests.get(place).ok_or_else(|| changed(source))?, answer);
-            requests.judge(place, judged);
+            let judged = judge(requests.get(index).ok_or_else(|| changed(source))?, answer);
+            requests.judge(index, judged);
             count += 1;
         }
         self.is_judged = count == self.requests.len();
@@ -223,10 +228,10 @@ impl RunLog {
         }
     }
 
-    /// Whether everything could be had from the file that figures asked for.
+    /// Checks that every repeated read of the file succeeded.
     ///
     /// # Errors
-    /// It could not: what was computed from the log since it was read is not to be believed.
+    /// A read failed; figures computed from the log since it was read may be wrong.
     pub fn check(&self) -> Result<()> {
         if self.chunks.is_lost.load(Ordering::Relaxed) {
             Err(self.changed())
@@ -241,22 +246,22 @@ impl RunLog {
 }
 
 fn no_log(what: String) -> Error {
-    Error::usage(what).hint("give a file that --run-log wrote")
+    Error::usage(what).hint("give a file written by --run-log")
 }
 
 pub(super) fn changed(source: &Source) -> Error {
     Error::usage(format!(
-        "the run log changed while it was read: {}",
+        "the run log changed while it was being read: {}",
         source.name()
     ))
-    .hint("let nothing write to it")
+    .hint("stop other programs from writing to it, and try again")
 }
 
-/// Lines of a log by their places, which are asked for about in the file's order.
+/// Reads lines by offset, efficiently for ascending offsets.
 #[derive(Debug)]
 pub(super) struct Seeker {
     source: Source,
-    /// Where the last one was read, to go on from there.
+    /// The lines after the last one read.
     last: Option<Lines>,
 }
 
@@ -272,10 +277,10 @@ impl Seeker {
         &self.source
     }
 
-    /// The line that begins at `offset`.
+    /// The line that starts at `offset`.
     ///
     /// # Errors
-    /// It cannot be read any more.
+    /// The line is unreadable.
     pub(super) fn line(&mut self, offset: u64) -> Result<&[u8]> {
         let mut lines = match self.last.take() {
             Some(lines)
@@ -296,7 +301,7 @@ impl Seeker {
     }
 }
 
-/// Times of chunks, read from the file once more.
+/// Reads the times of chunks from the file.
 #[derive(Debug)]
 struct Chunks {
     lines: Mutex<Seeker>,
@@ -304,7 +309,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn of(source: &Source) -> Self {
+    fn new(source: &Source) -> Self {
         Self {
             lines: Mutex::new(Seeker::new(source)),
             is_lost: AtomicBool::new(false),
@@ -318,7 +323,7 @@ impl Chunks {
     }
 }
 
-impl Again for Chunks {
+impl ChunkSource for Chunks {
     fn chunks(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens> {
         let found = self.read(case_index, offset);
         self.is_lost.fetch_or(found.is_none(), Ordering::Relaxed);
@@ -326,118 +331,126 @@ impl Again for Chunks {
     }
 }
 
-/// How every run log begins.
-const BEGIN: &[u8] = b"{\"header\":";
+/// The first bytes of every run log.
+const START: &[u8] = b"{\"header\":";
 
-/// Whether these first bytes are a run log's; an editor may have put a byte-order mark before them.
-fn is_begin(bytes: &[u8]) -> bool {
+/// Whether these bytes start a run log, possibly after a byte-order mark from an editor.
+fn is_start(bytes: &[u8]) -> bool {
     bytes
         .strip_prefix(input::BYTE_ORDER_MARK)
         .unwrap_or(bytes)
-        .starts_with(BEGIN)
+        .starts_with(START)
 }
 
-/// Refuses what does not begin as a run log, before a line of it is looked for: it may be all one
-/// line.
-fn check_begin(path: &Path) -> Result<()> {
-    let begin = input::beginning(path, u64::MAX)?;
-    if is_begin(&begin) {
+/// Rejects other files before reading a line: a file without line ends may be large.
+fn check_start(path: &Path) -> Result<()> {
+    let start = input::read_prefix(path, u64::MAX)?;
+    if is_start(&start) {
         return Ok(());
     }
     input::check_text(path, u64::MAX)?;
     let name = path.display();
-    let (what, hint) = match begin.trim_ascii() {
+    let (what, hint) = match start.trim_ascii() {
         [] => (
-            format!("there is nothing in this file: {name}"),
-            "a run that could not begin leaves no log",
+            format!("the file is empty: {name}"),
+            "check whether the run started; a run that cannot start writes no log",
         ),
         [b'{', ..] => (
-            format!("not a run log (it does not begin with a header): {name}"),
-            "give a file that --run-log wrote; sobench score and compare read results, too",
+            format!("not a run log (no header): {name}"),
+            "give a file written by --run-log; use sobench score or compare for results",
         ),
         _ => (
             format!("not a run log (line 1 is not JSON): {name}"),
-            "give a file that --run-log wrote",
+            "give a file written by --run-log",
         ),
     };
     Err(Error::usage(what).hint(hint))
 }
 
-/// The record in the header, whose version is looked at before anything else: a newer one may mean
-/// anything.
+/// Reads the record from the header. The version is checked first.
+/// Reads the record, which is the first line.
+fn first_record(lines: &mut Lines, source: &Source) -> Result<RunRecord> {
+    let missing = || {
+        no_log(format!(
+            "not a run log (no complete line): {}",
+            source.name()
+        ))
+    };
+    let first = lines.next()?.ok_or_else(missing)?;
+    record(first.bytes, source)
+}
+
 fn record(line: &[u8], source: &Source) -> Result<RunRecord> {
-    let no_log = |words: &str| no_log(format!("not a run log ({words}): {}", source.name()));
+    let no_log = |problem: &str| no_log(format!("not a run log ({problem}): {}", source.name()));
     let mut value: Value = serde_json::from_slice(line)
         .map_err(|error| no_log(&format!("line 1 is not JSON: {error}")))?;
     let mut header = value
         .get_mut("header")
         .map(Value::take)
-        .ok_or_else(|| no_log("it does not begin with a header"))?;
+        .ok_or_else(|| no_log("no header"))?;
     match header.get("version").and_then(Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
             let hint = match version < u64::from(VERSION) {
                 true => {
-                    "logs of this version came before the first release and cannot be read any more; run the benchmark again"
+                    "run the benchmark again; logs of this pre-release version are not supported"
                 }
-                false => "use the sobench that wrote it, or a newer one",
+                false => "use the version of sobench that wrote it, or a newer one",
             };
             let what = format!(
-                "this run log has version {version}, and {VERSION} is read: {}",
+                "unsupported run log version {version} (supported: {VERSION}): {}",
                 source.name()
             );
             return Err(Error::usage(what).hint(hint));
         }
-        None => return Err(no_log("its header has no version")),
+        None => return Err(no_log("the header has no version")),
     }
     let record = header
         .get_mut("record")
         .map(Value::take)
         .unwrap_or_default();
     let record: RunRecord = serde_json::from_value(record)
-        .map_err(|error| no_log(&format!("line 1, its header: {error}")))?;
-    if record.has_parts() {
+        .map_err(|error| no_log(&format!("line 1, header: {error}")))?;
+    if record.has_valid_shards() {
         Ok(record)
     } else {
-        Err(no_log(
-            "line 1, its header, names a shard that there cannot be",
-        ))
+        Err(no_log("line 1, header: invalid shard numbers"))
     }
 }
 
-/// What has been read so far.
+/// The state of reading.
 #[derive(Default)]
 struct Reading {
     keep_texts: bool,
     prompts: HashMap<u32, Prompt>,
     constraints: HashMap<u32, Arc<Constraint>>,
     oracles: HashMap<u32, Arc<str>>,
-    /// Names of models that requests asked for, each once.
+    /// Requested model names, each once.
     models: HashSet<Arc<str>>,
-    requests: Ledger,
-    /// Verdicts so far; the requests are in order from the first one on.
+    requests: RequestTable,
+    /// Number of verdicts so far; requests are sorted from the first verdict on.
     judged: usize,
     footer: Option<Footer>,
 }
 
 impl Reading {
     fn line(&mut self, bytes: &[u8], offset: u64) -> std::result::Result<(), String> {
-        if is_begin(bytes) {
-            return Err("a second header: the logs of two runs are in one file".to_owned());
+        if is_start(bytes) {
+            return Err("second header: the file contains the logs of two runs".to_owned());
         }
         if self.footer.is_some() {
-            return Err(format!("something follows the footer: {}", words_of(bytes)));
+            return Err(format!("line after the footer: {}", excerpt(bytes)));
         }
-        // Without its end, behind which a parser would see another line.
+        // Without the line end, which a parser would count as another line.
         let read = serde_json::from_slice(bytes.trim_ascii_end());
         match read.map_err(|error| {
             format!(
                 "not a line of a run log ({}): {}",
-                json::in_line(&error),
-                words_of(bytes)
+                json::message_without_line(&error),
+                excerpt(bytes)
             )
         })? {
-            ReadLine::Header(_) => return Err("a second header".to_owned()),
+            ReadLine::Header(_) => return Err("second header".to_owned()),
             ReadLine::Constraint(shared) => once(
                 self.constraints.insert(shared.number, shared.is).as_ref(),
                 shared.number,
@@ -456,7 +469,7 @@ impl Reading {
                 self.judged(index, judged)?;
             }
             ReadLine::Footer(raw) => {
-                self.footer = Some(by_value(&raw).map_err(|error| format!("footer: {error}"))?)
+                self.footer = Some(by_value(&raw).map_err(|error| format!("footer: {error}"))?);
             }
         }
         Ok(())
@@ -467,7 +480,7 @@ impl Reading {
         let prompt = self
             .prompts
             .get(&numbers.prompt)
-            .ok_or_else(|| format!("no such prompt: {}", numbers.prompt))?;
+            .ok_or_else(|| format!("unknown prompt: {}", numbers.prompt))?;
         let (mut case, mut observation) = read
             .into_parts(prompt.clone())
             .map_err(|error| error.to_string())?;
@@ -476,7 +489,7 @@ impl Reading {
         case.model = case.model.map(|model| self.model(model));
         if self.judged > 0 {
             return Err(format!(
-                "a request after the first verdict: {}",
+                "request after the first verdict: {}",
                 observation.case_index
             ));
         }
@@ -485,14 +498,14 @@ impl Reading {
         }
         if !self.requests.push(&case, &observation, offset) {
             return Err(format!(
-                "no number of a request: {}",
+                "invalid request number: {}",
                 observation.case_index
             ));
         }
         Ok(())
     }
 
-    /// The one that is kept of all equal names: cases with the same texts have the same addresses.
+    /// Shares equal model names, so that cases with the same texts have the same addresses.
     fn model(&mut self, name: Arc<str>) -> Arc<str> {
         if let Some(known) = self.models.get(&name) {
             return Arc::clone(known);
@@ -503,22 +516,26 @@ impl Reading {
 
     fn judged(&mut self, index: usize, judged: Judged) -> std::result::Result<(), String> {
         if self.judged == 0 {
-            self.in_order()?;
+            self.sort()?;
         }
-        let missing = || format!("a verdict on a request that is not there: {index}");
-        let place = self.requests.place(index).ok_or_else(missing)?;
-        if self.requests.get(place).is_some_and(|it| it.is_judged()) {
-            return Err(format!("a second verdict on a request: {index}"));
+        let missing = || format!("verdict for an unknown request: {index}");
+        let position = self.requests.position(index).ok_or_else(missing)?;
+        if self
+            .requests
+            .get(position)
+            .is_some_and(|request| request.is_judged())
+        {
+            return Err(format!("second verdict for a request: {index}"));
         }
-        self.requests.judge(place, judged);
+        self.requests.judge(position, judged);
         self.judged += 1;
         Ok(())
     }
 
-    fn in_order(&mut self) -> std::result::Result<(), String> {
+    fn sort(&mut self) -> std::result::Result<(), String> {
         self.requests
             .sort()
-            .map_err(|index| format!("two requests of one number: {index}"))
+            .map_err(|index| format!("duplicate request number: {index}"))
     }
 
     fn into_log(
@@ -528,9 +545,9 @@ impl Reading {
         source: Source,
         chunks: Arc<Chunks>,
     ) -> Result<RunLog> {
-        self.in_order().map_err(|words| {
-            Error::usage(format!("{}: {words}", source.name()))
-                .hint("a run log is only ever added to, by one run")
+        self.sort().map_err(|problem| {
+            Error::usage(format!("{}: {problem}", source.name()))
+                .hint("restore the original file; it was changed after the run")
         })?;
         let Self {
             requests,
@@ -542,11 +559,11 @@ impl Reading {
             .as_ref()
             .filter(|footer| footer.requests != requests.len())
         {
-            let (found, ended_with, name) = (requests.len(), footer.requests, source.name());
+            let (found, expected, name) = (requests.len(), footer.requests, source.name());
             return Err(Error::usage(format!(
-                "{found} requests are in a run log that ended with {ended_with}: {name}"
+                "the run log has {found} requests, but its footer says {expected}: {name}"
             ))
-            .hint("lines were taken out of it or put into it; a run log is only ever added to"));
+            .hint("restore the original file; lines were removed or added after the run"));
         }
         let is_judged = footer.is_some() && judged == requests.len();
         Ok(RunLog {
@@ -561,14 +578,14 @@ impl Reading {
     }
 }
 
-/// What holds numbers that are not whole is read by way of a value, in which they keep every digit.
+/// Parses via [`Value`], which keeps every digit of non-integer numbers.
 fn by_value<T: serde::de::DeserializeOwned>(raw: &RawValue) -> serde_json::Result<T> {
     serde_json::from_value(serde_json::from_str(raw.get())?)
 }
 
 fn once<T>(earlier: Option<&T>, number: impl std::fmt::Display) -> std::result::Result<(), String> {
     if earlier.is_some() {
-        Err(format!("a number that was there before: {number}"))
+        Err(format!("duplicate number: {number}"))
     } else {
         Ok(())
     }
@@ -583,20 +600,20 @@ fn found<T: ?Sized>(
         known
             .get(&number)
             .cloned()
-            .ok_or_else(|| format!("no such {what}: {number}"))
+            .ok_or_else(|| format!("unknown {what}: {number}"))
     };
     number.map(find).transpose()
 }
 
-/// Whole lines, one at a time.
+/// Reads complete lines one at a time.
 pub(super) struct Lines {
     source: Source,
     bytes: Box<dyn BufRead + Send>,
     line: Vec<u8>,
     number: usize,
     offset: u64,
-    /// Whether there was something after the last line end.
-    torn: bool,
+    /// Whether there were bytes after the last line end.
+    is_truncated: bool,
 }
 
 pub(super) struct WholeLine<'l> {
@@ -626,16 +643,16 @@ impl Lines {
             line: Vec::new(),
             number: 0,
             offset,
-            torn: false,
+            is_truncated: false,
         })
     }
 
-    /// Where the next line begins.
+    /// The offset of the next line.
     fn next_offset(&self) -> u64 {
         self.offset + self.line.len() as u64
     }
 
-    /// Goes on to what begins at `offset`, which has not been passed.
+    /// Skips to `offset`, which has not been passed.
     fn skip_to(&mut self, offset: u64) -> std::io::Result<()> {
         let skipped = offset - self.next_offset();
         std::io::copy(&mut self.bytes.by_ref().take(skipped), &mut std::io::sink())?;
@@ -675,7 +692,7 @@ impl Lines {
                 self.number
             )));
         }
-        self.torn = !self.line.is_empty();
+        self.is_truncated = !self.line.is_empty();
         Ok(None)
     }
 }

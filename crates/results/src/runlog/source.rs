@@ -1,5 +1,5 @@
-//! Where the bytes of a run log are: in a file, or, from where the file could not be written, in
-//! memory. Knows no line.
+//! Source of the bytes of a run log: a file, and memory for the part that could not be written to
+//! the file.
 
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sobench_core::error::{Error, Result};
 use sobench_core::input;
 
-/// The bytes of a run log, in two parts of which either may be empty.
+/// The bytes of a run log: the first part in a file, the rest in memory. Either may be empty.
 #[derive(Clone, Debug)]
 pub struct Source {
     file: Option<(PathBuf, u64)>,
@@ -25,7 +25,7 @@ impl Source {
         }
     }
 
-    /// The first `on_disk` bytes of a file, and what follows them.
+    /// The first bytes of a file, and the bytes after them in memory.
     pub(super) fn parts(file: Option<(PathBuf, u64)>, memory: Vec<u8>) -> Self {
         Self {
             file,
@@ -33,14 +33,14 @@ impl Source {
         }
     }
 
-    /// The same, of which nothing is seen from `end` on: where a run is still going, the file grows
-    /// while it is read.
+    /// Limits the source to the bytes before `end`, because the log of a running run grows while it
+    /// is read.
     pub(super) fn up_to(self, end: u64) -> Self {
         let file = self.file.map(|(path, on_disk)| (path, on_disk.min(end)));
         Self { file, ..self }
     }
 
-    /// What messages call it.
+    /// The name for messages.
     pub fn name(&self) -> String {
         self.file.as_ref().map_or_else(
             || "the run log in memory".to_owned(),
@@ -48,12 +48,12 @@ impl Source {
         )
     }
 
-    /// Whether all of it is in the file.
+    /// Whether all bytes are in the file.
     pub(super) fn is_whole_file(&self) -> bool {
         self.memory.is_empty() && self.file.as_ref().is_some_and(|(_, on_disk)| *on_disk > 0)
     }
 
-    /// The file, if there is one.
+    /// The path of the file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|(path, _)| path.as_path())
     }
@@ -84,7 +84,7 @@ impl Source {
     pub(super) fn unreadable(&self, error: &std::io::Error) -> Error {
         match self.path() {
             Some(path) => input::unreadable(path, error),
-            None => Error::internal(format!("the run log in memory cannot be read: {error}")),
+            None => Error::internal(format!("cannot read the run log in memory: {error}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Logs of made-up runs, written and read back.
+//! Run logs: written and read back.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use super::line::{self, Line, Numbers, RequestLine};
-use super::write::{Access, Secrets, Sink, Writing, event_channel};
+use super::write::{Access, LogWriter, Secrets, Sink, event_channel};
 use super::*;
-use crate::metrics::probe::Probed;
+use crate::metrics::probe::ProbeResults;
 use crate::metrics::spec_decode::SpecDecode;
 use crate::metrics::{LatencyMetric, MetricsOptions, TokenSource, Tokens};
 use crate::record::{RunRecord, testing};
 use sobench_core::answer::{Answer, ToolCall};
+use sobench_core::audio::Clip;
 use sobench_core::case::{Arm, Case, Message, Prompt};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::Error;
@@ -20,7 +21,6 @@ use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::observation::{Observation, Outcome, Timing, TransportCause, Usage};
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Pace, Rate, Until};
-use sobench_core::sound::Clip;
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_notices::notice::Notice;
 
@@ -32,7 +32,7 @@ pub(crate) fn record() -> RunRecord {
     record.server.header_names = vec!["x-team".into()];
     record.dataset.requests = 9;
     record.known_constraints = vec!["cd".into()];
-    record.notices = vec![Notice::Other("the server said ***".into())];
+    record.notices = vec![Notice::Other("the server reported ***".into())];
     let settings = &mut record.settings;
     settings.request.sampling.temperature = Some(1.0);
     settings.request.sampling.top_p = Some(0.123_456_789_012_345_68);
@@ -143,15 +143,15 @@ fn observation(case_index: usize, outcome: Outcome, chunks_ns: &[u64]) -> Observ
 }
 
 pub(super) fn observations() -> Vec<Observation> {
-    let words = || "no key-123456789".to_owned();
+    let message = || "no key-123456789".to_owned();
     vec![
         observation(4, Outcome::Completed, &[10, 20, 20, 35]),
-        // Instants that no clock gives come back all the same.
+        // Implausible times round-trip as well.
         observation(
             0,
             Outcome::Rejected {
                 status: 400,
-                body: words(),
+                body: message(),
                 advice: None,
             },
             &[u64::MAX - 1, 0, 7],
@@ -173,7 +173,7 @@ pub(super) fn observations() -> Vec<Observation> {
             3,
             Outcome::Transport {
                 cause: TransportCause::Reset,
-                message: words(),
+                message: message(),
             },
             &[1],
         ),
@@ -210,7 +210,7 @@ pub(super) fn footer() -> Footer {
         requests: 5,
         duration_ns: u64::MAX,
         cost,
-        probe: Some(Probed::of(0.1, &[Some(1.5), None])),
+        probe: Some(ProbeResults::new(0.1, &[Some(1.5), None])),
         spec_decode: Some(SpecDecode {
             acceptance_rate: 0.1 + 0.2,
             ..SpecDecode::default()
@@ -223,7 +223,7 @@ pub(super) fn footer() -> Footer {
     }
 }
 
-/// Writes the requests to a sink; tells whether a failure was told.
+/// Writes the requests to a sink, and returns whether a failure was reported.
 fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     let cases = cases();
     let (events, receiver) = event_channel();
@@ -237,14 +237,14 @@ fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
     drop(events);
     let failed = std::sync::atomic::AtomicBool::new(false);
     let mut quoted = record();
-    quoted.notices = vec![Notice::Other("the server said key-123456789".into())];
-    let writing = Writing {
+    quoted.notices = vec![Notice::Other("the server reported key-123456789".into())];
+    let writing = LogWriter {
         record: quoted,
         open: &|_| open(),
-        spell: |_: SystemTime| "then".to_owned(),
+        format_time: |_: SystemTime| "start time".to_owned(),
         case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
         secrets: &Secrets::new(["Bearer key-123456789", "short"]),
-        failed: &|_: &Error| failed.store(true, std::sync::atomic::Ordering::Relaxed),
+        on_failure: &|_: &Error| failed.store(true, std::sync::atomic::Ordering::Relaxed),
     };
     let (sink, waited) = writing.write(receiver);
     assert!(waited > 0);
@@ -252,42 +252,42 @@ fn write(open: impl Fn() -> Sink + Sync) -> (Sink, bool) {
 }
 
 fn expected(keep: Keep) -> Vec<(Case, Observation)> {
-    let mut seen = observations();
-    seen.sort_by_key(|it| it.case_index);
-    for observation in &mut seen {
-        // The server's own counts go into the verdict's; the line has them.
+    let mut observations = observations();
+    observations.sort_by_key(|observation| observation.case_index);
+    for observation in &mut observations {
+        // The server's counts are part of the verdict; the line has them.
         observation.usage = None;
-        if let Outcome::Rejected { body: words, .. } | Outcome::Transport { message: words, .. } =
+        if let Outcome::Rejected { body: text, .. } | Outcome::Transport { message: text, .. } =
             &mut observation.outcome
         {
-            *words = "no ***".into();
+            *text = "no ***".into();
         }
         if keep == Keep::WithoutTexts {
             observation.answer = Answer::default();
         }
     }
-    cases().into_iter().zip(seen).collect()
+    cases().into_iter().zip(observations).collect()
 }
 
 fn check(log: &RunLog, keep: Keep) {
-    let then = RunRecord {
-        started: "then".into(),
+    let with_start = RunRecord {
+        started: "start time".into(),
         started_unix_ns: 5_000_000_007,
         ..record()
     };
-    assert_eq!(log.record, then);
+    assert_eq!(log.record, with_start);
     assert_eq!(log.record.started(), UNIX_EPOCH + Duration::new(5, 7));
     let found: Vec<String> = log
         .requests
         .iter()
-        .map(|it| format!("{:?}", (&it.case(), &it.observation())))
+        .map(|request| format!("{:?}", (&request.case(), &request.observation())))
         .collect();
     let wanted: Vec<String> = expected(keep)
         .iter()
-        .map(|(case, seen)| format!("{:?}", (case, seen)))
+        .map(|(case, observation)| format!("{:?}", (case, observation)))
         .collect();
     assert_eq!(found, wanted);
-    let constraint = |place: usize| log.requests.get(place).unwrap().constraint().unwrap();
+    let constraint = |index: usize| log.requests.get(index).unwrap().constraint().unwrap();
     assert!(Arc::ptr_eq(constraint(0), constraint(2)));
     let logged = log.answer(3).unwrap();
     assert_eq!(
@@ -312,11 +312,11 @@ fn check(log: &RunLog, keep: Keep) {
         judged()
     });
     assert_eq!((found, judging.is_judged), (Ok(()), true));
-    assert_eq!(shown, [4, 0, 2, 1, 3].map(|place| (place, place, 13, true)));
+    assert_eq!(shown, [4, 0, 2, 1, 3].map(|index| (index, index, 13, true)));
 }
 
 #[test]
-fn what_is_written_is_read_back_exactly() {
+fn written_log_is_read_back_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
     let (mut sink, failed) = write(|| Sink::create(&path, Access::Private).unwrap());
@@ -333,7 +333,11 @@ fn what_is_written_is_read_back_exactly() {
     );
     let log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
     check(&log, Keep::WithoutTexts);
-    let found: Vec<Judged> = log.requests.iter().map(|it| it.judged()).collect();
+    let found: Vec<Judged> = log
+        .requests
+        .iter()
+        .map(|request| request.judged())
+        .collect();
     assert_eq!(
         (found, log.is_judged, log.footer.clone(), log.is_partial()),
         (vec![every; 5], true, Some(footer()), false)
@@ -341,7 +345,7 @@ fn what_is_written_is_read_back_exactly() {
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(
         !text.contains("key-123456789"),
-        "a secret that a server quotes stays out"
+        "quoted secrets are removed"
     );
     assert!(
         text.contains(r#""chunk_gaps_ns":[7,10,0,15]"#)
@@ -358,7 +362,7 @@ fn what_is_written_is_read_back_exactly() {
 }
 
 #[test]
-fn a_log_without_a_file_loses_nothing() {
+fn log_without_a_file_is_complete() {
     let (mut sink, failed) = write(Sink::in_memory);
     assert!(!failed);
     let log = RunLog::from_source(sink.source(), Keep::WithoutTexts).unwrap();
@@ -368,12 +372,12 @@ fn a_log_without_a_file_loses_nothing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_and_loses_nothing() {
-    let (mut sink, failed) = write(|| Sink::create("/dev/full".as_ref(), Access::Usual).unwrap());
-    assert!(failed, "the failure is told while the run goes on");
+fn full_disk_is_reported_and_loses_nothing() {
+    let (mut sink, failed) = write(|| Sink::create("/dev/full".as_ref(), Access::Default).unwrap());
+    assert!(failed, "the failure is reported during the run");
     let failure = sink.failure().unwrap().clone();
     assert!(
-        failure.what.starts_with("the run log cannot be written") && failure.exit_code() == 3,
+        failure.what.starts_with("cannot write the run log") && failure.exit_code() == 3,
         "{failure}"
     );
     check(
@@ -383,15 +387,15 @@ fn a_full_disk_is_told_and_loses_nothing() {
     assert_eq!(
         sink.finish([(0, judged())], &footer()),
         None,
-        "it is told once"
+        "it is reported once"
     );
 }
 
 #[test]
-fn half_in_a_file_and_half_in_memory_is_one_log() {
+fn log_split_between_file_and_memory_is_one_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    write(|| Sink::create(&path, Access::Usual).unwrap());
+    write(|| Sink::create(&path, Access::Default).unwrap());
     let whole = std::fs::read(&path).unwrap();
     for cut in [0, 1, whole.len() / 2, whole.len()] {
         let source = Source::parts(Some((path.clone(), cut as u64)), whole[cut..].to_vec());
@@ -403,10 +407,10 @@ fn half_in_a_file_and_half_in_memory_is_one_log() {
 }
 
 #[test]
-fn a_killed_run_is_read_as_far_as_it_came() {
+fn killed_run_is_read_to_its_last_complete_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let (mut sink, _) = write(|| Sink::create(&path, Access::Usual).unwrap());
+    let (mut sink, _) = write(|| Sink::create(&path, Access::Default).unwrap());
     sink.finish((0..5).map(|index| (index, judged())), &footer());
     let whole = std::fs::read(&path).unwrap();
     let header_end = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -430,20 +434,20 @@ fn a_killed_run_is_read_as_far_as_it_came() {
 }
 
 #[test]
-fn a_log_that_grows_is_read_as_it_was_and_a_mark_before_it_is_passed_over() {
+fn growing_log_is_read_to_its_length_and_byte_order_mark_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let (mut sink, _) = write(|| Sink::create(&path, Access::Usual).unwrap());
+    let (mut sink, _) = write(|| Sink::create(&path, Access::Default).unwrap());
     let unjudged = std::fs::read(&path).unwrap();
     sink.finish((0..5).map(|index| (index, judged())), &footer());
     let whole = std::fs::read(&path).unwrap();
     for mark in ["", "\u{feff}"] {
-        let [begun, ended] = [&unjudged[..unjudged.len() - 10], &whole[..]]
+        let [started, ended] = [&unjudged[..unjudged.len() - 10], &whole[..]]
             .map(|part| [mark.as_bytes(), part].concat());
-        std::fs::write(&path, begun).unwrap();
-        assert!(RunLog::begins(&path).unwrap());
+        std::fs::write(&path, started).unwrap();
+        assert!(RunLog::is_run_log(&path).unwrap());
         let mut log = RunLog::read(&path, Keep::WithoutTexts).unwrap();
-        let there = log.requests.len();
+        let read_requests = log.requests.len();
         std::fs::write(&path, ended).unwrap();
         let mut seen = 0;
         log.judge(|_, _| {
@@ -457,23 +461,23 @@ fn a_log_that_grows_is_read_as_it_was_and_a_mark_before_it_is_passed_over() {
                 log.is_judged,
                 RunLog::read(&path, Keep::Texts).unwrap().requests.len()
             ),
-            (there, true, 5)
+            (read_requests, true, 5)
         );
     }
 }
 
 #[test]
-fn a_damaged_log_is_refused_by_file_and_line() {
+fn damaged_log_is_rejected_with_file_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.jsonl");
-    let (mut sink, _) = write(|| Sink::create(&path, Access::Usual).unwrap());
+    let (mut sink, _) = write(|| Sink::create(&path, Access::Default).unwrap());
     let one = judged();
     sink.finish((0..5).map(|index| (index, one.clone())), &footer());
     let text = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    let with = |place: usize, line: &str| {
+    let with = |index: usize, line: &str| {
         let mut lines = lines.clone();
-        lines[place] = line;
+        lines[index] = line;
         lines.join("\n") + "\n"
     };
     let of_version =
@@ -482,49 +486,46 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         let shard = json!({"number": number, "of": of, "plan_sha256": "", "cases_sha256": "", "start": "own"});
         format!("\"record\":{{\"shard\":{shard},")
     };
-    for (text, words) in [
-        (String::new(), "there is nothing in this file"),
+    for (text, message) in [
+        (String::new(), "the file is empty"),
         (
             "{\"header\":".to_owned(),
-            "not a run log, for there is no whole line in it",
+            "not a run log (no complete line)",
         ),
-        (
-            "{}\n".to_owned(),
-            "not a run log (it does not begin with a header)",
-        ),
+        ("{}\n".to_owned(), "not a run log (no header)"),
         ("hello\n".to_owned(), "not a run log (line 1 is not JSON"),
-        ("{\"header\":{}}\n".to_owned(), "its header has no version"),
+        ("{\"header\":{}}\n".to_owned(), "the header has no version"),
         (
             with(0, &of_version(3)),
-            "this run log has version 3, and 2 is read",
+            "unsupported run log version 3 (supported: 2)",
         ),
         (
             with(0, &of_version(1)),
-            "this run log has version 1, and 2 is read",
+            "unsupported run log version 1 (supported: 2)",
         ),
         (
             with(
                 0,
                 &json!({"header": {"version": 2, "record": {}}}).to_string(),
             ),
-            "its header: missing field",
+            "header: missing field",
         ),
         (
             with(0, &lines[0].replacen("\"record\":{", &with_shard(0, 4), 1)),
-            "names a shard that there cannot be",
+            "invalid shard numbers",
         ),
         (
             with(0, &lines[0].replacen("\"record\":{", &with_shard(1, 0), 1)),
-            "names a shard that there cannot be",
+            "invalid shard numbers",
         ),
         (with(1, "nonsense"), "line 2: not a line of a run log"),
         (
             with(1, lines[0]),
-            "line 2: a second header: the logs of two runs are in one file",
+            "line 2: second header: the file contains the logs of two runs",
         ),
         (
             text.repeat(2),
-            ": a second header: the logs of two runs are in one file",
+            ": second header: the file contains the logs of two runs",
         ),
         (
             with(1, "\u{1b}[31m{"),
@@ -532,7 +533,7 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         ),
         (
             lines[0].replacen("\"requests\":", "\"requests\":1e300,\"was\":", 1) + "\n",
-            "(line 1, its header: invalid",
+            "(line 1, header: invalid",
         ),
         (
             lines
@@ -542,24 +543,24 @@ fn a_damaged_log_is_refused_by_file_and_line() {
                 .collect::<Vec<_>>()
                 .join("\n")
                 + "\n",
-            "something follows the footer",
+            "line after the footer",
         ),
         (
             with(1, lines[lines.len() - 2]),
-            "line 2: a verdict on a request that is not there",
+            "line 2: verdict for an unknown request",
         ),
         (
             with(1, lines[lines.len() - 1]),
-            "line 3: something follows the footer",
+            "line 3: line after the footer",
         ),
     ] {
         std::fs::write(&path, text).unwrap();
         let error = RunLog::read(&path, Keep::WithoutTexts).unwrap_err();
         assert!(
-            error.what.contains(words)
+            error.what.contains(message)
                 && error.what.contains("run.jsonl")
                 && error.exit_code() == 2,
-            "{words}: {error}"
+            "{message}: {error}"
         );
         assert!(error.hint.is_some());
     }
@@ -573,7 +574,7 @@ fn a_damaged_log_is_refused_by_file_and_line() {
         RunLog::read(&path, Keep::WithoutTexts)
             .unwrap_err()
             .what
-            .contains("a verdict on a request that is not there: 3")
+            .contains("verdict for an unknown request: 3")
     );
     let error = RunLog::read(&folder.path().join("none"), Keep::Texts).unwrap_err();
     assert!(
@@ -583,7 +584,7 @@ fn a_damaged_log_is_refused_by_file_and_line() {
 }
 
 #[test]
-fn every_channel_of_an_answer_is_written_and_read() {
+fn every_channel_of_an_answer_round_trips() {
     let call = ToolCall {
         index: 1,
         id: "c".into(),
@@ -601,7 +602,7 @@ fn every_channel_of_an_answer_is_written_and_read() {
         ..observation(3, Outcome::Completed, &[])
     };
     let case = &cases()[3];
-    let line = line::bytes(&Line::Request(Box::new(RequestLine::of(
+    let line = line::bytes(&Line::Request(Box::new(RequestLine::new(
         case,
         &case.id,
         Numbers::default(),

@@ -1,12 +1,12 @@
-//! Writes a run log while the run goes on, on a thread of its own. Knows no clock and no server.
+//! Writes a run log during the run, on a separate thread.
 //!
-//! The timed path hands an observation over by a channel and goes on. What waits there is not
-//! bounded, since a disk that stalls must not stall the run; how much ever waited is known
-//! afterwards. The buffer goes to the file whenever nothing waits, and at
-//! [`FLUSH_BYTES`]: a process that is killed loses what was in flight, and the lines of the last moment of a busy run.
+//! The timed path sends observations over a channel. The channel is unbounded, because a slow disk
+//! must not delay the run; its largest fill is reported after the run. The buffer is written to the
+//! file when the channel is empty and when it reaches [`FLUSH_BYTES`]. A killed process loses the
+//! requests in flight and the buffered lines.
 //!
-//! Where the file cannot be written any more, the rest of the log goes on in memory, so that the
-//! report loses nothing.
+//! If the file cannot be written, the rest of the log is kept in memory, so that the report is
+//! complete.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -29,22 +29,22 @@ use sobench_core::observation::{Advice, Observation, Outcome};
 use sobench_core::run_event::RunEvent;
 use sobench_notices::notice::Notice;
 
-/// The buffer goes to the file at this size, though more waits to be written.
+/// Buffer size that forces a write while more events are waiting.
 const FLUSH_BYTES: usize = 64 << 10;
 
-/// A secret shorter than this is none that could be told from other text.
+/// Minimum length of a redacted secret. A shorter one could match ordinary text.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// Who may read the file.
+/// File permissions of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The user alone: mode 0600 (Unix).
+    /// Owner only: mode 0600 (Unix).
     Private,
-    /// As the system has it.
-    Usual,
+    /// The system's default.
+    Default,
 }
 
-/// A log that grows: in a file, in memory, or first in the one and then in the other.
+/// A log being written: to a file, to memory, or to memory after a failure of the file.
 #[derive(Debug, Default)]
 pub struct Sink {
     file: Option<File>,
@@ -53,34 +53,34 @@ pub struct Sink {
     buffer: Vec<u8>,
     memory: Vec<u8>,
     failure: Option<Error>,
-    /// A failure that nobody was told of yet.
-    untold: Option<Error>,
+    /// A failure that is not yet reported.
+    unreported: Option<Error>,
 }
 
-/// The run's end of the channel.
+/// The sender of run events.
 pub struct EventSender {
     events: Sender<RunEvent>,
     waiting: Arc<Waiting>,
 }
 
-/// The writer's end.
+/// The receiver of run events.
 pub struct EventReceiver {
     events: Receiver<RunEvent>,
     waiting: Arc<Waiting>,
 }
 
-/// How many bytes of answers wait to be written, about.
+/// Approximate number of bytes of answers that wait to be written.
 #[derive(Debug, Default)]
 struct Waiting {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// Values that must not reach a file: the API key and the values of headers.
+/// Values that must not reach a file: the API key and header values.
 #[derive(Clone, Default)]
 pub struct Secrets(Vec<String>);
 
-/// A channel from the run to its writer.
+/// Creates the channel from the run to the log writer.
 pub fn event_channel() -> (EventSender, EventReceiver) {
     let (sender, events) = channel();
     let waiting = Arc::new(Waiting::default());
@@ -94,33 +94,33 @@ pub fn event_channel() -> (EventSender, EventReceiver) {
 }
 
 impl EventSender {
-    /// Hands an event to the writer. The log has lines for the start and for the ends of requests.
+    /// Sends an event. Only the start and the ends of requests become lines.
     pub fn send(&self, event: RunEvent) {
         let weight = weight(&event);
         let now = self.waiting.now.fetch_add(weight, Ordering::Relaxed) + weight;
         self.waiting.most.fetch_max(now, Ordering::Relaxed);
-        // The writer ends after this side only.
+        // The receiver outlives all senders.
         let _ = self.events.send(event);
     }
 }
 
-/// The bytes of an event that count: the texts and the instants of its observation.
+/// The size of an event: the texts and times of its observation.
 fn weight(event: &RunEvent) -> usize {
     let RunEvent::Ended(observation) = event else {
         return 0;
     };
     let timing = &observation.timing;
-    let instants = timing.chunks_ns.len() + timing.chunk_tokens.len();
-    size_of::<Observation>() + observation.answer.len() + instants * size_of::<u64>()
+    let times = timing.chunks_ns.len() + timing.chunk_tokens.len();
+    size_of::<Observation>() + observation.answer.len() + times * size_of::<u64>()
 }
 
 impl Secrets {
-    /// Keeps what is long enough to be known again; of `Bearer KEY` the key as well.
+    /// Keeps values of sufficient length, and for `Bearer KEY` also the key.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
-        let words = values
+        let parts = values
             .into_iter()
             .flat_map(|value| [Some(value), value.split_whitespace().next_back()]);
-        let mut secrets: Vec<String> = words
+        let mut secrets: Vec<String> = parts
             .flatten()
             .filter(|value| value.len() >= MIN_SECRET_BYTES)
             .map(str::to_owned)
@@ -130,14 +130,14 @@ impl Secrets {
         Self(secrets)
     }
 
-    /// Takes them out of a text.
+    /// Redacts a text in place.
     fn redact_text(&self, text: &mut String) {
         if let Some(redacted) = self.redacted(text) {
             *text = redacted;
         }
     }
 
-    /// A text without them.
+    /// The redacted text, if it contained a secret.
     pub fn redacted(&self, text: &str) -> Option<String> {
         let found = self.0.iter().any(|secret| text.contains(secret.as_str()));
         found.then(|| {
@@ -147,10 +147,10 @@ impl Secrets {
         })
     }
 
-    /// Takes them out of what a server said before the run.
+    /// Redacts server responses in the record.
     fn redact_record(&self, record: &mut RunRecord) {
-        for held in &mut record.enforcement.findings {
-            self.redact_text(&mut held.words);
+        for finding in &mut record.enforcement.findings {
+            self.redact_text(&mut finding.reason);
         }
         for notice in &mut record.notices {
             if let Some(redacted) = self.redacted(&notice.to_string()) {
@@ -159,7 +159,7 @@ impl Secrets {
         }
     }
 
-    /// Takes them out of a server's own words: a body that refuses a key may quote it.
+    /// Redacts server responses: an error body may quote the key.
     fn redact(&self, outcome: &mut Outcome) {
         if let Outcome::Rejected {
             advice: Some(advice),
@@ -173,33 +173,33 @@ impl Secrets {
             let (Advice::RetryAfter(value) | Advice::Location(value)) = advice;
             self.redact_text(value);
         }
-        if let Outcome::Rejected { body: words, .. }
-        | Outcome::ServerError { body: words, .. }
-        | Outcome::StreamError { message: words }
-        | Outcome::Transport { message: words, .. } = outcome
+        if let Outcome::Rejected { body: text, .. }
+        | Outcome::ServerError { body: text, .. }
+        | Outcome::StreamError { message: text }
+        | Outcome::Transport { message: text, .. } = outcome
         {
-            self.redact_text(words);
+            self.redact_text(text);
         }
     }
 }
 
-/// How a writer goes about it.
-pub struct Writing<'w, 'c> {
-    /// Complete except for the start.
+/// Writes the events of a run to a log.
+pub struct LogWriter<'w, 'c> {
+    /// The record, complete except for the start time.
     pub record: RunRecord,
-    /// Opens the log when the run begins, which may name it.
+    /// Opens the log when the run starts. The record contains the start time for its name.
     pub open: &'w (dyn Fn(&RunRecord) -> Sink + Sync),
-    /// The begin in ISO 8601, as the header spells it.
-    pub spell: fn(SystemTime) -> String,
-    /// The case of a request and its id, which tells the lap where cases go round.
+    /// Formats the start time in ISO 8601 for the header.
+    pub format_time: fn(SystemTime) -> String,
+    /// The case of a request and its id, which includes the lap if cases are repeated.
     pub case_of: &'w (dyn Fn(usize) -> Option<(&'c Case, String)> + Sync),
     pub secrets: &'w Secrets,
-    /// Is told at once that the file cannot be written.
-    pub failed: &'w (dyn Fn(&Error) + Sync),
+    /// Called as soon as the file cannot be written.
+    pub on_failure: &'w (dyn Fn(&Error) + Sync),
 }
 
-impl Writing<'_, '_> {
-    /// Writes until the sender is dropped; returns the log, and the most bytes that ever waited.
+impl LogWriter<'_, '_> {
+    /// Writes until the sender is dropped. Returns the log and the largest number of waiting bytes.
     pub fn write(mut self, receiver: EventReceiver) -> (Sink, usize) {
         let EventReceiver { events, waiting } = receiver;
         let mut sink = Sink::in_memory();
@@ -219,7 +219,7 @@ impl Writing<'_, '_> {
                     if let Some(shard) = &mut self.record.shard {
                         shard.clock = clock;
                     }
-                    self.starts(at);
+                    self.set_start(at);
                     sink = (self.open)(&self.record);
                     sink.push(&Line::Header(HeaderLine {
                         version: VERSION,
@@ -227,7 +227,7 @@ impl Writing<'_, '_> {
                     }));
                 }
                 RunEvent::Ended(observation) => self.ended(*observation, &mut numbering, &mut sink),
-                RunEvent::Sent { .. } | RunEvent::Tripped(_) => {}
+                RunEvent::Sent { .. } | RunEvent::ErrorLimitReached(_) => {}
             }
             waiting.now.fetch_sub(weight, Ordering::Relaxed);
             if sink.buffer.len() >= FLUSH_BYTES {
@@ -240,28 +240,27 @@ impl Writing<'_, '_> {
 
     fn flush(&self, sink: &mut Sink) {
         if let Some(error) = sink.flush() {
-            (self.failed)(&error);
+            (self.on_failure)(&error);
         }
     }
 
-    fn starts(&mut self, at: SystemTime) {
+    fn set_start(&mut self, at: SystemTime) {
         let since = at
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         self.record.started_unix_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        self.record.started = (self.spell)(at);
+        self.record.started = (self.format_time)(at);
         self.secrets.redact_record(&mut self.record);
     }
 
     fn ended(&self, mut observation: Observation, numbering: &mut Numbering, sink: &mut Sink) {
         self.secrets.redact(&mut observation.outcome);
-        // A case that nobody planned cannot come back; were it to, its request would be missing,
-        // and the footer's count tell.
+        // An unknown case cannot end. If it did, the footer's count would reveal the missing line.
         let Some((case, id)) = (self.case_of)(observation.case_index) else {
             return;
         };
-        let numbers = numbering.of(case, sink);
-        sink.push(&Line::Request(Box::new(RequestLine::of(
+        let numbers = numbering.numbers(case, sink);
+        sink.push(&Line::Request(Box::new(RequestLine::new(
             case,
             &id,
             numbers,
@@ -271,10 +270,10 @@ impl Writing<'_, '_> {
 }
 
 impl Sink {
-    /// A file; one of that name is written over.
+    /// Creates a file, and truncates an existing one.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be created.
     pub fn create(path: &Path, access: Access) -> io::Result<Self> {
         Self::open(
             OpenOptions::new().write(true).create(true).truncate(true),
@@ -283,10 +282,10 @@ impl Sink {
         )
     }
 
-    /// A new file.
+    /// Creates a new file.
     ///
     /// # Errors
-    /// It cannot be made, or there is one of that name.
+    /// The file cannot be created, or exists.
     pub fn create_new(path: &Path, access: Access) -> io::Result<Self> {
         Self::open(
             OpenOptions::new().write(true).create_new(true),
@@ -309,38 +308,38 @@ impl Sink {
         })
     }
 
-    /// A log in memory alone.
+    /// Creates a log in memory.
     pub fn in_memory() -> Self {
         Self::default()
     }
 
-    /// A log in memory, because there is no writing to its file.
+    /// Creates a log in memory, because its file cannot be created.
     pub fn failed(error: Error) -> Self {
         Self {
-            untold: Some(error.clone()),
+            unreported: Some(error.clone()),
             failure: Some(error),
             ..Self::default()
         }
     }
 
-    /// The file, whether it could be written to the end or not.
+    /// The path of the file, even if writing to it failed.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Why the file is not whole.
+    /// The error because of which the file is incomplete.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
     }
 
-    /// The file has another name from now on.
-    pub fn renamed(&mut self, path: PathBuf) {
+    /// Sets the path after the file was renamed.
+    pub fn set_path(&mut self, path: PathBuf) {
         self.path = Some(path);
     }
 
-    /// Adds the verdicts, the end of the run's log.
+    /// Writes the verdicts and the footer.
     ///
-    /// Returns why the file could not be written, if it could not now.
+    /// Returns the error if writing failed now.
     pub fn finish(
         &mut self,
         judged: impl IntoIterator<Item = (usize, Judged)>,
@@ -352,13 +351,13 @@ impl Sink {
                 index,
                 judged: &judged,
             }));
-            failed = self.flush_some().or(failed);
+            failed = self.flush_if_full().or(failed);
         }
         self.push(&Line::Footer(footer));
         self.flush().or(failed)
     }
 
-    /// What has been written, for reading: the sink is done with once it is read to the end.
+    /// The written log, for reading. Takes the part in memory out of the sink.
     pub fn source(&mut self) -> Source {
         let file = self.path.clone().map(|path| (path, self.on_disk));
         Source::parts(file, std::mem::take(&mut self.memory))
@@ -368,20 +367,20 @@ impl Sink {
         self.push_bytes(line::bytes(line));
     }
 
-    /// Adds a line with its end.
+    /// Appends a line that includes its line end.
     pub(super) fn push_bytes(&mut self, mut bytes: Vec<u8>) {
         if bytes.len() > MAX_LINE_BYTES && self.failure.is_none() {
-            let place = self.path.as_deref().unwrap_or(Path::new("memory"));
+            let target = self.path.as_deref().unwrap_or(Path::new("memory"));
             self.fail(Error::environment(format!(
-                "a line of the run log is longer than {MAX_LINE_BYTES} bytes: {}",
-                place.display()
+                "run log line exceeds {MAX_LINE_BYTES} bytes: {}",
+                target.display()
             )));
         }
         self.buffer.append(&mut bytes);
     }
 
-    /// Moves the buffer to the file where it is large enough to be worth it.
-    pub(super) fn flush_some(&mut self) -> Option<Error> {
+    /// Flushes if the buffer has reached [`FLUSH_BYTES`].
+    pub(super) fn flush_if_full(&mut self) -> Option<Error> {
         if self.buffer.len() >= FLUSH_BYTES {
             self.flush()
         } else {
@@ -389,8 +388,7 @@ impl Sink {
         }
     }
 
-    /// Moves the buffer to the file, or to memory where there is none or it failed. Returns a
-    /// failure when it happens.
+    /// Writes the buffer to the file, or to memory without a usable file. Returns a new failure.
     pub(super) fn flush(&mut self) -> Option<Error> {
         if let Some(file) = &mut self.file {
             match file.write_all(&self.buffer) {
@@ -399,36 +397,35 @@ impl Sink {
                     self.buffer.clear();
                 }
                 Err(error) => {
-                    // Half a line may stand at its end; where it cannot be taken away, readers
-                    // leave it out.
+                    // Removes a partial line. If that fails, readers skip it.
                     let _ = file.set_len(self.on_disk);
                     let path = self.path.clone().unwrap_or_default();
                     self.fail(cannot_write(&path, &error));
                 }
             }
         }
-        // Nothing is left of it where the file took it.
+        // Empty if the file took it.
         self.memory.append(&mut self.buffer);
-        self.untold.take()
+        self.unreported.take()
     }
 
     fn fail(&mut self, error: Error) {
         self.file = None;
-        self.untold = Some(error.clone());
+        self.unreported = Some(error.clone());
         self.failure = Some(error);
     }
 }
 
-/// What is said where a file cannot be written.
+/// The error for a run log that cannot be written.
 pub fn cannot_write(path: &Path, error: &io::Error) -> Error {
     Error::environment(format!(
-        "the run log cannot be written ({error}): {}",
+        "cannot write the run log ({error}): {}",
         path.display()
     ))
-    .hint("give --run-log a file that can be written to, or --no-run-log")
+    .hint("give --run-log a writable path, or use --no-run-log")
 }
 
-/// Numbers of what requests share, by address: the cases keep it alive.
+/// Numbers of shared parts of requests, by address. The cases keep the addresses valid.
 #[derive(Default)]
 struct Numbering {
     prompts: HashMap<usize, u32>,
@@ -437,20 +434,15 @@ struct Numbering {
 }
 
 impl Numbering {
-    /// The numbers of a case's shared parts, which are written where they are new.
-    fn of(&mut self, case: &Case, sink: &mut Sink) -> Numbers {
-        let prompt = number(
-            &mut self.prompts,
-            address_of(&case.prompt),
-            sink,
-            |number| {
-                Line::Prompt(Shared {
-                    number,
-                    sha256: None,
-                    is: &case.prompt,
-                })
-            },
-        );
+    /// The numbers of a case's shared parts. New parts are written.
+    fn numbers(&mut self, case: &Case, sink: &mut Sink) -> Numbers {
+        let prompt = number(&mut self.prompts, address(&case.prompt), sink, |number| {
+            Line::Prompt(Shared {
+                number,
+                sha256: None,
+                is: &case.prompt,
+            })
+        });
         let constraint = case.constraint.as_ref().map(|constraint| {
             number(
                 &mut self.constraints,
@@ -500,12 +492,12 @@ fn number<'a>(
     })
 }
 
-fn address_of(prompt: &Prompt) -> usize {
+fn address(prompt: &Prompt) -> usize {
     match prompt {
         Prompt::Text(text) => text.as_ptr() as usize,
         Prompt::Messages(messages) => messages.as_ptr() as usize,
         Prompt::Audio(clip) => Arc::as_ptr(clip) as usize,
-        // The query is everybody's; the documents are a case's own.
+        // All cases share the query; the documents belong to one case.
         Prompt::Ranking { documents, .. } => documents.as_ptr() as usize,
     }
 }

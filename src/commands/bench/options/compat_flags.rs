@@ -1,7 +1,7 @@
-//! Flags of other benchmarks that sobench knows and does not need, or cannot do. Each gets a notice
-//! or an error; none is dropped in silence.
+//! Flags of other benchmarks that have no effect here or are not supported. The first get a notice,
+//! the others an error.
 //!
-//! `fixtures/flags.csv` says the same flag by flag and tool by tool; a test holds the two together.
+//! `fixtures/flags.csv` has the flags of each tool; a test compares it with this list.
 
 use clap::builder::ArgAction;
 use clap::parser::ValueSource;
@@ -12,24 +12,24 @@ use sobench_notices::notice::{BenchNotice, Notice};
 
 /// A flag of another benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Foreign {
+pub struct CompatFlag {
     /// The long name, without dashes.
     pub name: &'static str,
-    takes: Takes,
-    pub fate: Fate,
+    arity: Arity,
+    pub handling: Handling,
 }
 
-/// What follows a flag.
+/// The number of values of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    One,
+enum Arity {
+    Switch,
+    Value,
 }
 
-/// What becomes of a flag.
+/// The handling of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is taken, and the run says why it changes nothing.
+pub enum Handling {
+    /// The flag is accepted without effect, for this reason.
     Notice(&'static str),
     /// The run is refused, for this reason.
     Refused {
@@ -38,145 +38,150 @@ pub enum Fate {
     },
 }
 
-const fn notice(name: &'static str, takes: Takes, words: &'static str) -> Foreign {
-    Foreign {
+const fn notice(name: &'static str, arity: Arity, reason: &'static str) -> CompatFlag {
+    CompatFlag {
         name,
-        takes,
-        fate: Fate::Notice(words),
+        arity,
+        handling: Handling::Notice(reason),
     }
 }
 
 const fn refused(
     name: &'static str,
-    takes: Takes,
+    arity: Arity,
     reason: &'static str,
     hint: &'static str,
-) -> Foreign {
-    Foreign {
+) -> CompatFlag {
+    CompatFlag {
         name,
-        takes,
-        fate: Fate::Refused { reason, hint },
+        arity,
+        handling: Handling::Refused { reason, hint },
     }
 }
 
-const NO_TRACE: &str = "there is no dataset of timed traces";
+const NO_TRACE: &str = "no dataset has timed traces";
 const NO_TRACE_HINT: &str =
-    "--request-rate, --burstiness and --ramp-up-strategy say when requests are due";
+    "use --request-rate, --burstiness and --ramp-up-strategy for the arrival times";
 const NO_IMAGES: &str = "no dataset has images or video";
-const NO_IMAGES_HINT: &str = "leave it out; sound is sent with --backend openai-audio --audio-path";
-const NO_SET: &str = "there is no dataset of this name";
-const NO_SET_HINT: &str =
-    "--dataset custom reads prompts and constraints from JSONL, --dataset hf prompts from the Hub";
-const NO_SPEECH: &str = "sound is not picked by its length";
+const NO_IMAGES_HINT: &str = "leave it out; for audio, use --backend openai-audio --audio-path";
+const NO_SET: &str = "no such dataset";
+const NO_SET_HINT: &str = "use --dataset custom for prompts and constraints from JSONL, or --dataset hf for prompts from the Hub";
+const NO_SPEECH: &str = "audio is not selected by its length";
 const NO_SPEECH_HINT: &str = "name the files with --audio-path";
 
-use Takes::{Nothing, One};
+use Arity::{Switch, Value};
 
-/// Every such flag.
-pub const FOREIGN: [Foreign; 29] = [
+/// All of these flags.
+pub const COMPAT_FLAGS: [CompatFlag; 29] = [
     notice(
         "trust-remote-code",
-        Nothing,
-        "a tokenizer is read from its files, and no code that comes with it is run",
+        Switch,
+        "tokenizers are read from their files, and code of the repository is never executed",
     ),
     notice(
         "tokenizer-mode",
-        One,
-        "tokenizer.json is read in one way only; tokens of answers are the server's count where it gives one",
+        Value,
+        "tokenizer.json has one reader; tokens of answers are counted by the server if it reports them",
     ),
     notice(
         "skip-tokenizer-init",
-        Nothing,
-        "the tokenizer counts only what the server does not, and outside the timed path",
+        Switch,
+        "the tokenizer counts only tokens that the server does not report, outside the timed path",
     ),
     notice(
         "use-beam-search",
-        Nothing,
-        "vLLM's tools take it and send nothing, and so does sobench",
+        Switch,
+        "as in vLLM's tools, nothing is sent for it",
     ),
-    notice(
-        "no-stream",
-        Nothing,
-        "the files of a dataset are read whole",
-    ),
+    notice("no-stream", Switch, "datasets are read completely"),
     notice(
         "no-self-timed",
-        Nothing,
-        "requests are always due as the traffic flags say",
+        Switch,
+        "the traffic flags always determine the arrival times",
     ),
-    refused("self-timed", Nothing, NO_TRACE, NO_TRACE_HINT),
-    refused("timed-trace-chunk-hash-size", One, NO_TRACE, NO_TRACE_HINT),
-    refused("timed-trace-sec-multiplier", One, NO_TRACE, NO_TRACE_HINT),
-    refused("timed-trace-label-timestamp", One, NO_TRACE, NO_TRACE_HINT),
+    refused("self-timed", Switch, NO_TRACE, NO_TRACE_HINT),
+    refused(
+        "timed-trace-chunk-hash-size",
+        Value,
+        NO_TRACE,
+        NO_TRACE_HINT,
+    ),
+    refused("timed-trace-sec-multiplier", Value, NO_TRACE, NO_TRACE_HINT),
+    refused(
+        "timed-trace-label-timestamp",
+        Value,
+        NO_TRACE,
+        NO_TRACE_HINT,
+    ),
     refused(
         "timed-trace-label-input-length",
-        One,
+        Value,
         NO_TRACE,
         NO_TRACE_HINT,
     ),
     refused(
         "timed-trace-label-output-length",
-        One,
+        Value,
         NO_TRACE,
         NO_TRACE_HINT,
     ),
-    refused("timed-trace-label-hash-ids", One, NO_TRACE, NO_TRACE_HINT),
-    refused("enable-multimodal-chat", Nothing, NO_IMAGES, NO_IMAGES_HINT),
+    refused("timed-trace-label-hash-ids", Value, NO_TRACE, NO_TRACE_HINT),
+    refused("enable-multimodal-chat", Switch, NO_IMAGES, NO_IMAGES_HINT),
     refused(
         "custom-ensure-client-side-data",
-        Nothing,
+        Switch,
         NO_IMAGES,
         NO_IMAGES_HINT,
     ),
     refused(
         "random-mm-base-items-per-request",
-        One,
+        Value,
         NO_IMAGES,
         NO_IMAGES_HINT,
     ),
     refused(
         "random-mm-num-mm-items-range-ratio",
-        One,
+        Value,
         NO_IMAGES,
         NO_IMAGES_HINT,
     ),
     refused(
         "random-mm-limit-mm-per-prompt",
-        One,
+        Value,
         NO_IMAGES,
         NO_IMAGES_HINT,
     ),
-    refused("random-mm-bucket-config", One, NO_IMAGES, NO_IMAGES_HINT),
-    refused("spec-bench-output-len", One, NO_SET, NO_SET_HINT),
-    refused("spec-bench-category", One, NO_SET, NO_SET_HINT),
-    refused("speed-bench-dataset-subset", One, NO_SET, NO_SET_HINT),
-    refused("speed-bench-output-len", One, NO_SET, NO_SET_HINT),
-    refused("speed-bench-category", One, NO_SET, NO_SET_HINT),
-    refused("blazedit-min-distance", One, NO_SET, NO_SET_HINT),
-    refused("blazedit-max-distance", One, NO_SET, NO_SET_HINT),
-    refused("asr-min-audio-len-sec", One, NO_SPEECH, NO_SPEECH_HINT),
-    refused("asr-max-audio-len-sec", One, NO_SPEECH, NO_SPEECH_HINT),
+    refused("random-mm-bucket-config", Value, NO_IMAGES, NO_IMAGES_HINT),
+    refused("spec-bench-output-len", Value, NO_SET, NO_SET_HINT),
+    refused("spec-bench-category", Value, NO_SET, NO_SET_HINT),
+    refused("speed-bench-dataset-subset", Value, NO_SET, NO_SET_HINT),
+    refused("speed-bench-output-len", Value, NO_SET, NO_SET_HINT),
+    refused("speed-bench-category", Value, NO_SET, NO_SET_HINT),
+    refused("blazedit-min-distance", Value, NO_SET, NO_SET_HINT),
+    refused("blazedit-max-distance", Value, NO_SET, NO_SET_HINT),
+    refused("asr-min-audio-len-sec", Value, NO_SPEECH, NO_SPEECH_HINT),
+    refused("asr-max-audio-len-sec", Value, NO_SPEECH, NO_SPEECH_HINT),
     refused(
         "no-reranker",
-        Nothing,
-        "documents are ranked by the server's own ranking endpoint only",
-        "leave it out, and rank with --backend vllm-rerank",
+        Switch,
+        "documents are ranked only by a ranking endpoint of the server",
+        "leave it out, and use --backend vllm-rerank",
     ),
 ];
 
-/// Those of them that were given.
+/// The given ones.
 #[derive(Clone, Debug, Default)]
-pub struct ForeignArgs {
-    /// In the order of [`FOREIGN`].
-    pub given: Vec<Foreign>,
+pub struct CompatArgs {
+    /// In the order of [`COMPAT_FLAGS`].
+    pub given: Vec<CompatFlag>,
 }
 
-impl FromArgMatches for ForeignArgs {
+impl FromArgMatches for CompatArgs {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let is_given =
-            |it: &Foreign| matches.value_source(it.name) == Some(ValueSource::CommandLine);
+            |flag: &CompatFlag| matches.value_source(flag.name) == Some(ValueSource::CommandLine);
         Ok(Self {
-            given: FOREIGN.into_iter().filter(is_given).collect(),
+            given: COMPAT_FLAGS.into_iter().filter(is_given).collect(),
         })
     }
 
@@ -189,20 +194,20 @@ impl FromArgMatches for ForeignArgs {
     }
 }
 
-impl Args for ForeignArgs {
+impl Args for CompatArgs {
     fn augment_args(command: Command) -> Command {
-        FOREIGN.into_iter().fold(command, |command, it| {
-            let argument = Arg::new(it.name).long(it.name);
-            let argument = match it.takes {
-                Takes::Nothing => argument.action(ArgAction::SetTrue),
-                Takes::One => argument
+        COMPAT_FLAGS.into_iter().fold(command, |command, flag| {
+            let argument = Arg::new(flag.name).long(flag.name);
+            let argument = match flag.arity {
+                Arity::Switch => argument.action(ArgAction::SetTrue),
+                Arity::Value => argument
                     .action(ArgAction::Set)
                     .value_name("X")
                     .allow_hyphen_values(true),
             };
-            command.arg(match it.fate {
-                Fate::Notice(words) => argument.help(format!("Taken, and without effect: {words}")),
-                Fate::Refused { .. } => argument.hide(true),
+            command.arg(match flag.handling {
+                Handling::Notice(reason) => argument.help(format!("No effect: {reason}")),
+                Handling::Refused { .. } => argument.hide(true),
             })
         })
     }
@@ -212,20 +217,20 @@ impl Args for ForeignArgs {
     }
 }
 
-/// A notice for each that changes nothing.
+/// A notice for each flag without effect.
 ///
 /// # Errors
-/// One that cannot be done, with the reason.
-pub(crate) fn notices(flags: &ForeignArgs) -> Result<Vec<Notice>> {
-    let word = |flag: &Foreign| match flag.fate {
-        Fate::Notice(words) => Ok(BenchNotice::FlagWithoutEffect {
+/// An unsupported flag, with the reason.
+pub(crate) fn notices(flags: &CompatArgs) -> Result<Vec<Notice>> {
+    let notice = |flag: &CompatFlag| match flag.handling {
+        Handling::Notice(reason) => Ok(BenchNotice::FlagWithoutEffect {
             flag: flag.name.to_owned(),
-            why: words.to_owned(),
+            why: reason.to_owned(),
         }
         .into()),
-        Fate::Refused { reason, hint } => {
+        Handling::Refused { reason, hint } => {
             Err(Error::usage(format!("{reason}: --{}", flag.name)).hint(hint))
         }
     };
-    flags.given.iter().map(word).collect()
+    flags.given.iter().map(notice).collect()
 }

@@ -1,5 +1,4 @@
-//! Flags to what is asked: the dataset with its own options, and the options that all datasets
-//! share. Opens no file.
+//! The dataset flags, checked and turned into a plan.
 
 use std::str::FromStr;
 
@@ -11,10 +10,10 @@ use sobench_core::constraint::{GrammarDialect, GrammarSpelling};
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::{self, Constraints, DatasetArgs, DatasetName, DatasetPlan, Source};
 
-/// The dataset that is named, or the default of the kind of server.
+/// The requested dataset, or the default of the backend.
 ///
 /// # Errors
-/// There is none of this name.
+/// The dataset is unknown.
 pub(crate) fn name(arguments: &BenchArgs, backend: ServerKind) -> Result<DatasetName> {
     if arguments.dataset.mix.is_some() {
         return Ok(DatasetName::Mix);
@@ -39,15 +38,15 @@ pub(crate) fn plan(
         return super::mix::plan(arguments, backend, mix, num_prompts);
     }
     if arguments.constraint.grammar_notation().is_some() && !name.has_grammars() {
-        return Err(dataset::stray(
+        return Err(dataset::unused_flag_error(
             "--grammar-dialect",
             name,
             DatasetName::has_grammars,
         ));
     }
-    arguments.dataset.typed.refuse_stray(name)?;
+    arguments.dataset.typed.refuse_unused(name)?;
     let source = Source::new(name, &arguments.dataset)?;
-    let takes_constraints = backend.takes_constraints() && !name.is_plain();
+    let takes_constraints = backend.takes_constraints() && !name.is_unconstrained();
     if !takes_constraints {
         refuse_constraint(&arguments.constraint, name)?;
     }
@@ -66,7 +65,7 @@ pub(crate) fn plan(
         constraints: if takes_constraints {
             Constraints::Kept
         } else {
-            Constraints::LeftOut
+            Constraints::Dropped
         },
         prompt_form: non_generative::prompt_form(backend, &arguments.dataset)?,
         grammar_dialect: GrammarDialect::Ebnf,
@@ -74,17 +73,16 @@ pub(crate) fn plan(
     })
 }
 
-/// Whether servers are asked to go on past the end of their answers, unless that is switched off:
-/// `vllm bench serve` asks those for it that speak OpenAI's API, and others here have no field for
-/// it.
-pub(crate) fn goes_on(flags: &DatasetArgs, backend: ServerKind, name: DatasetName) -> bool {
+/// Whether requests set `ignore_eos` because of the dataset. As `vllm bench serve`, only for
+/// backends that have the field.
+pub(crate) fn sets_ignore_eos(flags: &DatasetArgs, backend: ServerKind, name: DatasetName) -> bool {
     name.ignores_eos()
         && !flags.rows.random.disable_ignore_eos
         && backend.generates()
         && backend.takes_ignore_eos()
 }
 
-/// No answer to a dataset without constraints can be constrained.
+/// Refuses constraint flags for a dataset without constraints.
 fn refuse_constraint(flags: &ConstraintArgs, name: DatasetName) -> Result<()> {
     let ratio = flags.guided_decoding_ratio.filter(|&ratio| ratio != 0.0);
     let rows = [
@@ -103,19 +101,23 @@ fn refuse_constraint(flags: &ConstraintArgs, name: DatasetName) -> Result<()> {
     {
         None => Ok(()),
         Some((flag, value)) => Err(Error::usage(format!(
-            "the dataset {name} has no constraint: {flag} {value}"
+            "the dataset {name} has no constraints: {flag} {value}"
         ))
         .hint(format!(
-            "leave {flag} out, or ask a dataset with constraints"
+            "leave {flag} out, or use a dataset with constraints"
         ))),
     }
 }
 
-/// Leaves out the flags that this dataset does not read and another one of the same command does. A
-/// flag that none of them reads stays, and is refused with the run.
-pub(crate) fn leave_out_others(flags: &mut BenchArgs, dataset: DatasetName, all: &[DatasetName]) {
-    flags.dataset.typed.leave_out_others(dataset, all);
-    if dataset.is_plain() && !all.iter().all(|other| other.is_plain()) {
+/// Resets the flags that another dataset of the same command reads and this one does not. A flag
+/// that no dataset reads stays, and is refused later.
+pub(crate) fn reset_flags_of_others(
+    flags: &mut BenchArgs,
+    dataset: DatasetName,
+    all: &[DatasetName],
+) {
+    flags.dataset.typed.drop_flags_of_others(dataset, all);
+    if dataset.is_unconstrained() && !all.iter().all(|other| other.is_unconstrained()) {
         flags.constraint.guided_decoding_ratio = None;
         flags.constraint.constraint_dialect = "auto".to_owned();
     }

@@ -1,16 +1,16 @@
-//! `--mix` to a plan: which datasets, in which shares. Opens no file.
+//! `--mix`: several datasets with their shares, turned into a plan.
 
 use std::str::FromStr;
 
-use super::dataset::leave_out_others;
+use super::dataset::reset_flags_of_others;
 use crate::commands::bench::args::BenchArgs;
 use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
 use sobench_data::dataset::{Constraints, DatasetName, DatasetPlan, MixPart, MixPlan, Source};
 
-/// One dataset as the user wrote it: `NAME:SHARE` or `NAME=PATH:SHARE`.
+/// One dataset of a mix, written `NAME:SHARE` or `NAME=PATH:SHARE`.
 #[derive(Clone, Debug, PartialEq)]
-struct Written {
+struct ParsedPart {
     name: DatasetName,
     path: Option<String>,
     share: f64,
@@ -19,30 +19,31 @@ struct Written {
 /// Turns a mix and the flags of its datasets into a plan.
 ///
 /// # Errors
-/// Usage errors that name the part and what is wrong with it.
+/// Usage errors that name the part and the problem.
 pub(crate) fn plan(
     arguments: &BenchArgs,
     backend: ServerKind,
     spec: &str,
     num_prompts: usize,
 ) -> Result<DatasetPlan> {
-    let written = written(spec)?;
-    let names: Vec<DatasetName> = written.iter().map(|part| part.name).collect();
-    let pathless = written
+    let parsed = parse(spec)?;
+    let names: Vec<DatasetName> = parsed.iter().map(|part| part.name).collect();
+    let pathless = parsed
         .iter()
         .filter(|part| part.path.is_none() && part.name.reads_path())
         .count();
     if pathless > 1 && arguments.dataset.path.dataset_path.is_some() {
         return Err(
-            Error::usage("several datasets of --mix would read the same --dataset-path")
-                .hint("give each its own: --mix 'sharegpt=chats.json:0.7,custom=rows.jsonl:0.3'"),
+            Error::usage("several datasets of --mix would read the same --dataset-path").hint(
+                "give each its own path: --mix 'sharegpt=chats.json:0.7,custom=rows.jsonl:0.3'",
+            ),
         );
     }
     let mut parts = Vec::new();
-    for Written { name, path, share } in written {
+    for ParsedPart { name, path, share } in parsed {
         let mut flags = arguments.clone();
         flags.dataset.mix = None;
-        leave_out_others(&mut flags, name, &names);
+        reset_flags_of_others(&mut flags, name, &names);
         if path.is_some() {
             flags.dataset.path.dataset_path = path.map(Into::into);
         }
@@ -53,7 +54,7 @@ pub(crate) fn plan(
     }
     let first = parts
         .first()
-        .ok_or_else(|| Error::internal("a mix of nothing"))?
+        .ok_or_else(|| Error::internal("an empty mix"))?
         .plan
         .clone();
     let constrained = parts
@@ -62,28 +63,28 @@ pub(crate) fn plan(
         .map(|part| &part.plan);
     Ok(DatasetPlan {
         constrained_ratio: constrained.map_or(0.0, |plan| plan.constrained_ratio),
-        constraints: constrained.map_or(Constraints::LeftOut, |plan| plan.constraints),
+        constraints: constrained.map_or(Constraints::Dropped, |plan| plan.constraints),
         source: Source::Mix(MixPlan { parts }),
         ..first
     })
 }
 
-fn written(spec: &str) -> Result<Vec<Written>> {
+fn parse(spec: &str) -> Result<Vec<ParsedPart>> {
     let wrong = |part: &str, why: &str| {
         Error::usage(format!("--mix: {why}: {part}"))
             .hint("write NAME:SHARE or NAME=PATH:SHARE, e.g. 'sharegpt=chats.json:0.7,json:0.3'")
     };
-    let mut parts: Vec<Written> = Vec::new();
+    let mut parts: Vec<ParsedPart> = Vec::new();
     for part in spec.split(',') {
         let (dataset, share) = part
             .rsplit_once(':')
-            .ok_or_else(|| wrong(part, "a dataset without a share"))?;
+            .ok_or_else(|| wrong(part, "dataset without a share"))?;
         let share = share
             .trim()
             .parse::<f64>()
             .ok()
             .filter(|share| share.is_finite() && *share > 0.0);
-        let share = share.ok_or_else(|| wrong(part, "no share above 0"))?;
+        let share = share.ok_or_else(|| wrong(part, "share is not above 0"))?;
         let (name, path) = dataset
             .split_once('=')
             .map_or((dataset, None), |(name, path)| {
@@ -93,19 +94,19 @@ fn written(spec: &str) -> Result<Vec<Written>> {
         if name == DatasetName::Audio {
             return Err(wrong(
                 part,
-                "audio has an endpoint of its own, and is in no mix",
+                "audio cannot be mixed, because it has its own endpoint",
             ));
         }
         if parts.iter().any(|other| other.name == name) {
-            return Err(wrong(part, "a dataset is in it twice"));
+            return Err(wrong(part, "dataset given twice"));
         }
         if path.is_some() && !name.reads_path() {
             return Err(wrong(part, "this dataset reads no file"));
         }
-        parts.push(Written { name, path, share });
+        parts.push(ParsedPart { name, path, share });
     }
     if parts.len() < 2 {
-        return Err(wrong(spec, "one dataset is no mix"));
+        return Err(wrong(spec, "a mix needs at least two datasets"));
     }
     Ok(parts)
 }
@@ -115,11 +116,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_names_with_shares_and_paths() {
-        let found = written("sharegpt=C:/chats.json:0.7, json:0.2,grammar:1e-1").unwrap();
+    fn a_mix_is_parsed_into_names_paths_and_shares() {
+        let found = parse("sharegpt=C:/chats.json:0.7, json:0.2,grammar:1e-1").unwrap();
         let parts: Vec<_> = found
             .iter()
-            .map(|it| (it.name, it.path.as_deref(), it.share))
+            .map(|part| (part.name, part.path.as_deref(), part.share))
             .collect();
         assert_eq!(
             parts,
@@ -129,21 +130,21 @@ mod tests {
                 (DatasetName::Grammar, None, 0.1)
             ]
         );
-        for (spec, words) in [
-            ("json", "a dataset without a share: json"),
-            ("json:0", "no share above 0: json:0"),
-            ("json:nan,regex:1", "no share above 0"),
-            ("json:1", "one dataset is no mix"),
+        for (spec, message) in [
+            ("json", "dataset without a share: json"),
+            ("json:0", "share is not above 0: json:0"),
+            ("json:nan,regex:1", "share is not above 0"),
+            ("json:1", "a mix needs at least two datasets"),
             ("json:1,json:2", "twice"),
             ("json=x:1,regex:1", "reads no file"),
-            ("audio:1,json:1", "no mix"),
-            ("jsn:1,json:1", "no such dataset: jsn"),
+            ("audio:1,json:1", "cannot be mixed"),
+            ("jsn:1,json:1", "unknown dataset: jsn"),
             ("", "without a share"),
         ] {
             assert!(
-                written(spec).unwrap_err().what.contains(words),
+                parse(spec).unwrap_err().what.contains(message),
                 "{spec}: {}",
-                written(spec).unwrap_err().what
+                parse(spec).unwrap_err().what
             );
         }
     }

@@ -1,5 +1,5 @@
-//! Kinds of servers whose answers no constraint can be about: which flags mean nothing there, and
-//! what takes their defaults' place. Knows no wire format.
+//! Backends without constraints or without generated text: the flags that they refuse, and their
+//! defaults.
 
 use crate::commands::bench::args::BenchArgs;
 use sobench_backend::{Input, ServerKind};
@@ -7,11 +7,11 @@ use sobench_core::error::{Error, Result};
 use sobench_data::dataset::{DatasetArgs, DatasetName, MAX_DOCUMENTS, PromptForm};
 use sobench_results::metrics::LatencyMetric;
 
-/// Refuses what was typed and cannot be done: a constraint, where there is none; latencies of
-/// tokens, where there are no tokens.
+/// Refuses constraint flags for backends without constraints, and token latencies for backends
+/// without tokens.
 ///
 /// # Errors
-/// Usage errors that name the flag, its value and the kind of server.
+/// Usage errors that name the flag, its value and the backend.
 pub(crate) fn refuse(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
     if arguments.dataset.rerank_documents.is_some() && backend.input() != Input::Ranking {
         return Err(Error::usage(format!(
@@ -28,9 +28,9 @@ pub(crate) fn refuse(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
         .filter(|_| !backend.generates())
     {
         return Err(Error::usage(format!(
-            "answers of --backend {backend} come whole, and --idle-timeout is given: {seconds}"
+            "--backend {backend} does not stream answers, so --idle-timeout has no meaning: {seconds}"
         ))
-        .hint("leave it out: --request-timeout bounds them"));
+        .hint("leave it out, and use --request-timeout"));
     }
     if !backend.generates() {
         refuse_token_latencies(arguments, backend)?;
@@ -67,11 +67,9 @@ fn refuse_constraint(arguments: &BenchArgs, backend: ServerKind) -> Result<()> {
     {
         None => Ok(()),
         Some((flag, value)) => Err(Error::usage(format!(
-            "the {backend} backend takes no constraint: {flag} {value}"
+            "the {backend} backend does not support constraints: {flag} {value}"
         ))
-        .hint(format!(
-            "leave {flag} out: no answer of this kind can be constrained"
-        ))),
+        .hint(format!("leave {flag} out"))),
     }
 }
 
@@ -98,11 +96,11 @@ fn refuse_token_latencies(arguments: &BenchArgs, backend: ServerKind) -> Result<
         Some((flag, value)) => Err(Error::usage(format!(
             "the {backend} backend generates no tokens: {flag} {value}"
         ))
-        .hint("only the latency to the end, e2el, has a meaning there")),
+        .hint("use e2el, the only latency of this backend")),
     }
 }
 
-/// The dataset where none is named.
+/// The default dataset of a backend.
 pub(crate) fn default_dataset(backend: ServerKind) -> DatasetName {
     if backend.input() == Input::Audio {
         DatasetName::Audio
@@ -111,10 +109,10 @@ pub(crate) fn default_dataset(backend: ServerKind) -> DatasetName {
     }
 }
 
-/// What prompts are made into for this kind of server.
+/// The form of prompts for a backend.
 ///
 /// # Errors
-/// More documents a request than the limit, or none.
+/// The number of documents per request is 0 or above the limit.
 pub(crate) fn prompt_form(backend: ServerKind, flags: &DatasetArgs) -> Result<PromptForm> {
     Ok(match backend.input() {
         Input::Text => PromptForm::Text,
@@ -125,14 +123,15 @@ pub(crate) fn prompt_form(backend: ServerKind, flags: &DatasetArgs) -> Result<Pr
             if documents == 0 || documents > MAX_DOCUMENTS {
                 return Err(Error::usage(format!(
                     "--rerank-documents is not from 1 to {MAX_DOCUMENTS}: {documents}"
-                )));
+                ))
+                .hint(format!("give a number from 1 to {MAX_DOCUMENTS}")));
             }
             PromptForm::Ranking { documents }
         }
     })
 }
 
-/// The latencies that are printed where none are named: vLLM's, of each kind of answer.
+/// The latencies of the report by default, as in vLLM.
 pub(crate) fn default_latencies(backend: ServerKind) -> Vec<LatencyMetric> {
     match backend.generates() {
         true => vec![LatencyMetric::Ttft, LatencyMetric::Tpot, LatencyMetric::Itl],

@@ -1,4 +1,4 @@
-//! What is counted, kept and shown: the flags, checked. Opens no file.
+//! The flags of metrics, reports and output files.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use crate::commands::flags::checks::key_values;
 use crate::commands::flags::environment;
 use crate::commands::flags::gate::{UNDECIDED, limits};
 use crate::commands::flags::paths::{OutputFolder, OutputName, OutputPath};
+use crate::commands::flags::rendering::DetailArgs;
 use crate::commands::flags::values::{described, named};
 use sobench_backend::ServerKind;
 use sobench_core::error::{Error, Result};
@@ -17,55 +18,57 @@ use sobench_core::output_format::OutputFormat;
 use sobench_report::format::FormOptions;
 use sobench_report::junit::JunitPer;
 use sobench_report::requests_page::Thresholds;
-use sobench_report::saved::ResultFormat;
+use sobench_report::result_layout::ResultFormat;
 use sobench_results::compare::gate::Undecided;
-use sobench_results::compare::rules::Limit;
+use sobench_results::compare::rules::LimitRule;
 use sobench_results::metrics::{Answers, LatencyMetric, MetricsOptions, QueueMetric, Slo};
 use sobench_results::record::ReportSettings;
 
-/// What is printed and kept.
+/// The output flags.
 #[derive(Args, Clone, Debug)]
 pub struct OutputArgs {
     /// Write the result to a JSON file
     #[arg(long, visible_alias = "save-results")]
     pub save_result: bool,
-    /// Also keep every request's times, text and verdict in the file
+    /// Write the result with times, text and verdict of each request; implies --save-result
     #[arg(long)]
     pub save_detailed: bool,
     /// Layout of the result file: sobench's own, that of `vllm bench serve`, or that of vLLM's
-    /// structured-output script; the default name follows it
+    /// structured-output script. The default file name depends on the layout
     #[arg(long, value_name = "LAYOUT", default_value = ResultFormat::Sobench.name(),
           value_parser = named(&ResultFormat::ALL, ResultFormat::name))]
     pub result_format: ResultFormat,
-    /// Add the result to the file as one line, below those that it holds; implies --save-result
+    /// Append the result to the file as one line; implies --save-result
     #[arg(long)]
     pub append_result: bool,
-    /// Write the failing cases, whole, to a file (JSONL) beside the result or in its folder
+    /// Write the failing cases to a JSON Lines file beside the result, or in its folder
     #[arg(long)]
     pub save_failures: bool,
-    /// Also write the report as a page
+    /// Write the report to an HTML file
     #[arg(long, value_name = "PATH")]
     pub html: Option<OutputPath>,
-    /// Also write the report as a comment for a pull request
+    /// Write the report to a Markdown file, for a comment on a pull request
     #[arg(long, value_name = "PATH")]
     pub markdown: Option<OutputPath>,
-    /// Also write a line for every request
+    /// Write a CSV file with a row for each request
     #[arg(long, value_name = "PATH")]
     pub csv: Option<OutputPath>,
-    /// Also write the requests as tests for CI
+    /// Write the requests to a JUnit file, as tests for CI
     #[arg(long, value_name = "PATH")]
     pub junit: Option<OutputPath>,
-    /// What one test of --junit is
+    /// Content of one test in the --junit file
     #[arg(long, value_name = "WHAT", requires = "junit", default_value = JunitPer::Case.name(),
           value_parser = named(&JunitPer::ALL, JunitPer::name))]
     pub junit_per: JunitPer,
-    /// Draw latencies and the run over its time below the report
+    #[command(flatten)]
+    pub detail: DetailArgs,
+    /// Print charts of the latencies and of the run over time below the report
     #[arg(long)]
     pub plot: bool,
-    /// Write a page of what each request did when, beside the result or in its folder
+    /// Write an HTML timeline of all requests beside the result, or in its folder
     #[arg(long)]
     pub plot_timeline: bool,
-    /// Where gaps between chunks change their colour on that page, in ms
+    /// Gaps between chunks at which the color of the timeline changes, in ms
     #[arg(
         long,
         value_name = "MS,MS",
@@ -76,98 +79,98 @@ pub struct OutputArgs {
         allow_negative_numbers = true
     )]
     pub timeline_itl_thresholds: Vec<f64>,
-    /// Write a page of the lengths of prompts and answers, beside the result or in its folder
+    /// Write an HTML page of prompt and answer lengths beside the result, or in its folder
     #[arg(long)]
     pub plot_dataset_stats: bool,
-    /// Folder of the result file; made if missing [default: the current one]
+    /// Folder of the result file; created if missing [default: the current folder]
     #[arg(long, value_name = "PATH")]
     pub result_dir: Option<OutputFolder>,
-    /// Name of the result file [default: made from ratio, backend, rate, model, dataset, number and
-    /// length]
+    /// Name of the result file [default: built from ratio, backend, rate, model, dataset, number of
+    /// requests and answer length]
     #[arg(long, value_name = "NAME")]
     pub result_filename: Option<OutputName>,
-    /// File that every request is written to when it ends; `report`, `score` and `compare` read it
-    /// [default: beside the saved result, else in the user's cache folder]
+    /// Run log, which `report`, `score` and `compare` read [default: beside the saved result, or in
+    /// the user's cache folder]. For a comparison, name a folder (logs/) or use the placeholders
+    /// {dataset}, {engine} or {server}, {load}, {arm} and {repeat}
     #[arg(long, value_name = "PATH")]
     pub run_log: Option<OutputPath>,
     /// Write no run log
     #[arg(long, conflicts_with = "run_log")]
     pub no_run_log: bool,
-    /// Bound that the run has to keep, for exit code 0: a metric of the saved result, >= or <=, and
-    /// a number, such as 'correct_rate>=99.5' or 'p99_ttft_ms<=200'; may be given several times
+    /// Threshold that the run must meet for exit code 0, such as 'correct_rate>=99.5' or
+    /// 'p99_ttft_ms<=200': a metric of the saved result, >= or <=, and a number. May be repeated
     #[arg(long, value_name = "RULE")]
     pub require: Vec<String>,
-    /// What a bound counts as that the samples are too few to tell of
+    /// Treat thresholds with too few samples as pass or fail
     #[arg(long, value_name = "WHAT", default_value = "pass", value_parser = described(&UNDECIDED))]
     pub undecided: Undecided,
-    /// Facts to keep in the result
+    /// Metadata to store in the result
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub metadata: Vec<String>,
-    /// A name for the run, kept in the result
+    /// Name of the run, stored in the result
     #[arg(long)]
     pub label: Option<String>,
-    /// Metrics to print in full [default: ttft,tpot,itl; e2el where nothing is generated]
+    /// Metrics to print with percentiles [default: ttft,tpot,itl; e2el for backends without tokens]
     #[arg(long, value_name = "A,B", value_delimiter = ',',
           value_parser = PossibleValuesParser::new(
               LatencyMetric::ALL.map(LatencyMetric::key).into_iter().chain(QueueMetric::ALL.map(QueueMetric::key))))]
     pub percentile_metrics: Vec<String>,
-    /// Percentiles of those metrics
+    /// Percentiles of the metrics of --percentile-metrics
     #[arg(long, value_name = "P,P", value_delimiter = ',', default_value = "99")]
     pub metric_percentiles: Vec<f64>,
-    /// Service-level objectives in ms that a good request meets: ttft, tpot, e2el; and `valid`, for
-    /// a valid answer
+    /// Service-level objectives of goodput: limits of ttft, tpot and e2el in ms, and `valid` for a
+    /// valid answer
     #[arg(long, value_name = "METRIC:MS", num_args = 1..)]
     pub goodput: Vec<String>,
-    /// No progress on stderr
+    /// Print no progress on stderr
     #[arg(long)]
     pub disable_tqdm: bool,
 }
 
-/// What is kept and shown.
+/// The plan of the output.
 #[derive(Clone, Debug)]
 pub struct OutputPlan {
     pub save: bool,
     /// The layout of the saved result.
     pub result_format: ResultFormat,
-    /// Whether the result is a line below what its file holds, rather than the file.
+    /// Whether the result is appended to its file as one line.
     pub append: bool,
-    /// Whether the failing cases are kept in a file.
+    /// Whether the failing cases are written to a file.
     pub failures: bool,
-    /// Whether a page of what each request did when is kept, and where gaps change their colour on
-    /// it.
+    /// The color thresholds of the timeline, if it is written.
     pub timeline: Option<Thresholds>,
-    /// Whether a page of the lengths of prompts and answers is kept.
+    /// Whether the page of prompt and answer lengths is written.
     pub lengths: bool,
-    /// Whether the saved result is joined by vLLM's records for the PyTorch benchmark database.
+    /// Whether vLLM's records for the PyTorch benchmark database are written beside the result.
     pub pytorch: bool,
-    /// Forms of the report, and where each is written to.
+    /// Formats and paths of the report.
     pub files: Vec<(OutputFormat, PathBuf)>,
     pub forms: FormOptions,
     pub directory: Option<PathBuf>,
     pub filename: Option<String>,
     pub progress: bool,
     pub run_log: RunLogPlan,
-    /// Bounds that the run has to keep.
-    pub require: Vec<Limit>,
-    /// What a bound counts as that cannot be told of.
+    /// Thresholds that the run must meet.
+    pub require: Vec<LimitRule>,
+    /// The ruling on thresholds with too few samples.
     pub undecided: Undecided,
 }
 
-/// Where the run is logged.
+/// The destination of the run log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunLogPlan {
-    /// In this file.
+    /// This file.
     At(PathBuf),
     /// Beside the saved result, or in the user's cache folder.
     Default,
-    /// Nowhere.
+    /// No run log.
     Off,
 }
 
-/// What is computed.
+/// The options of the metrics.
 ///
 /// # Errors
-/// A percentile that is none, or an objective that is none.
+/// A percentile or an objective is invalid.
 pub(crate) fn metrics(
     flags: &OutputArgs,
     backend: ServerKind,
@@ -196,7 +199,7 @@ pub(crate) fn metrics(
     })
 }
 
-/// The objective that has no limit: a valid answer.
+/// The objective without a limit: a valid answer.
 const VALID: &str = "valid";
 
 fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
@@ -205,7 +208,7 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
         if pair == VALID {
             if std::mem::replace(&mut slo.valid, true) {
                 return Err(
-                    Error::usage(format!("--goodput names {VALID} twice")).hint("name it once")
+                    Error::usage(format!("--goodput has {VALID} twice")).hint("give it once")
                 );
             }
             continue;
@@ -220,15 +223,15 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
             .ok()
             .filter(|limit| limit.is_finite() && *limit >= 0.0)
             .ok_or_else(wrong)?;
-        let place = match metric {
+        let objective = match metric {
             "ttft" => &mut slo.ttft_ms,
             "tpot" => &mut slo.tpot_ms,
             "e2el" => &mut slo.e2el_ms,
             _ => return Err(wrong()),
         };
-        if place.replace(limit_ms).is_some() {
+        if objective.replace(limit_ms).is_some() {
             return Err(
-                Error::usage(format!("--goodput names a metric twice: {pair}"))
+                Error::usage(format!("--goodput has a metric twice: {pair}"))
                     .hint("give each metric one limit"),
             );
         }
@@ -236,10 +239,10 @@ fn goodput(pairs: &[String]) -> Result<Option<Slo>> {
     Ok((!pairs.is_empty()).then_some(slo))
 }
 
-/// What the report shows.
+/// The settings of the report.
 ///
 /// # Errors
-/// A pair or a metric that is none.
+/// A metric or a pair of `--metadata` is invalid.
 pub(crate) fn report(flags: &OutputArgs, backend: ServerKind) -> Result<ReportSettings> {
     let (latencies, queue_metrics) = percentile_metrics(&flags.percentile_metrics)?;
     Ok(ReportSettings {
@@ -254,10 +257,10 @@ pub(crate) fn report(flags: &OutputArgs, backend: ServerKind) -> Result<ReportSe
     })
 }
 
-/// What is kept, and where.
+/// The plan of the output files.
 ///
 /// # Errors
-/// A bound that is none.
+/// A threshold is invalid.
 pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
     let files = [
         (OutputFormat::Html, &flags.html),
@@ -285,6 +288,7 @@ pub(crate) fn output(flags: &OutputArgs) -> Result<OutputPlan> {
         forms: FormOptions {
             detailed: flags.save_detailed,
             junit_per: flags.junit_per,
+            detail: flags.detail.detail,
             plot: flags.plot,
         },
         directory: flags.result_dir.clone().map(Into::into),
@@ -306,13 +310,13 @@ fn thresholds(values: &[f64]) -> Result<Thresholds> {
             Ok(Thresholds { low_ms, high_ms })
         }
         other => Err(Error::usage(format!(
-            "--timeline-itl-thresholds is not two times, the shorter first: {other:?}"
+            "--timeline-itl-thresholds is not two ascending times: {other:?}"
         ))
         .hint("give milliseconds, e.g. 25,50")),
     }
 }
 
-/// The latencies that were named, and those of them in which the wait before sending is.
+/// The named latencies, and the named latencies that include the wait before sending.
 fn percentile_metrics(names: &[String]) -> Result<(Vec<LatencyMetric>, Vec<QueueMetric>)> {
     let (mut latencies, mut queueing) = (Vec::new(), Vec::new());
     for name in names {

@@ -1,5 +1,5 @@
-//! What every request carries beside its case: the flags, checked against the fields that the kind
-//! of server has.
+//! The request flags (sampling, LoRA modules, extra fields), checked against the fields of the
+//! backend.
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -14,62 +14,63 @@ use sobench_data::dataset::DatasetName;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::{Lora, LoraAssignment, RequestSettings};
 
-/// Fields of the request that steer sampling.
+/// The sampling flags.
 #[derive(Args, Clone, Debug)]
 pub struct SamplingArgs {
     /// Sampling temperature
     #[arg(long, allow_negative_numbers = true)]
     pub temperature: Option<f64>,
-    /// Nucleus sampling
+    /// Cumulative probability of nucleus sampling
     #[arg(long)]
     pub top_p: Option<f64>,
-    /// Sample from so many tokens
+    /// Number of most probable tokens to sample from
     #[arg(long, allow_negative_numbers = true)]
     pub top_k: Option<i64>,
-    /// Least probability, relative to the likeliest token's
+    /// Minimum probability relative to that of the most probable token
     #[arg(long)]
     pub min_p: Option<f64>,
-    /// Penalty on tokens by how often they came
+    /// Penalty on tokens in proportion to their frequency in the answer
     #[arg(long, allow_negative_numbers = true)]
     pub frequency_penalty: Option<f64>,
-    /// Penalty on tokens that came
+    /// Penalty on tokens that occur in the answer
     #[arg(long, allow_negative_numbers = true)]
     pub presence_penalty: Option<f64>,
-    /// Factor on tokens that came
+    /// Penalty factor on tokens that occur in the prompt or the answer
     #[arg(long)]
     pub repetition_penalty: Option<f64>,
-    /// Ask the server to go on past the end of the answer; breaks constrained requests
+    /// Generate past the end of the answer (ignore_eos); makes constrained answers invalid
     #[arg(long)]
     pub ignore_eos: bool,
-    /// Ask for the log probabilities of so many of the likeliest tokens at each place, in the field
-    /// that the backend has for it
+    /// Number of most probable tokens per position to request log probabilities of
     #[arg(long, value_name = "N")]
     pub logprobs: Option<u32>,
-    /// Answers to choose the best one from; only 1 can be asked for
+    /// Number of candidate answers; only 1 is supported
     #[arg(long, value_name = "N", hide = true)]
     pub best_of: Option<u32>,
-    /// JSON object of variables for the chat template: the server's, or the tokenizer's where
-    /// prompts are put into it here
+    /// Variables of the chat template as a JSON object. They are sent to chat endpoints, and
+    /// otherwise used with the template of --tokenizer
     #[arg(long, value_name = "JSON")]
     pub chat_template_kwargs: Option<String>,
-    /// JSON object merged into every request body
+    /// JSON object to merge into each request body
     #[arg(long, value_name = "JSON")]
     pub extra_body: Option<String>,
 }
 
-/// The assignments, as they are typed.
+/// The values of `--lora-assignment`.
 pub(crate) const LORA_ASSIGNMENTS: [Described<LoraAssignment>; 2] = [
     Described(
         LoraAssignment::Random,
         "random",
-        "Drawn for each request, by --seed",
+        "At random for each request, from --seed",
     ),
     Described(LoraAssignment::RoundRobin, "round-robin", "In turn"),
 ];
 
+/// The settings of requests.
+///
 /// # Errors
-/// `--extra-body` or `--chat-template-kwargs` is no JSON object; a field is asked for that the kind
-/// does not have, or twice.
+/// `--extra-body` or `--chat-template-kwargs` is not a JSON object. The backend lacks a requested
+/// field, or two flags set the same one.
 pub(crate) fn request(
     arguments: &BenchArgs,
     backend: ServerKind,
@@ -82,7 +83,7 @@ pub(crate) fn request(
         .map(|text| json_object("--extra-body", text))
         .transpose()?;
     if arguments.traffic.continuous_usage {
-        add(&mut own, "--continuous-usage", counting(backend)?)?;
+        add(&mut own, "--continuous-usage", usage_fields(backend)?)?;
     }
     if let Some(n) = flags.logprobs {
         let fields = backend
@@ -95,7 +96,7 @@ pub(crate) fn request(
         .as_deref()
         .map(|text| json_object("--chat-template-kwargs", text));
     let mut template_variables = template_variables.transpose()?;
-    // Where the template is the server's, the variables are a field of the request.
+    // If the server applies the template, the variables are a field of the request.
     if let Some(variables) = template_variables.take_if(|_| backend.input() != Input::Text) {
         let field = backend
             .template_variables()
@@ -112,7 +113,7 @@ pub(crate) fn request(
         stream: streams(arguments, backend),
         sampling: sampling(flags, backend),
         ignore_eos: flags.ignore_eos
-            || super::dataset::goes_on(&arguments.dataset, backend, dataset),
+            || super::dataset::sets_ignore_eos(&arguments.dataset, backend, dataset),
         extra_body: own,
         template_variables,
         request_id_prefix: arguments.server.request_id_prefix.clone(),
@@ -135,7 +136,7 @@ fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
     {
         return Err(
             Error::usage(format!("--lora-modules has an empty name: {empty:?}"))
-                .hint("name modules that the server was started with"),
+                .hint("give names of modules that the server has loaded"),
         );
     }
     Ok(Some(Lora {
@@ -144,13 +145,13 @@ fn lora(flags: &ServerArgs, backend: ServerKind) -> Result<Option<Lora>> {
     }))
 }
 
-/// Prompts of one's own are sent as they are in any case.
-pub(crate) fn untemplated(arguments: &BenchArgs) -> Option<Notice> {
+/// A notice for `--skip-chat-template`, which has no effect.
+pub(crate) fn skip_chat_template(arguments: &BenchArgs) -> Option<Notice> {
     let is_given = arguments.dataset.typed.contains("skip_chat_template");
     is_given.then(|| {
         without_effect(
             "skip-chat-template",
-            "prompts of one's own are sent as they are",
+            "custom prompts are always sent unchanged",
         )
     })
 }
@@ -163,10 +164,10 @@ fn without_effect(flag: &str, why: &str) -> Notice {
     .into()
 }
 
-/// One answer is what every request asks for; more are refused.
+/// A notice for `--best-of 1`.
 ///
 /// # Errors
-/// The flag asks for another number.
+/// The number is not 1.
 pub(crate) fn best_of(flags: &SamplingArgs) -> Result<Option<Notice>> {
     match flags.best_of {
         None => Ok(None),
@@ -174,17 +175,17 @@ pub(crate) fn best_of(flags: &SamplingArgs) -> Result<Option<Notice>> {
             "best-of",
             "every request asks for one answer",
         ))),
-        Some(n) => Err(Error::usage(format!(
-            "an answer that is chosen from several has no latency of its own: --best-of {n}"
-        ))
-        .hint("leave it out; servers of today do not take it any more")),
+        Some(n) => Err(
+            Error::usage(format!("--best-of above 1 is not supported: {n}"))
+                .hint("leave it out; current servers do not support it either"),
+        ),
     }
 }
 
-/// A small request beside the run is text or a chat message.
+/// Refuses `--probe-request-rate` for backends without text or chat requests.
 ///
 /// # Errors
-/// The kind of server takes neither.
+/// The backend takes audio or documents.
 pub(crate) fn refuse_probe(rate: Option<f64>, backend: ServerKind) -> Result<()> {
     match (rate, backend.input()) {
         (None, _) | (_, Input::Text | Input::Messages) => Ok(()),
@@ -193,8 +194,8 @@ pub(crate) fn refuse_probe(rate: Option<f64>, backend: ServerKind) -> Result<()>
 }
 
 fn no_field(flag: &str, backend: ServerKind) -> Error {
-    Error::usage(format!("{flag} has no field on --backend {backend}"))
-        .hint("leave it out; if the server takes it under some name, --extra-body can carry it")
+    Error::usage(format!("--backend {backend} has no field for {flag}"))
+        .hint("leave it out, or use --extra-body if the server has a field for it")
 }
 
 /// Adds the fields of a flag to the user's own.
@@ -202,31 +203,28 @@ fn add(own: &mut Option<Map<String, Value>>, flag: &str, fields: Map<String, Val
     let all = own.get_or_insert_with(Map::new);
     for (field, value) in fields {
         if all.contains_key(&field) {
-            return Err(Error::usage(format!(
-                "{flag} sets {field}, which --extra-body sets as well"
-            ))
-            .hint("leave one of them out"));
+            return Err(
+                Error::usage(format!("{flag} and --extra-body both set {field}"))
+                    .hint("leave one of them out"),
+            );
         }
         all.insert(field, value);
     }
     Ok(())
 }
 
-/// Whether answers are asked for as streams: where nothing is generated, there is nothing to
-/// stream.
+/// Whether answers are streamed. Backends that do not generate text never stream.
 pub(crate) fn streams(arguments: &BenchArgs, backend: ServerKind) -> bool {
     !arguments.traffic.disable_stream && backend.generates()
 }
 
-/// The fields that ask for usage in every chunk.
-fn counting(backend: ServerKind) -> Result<Map<String, Value>> {
+/// The fields that request usage in each chunk.
+fn usage_fields(backend: ServerKind) -> Result<Map<String, Value>> {
     if !backend.takes_stream_options() {
         return Err(Error::usage(format!(
-            "--continuous-usage has no field on --backend {backend}"
+            "--backend {backend} has no field for --continuous-usage"
         ))
-        .hint(
-            "leave it out: where such a server counts tokens in its chunks, that is read as it is",
-        ));
+        .hint("leave it out; token counts in the chunks of such a server are always read"));
     }
     let options = json!({"include_usage": true, "continuous_usage_stats": true});
     Ok([("stream_options".to_owned(), options)]
@@ -234,8 +232,7 @@ fn counting(backend: ServerKind) -> Result<Map<String, Value>> {
         .collect())
 }
 
-/// What was typed; and the penalty of 1 that vLLM's own client sends, so that it is in the record
-/// as well.
+/// The sampling flags, with the repetition penalty of 1 that vLLM's own client always sends.
 fn sampling(flags: &SamplingArgs, backend: ServerKind) -> Sampling {
     Sampling {
         temperature: flags.temperature,

@@ -1,4 +1,4 @@
-//! Which server answers: the flags, and the target of a run that they name. Opens no connection.
+//! The server flags, and the target of a run.
 
 use std::time::Duration;
 
@@ -17,55 +17,59 @@ use sobench_core::error::{Error, Result};
 use sobench_engine::EngineName;
 use sobench_results::record::LoraAssignment;
 
-/// Which server, and how it is spoken to.
+/// The server flags.
 #[derive(Args, Clone, Debug)]
 pub struct ServerArgs {
-    /// Kind of server [default: vllm]; the endpoint's path follows it
+    /// Kind of server, which determines the request format [default: vllm]
     #[arg(long, visible_alias = "endpoint-type", value_name = "KIND",
           value_parser = named(&ServerKind::ALL, ServerKind::name))]
     pub backend: Option<ServerKind>,
-    /// Where the server is, e.g. http://127.0.0.1:8000; replaces --host and --port
+    /// URL of a running server, e.g. http://127.0.0.1:8000; overrides --host and --port. Without
+    /// --base-url, --host, --port, --model, --target and --launch, the embedded server is measured
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
-    /// Host of the server [default: 127.0.0.1]
+    /// Host of a running server [default: 127.0.0.1]. With --host alone, requests go to its port
+    /// 8000, and the embedded server is not started
     #[arg(long)]
     pub host: Option<String>,
-    /// Port of the server [default: 8000]
+    /// Port of a running server [default: 8000]. With --port alone, even without --model, requests
+    /// go to 127.0.0.1, and the embedded server is not started
     #[arg(long)]
     pub port: Option<u16>,
-    /// Path to post to [default: by backend, e.g. /v1/completions]
+    /// Path of the requests [default: depends on the backend, e.g. /v1/completions]
     #[arg(long, value_name = "PATH")]
     pub endpoint: Option<String>,
-    /// Model to ask for [default: the first that /v1/models lists]
+    /// Model to request [default: the first model of /v1/models]. With --model alone, requests go
+    /// to http://127.0.0.1:8000, and the embedded server is not started
     #[arg(long)]
     pub model: Option<String>,
-    /// Name the server knows the model by, where it differs from --model
+    /// Name of the model on the server, if it differs from --model
     #[arg(long, value_name = "NAME")]
     pub served_model_name: Option<String>,
-    /// Models that requests ask for in place of --model, one each: LoRA modules of the server
+    /// Names of LoRA modules on the server. Each request asks for one of them in place of --model
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub lora_modules: Vec<String>,
-    /// How they are dealt out
+    /// Assignment of LoRA modules to requests
     #[arg(long, value_name = "HOW", requires = "lora_modules", default_value = "random", value_parser = described(&LORA_ASSIGNMENTS))]
     pub lora_assignment: LoraAssignment,
-    /// Have the server profile the measured part: posts to /start_profile before it, to
+    /// Profile the measured part on the server: post to /start_profile before it and to
     /// /stop_profile after it
     #[arg(long)]
     pub profile: bool,
-    /// Tokenizer for prompt counts and chat templates: a folder, a tokenizer.json or a Hub id
-    /// [default: embedded cl100k_base]
+    /// Tokenizer for prompt lengths and chat templates: a folder, a tokenizer.json or a Hub id
+    /// [default: the built-in cl100k_base]
     #[arg(long, value_name = "PATH|ID")]
     pub tokenizer: Option<InputNames>,
-    /// Extra request headers (OPENAI_API_KEY in the environment becomes the bearer token)
+    /// Additional request headers. The environment variable OPENAI_API_KEY becomes the bearer token
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub header: Vec<String>,
-    /// Do not check the server's TLS certificate
+    /// Skip the verification of the server's TLS certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Begin of each request's x-request-id; the request's number follows
+    /// Prefix of each request's x-request-id, followed by the number of the request
     #[arg(long, value_name = "PREFIX")]
     pub request_id_prefix: Option<String>,
-    /// Wait up to so many seconds for the server to be ready; 0 does not wait
+    /// Time limit in seconds for the server to become ready; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub ready_check_timeout_sec: u64,
 }
@@ -73,10 +77,10 @@ pub struct ServerArgs {
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
-/// The server that the flags name, or the embedded engine where they name none.
+/// The server that the flags name, or the embedded server if they name none.
 ///
 /// # Errors
-/// Flags that only the other one takes; a URL, a header or a pace that is none.
+/// A flag that only the other kind of target takes; an invalid URL, header or time.
 pub(crate) fn target(
     arguments: &BenchArgs,
     backend: ServerKind,
@@ -89,15 +93,15 @@ pub(crate) fn target(
         model,
         ..
     } = &arguments.server;
-    let named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
-    if !named {
+    let is_named = base_url.is_some() || host.is_some() || port.is_some() || model.is_some();
+    if !is_named {
         return embedded_target(arguments, backend);
     }
     let mut embedded = embedded::embedded_flags(&arguments.embedded, &arguments.engine);
     embedded.extend(arguments.constraint.explain.then_some("--explain"));
     if let Some(flag) = embedded.first() {
         return Err(Error::usage(format!(
-            "a server is named, and only the embedded engine takes {flag}"
+            "{flag} applies to the embedded server only, but a server is named"
         ))
         .hint(format!("leave {flag} out, or name no server")));
     }
@@ -134,7 +138,7 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
         .engine()
         .map_or(Ok(EngineName::default()), EngineName::parse)?;
     let server = &arguments.server;
-    let rows = [
+    let unsupported = [
         ("--endpoint", server.endpoint.is_some()),
         ("--served-model-name", server.served_model_name.is_some()),
         ("--header", !server.header.is_empty()),
@@ -146,9 +150,9 @@ fn embedded_target(arguments: &BenchArgs, backend: ServerKind) -> Result<Target>
             server.ready_check_timeout_sec > 0,
         ),
     ];
-    if let Some((flag, _)) = rows.iter().find(|(_, given)| *given) {
+    if let Some((flag, _)) = unsupported.iter().find(|(_, given)| *given) {
         return Err(Error::usage(format!(
-            "no server is named, and the embedded engine takes no {flag}"
+            "the embedded server does not support {flag}, and no other server is named"
         ))
         .hint(format!(
             "name a server with --base-url, or leave {flag} out"

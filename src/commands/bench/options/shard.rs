@@ -1,5 +1,4 @@
-//! Which part of a load a client carries and when it starts: the flags, checked, and what cannot be
-//! divided. Opens nothing.
+//! The sharding flags: the part of the load that this client sends, and its start.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,31 +10,29 @@ use crate::commands::flags::checks::seconds;
 use crate::commands::flags::environment::variable;
 use crate::commands::flags::shard::shard;
 use sobench_client::CoordinatorOptions;
-use sobench_core::dates::since_1970;
+use sobench_core::dates::parse_unix_time;
 use sobench_core::error::{Error, Result};
 use sobench_core::load::Load;
 use sobench_core::schedule::{Pace, Rate, Until};
 use sobench_core::shard::{Shard, Start};
 
-/// Which part of a load this client carries.
+/// The sharding flags.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ShardArgs {
-    /// Carry part I of N of the load, I from 1: each shard takes every N-th request of the same
-    /// plan, at the time that the whole has it due; `auto` reads I and N from SOBENCH_SHARD, a
-    /// Slurm array, or an indexed job of Kubernetes with SOBENCH_SHARDS. `sobench merge` makes one
-    /// run of the logs
+    /// Send shard I (from 1) of N of the load: every N-th request, at its due time in the whole
+    /// load; `sobench merge` merges the run logs. `auto` reads I and N from SOBENCH_SHARD, a Slurm
+    /// array, or an indexed Kubernetes job with SOBENCH_SHARDS
     #[arg(long, value_name = "I/N|auto")]
     pub shard: Option<String>,
-    /// Begin at this instant by the wall clock, from which all due times count: RFC 3339 in UTC, or
-    /// seconds since 1970. One that passes before the run is ready ends it
+    /// Start of the schedule by the wall clock: RFC 3339 in UTC, or seconds since 1970. The run
+    /// fails if it is not ready by then
     #[arg(long, value_name = "TIME", conflicts_with = "coordinator")]
     pub start_at: Option<String>,
-    /// Where shards find each other: shard 1 listens on this port, the others look for it at
-    /// HOST:PORT. They begin together when all are ready, and measure what their clocks are off
-    /// each other
+    /// Address of shard 1, which listens on this port, for the other shards. All shards start
+    /// together when they are ready, and measure the offsets of their clocks
     #[arg(long, value_name = "HOST:PORT", requires = "shard")]
     pub coordinator: Option<String>,
-    /// How long a shard waits for the others to join and to become ready
+    /// Time limit in seconds for the other shards to join and to become ready
     #[arg(
         long,
         value_name = "SECONDS",
@@ -46,34 +43,34 @@ pub struct ShardArgs {
     pub coordinator_timeout: f64,
 }
 
-/// Whose word the begin of a run is.
+/// The start of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartPlan {
-    /// The run's own: it begins when it is ready.
-    Own,
+    /// When the run is ready.
+    WhenReady,
     At(SystemTime),
     Coordinator(CoordinatorOptions),
 }
 
 impl StartPlan {
-    /// The same as a word.
-    pub fn whose(&self) -> Start {
+    /// The kind of start, for the run record.
+    pub fn kind(&self) -> Start {
         match self {
-            Self::Own => Start::Own,
+            Self::WhenReady => Start::Own,
             Self::At(_) => Start::StartAt,
             Self::Coordinator(_) => Start::Coordinator,
         }
     }
 }
 
-/// The longest that shards wait for each other: a week, as a queue of jobs may take.
+/// The longest `--coordinator-timeout`: a week, because jobs may be queued for days.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
 
-/// The part of a load, where one was asked for.
+/// The shard of a run, if one is requested.
 ///
 /// # Errors
-/// It is none, or something else was asked for that cannot be dealt out.
-pub(crate) fn of_a_run(
+/// The shard is invalid, or another flag cannot be combined with shards.
+pub(crate) fn shard_of_run(
     arguments: &BenchArgs,
     traffic: &Load,
     requests: usize,
@@ -83,26 +80,26 @@ pub(crate) fn of_a_run(
     let Some(shard) = shard(arguments.shards.shard.as_deref(), &variable)? else {
         return Ok(None);
     };
-    refuse_what_is_one(arguments, traffic, target, output)?;
+    refuse_indivisible(arguments, traffic, target, output)?;
     if requests < shard.of {
         return Err(Error::usage(format!(
-            "{requests} requests are too few for the shards of --shard {shard}"
+            "{requests} requests are too few for --shard {shard}"
         ))
-        .hint("give each a request at least: raise --num-prompts, or take fewer shards"));
+        .hint("raise --num-prompts, or use fewer shards: each needs at least one request"));
     }
     match traffic.max_concurrency {
-        Some(cap) if cap < shard.of => {
-            Err(Error::usage(format!("--max-concurrency {cap} is too little for the shards of --shard {shard}"))
-                .hint("each shard has its part of the cap, one request under way at least: raise it, or take fewer shards"))
-        }
+        Some(cap) if cap < shard.of => Err(Error::usage(format!(
+            "--max-concurrency {cap} is too low for --shard {shard}"
+        ))
+        .hint("raise it, or use fewer shards: each needs at least 1 of the cap")),
         _ => Ok(Some(shard)),
     }
 }
 
-/// When the run begins.
+/// The start of the run.
 ///
 /// # Errors
-/// What was given is no instant, no place or no time.
+/// The instant, the address or the timeout is invalid.
 pub(crate) fn start(flags: &ShardArgs) -> Result<StartPlan> {
     if let Some(address) = &flags.coordinator {
         let timeout = seconds("--coordinator-timeout", flags.coordinator_timeout)?;
@@ -113,13 +110,13 @@ pub(crate) fn start(flags: &ShardArgs) -> Result<StartPlan> {
             ))
             .hint("give seconds, e.g. 3600"));
         }
-        let is_place = address.rsplit_once(':').is_some_and(|(host, port)| {
+        let is_address = address.rsplit_once(':').is_some_and(|(host, port)| {
             !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
         });
-        if !is_place {
+        if !is_address {
             return Err(
                 Error::usage(format!("--coordinator is not HOST:PORT: {address}"))
-                    .hint("name where the others find shard 1, e.g. 10.0.0.5:7070"),
+                    .hint("give the address of shard 1, e.g. 10.0.0.5:7070"),
             );
         }
         return Ok(StartPlan::Coordinator(CoordinatorOptions {
@@ -128,12 +125,12 @@ pub(crate) fn start(flags: &ShardArgs) -> Result<StartPlan> {
         }));
     }
     let Some(text) = &flags.start_at else {
-        return Ok(StartPlan::Own);
+        return Ok(StartPlan::WhenReady);
     };
-    let since = since_1970(text).or_else(|| decimal_seconds(text));
+    let since = parse_unix_time(text).or_else(|| decimal_seconds(text));
     let start = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
     start.map(StartPlan::At).ok_or_else(|| {
-        Error::usage(format!("--start-at is no instant: {text}"))
+        Error::usage(format!("--start-at is not an instant: {text}"))
             .hint("give RFC 3339 in UTC, e.g. 2026-03-01T12:00:00Z, or seconds since 1970, e.g. \"$(($(date +%s) + 60))\"")
     })
 }
@@ -151,38 +148,37 @@ fn decimal_seconds(text: &str) -> Option<Duration> {
     })?
 }
 
-/// Refuses what several clients cannot do as one would.
-fn refuse_what_is_one(
+/// Refuses flags that cannot be divided among shards.
+fn refuse_indivisible(
     arguments: &BenchArgs,
     traffic: &Load,
     target: &Target,
     output: &OutputPlan,
 ) -> Result<()> {
-    let refuse =
-        |what: &str, hint: &str| Err(Error::usage(format!("a load in shards {what}")).hint(hint));
+    let refuse = |what: &str, hint: &str| Err(Error::usage(what).hint(hint));
     match (target, traffic.until) {
         (Target::Embedded { .. }, _) => refuse(
-            "needs one server for all of them, and none is named: the embedded engine is each client's own",
+            "--shard needs a server, because the embedded server belongs to one client",
             "start sobench serve, and name it with --base-url",
         ),
         (_, Until::Cycling(_)) => refuse(
-            "has a number of requests, and --duration alone lets them go round as fast as the server answers",
+            "--shard needs a number of requests, which --duration alone does not determine",
             "give --num-prompts in place of --duration, or a --request-rate beside it",
         ),
         (_, Until::Time(_)) if traffic.pace == Pace::Steady(Rate::Infinite) => refuse(
-            "cannot end in the middle of a closed loop: each shard would have come to another place of the plan (--duration)",
+            "--shard cannot be combined with --duration in a closed loop: shards would end at different requests",
             "leave --duration out, or give a --request-rate",
         ),
         _ if arguments.server.profile => refuse(
-            "would have every shard begin and end the server's profile (--profile)",
-            "leave it out, and post to /start_profile and /stop_profile before and after all shards",
+            "--shard cannot be combined with --profile: every shard would start and stop the profiler",
+            "leave --profile out, and post to /start_profile and /stop_profile before and after all shards",
         ),
         _ if !output.require.is_empty() => refuse(
-            "has no bounds on one of them (--require)",
-            "merge the logs, and hold the whole against its bounds with sobench compare --require",
+            "--require does not apply to a single shard",
+            "merge the run logs, and check the thresholds with sobench compare --require",
         ),
         _ if output.run_log == RunLogPlan::Off => refuse(
-            "is put together from the logs of its shards (--no-run-log)",
+            "--shard needs a run log, which --no-run-log disables",
             "leave --no-run-log out, or name a file with --run-log",
         ),
         _ => Ok(()),
@@ -194,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_begin_is_an_instant_or_a_place() {
+    fn start_is_an_instant_or_an_address() {
         let at = |text: &str| {
             start(&ShardArgs {
                 start_at: Some(text.to_owned()),
@@ -231,12 +227,12 @@ mod tests {
             assert_eq!(
                 (error.what, error.kind),
                 (
-                    format!("--start-at is no instant: {text}"),
+                    format!("--start-at is not an instant: {text}"),
                     sobench_core::error::Kind::Usage
                 )
             );
         }
-        let place = |address: &str, timeout_s: f64| {
+        let coordinator = |address: &str, timeout_s: f64| {
             start(&ShardArgs {
                 coordinator: Some(address.to_owned()),
                 coordinator_timeout: timeout_s,
@@ -248,21 +244,21 @@ mod tests {
             timeout: Duration::from_secs(5),
         };
         assert_eq!(
-            place("one:7070", 5.0).unwrap(),
+            coordinator("one:7070", 5.0).unwrap(),
             StartPlan::Coordinator(options)
         );
         for address in ["one", "one:", ":7070", "one:0", "one:70700"] {
             assert_eq!(
-                place(address, 5.0).unwrap_err().what,
+                coordinator(address, 5.0).unwrap_err().what,
                 format!("--coordinator is not HOST:PORT: {address}")
             );
         }
         assert_eq!(
-            place("one:7070", 0.0).unwrap_err().what,
+            coordinator("one:7070", 0.0).unwrap_err().what,
             "--coordinator-timeout is not a time: 0"
         );
         assert_eq!(
-            place("one:7070", 1e18).unwrap_err().what,
+            coordinator("one:7070", 1e18).unwrap_err().what,
             "--coordinator-timeout is longer than a week: 1000000000000000000"
         );
     }

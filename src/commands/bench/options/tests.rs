@@ -1,4 +1,4 @@
-//! What becomes of flags, and which are refused.
+//! Tests of the plan of a run: settings from flags, and refused flags.
 
 use std::ffi::OsString;
 
@@ -6,6 +6,7 @@ use super::*;
 use crate::cli::{Cli, Command};
 use sobench_core::constraint::GrammarDialect;
 use sobench_data::dataset::{Constraints, DatasetName, PromptForm};
+use sobench_notices::enforcement::UnenforcedPolicy;
 use sobench_results::metrics::{LatencyMetric, Slo};
 
 fn plan(arguments: &[&str]) -> Result<RunPlan> {
@@ -13,7 +14,7 @@ fn plan(arguments: &[&str]) -> Result<RunPlan> {
         .chain(arguments.iter().copied())
         .map(OsString::from);
     let command = Cli::parse_arguments(arguments)
-        .expect("clap takes these arguments")
+        .expect("the arguments parse")
         .into_command();
     let Command::Bench(arguments) = command else {
         panic!("{command:?}")
@@ -29,7 +30,7 @@ fn base_url(arguments: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn a_server_is_asked_only_if_one_is_named() {
+fn the_embedded_server_runs_only_if_no_server_is_named() {
     for (arguments, expected) in [
         (&[][..], None),
         (&["--backend", "openai-chat"], None),
@@ -46,7 +47,7 @@ fn a_server_is_asked_only_if_one_is_named() {
 }
 
 #[test]
-fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
+fn the_backend_determines_endpoint_and_prompt_form() {
     for (backend, path, form) in [
         ("vllm", "/v1/completions", PromptForm::Text),
         ("openai", "/v1/completions", PromptForm::Text),
@@ -79,7 +80,7 @@ fn the_endpoint_and_the_form_of_prompts_follow_the_backend() {
 }
 
 #[test]
-fn some_servers_have_another_endpoint_for_whole_answers() {
+fn disabling_streams_changes_the_endpoint_of_some_backends() {
     for (arguments, path) in [
         (&["--backend", "tgi", "--disable-stream"][..], "/generate"),
         (
@@ -108,7 +109,7 @@ fn some_servers_have_another_endpoint_for_whole_answers() {
 }
 
 #[test]
-fn no_secret_shows_in_the_plan() {
+fn debug_output_of_the_plan_has_no_secret() {
     let shown = format!(
         "{:?}",
         plan(&["--port", "1", "--header", "x-token=hush"]).unwrap()
@@ -120,8 +121,8 @@ fn no_secret_shows_in_the_plan() {
 }
 
 #[test]
-fn wrong_values_name_flag_and_value() {
-    for (arguments, words) in [
+fn errors_name_flag_and_value() {
+    for (arguments, message) in [
         (
             &["--guided-decoding-ratio", "1.5"][..],
             "--guided-decoding-ratio is not between 0 and 1: 1.5",
@@ -132,7 +133,7 @@ fn wrong_values_name_flag_and_value() {
         ),
         (
             &["--request-rate", "1e-9"],
-            "--request-rate spreads the requests over 1000000000000 s: 0.000000001",
+            "--request-rate results in a schedule of 1000000000000 s: 0.000000001",
         ),
         (&["--burstiness", "0"], "--burstiness is not positive: 0"),
         (&["--max-concurrency", "0"], "--max-concurrency is 0"),
@@ -164,7 +165,7 @@ fn wrong_values_name_flag_and_value() {
         ),
         (
             &["--backend", "sglang"],
-            "no server is named, and the embedded engine is no such backend: sglang",
+            "the embedded server does not support --backend sglang, and no other server is named",
         ),
         (
             &[
@@ -173,31 +174,31 @@ fn wrong_values_name_flag_and_value() {
                 "--constraint-dialect",
                 "tool-call",
             ],
-            "no server is named, and the embedded engine reads no such dialect: tool-call",
+            "the embedded server does not support --constraint-dialect tool-call, and no other server is named",
         ),
         (
             &["--choice", "a,b"],
-            "--choice has no meaning with --dataset json",
+            "--choice has no effect with --dataset json",
         ),
         (
             &["--endpoint", "/x"],
-            "no server is named, and the embedded engine takes no --endpoint",
+            "the embedded server does not support --endpoint, and no other server is named",
         ),
         (
             &["--header", "a=b"],
-            "no server is named, and the embedded engine takes no --header",
+            "the embedded server does not support --header, and no other server is named",
         ),
         (
             &["--port", "1", "--embedded-itl-ms", "3"],
-            "a server is named, and only the embedded engine takes --embedded-itl-ms",
+            "--embedded-itl-ms applies to the embedded server only, but a server is named",
         ),
         (
             &["--grammar-dialect", "lark"],
-            "--grammar-dialect has no meaning with --dataset json",
+            "--grammar-dialect has no effect with --dataset json",
         ),
         (
             &["--port", "1", "--backend", "tgi", "--continuous-usage"],
-            "--continuous-usage has no field on --backend tgi",
+            "--backend tgi has no field for --continuous-usage",
         ),
         (
             &[
@@ -205,7 +206,7 @@ fn wrong_values_name_flag_and_value() {
                 "--extra-body",
                 r#"{"stream_options": {}}"#,
             ],
-            "--continuous-usage sets stream_options, which --extra-body sets as well",
+            "--continuous-usage and --extra-body both set stream_options",
         ),
         (
             &["--embedded-itl-ms", "-2"],
@@ -213,13 +214,13 @@ fn wrong_values_name_flag_and_value() {
         ),
     ] {
         let error = plan(arguments).expect_err("the value is wrong");
-        assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
+        assert_eq!((error.what.as_str(), error.exit_code()), (message, 2));
         assert!(error.hint.is_some(), "{arguments:?}");
     }
 }
 
 #[test]
-fn every_dataset_with_grammars_takes_their_notation() {
+fn datasets_with_grammars_accept_grammar_dialect() {
     for dataset in ["grammar", "custom"] {
         let plan = plan(&["--dataset", dataset, "--grammar-dialect", "lark"]).unwrap();
         assert_eq!(
@@ -231,7 +232,7 @@ fn every_dataset_with_grammars_takes_their_notation() {
 }
 
 #[test]
-fn ratio_and_objectives_are_taken() {
+fn ratio_and_objectives_reach_the_settings() {
     assert_eq!(
         plan(&["--no-guided-decoding"])
             .unwrap()
@@ -265,7 +266,7 @@ fn ratio_and_objectives_are_taken() {
 }
 
 #[test]
-fn kinds_without_constraints_have_defaults_of_their_own() {
+fn backends_without_constraints_have_own_defaults() {
     use LatencyMetric::{E2el, Itl, Tpot, Ttft};
     for (backend, dataset, streamed, latencies) in [
         (
@@ -295,7 +296,7 @@ fn kinds_without_constraints_have_defaults_of_their_own() {
             (dataset, 0.0),
             "{backend}"
         );
-        assert_eq!(plan.settings.dataset.constraints, Constraints::LeftOut);
+        assert_eq!(plan.settings.dataset.constraints, Constraints::Dropped);
         assert_eq!(
             (plan.settings.request.stream, plan.settings.metrics.streamed),
             (streamed, streamed),
@@ -322,29 +323,29 @@ fn kinds_without_constraints_have_defaults_of_their_own() {
 }
 
 #[test]
-fn what_kinds_without_constraints_cannot_do_is_refused_by_name() {
+fn backends_without_constraints_refuse_constraint_flags() {
     let rerank = &["--port", "1", "--backend", "vllm-rerank"][..];
     let audio = &["--port", "1", "--backend", "openai-audio"][..];
-    for (kind, arguments, words) in [
+    for (kind, arguments, message) in [
         (
             rerank,
             &["--guided-decoding-ratio", "0.5"][..],
-            "the vllm-rerank backend takes no constraint: --guided-decoding-ratio 0.5",
+            "the vllm-rerank backend does not support constraints: --guided-decoding-ratio 0.5",
         ),
         (
             audio,
             &["--guided-decoding-ratio", "1"],
-            "the openai-audio backend takes no constraint: --guided-decoding-ratio 1",
+            "the openai-audio backend does not support constraints: --guided-decoding-ratio 1",
         ),
         (
             audio,
             &["--constraint-dialect", "guided"],
-            "the openai-audio backend takes no constraint: --constraint-dialect guided",
+            "the openai-audio backend does not support constraints: --constraint-dialect guided",
         ),
         (
             rerank,
             &["--guided-decoding-backend", "guidance"],
-            "takes no constraint: --guided-decoding-backend guidance",
+            "does not support constraints: --guided-decoding-backend guidance",
         ),
         (
             rerank,
@@ -364,7 +365,7 @@ fn what_kinds_without_constraints_cannot_do_is_refused_by_name() {
         (
             rerank,
             &["--audio-seconds", "3"],
-            "--audio-seconds has no meaning with --dataset json",
+            "--audio-seconds has no effect with --dataset json",
         ),
         (
             &["--port", "1"],
@@ -374,11 +375,11 @@ fn what_kinds_without_constraints_cannot_do_is_refused_by_name() {
         (
             &[],
             &["--backend", "openai-embeddings"],
-            "no server is named, and the embedded engine is no such backend: openai-embeddings",
+            "the embedded server does not support --backend openai-embeddings, and no other server is named",
         ),
     ] {
         let error = plan(&[kind, arguments].concat()).unwrap_err();
-        assert!(error.what.contains(words), "{arguments:?}: {error}");
+        assert!(error.what.contains(message), "{arguments:?}: {error}");
         assert_eq!(error.exit_code(), 2);
     }
     assert!(
@@ -401,4 +402,33 @@ fn what_kinds_without_constraints_cannot_do_is_refused_by_name() {
         )
         .is_ok()
     );
+}
+
+#[test]
+fn skip_preflight_makes_allow_unenforced_redundant() {
+    let preflight = |flags: &[&str]| plan(flags).unwrap().settings.constraint.preflight;
+    assert_eq!(preflight(&["--skip-preflight", "--allow-unenforced"]), None);
+    assert_eq!(preflight(&["--skip-preflight"]), None);
+    assert_eq!(
+        preflight(&["--allow-unenforced"]),
+        Some(UnenforcedPolicy::Allow)
+    );
+}
+
+#[test]
+fn flags_without_effect_are_one_line() {
+    let plan = plan(&[
+        "--trust-remote-code",
+        "--ignore-eos",
+        "--best-of",
+        "1",
+        "--use-beam-search",
+    ])
+    .unwrap();
+    let lines = plan.warning_lines();
+    assert_eq!(
+        lines[0],
+        "flags without effect: --trust-remote-code, --use-beam-search, --best-of"
+    );
+    assert_eq!((lines.len(), plan.warnings().len()), (2, 4));
 }

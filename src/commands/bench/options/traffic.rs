@@ -1,4 +1,4 @@
-//! How much is sent, how fast and for how long: the flags, checked.
+//! The traffic flags: number of requests, arrival rate, concurrency, duration and timeouts.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use sobench_core::load::{ErrorLimits, Load};
 use sobench_core::schedule::{Pace, Ramp, RampStrategy, Rate, Until};
 use sobench_data::dataset::MAX_PROMPTS;
 
-/// How much, how fast.
+/// The traffic flags.
 #[derive(Args, Clone, Debug)]
 pub struct TrafficArgs {
-    /// Number of requests [default: 1000; with --duration, as many as there is time for]
+    /// Number of requests [default: 1000, or as many as fit into --duration]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub num_prompts: Option<usize>,
-    /// Stop sending after so many seconds; requests under way may end
+    /// Time in seconds after which no request is sent. Requests in flight may finish
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub duration: Option<f64>,
-    /// Most tokens of an answer (max_tokens) [default: 128, or by dataset]
+    /// Limit of tokens of an answer (max_tokens) [default: 128, or depends on the dataset]
     #[arg(long, value_name = "OUTPUT_LEN", allow_negative_numbers = true)]
     pub output_len: Option<u32>,
-    /// Requests per second; inf sends all at once
+    /// Arrival rate in requests per second; inf sends all requests at once
     #[arg(long, value_name = "RPS", default_value_t = f64::INFINITY, allow_negative_numbers = true)]
     pub request_rate: f64,
-    /// How the rate rises from the first request to the last, in place of --request-rate
+    /// Increase of the arrival rate from the first request to the last, in place of --request-rate
     #[arg(long, value_name = "HOW", requires_all = ["ramp_up_start_rps", "ramp_up_end_rps"], value_parser = described(&RAMP_STRATEGIES))]
     pub ramp_up_strategy: Option<RampStrategy>,
-    /// Requests per second at the first request
+    /// Arrival rate of the ramp-up at the first request, in requests per second
     #[arg(
         long,
         value_name = "RPS",
@@ -37,7 +37,7 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub ramp_up_start_rps: Option<u32>,
-    /// Requests per second at the last request
+    /// Arrival rate of the ramp-up at the last request, in requests per second
     #[arg(
         long,
         value_name = "RPS",
@@ -45,15 +45,15 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub ramp_up_end_rps: Option<u32>,
-    /// Shape of the gamma-distributed gaps: 1 is a Poisson process, lower is burstier, inf is even
-    /// spacing
+    /// Shape of the gamma distribution of the gaps between requests: 1 is a Poisson process, less
+    /// is burstier, inf is even spacing
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub burstiness: f64,
-    /// Most requests in flight at once
+    /// Concurrency cap: the maximum number of requests in flight
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_concurrency: Option<usize>,
-    /// Share of --max-concurrency from which a run counts as steady; the steady part is reported
-    /// beside the whole
+    /// Share of --max-concurrency at which the run is in steady state. The report has the metrics
+    /// of the steady state beside those of the whole run
     #[arg(
         long,
         value_name = "SHARE",
@@ -61,9 +61,8 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub steady_state_threshold: f64,
-    /// Send a request for one token beside the run so many times a second, one at a time and
-    /// outside the cap, and report its latency: what the run does to requests that have nothing to
-    /// do with it
+    /// Rate of probes in requests per second: requests for one token, one at a time and outside the
+    /// cap. The report shows their latency, the effect of the load on unrelated requests
     #[arg(
         long,
         value_name = "RPS",
@@ -71,21 +70,21 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub probe_request_rate: f64,
-    /// Seed of everything that is drawn: which requests are constrained, due times, unique members
+    /// Seed of all random choices, such as the constrained requests and the due times
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Requests sent before the measured ones, under the same cap: unconstrained, with prompts of
-    /// their own
+    /// Number of warm-up requests before the measured ones, under the same cap. They are
+    /// unconstrained and have different prompts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub num_warmups: usize,
-    /// Give every so many-th constrained request a JSON Schema that no server has seen, and report
-    /// what that does to the others
+    /// Send a never-seen JSON Schema with every K-th constrained request, and report the effect on
+    /// the other requests
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub cold_schema_every: Option<usize>,
-    /// Exit with 1 where the client itself stood in the way of the figures
+    /// Exit with code 1 if client overhead distorts the measured latencies
     #[arg(long)]
     pub strict_client: bool,
-    /// End a request that takes longer than so many seconds
+    /// Time limit of a request in seconds
     #[arg(
         long,
         value_name = "SECONDS",
@@ -93,19 +92,19 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub request_timeout: f64,
-    /// End a request whose server sends no byte of the answer for so many seconds, before its head
-    /// or between its pieces; comments that keep a stream alive are bytes [default: no such limit]
+    /// Time limit in seconds without a byte of the response, before its head or within it [default:
+    /// no limit]. Keep-alive comments of a stream count as bytes
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub idle_timeout: Option<f64>,
-    /// Give up where more than this share of the requests that have ended are errors, once 20 have;
-    /// what is under way may end, and all is reported
+    /// Stop the run if more than this share of the finished requests failed, once 20 have finished.
+    /// Requests in flight may finish, and the report is printed
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub max_error_rate: Option<f64>,
-    /// Give up where so many requests in a row end in an error: a refusal, a failure, a broken
-    /// connection, a time limit
+    /// Stop the run after this number of consecutive errors: refusals, failures, broken connections
+    /// or timeouts
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub max_consecutive_errors: Option<usize>,
-    /// After the first Ctrl-C, wait up to so many seconds for requests under way
+    /// Time limit in seconds for requests in flight after the first Ctrl-C
     #[arg(
         long,
         value_name = "SECONDS",
@@ -113,53 +112,52 @@ pub struct TrafficArgs {
         allow_negative_numbers = true
     )]
     pub drain_timeout: f64,
-    /// Ask for a count of tokens in every chunk, so that chunks of several tokens can be told
-    /// (vLLM's continuous_usage_stats)
+    /// Request a token count in each chunk, to recognize chunks of several tokens (vLLM's
+    /// continuous_usage_stats)
     #[arg(long, conflicts_with = "disable_stream")]
     pub continuous_usage: bool,
-    /// Ask for whole answers instead of streams
+    /// Request complete answers instead of streams
     #[arg(long)]
     pub disable_stream: bool,
 }
 
-/// How a rate rises.
+/// The values of `--ramp-up-strategy`.
 const RAMP_STRATEGIES: [Described<RampStrategy>; 2] = [
     Described(
         RampStrategy::Linear,
         "linear",
-        "By the same number of requests per second each time",
+        "Constant increase in requests per second",
     ),
     Described(
         RampStrategy::Exponential,
         "exponential",
-        "By the same factor each time",
+        "Constant growth factor",
     ),
 ];
 
-/// Requests where nobody said how many: vLLM's default.
+/// The default number of requests, as in vLLM.
 const DEFAULT_PROMPTS: usize = 1000;
 
-/// The longest time over which a rate may spread its requests: a year.
+/// The longest schedule: a year.
 const LONGEST_SCHEDULE_S: f64 = 366.0 * 86_400.0;
 
-/// Checks the flags against each other; returns the number of cases to load as well.
+/// Checks the flags against each other. Returns the load and the number of cases.
 ///
 /// # Errors
 /// Usage errors that name the flag and its value.
 pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Load, usize)> {
     if flags.num_prompts == Some(0) {
-        return Err(Error::usage("--num-prompts is 0").hint("ask for at least one request"));
+        return Err(Error::usage("--num-prompts is 0").hint("give at least 1"));
     }
     if flags.burstiness.is_nan() || flags.burstiness <= 0.0 {
         return Err(Error::usage(format!(
             "--burstiness is not positive: {}",
             flags.burstiness
         ))
-        .hint("1 is a Poisson process"));
+        .hint("give a number above 0; 1 is a Poisson process"));
     }
     if flags.max_concurrency == Some(0) {
-        return Err(Error::usage("--max-concurrency is 0")
-            .hint("allow at least one request in flight, or leave it out"));
+        return Err(Error::usage("--max-concurrency is 0").hint("give at least 1, or leave it out"));
     }
     let threshold = flags.steady_state_threshold;
     if threshold.is_nan() || threshold <= 0.0 || threshold > 1.0 {
@@ -195,7 +193,7 @@ pub(crate) fn traffic(flags: &TrafficArgs) -> Result<(Load, usize)> {
     Ok((traffic, requests))
 }
 
-/// The slowest probe: one in a day.
+/// The lowest rate of probes: one per day.
 const SLOWEST_PROBE_RPS: f64 = 1.0 / 86_400.0;
 
 fn probe_rate(rate: f64) -> Result<Option<f64>> {
@@ -206,24 +204,26 @@ fn probe_rate(rate: f64) -> Result<Option<f64>> {
         return Ok(Some(rate));
     }
     Err(
-        Error::usage(format!("--probe-request-rate is no rate: {rate}"))
+        Error::usage(format!("--probe-request-rate is not a rate: {rate}"))
             .hint("give requests per second, e.g. 1; 0 sends none"),
     )
 }
 
-/// A limit that another one never lets run out is a mistake, and answers that come whole have no
-/// pieces to wait between.
+/// The idle timeout.
+///
+/// # Errors
+/// Answers are not streamed, or the request timeout is shorter.
 fn idle_timeout(flags: &TrafficArgs, value: f64, request_timeout: Duration) -> Result<Duration> {
     let limit = seconds("--idle-timeout", value)?;
     if flags.disable_stream {
         return Err(Error::usage(format!(
-            "answers come whole with --disable-stream, without a byte before their end, and --idle-timeout is given: {value}"
+            "--idle-timeout has no meaning with --disable-stream: {value}"
         ))
-        .hint("leave it out: --request-timeout bounds them"));
+        .hint("leave it out, and use --request-timeout"));
     }
     if limit >= request_timeout {
         return Err(Error::usage(format!(
-            "--idle-timeout would never run out before --request-timeout {}: {value}",
+            "--idle-timeout is not below --request-timeout {}: {value}",
             flags.request_timeout
         ))
         .hint("give fewer seconds, or leave it out"));
@@ -234,23 +234,25 @@ fn idle_timeout(flags: &TrafficArgs, value: f64, request_timeout: Duration) -> R
 fn drain_timeout(value: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(value).map_err(|_| {
         Error::usage(format!("--drain-timeout is not a time: {value}"))
-            .hint("give seconds; 0 cuts off what is under way")
+            .hint("give seconds; 0 aborts requests in flight")
     })
 }
 
-/// By default a run puts up with any number: what a server refuses or breaks is a result, and one
-/// that fails for a while comes back.
+/// The error limits. There are none by default, because errors are results, and a server may
+/// recover from a failure.
 fn error_limits(flags: &TrafficArgs) -> Result<ErrorLimits> {
     if let Some(share) = flags
         .max_error_rate
         .filter(|share| !(0.0..1.0).contains(share))
     {
-        return Err(Error::usage(format!("--max-error-rate is not a share of errors: {share}"))
-            .hint("give a number from 0 (no error) to below 1, such as 0.1; leave it out to put up with any"));
+        return Err(Error::usage(format!(
+            "--max-error-rate is not a share of errors: {share}"
+        ))
+        .hint("give a number from 0 to below 1, such as 0.1, or leave it out for no limit"));
     }
     if flags.max_consecutive_errors == Some(0) {
         return Err(Error::usage("--max-consecutive-errors is 0")
-            .hint("give at least 1, or leave it out to put up with any number"));
+            .hint("give at least 1, or leave it out for no limit"));
     }
     Ok(ErrorLimits {
         max_error_rate: flags.max_error_rate,
@@ -277,21 +279,21 @@ fn pace(flags: &TrafficArgs) -> Result<Pace> {
     };
     if let Rate::PerSecond(rate) = steady {
         return Err(Error::usage(format!(
-            "a ramp has its own rates, and --request-rate is given as well: {rate}"
+            "--request-rate cannot be combined with a ramp-up: {rate}"
         ))
-        .hint("leave --request-rate out, or --ramp-up-strategy"));
+        .hint("leave --request-rate or --ramp-up-strategy out"));
     }
     if start_rps == 0 {
-        return Err(Error::usage(
-            "--ramp-up-start-rps is 0, a rate at which the first request is never due: 0",
-        )
-        .hint("begin with at least 1 request per second"));
+        return Err(
+            Error::usage("--ramp-up-start-rps is 0, so the first request is never due")
+                .hint("give at least 1 request per second"),
+        );
     }
     if start_rps > end_rps {
         return Err(Error::usage(format!(
-            "the ramp falls, from {start_rps} to --ramp-up-end-rps {end_rps}"
+            "--ramp-up-end-rps is below --ramp-up-start-rps {start_rps}: {end_rps}"
         ))
-        .hint("give an end at or above --ramp-up-start-rps"));
+        .hint("give an end rate at or above the start rate"));
     }
     Ok(Pace::Ramp(Ramp {
         strategy,
@@ -300,7 +302,7 @@ fn pace(flags: &TrafficArgs) -> Result<Pace> {
     }))
 }
 
-/// When sending ends, and how many cases that takes.
+/// The end of sending, and the number of cases.
 fn extent(flags: &TrafficArgs, pace: Pace) -> Result<(Until, usize)> {
     let Some(duration_s) = flags.duration else {
         return Ok((
@@ -311,7 +313,7 @@ fn extent(flags: &TrafficArgs, pace: Pace) -> Result<(Until, usize)> {
     let duration = seconds("--duration", duration_s)?;
     match (flags.num_prompts, pace.requests_within(duration)) {
         (_, None) if flags.max_concurrency.is_none() => Err(Error::usage(format!(
-            "all requests are due at once, so that there is nothing to stop after --duration {duration_s}"
+            "--duration needs a rate or a concurrency cap, because all requests are due at once: {duration_s}"
         ))
         .hint("give --request-rate, or --max-concurrency for a closed loop")),
         (Some(requests), _) => Ok((Until::Time(duration), requests)),
@@ -320,8 +322,8 @@ fn extent(flags: &TrafficArgs, pace: Pace) -> Result<(Until, usize)> {
             Err(Error::usage(format!("no request is due within --duration {duration_s}")).hint("raise the rate or the duration"))
         }
         (None, Some(requests)) if requests > MAX_PROMPTS as f64 => {
-            Err(Error::usage(format!("{requests} requests are due within --duration {duration_s}"))
-                .hint(format!("lower the rate or the duration, to at most {MAX_PROMPTS} requests")))
+            Err(Error::usage(format!("too many requests within --duration {duration_s}: {requests}"))
+                .hint(format!("lower the rate or the duration to at most {MAX_PROMPTS} requests")))
         }
         (None, Some(requests)) => Ok((Until::Time(duration), requests as usize)),
     }
@@ -342,23 +344,23 @@ fn check_length(flags: &TrafficArgs, pace: Pace, requests: usize) -> Result<()> 
         slowest
     };
     Err(Error::usage(format!(
-        "{flag} spreads the requests over {longest_s:.0} s: {given}"
+        "{flag} results in a schedule of {longest_s:.0} s: {given}"
     ))
     .hint(format!(
-        "raise the rate or lower --num-prompts, to at most {LONGEST_SCHEDULE_S} s in all"
+        "raise the rate or lower --num-prompts to at most {LONGEST_SCHEDULE_S} s in total"
     )))
 }
 
 fn check_cold(every: Option<usize>, until: Until) -> Result<()> {
     match (every, until) {
         (Some(every), _) if every < 2 => Err(Error::usage(format!(
-            "--cold-schema-every leaves no warm request: {every}"
+            "--cold-schema-every is below 2, which leaves no warm request: {every}"
         ))
-        .hint("give 2 or more; --dataset json-unique makes every schema a new one")),
+        .hint("give 2 or more, or use --dataset json-unique for a new schema in every request")),
         (Some(_), Until::Cycling(_)) => Err(Error::usage(
-            "requests go round until --duration ends, so that no schema stays new",
+            "--cold-schema-every cannot be combined with --duration alone, which repeats the requests",
         )
-        .hint("give --num-prompts or a --request-rate beside --cold-schema-every")),
+        .hint("give --num-prompts or --request-rate as well")),
         _ => Ok(()),
     }
 }
@@ -375,7 +377,7 @@ mod tests {
             .chain(arguments.iter().copied())
             .map(OsString::from);
         let command = Cli::parse_arguments(arguments)
-            .expect("clap takes these arguments")
+            .expect("the arguments parse")
             .into_command();
         let Command::Bench(arguments) = command else {
             panic!("{command:?}")
@@ -393,7 +395,7 @@ mod tests {
     ];
 
     #[test]
-    fn number_and_duration_end_a_run_together_or_alone() {
+    fn number_and_duration_limit_a_run_together_or_alone() {
         let ten = Duration::from_secs(10);
         for (arguments, until, requests) in [
             (&[][..], Until::LastCase, 1000),
@@ -456,8 +458,8 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_together_is_refused() {
-        for (arguments, words) in [
+    fn contradictory_flags_are_refused() {
+        for (arguments, message) in [
             (
                 &["--duration", "0", "--max-concurrency", "1"][..],
                 "--duration is not a time: 0",
@@ -469,11 +471,11 @@ mod tests {
             (&["--idle-timeout", "0"], "--idle-timeout is not a time: 0"),
             (
                 &["--idle-timeout", "9", "--request-timeout", "9"],
-                "--idle-timeout would never run out before --request-timeout 9: 9",
+                "--idle-timeout is not below --request-timeout 9: 9",
             ),
             (
                 &["--idle-timeout", "9", "--disable-stream"],
-                "answers come whole with --disable-stream, without a byte before their end, and --idle-timeout is given: 9",
+                "--idle-timeout has no meaning with --disable-stream: 9",
             ),
             (
                 &["--steady-state-threshold", "0"],
@@ -485,7 +487,7 @@ mod tests {
             ),
             (
                 &["--cold-schema-every", "1"],
-                "--cold-schema-every leaves no warm request: 1",
+                "--cold-schema-every is below 2, which leaves no warm request: 1",
             ),
             (
                 &[
@@ -496,11 +498,11 @@ mod tests {
                     "--max-concurrency",
                     "2",
                 ],
-                "requests go round until --duration ends, so that no schema stays new",
+                "--cold-schema-every cannot be combined with --duration alone, which repeats the requests",
             ),
             (
                 &["--duration", "5"],
-                "all requests are due at once, so that there is nothing to stop after --duration 5",
+                "--duration needs a rate or a concurrency cap, because all requests are due at once: 5",
             ),
             (
                 &["--duration", "5", "--request-rate", "0.1"],
@@ -508,7 +510,7 @@ mod tests {
             ),
             (
                 &["--duration", "1e6", "--request-rate", "1e6"],
-                "1000000000000 requests are due within --duration 1000000",
+                "too many requests within --duration 1000000: 1000000000000",
             ),
             (
                 &[
@@ -519,7 +521,7 @@ mod tests {
                     "--ramp-up-end-rps",
                     "5",
                 ],
-                "--ramp-up-start-rps is 0, a rate at which the first request is never due: 0",
+                "--ramp-up-start-rps is 0, so the first request is never due",
             ),
             (
                 &[
@@ -530,17 +532,17 @@ mod tests {
                     "--ramp-up-end-rps",
                     "5",
                 ],
-                "the ramp falls, from 6 to --ramp-up-end-rps 5",
+                "--ramp-up-end-rps is below --ramp-up-start-rps 6: 5",
             ),
         ] {
             let error = read(arguments).expect_err("the flags contradict each other");
-            assert_eq!((error.what.as_str(), error.exit_code()), (words, 2));
+            assert_eq!((error.what.as_str(), error.exit_code()), (message, 2));
             assert!(error.hint.is_some(), "{arguments:?}");
         }
         let error = read(&[&LINEAR[..], &["--request-rate", "3"]].concat()).unwrap_err();
         assert_eq!(
             error.what,
-            "a ramp has its own rates, and --request-rate is given as well: 3"
+            "--request-rate cannot be combined with a ramp-up: 3"
         );
     }
 }

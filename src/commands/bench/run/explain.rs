@@ -1,4 +1,4 @@
-//! Where `auto` sends each distinct constraint of a run. Knows the rule's words, not the rule.
+//! Routing of each distinct constraint by the embedded `auto` (`--explain`).
 
 use std::collections::HashSet;
 
@@ -6,11 +6,11 @@ use crate::commands::bench::session::Session;
 use sobench_core::case::Case;
 use sobench_engine::EngineName;
 
-/// Distinct constraints that are told one by one; of more, how many there are.
+/// Distinct constraints that are listed; the others are counted.
 const MAX_EXPLAINED: usize = 50;
 
-/// A line for every distinct constraint, named by the first case that carries it; one line where
-/// the engine has no choice.
+/// A line for every distinct constraint, named by its first case; one line where the engine has no
+/// choice.
 pub(super) fn routes(session: &Session, cases: &[Case]) -> Vec<String> {
     let mut seen = HashSet::new();
     let distinct = cases.iter().filter_map(|case| {
@@ -23,8 +23,7 @@ pub(super) fn routes(session: &Session, cases: &[Case]) -> Vec<String> {
         .is_none_or(|engine| engine.name != EngineName::Auto.name())
     {
         return vec![
-            "--explain: this engine takes every constraint itself; only auto has a choice"
-                .to_owned(),
+            "--explain: no routing: only the engine auto chooses between engines".to_owned(),
         ];
     }
     let distinct: Vec<_> = distinct.collect();
@@ -41,7 +40,7 @@ pub(super) fn routes(session: &Session, cases: &[Case]) -> Vec<String> {
                 )
             }
             None => format!(
-                "{}: no engine that auto knows takes its {}",
+                "{}: auto has no engine for its {}",
                 case.id,
                 constraint.kind()
             ),

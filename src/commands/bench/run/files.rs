@@ -1,5 +1,4 @@
-//! Files that a report is written to beside the saved result: its forms, the failing cases, vLLM's
-//! records. Knows no form of it.
+//! Files beside the result: reports in other formats, failing cases, pages, vLLM's records.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +6,21 @@ use super::result_file::directory;
 use crate::commands::bench::options::OutputPlan;
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files::{
-    cannot_write_report, make_folder, numbered_names, try_file, write,
+    self, cannot_write_report, create_parent_folder, numbered_names, write,
 };
 use sobench_report::view::View;
 use sobench_report::{failures, filename, format, lengths_page, pytorch, requests_page};
 
-/// What the name of the file of failing cases ends in, and that of vLLM's records.
+/// Endings of the files of failing cases and of vLLM's records.
 const FAILURES_ENDING: &str = "failures.jsonl";
 const PYTORCH_ENDING: &str = "pytorch.json";
 
-/// What the names of pages end in, as vLLM's do but for the second, which is a picture there.
+/// Endings of the pages, as in vLLM, where the second is a picture.
 const TIMELINE_ENDING: &str = "timeline.html";
 const LENGTHS_ENDING: &str = "dataset_stats.html";
 
-/// What became of the files: a line for each that was written, and why others were not. One that
-/// cannot be written does not keep the others from it.
+/// A line for each written file, and the errors of the others. An error does not stop the other
+/// files.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) lines: Vec<String>,
@@ -37,14 +36,14 @@ impl Written {
     }
 }
 
-/// Sees that the files that were named can be made, before anything is sent.
+/// Checks that the named files can be created, before anything is sent.
 ///
 /// # Errors
-/// One of them cannot.
-pub(super) fn make_room(output: &OutputPlan) -> Result<()> {
+/// A file cannot be created.
+pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
     for (_, path) in &output.files {
-        make_folder(path)
-            .and_then(|()| try_file(path))
+        create_parent_folder(path)
+            .and_then(|()| output_files::check_writable(path))
             .map_err(|error| cannot_write_report(path, &error))?;
     }
     if output.failures || output.timeline.is_some() || output.lengths {
@@ -54,7 +53,7 @@ pub(super) fn make_room(output: &OutputPlan) -> Result<()> {
     Ok(())
 }
 
-/// Writes every file that the plan asks for. `saved` is where the result was saved.
+/// Writes every file of the plan. `saved` is the path of the result.
 pub(super) fn write_all(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>) -> Written {
     let mut written = Written::default();
     for (form, path) in &output.files {
@@ -104,8 +103,8 @@ pub(super) fn write_all(output: &OutputPlan, view: &View<'_>, saved: Option<&Pat
     written
 }
 
-/// The path of a file beside the result. Where the result has no file of its own, its name is the
-/// one that it would have had: what a result is added to holds other runs.
+/// The path of a file beside the result. A result that is appended to other runs has no name of its
+/// own; then the file has the default name.
 fn beside(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>, ending: &str) -> PathBuf {
     let named = saved
         .map(Path::to_owned)
@@ -121,7 +120,7 @@ fn beside(output: &OutputPlan, view: &View<'_>, saved: Option<&Path>, ending: &s
     );
     let stem = Path::new(&name).with_extension("");
     let stem = stem.display().to_string();
-    // As results, whose names of our own making are never written over.
+    // Default names are never overwritten, as for results.
     let mut paths = numbered_names(&stem, ending).map(|name| directory(output).join(name));
     paths
         .find(|path| !path.exists())

@@ -1,41 +1,39 @@
-//! What the first use of a constraint costs on a server that is known never to have had it, where a
-//! run has only the one: asked for alone, before the clock starts. Knows no figure but its own.
+//! Cost of the first use of a run's only constraint, on a server that has never compiled it,
+//! measured before the run.
 //!
-//! In the run itself nothing would be cold: its trial request has the constraint compiled. Three
-//! requests with one prompt tell the cost: the first without the constraint, so that neither the
-//! prompt nor whatever a server does at the first request of its life counts as the constraint's;
-//! the second with it, which is *cold*; and the same once more, which is *warm*, and as alone as
-//! the cold one was.
+//! In the run itself nothing is cold, since the trial request compiles the constraint. Three
+//! requests with one prompt measure the cost: one without the constraint, so that the prompt and
+//! the first request of the server do not count; one with it (*cold*); and one more (*warm*).
 
+use super::context::ServerHistory;
 use super::sending::Sending;
-use super::setting::Past;
 use sobench_backend::unsupported;
 use sobench_core::case::{Arm, Case};
 use sobench_core::error::Result;
 use sobench_core::observation::Observation;
 use sobench_notices::notice::{BenchNotice, Notice};
 
-/// TTFTs of the first use of a constraint and of the one after it, in milliseconds.
+/// TTFTs of the first and the second use of a constraint, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FirstUse {
     pub cold_ttft_ms: f64,
     pub warm_ttft_ms: f64,
 }
 
-/// Asks for the first use; `None` where it would tell nothing, or got no answer. Returns the
-/// requests that it took as well.
+/// Measures the first use; `None` where it is not cold, or has no answer. Also returns the number
+/// of requests.
 ///
 /// # Errors
-/// A request cannot be sent at all.
+/// A request cannot be sent.
 pub(super) async fn first_use(
     sending: &Sending<'_>,
-    past: &Past,
+    history: &ServerHistory,
     cases: &[Case],
 ) -> Result<(usize, Option<FirstUse>)> {
     let only = only_constraint(cases).filter(|_| sending.request.stream);
-    let Some(cold) = only
-        .filter(|case| is_new(case, past) && unsupported(sending.adapter.kind(), case).is_none())
-    else {
+    let Some(cold) = only.filter(|case| {
+        is_new(case, history) && unsupported(sending.adapter.kind(), case).is_none()
+    }) else {
         return Ok((0, None));
     };
     let opener = Case {
@@ -64,7 +62,7 @@ pub(super) async fn first_use(
 }
 
 impl FirstUse {
-    /// What the reader of the run has to know.
+    /// The notice on this cost.
     pub(super) fn notice(self) -> Notice {
         BenchNotice::FirstUse {
             cold_ttft_ms: self.cold_ttft_ms,
@@ -74,13 +72,13 @@ impl FirstUse {
     }
 }
 
-fn is_new(case: &Case, past: &Past) -> bool {
+fn is_new(case: &Case, history: &ServerHistory) -> bool {
     case.constraint
         .as_ref()
-        .is_some_and(|constraint| past.excludes(&constraint.fingerprint()))
+        .is_some_and(|constraint| history.excludes(&constraint.fingerprint()))
 }
 
-/// The first constrained case of a run in which all have one constraint.
+/// The first constrained case of a run with a single constraint.
 fn only_constraint(cases: &[Case]) -> Option<&Case> {
     let constrained = || cases.iter().filter(|case| case.arm == Arm::Constrained);
     let first = constrained().next()?;
@@ -121,31 +119,34 @@ mod tests {
     }
 
     #[test]
-    fn only_a_run_with_one_constraint_that_is_new_asks() {
-        let asks = |cases: &[Case], past: &Past| {
-            only_constraint(cases).is_some_and(|case| is_new(case, past))
+    fn first_use_needs_one_new_constraint() {
+        let asks = |cases: &[Case], history: &ServerHistory| {
+            only_constraint(cases).is_some_and(|case| is_new(case, history))
         };
         let one = [
             case("a", Arm::Control),
             case("a", Arm::Constrained),
             case("a", Arm::Constrained),
         ];
-        let nothing = Past {
+        let nothing = ServerHistory {
             sent: HashSet::new(),
             is_whole: true,
         };
-        let sent = one[1].constraint.as_ref().map(|it| it.fingerprint());
-        for (cases, past, expected) in [
+        let sent = one[1]
+            .constraint
+            .as_ref()
+            .map(|constraint| constraint.fingerprint());
+        for (cases, history, expected) in [
             (&one[..], &nothing, true),
             (
                 &one[..],
-                &Past {
+                &ServerHistory {
                     sent: sent.into_iter().collect(),
                     is_whole: true,
                 },
                 false,
             ),
-            (&one[..], &Past::default(), false),
+            (&one[..], &ServerHistory::default(), false),
             (
                 &[case("a", Arm::Constrained), case("b", Arm::Constrained)],
                 &nothing,
@@ -153,7 +154,7 @@ mod tests {
             ),
             (&one[..1], &nothing, false),
         ] {
-            assert_eq!(asks(cases, past), expected, "{past:?}");
+            assert_eq!(asks(cases, history), expected, "{history:?}");
         }
     }
 

@@ -1,5 +1,4 @@
-//! Before the clock starts: can the answers be judged at all. After it has stopped: verdicts and
-//! token counts, from the run log, an answer at a time. Knows no server and no rendering.
+//! Checks before the run that answers can be judged, and judges the run log after it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,28 +15,27 @@ use sobench_judge::Evaluator;
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::runlog::RunLog;
 use sobench_results::runlog::judge::judge;
-use sobench_shutdown::{Shutdown, unless_left};
+use sobench_shutdown::{Shutdown, run_abandonable};
 
-/// Looks at the constraints before anything is sent. One that belongs to the whole run and cannot
-/// be judged by is an error: no answer would get a verdict. Rows that have their own are named, and
-/// run.
+/// Checks the constraints before anything is sent. An unusable constraint of the whole run is an
+/// error; unusable constraints of rows are notices.
 ///
 /// # Errors
-/// The run's only constraint is broken, or beyond our evaluator.
+/// The only constraint of the run is broken or unsupported.
 pub(super) fn look_ahead(
     dataset: DatasetName,
     cases: &[Case],
     evaluator: &mut Evaluator,
 ) -> Result<Option<Notice>> {
     let mut why = |case: &Case| {
-        evaluator.unusable(case.constraint.as_deref()?, case.grammar_oracle.as_deref())
+        evaluator.not_scorable_reason(case.constraint.as_deref()?, case.grammar_oracle.as_deref())
     };
-    if !dataset.has_rows() {
+    if !dataset.has_row_constraints() {
         return cases.first().and_then(why).map_or(Ok(None), |why| {
             Err(Error::usage(format!(
                 "no answer could be judged by this constraint: {why}"
             ))
-            .hint("correct the schema, regex, grammar or oracle; nothing was sent"))
+            .hint("fix the schema, regex, grammar or oracle; nothing was sent"))
         });
     }
     let unusable: Vec<(&Case, NotScored)> = cases
@@ -55,7 +53,7 @@ pub(super) fn look_ahead(
     }))
 }
 
-/// What judging takes.
+/// The dependencies of judging.
 pub(super) struct Judging<'a> {
     pub(super) evaluator: Evaluator,
     pub(super) tokenizer: Arc<Tokenizer>,
@@ -64,11 +62,10 @@ pub(super) struct Judging<'a> {
 }
 
 impl Judging<'_> {
-    /// Judges a log, whose file has this path. The user may walk away from it: then the answers are
-    /// in the file.
+    /// Judges a log, whose file has this path. After a second signal the answers stay in the file.
     ///
     /// # Errors
-    /// The user did; the log cannot be read again.
+    /// The user stopped it; the log cannot be read again.
     pub(super) fn judge(self, mut log: RunLog, path: Option<PathBuf>) -> Result<RunLog> {
         let Self {
             mut evaluator,
@@ -85,7 +82,7 @@ impl Judging<'_> {
             .map(|()| log)
         };
         runtime
-            .block_on(unless_left(
+            .block_on(run_abandonable(
                 "a run",
                 work,
                 second_request(shutdown.from_now()),
@@ -94,19 +91,19 @@ impl Judging<'_> {
                 let error = Error::interrupted("stopped before the answers were judged");
                 Err(match path {
                     Some(path) => error.hint(format!(
-                        "the answers are in the run log, which sobench report judges: {}",
+                        "judge the run log with sobench report: {}",
                         path.display()
                     )),
-                    None => error.hint("nothing is kept without a run log"),
+                    None => error.hint("keep a run log with --run-log"),
                 })
             })
     }
 }
 
-/// Waits for the second shutdown request; the first one tells the user what is waited for.
+/// Waits for the second shutdown signal. The first one prints how to stop.
 async fn second_request(shutdown: Shutdown) {
     shutdown.drain_requested().await;
-    terminal::say("judging what was done; press Ctrl-C again to end without a report");
+    terminal::say("judging the answers; press Ctrl-C again to exit without a report");
     shutdown.abort_requested().await;
 }
 

@@ -1,8 +1,7 @@
-//! LoRA modules dealt out to the requests of a run. Knows no server.
+//! Assignment of LoRA modules to requests.
 //!
-//! `vllm bench serve` deals them out in turn or by `random.choice`; which request gets which by
-//! chance is not the same here, as the state of its generator depends on what the dataset drew
-//! before.
+//! `vllm bench serve` assigns them round-robin or by `random.choice`. Random assignments differ
+//! from vLLM's, whose generator state depends on the dataset.
 
 use std::sync::Arc;
 
@@ -11,27 +10,25 @@ use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_pycompat::random::PythonRandom;
 use sobench_results::record::{Lora, LoraAssignment};
 
-/// What the tag of a request begins with; the module follows. Reports have a table by tag.
+/// Prefix of the tag with the module. Reports have a table by tag.
 const TAG: &str = "lora:";
 
-/// Keeps what is drawn here apart from what the dataset draws by the same seed.
+/// Separates this random stream from the dataset's.
 const STREAM: u128 = 0x10ba << 64;
 
-/// Gives each case its module, and a tag that says so. Returns what the reader of the result has to
-/// know.
+/// Sets the module and its tag on each case. Returns a notice.
 pub(crate) fn assign(cases: &mut [Case], lora: &Lora, seed: u64) -> Notice {
     let modules: Vec<Arc<str>> = lora
         .modules
         .iter()
         .map(|name| Arc::from(name.as_str()))
         .collect();
-    let mut random = PythonRandom::from_big(STREAM | u128::from(seed));
+    let mut random = PythonRandom::from_u128(STREAM | u128::from(seed));
     for (index, case) in cases.iter_mut().enumerate() {
         let place = match lora.assignment {
             LoraAssignment::RoundRobin => index % modules.len(),
-            LoraAssignment::Random => {
-                usize::try_from(random.below(modules.len() as u64)).expect("it is below a length")
-            }
+            LoraAssignment::Random => usize::try_from(random.below(modules.len() as u64))
+                .expect("the index is below a length"),
         };
         case.model = Some(Arc::clone(&modules[place]));
         case.tags.push(format!("{TAG}{}", modules[place]));
@@ -47,12 +44,12 @@ pub(crate) fn assign(cases: &mut [Case], lora: &Lora, seed: u64) -> Notice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sobench_results::metrics::testing::made;
+    use sobench_results::metrics::testing::test_request;
 
     fn dealt(assignment: LoraAssignment, seed: u64) -> Vec<String> {
-        let mut cases: Vec<Case> = (0..40).map(|index| made().parts(index).0).collect();
+        let mut cases: Vec<Case> = (0..40).map(|index| test_request().parts(index).0).collect();
         let modules = ["a", "b", "c"].map(str::to_owned).to_vec();
-        let words = assign(
+        let notice = assign(
             &mut cases,
             &Lora {
                 modules,
@@ -61,7 +58,7 @@ mod tests {
             seed,
         )
         .to_string();
-        assert!(words.ends_with(": a, b, c"), "{words}");
+        assert!(notice.ends_with(": a, b, c"), "{notice}");
         assert!(
             cases
                 .iter()
@@ -74,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_dealt_out_in_turn_or_by_the_seed() {
+    fn modules_are_assigned_round_robin_or_by_the_seed() {
         assert_eq!(
             dealt(LoraAssignment::RoundRobin, 1)[..5],
             ["a", "b", "c", "a", "b"]
@@ -85,7 +82,7 @@ mod tests {
         assert!(
             ["a", "b", "c"]
                 .iter()
-                .all(|name| drawn.iter().any(|it| it == name))
+                .all(|name| drawn.iter().any(|module| module == name))
         );
     }
 }

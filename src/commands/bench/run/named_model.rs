@@ -1,46 +1,46 @@
-//! Which model an answer says it is from: looked for in the trial's answer, outside everything that
-//! is measured. Knows no kind of server: a member `model` of the body or of an event, which
-//! OpenAI's shape has and others may have.
+//! The model name in the trial's answer: a member `model` of the body or of an event, as OpenAI's
+//! API has it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use sobench_backend::{Adapter, Decoded, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
+use sobench_backend::{
+    Adapter, Decoded, Decoder, ReadSummary, RequestOptions, ServerKind, Unsendable,
+};
 use sobench_core::case::Case;
 use sobench_core::printable::printable;
 use sobench_notices::notice::{BenchNotice, Notice};
 
-/// The first bytes of an answer, in which the model is looked for; a stream names it in its first
-/// event.
+/// Bytes of an answer that are searched for the model; a stream has it in its first event.
 const MAX_LOOKED_AT_BYTES: usize = 64 << 10;
 
-/// Characters of a model's name that a notice shows.
+/// Characters of a model name in a notice.
 const MAX_NAME_CHARS: usize = 200;
 
-/// An adapter that keeps the beginning of what it decodes.
+/// An adapter that keeps the first bytes of what it decodes.
 pub(super) struct Overhearing {
     inner: Arc<dyn Adapter>,
-    heard: Arc<Mutex<Vec<u8>>>,
+    received: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Overhearing {
     pub(super) fn new(inner: Arc<dyn Adapter>) -> Self {
         Self {
             inner,
-            heard: Arc::default(),
+            received: Arc::default(),
         }
     }
 
-    /// What the reader has to know where the last answer names another model than `asked`.
+    /// Notice where the last answer names another model than `asked`.
     pub(super) fn notice(&self, asked: &str) -> Option<Notice> {
-        let named = named_model(&self.heard.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let named = named_model(&self.received.lock().unwrap_or_else(PoisonError::into_inner))?;
         let [named, asked] = [named.as_str(), asked].map(|name| printable(name, MAX_NAME_CHARS));
         (named != asked).then(|| {
-            BenchNotice::OtherModel {
+            BenchNotice::ModelMismatch {
                 answered: named,
-                asked,
+                requested: asked,
             }
             .into()
         })
@@ -57,13 +57,13 @@ impl Adapter for Overhearing {
     }
 
     fn decoder(&self, stream: bool, max_event_bytes: usize) -> Box<dyn Decoder> {
-        self.heard
+        self.received
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
         Box::new(OverhearingDecoder {
             inner: self.inner.decoder(stream, max_event_bytes),
-            heard: Arc::clone(&self.heard),
+            received: Arc::clone(&self.received),
         })
     }
 
@@ -78,19 +78,19 @@ impl Adapter for Overhearing {
 
 struct OverhearingDecoder {
     inner: Box<dyn Decoder>,
-    heard: Arc<Mutex<Vec<u8>>>,
+    received: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Decoder for OverhearingDecoder {
-    fn push(&mut self, bytes: &[u8]) -> Fed {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = MAX_LOOKED_AT_BYTES.saturating_sub(heard.len());
-        heard.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        drop(heard);
+    fn push(&mut self, bytes: &[u8]) -> ReadSummary {
+        let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_LOOKED_AT_BYTES.saturating_sub(received.len());
+        received.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        drop(received);
         self.inner.push(bytes)
     }
 
-    fn finish(&mut self) -> Fed {
+    fn finish(&mut self) -> ReadSummary {
         self.inner.finish()
     }
 
@@ -99,11 +99,11 @@ impl Decoder for OverhearingDecoder {
     }
 }
 
-/// The model that a body names: as a whole, or in the first of its lines or events that names one.
+/// The model of a body: of the whole, or of the first line or event with one.
 fn named_model(body: &[u8]) -> Option<String> {
     let model = |json: &[u8]| {
         let value: Value = serde_json::from_slice(json).ok()?;
-        // Events of the responses endpoint carry the response, which has the name.
+        // Events of the responses endpoint contain the response, which has the model.
         let model = value
             .get("model")
             .or_else(|| value.get("response")?.get("model"))?;
@@ -122,7 +122,7 @@ mod tests {
     use sobench_backend::adapter;
 
     #[test]
-    fn an_answer_that_names_another_model_is_told() {
+    fn an_answer_of_another_model_has_a_notice() {
         for (kind, reads, asked, expected) in [
             (
                 ServerKind::Vllm,
@@ -173,10 +173,9 @@ mod tests {
             let notice = overhearing.notice(asked);
             assert_eq!(notice.is_some(), expected.is_some(), "{reads:?}");
             assert!(expected.is_none_or(|name| {
-                notice
-                    .unwrap()
-                    .to_string()
-                    .contains(&format!("from the model {name}, and {asked} was"))
+                notice.unwrap().to_string().contains(&format!(
+                    "names the model {name}; the requested model is {asked}"
+                ))
             }));
         }
         let whole = Overhearing::new(Arc::from(adapter(ServerKind::OpenaiChat)));

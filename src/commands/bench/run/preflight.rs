@@ -1,12 +1,11 @@
-//! Before the clock starts: which dialect the run speaks, and whether the server applies the
-//! constraints that it is about to send. Knows no question.
+//! Chooses the dialect of the run, and checks that the server enforces the constraints, before the
+//! run.
 //!
-//! The run's own trial request goes first. On a vLLM server the first constrained request of its
-//! life fixes its engine in `auto`, and that is to be one of the run's, not one of ours; where the
-//! trial request has no constraint, the first that has one follows. Then the questions, which use
-//! none of the run's constraints. Where the dialect was left to `auto`, the one that is suggested
-//! is asked first, and the others that the kind of server could take only as long as none enforces
-//! every kind of the run.
+//! The run's trial request is first: the first constrained request fixes the engine of a vLLM
+//! server in `auto`, and it must be one of the run's. If the trial request has no constraint, the
+//! first constrained request follows. Then come the preflight requests, which use none of the run's
+//! constraints. With `--constraint-dialect auto` the suggested dialect is tested first, and the
+//! other dialects of the server kind until one enforces every kind of constraint of the run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,25 +21,25 @@ use sobench_core::error::{Error, Kind as Fault, Result};
 use sobench_core::load::ErrorLimits;
 use sobench_engine::{self as engine, EngineName, EnginePolicy, Vocabulary};
 use sobench_notices::enforcement::{
-    DialectChoice, Enforcement, FirstConstrained, Held, State, Unenforced,
+    DialectChoice, Enforcement, FirstConstrained, KindResult, State, UnenforcedPolicy,
 };
 use sobench_notices::notice::{KindClass, Notice, PreflightNotice};
-use sobench_preflight::ask::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use sobench_preflight::gate::gate;
+use sobench_preflight::runner::{DEFAULT_OUTPUT_LEN, DEFAULT_TIMEOUT};
 use sobench_preflight::{self as preflight, Class, Extent, Kind, Options, Preflight};
 use sobench_results::record::Settings;
 use sobench_shutdown::Shutdown;
 
-/// How the run speaks, after it was tried.
+/// The request options of the run, after they were tried.
 pub(super) struct Settled<'c> {
     pub(super) request: RequestOptions,
     pub(super) trial: Trial<'c>,
     pub(super) enforcement: Enforcement,
-    /// What the reader of the result has to know.
+    /// Notices for the reader.
     pub(super) notices: Vec<Notice>,
 }
 
-/// Everything that settling takes.
+/// The inputs of the choice.
 pub(super) struct Settling<'a> {
     pub(super) settings: &'a Settings,
     pub(super) session: &'a Session,
@@ -49,8 +48,8 @@ pub(super) struct Settling<'a> {
 }
 
 impl Settling<'_> {
-    /// The requests that could be sent, one a dialect, the first choice first: more than one only
-    /// where the dialect is left to `auto` and the server is to be asked which it reads.
+    /// The possible requests, one per dialect, the first choice first. There is more than one only
+    /// where the dialect is `auto` and a preflight is made.
     ///
     /// # Errors
     /// No dialect can carry every constraint.
@@ -77,7 +76,7 @@ impl Settling<'_> {
         });
         let fitting: Vec<RequestOptions> = std::iter::once(first.clone())
             .chain(others)
-            .filter(|it| checked(it).is_ok())
+            .filter(|request| checked(request).is_ok())
             .collect();
         if fitting.is_empty() {
             checked(&first).map_err(|error| self.explain_auto(error))?;
@@ -85,12 +84,12 @@ impl Settling<'_> {
         Ok(fitting)
     }
 
-    /// Tries the run's own requests, then asks about the kinds that it sends. A server of our own
-    /// is not asked, and one of which nothing can be learnt is measured all the same.
+    /// Tries the run's own requests, then tests the kinds of constraints. The embedded server is
+    /// not tested. A server without a result is measured too.
     ///
     /// # Errors
-    /// The trial run fails; the server drops a constraint without a word, and the user did not
-    /// allow that; the user stopped it.
+    /// The trial run fails; the server drops a constraint without an error, and
+    /// `--allow-unenforced` is not set; the user stopped it.
     pub(super) async fn settle<'c>(
         &self,
         candidates: Vec<RequestOptions>,
@@ -155,7 +154,7 @@ impl Settling<'_> {
             .map_or(first.dialect, |best| best.dialect);
         let request = candidates
             .iter()
-            .find(|it| it.dialect == chosen)
+            .find(|request| request.dialect == chosen)
             .unwrap_or(first)
             .clone();
         let mut notices = self.changed(first.dialect, chosen, &found);
@@ -169,8 +168,7 @@ impl Settling<'_> {
         let trial = if chosen == first.dialect {
             tried.map_err(|refused| refused.error)?
         } else {
-            // The requests that a trial took whose dialect was given up, and the constraints that
-            // the server knows from it.
+            // The requests of trials in dropped dialects, and the constraints that they sent.
             let (before, known) = tried.map_or_else(
                 |refused| (refused.requests, HashSet::new()),
                 |trial| (trial.requests, trial.constraints),
@@ -202,28 +200,28 @@ impl Settling<'_> {
             request,
             shutdown: self.shutdown.clone(),
             error_limits: ErrorLimits::default(),
-            company: None,
+            concurrent: None,
         }
     }
 
-    /// What to do about a dropped constraint; `None` where nobody is asked.
-    fn unenforced(&self) -> Option<Unenforced> {
+    /// The action for a dropped constraint; `None` without a preflight.
+    fn unenforced(&self) -> Option<UnenforcedPolicy> {
         self.settings
             .constraint
             .preflight
             .filter(|_| !self.session.is_embedded())
     }
 
-    /// Sees to it that the first constrained request that a vLLM server gets is one of the run's,
-    /// and says which it was. The trial run counts what it takes.
+    /// Sends a constrained request of the run first to a vLLM server, and records which it was. Its
+    /// requests count as trial requests.
     async fn first_constrained<'c>(
         &self,
         request: &RequestOptions,
         mut trial: Trial<'c>,
         cases: &'c [Case],
     ) -> Result<(Trial<'c>, Option<FirstConstrained>)> {
-        // Of several requests, all but the last of which were refused, it is not known which one
-        // the server compiled first.
+        // If several were refused before one was accepted, the one that was compiled first is
+        // unknown.
         if !self.session.is_vllm() || trial.requests > 1 {
             return Ok((trial, None));
         }
@@ -257,8 +255,8 @@ impl Settling<'_> {
         ))
     }
 
-    /// Where vLLM's rule for `auto` sends a constraint. It is the rule of one version, so it is
-    /// asked only of servers that tell theirs.
+    /// The engine that vLLM's rule for `auto` chooses. The rule is of one version, so the server
+    /// must report its version.
     async fn routed(&self, constraint: Arc<Constraint>) -> (Option<String>, String) {
         match (
             self.session.engine_choice.value(),
@@ -267,10 +265,10 @@ impl Settling<'_> {
             (Some(named), _) if named != EngineName::Auto.name() => {
                 return (
                     None,
-                    format!("the user says that the server is not in auto: {named}"),
+                    format!("the user states an engine other than auto: {named}"),
                 );
             }
-            (_, None) => return (None, "the server does not tell its version".to_owned()),
+            (_, None) => return (None, "the server does not report its version".to_owned()),
             _ => {}
         }
         let routed = tokio::task::spawn_blocking(move || {
@@ -285,7 +283,7 @@ impl Settling<'_> {
             ),
             Ok(Ok(None)) => (
                 None,
-                "vLLM's rule names no engine for this constraint".to_owned(),
+                "vLLM's rule has no engine for this constraint".to_owned(),
             ),
             Ok(Err(error)) => (None, error.what),
             Err(_) => (None, "vLLM's rule could not be applied".to_owned()),
@@ -303,7 +301,7 @@ impl Settling<'_> {
             backend: self.settings.backend,
             model: request.model.clone(),
             kinds,
-            dialects: candidates.iter().map(|it| it.dialect).collect(),
+            dialects: candidates.iter().map(|request| request.dialect).collect(),
             notation,
             seed: self.settings.dataset.seed,
             output_len: DEFAULT_OUTPUT_LEN,
@@ -315,7 +313,7 @@ impl Settling<'_> {
         }
     }
 
-    /// A dialect that is not the one that was expected needs a word.
+    /// Notice on a dialect other than the expected one.
     fn changed(
         &self,
         first: ConstraintDialect,
@@ -372,11 +370,11 @@ impl Settling<'_> {
             () if is_enforced => State::Enforced,
             () => State::Unproven,
         };
-        let held = |cell: &preflight::Cell| Held {
+        let held = |cell: &preflight::Cell| KindResult {
             kind: cell.kind,
             dialect: cell.dialect,
             class: cell.finding.class,
-            words: cell.finding.words.clone(),
+            reason: cell.finding.reason.clone(),
         };
         let tried_before = found
             .cells
@@ -393,12 +391,12 @@ impl Settling<'_> {
         }
     }
 
-    /// A dialect that nobody typed needs a word on where it comes from.
+    /// Adds the source of a dialect that was not set by the user.
     fn explain_auto(&self, mut error: Error) -> Error {
         if self.settings.constraint.dialect.is_none() {
             let hint = error.hint.take().unwrap_or_default();
             error.hint = Some(format!(
-                "{hint} (--constraint-dialect auto chose {}, from /version and from who /v1/models says owns the model)",
+                "{hint} (--constraint-dialect auto chose {}, from /version and from the owner of the model in /v1/models)",
                 self.session.dialect
             ));
         }
@@ -406,7 +404,7 @@ impl Settling<'_> {
     }
 }
 
-/// What was proved, for the record.
+/// The result of the preflight, for the record.
 fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
     let best = found
         .recommendation()
@@ -421,13 +419,14 @@ fn proved(found: &Preflight, chosen: ConstraintDialect) -> Option<Notice> {
     )
 }
 
-/// The kinds that are sent, each once, in the order in which they are asked.
+/// The kinds of constraints that are sent, each once, in test order.
 fn kinds(cases: &[Case]) -> Vec<Kind> {
-    let is_sent = |kind: &Kind| sent(cases).any(|constraint| Kind::of(constraint) == *kind);
+    let is_sent =
+        |kind: &Kind| sent(cases).any(|constraint| Kind::from_constraint(constraint) == *kind);
     Kind::ALL.into_iter().filter(is_sent).collect()
 }
 
-/// The notation of the first grammar that is sent.
+/// The notation of the first grammar.
 fn notation(cases: &[Case]) -> Option<GrammarDialect> {
     sent(cases).find_map(|constraint| match constraint {
         Constraint::Grammar { dialect, .. } => Some(*dialect),
@@ -462,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_sent_is_asked() {
+    fn only_kinds_in_the_run_are_tested() {
         let regex = || Constraint::Regex("a".into());
         let lark = Constraint::Grammar {
             dialect: GrammarDialect::Lark,

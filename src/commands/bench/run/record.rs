@@ -1,5 +1,4 @@
-//! What is written down about a run: begin and end of its log, and the file of its result. Knows no
-//! rendering and no formula.
+//! The run record and the footer of the run log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,20 +6,19 @@ use std::sync::Arc;
 use super::Before;
 use crate::commands::bench::options::RunPlan;
 use crate::commands::bench::session::Session;
-use sobench_client::Cost;
+use sobench_client::ResourceUsage;
 use sobench_core::case::Case;
 use sobench_core::constraint::{Constraint, sha256_hex};
 use sobench_core::schedule::Schedule;
 use sobench_data::dataset::Dataset;
 use sobench_data::tokenizer::Tokenizer;
-use sobench_results::metrics::client::ClientCost;
+use sobench_results::metrics::client_overhead::ClientCost;
 use sobench_results::metrics::cold_load::COLD_TAG;
 use sobench_results::record::{
     ConstraintSet, DatasetRecord, Host, RunRecord, ServerRecord, ShardRecord,
 };
 
-/// The record of a run that starts now. The instant of the start is not known yet: the log's writer
-/// adds it.
+/// The record of a run that starts now. The writer of the log adds the start time.
 pub(super) fn record(
     plan: &RunPlan,
     session: &Session,
@@ -32,7 +30,7 @@ pub(super) fn record(
     let mut known_constraints: Vec<String> = before.known.into_iter().collect();
     known_constraints.sort_unstable();
     let shard = plan.shard.map(|part| ShardRecord {
-        start: plan.start.whose(),
+        start: plan.start.kind(),
         ..ShardRecord::new(part, &dataset.cases, &schedule.due)
     });
     let mut record = RunRecord {
@@ -101,14 +99,14 @@ fn dataset_record(dataset: &Dataset) -> DatasetRecord {
     }
 }
 
-/// The constraints of a run as a whole; those that no other run can have are left out.
+/// The constraints of the run. Settings that only other runs have are left out.
 fn constraints(cases: &[Case]) -> ConstraintSet {
     let lasting = cases
         .iter()
         .filter(|case| !case.tags.iter().any(|tag| tag == COLD_TAG));
     let by_address: BTreeMap<usize, &Arc<Constraint>> = lasting
         .filter_map(|case| case.constraint.as_ref())
-        .map(|it| (Arc::as_ptr(it) as usize, it))
+        .map(|constraint| (Arc::as_ptr(constraint) as usize, constraint))
         .collect();
     let fingerprints: BTreeSet<String> = by_address
         .into_values()
@@ -124,18 +122,18 @@ fn constraints(cases: &[Case]) -> ConstraintSet {
     }
 }
 
-/// What a run took, for the end of its log.
-pub(super) fn cost(cost: &Cost, includes_server: bool) -> ClientCost {
+/// Client cost, for the end of the log.
+pub(super) fn cost(cost: &ResourceUsage, includes_server: bool) -> ClientCost {
     ClientCost {
         wall_s: cost.wall.as_secs_f64(),
-        cpu_s: cost.cpu.map(|it| it.as_secs_f64()),
+        cpu_s: cost.cpu.map(|time| time.as_secs_f64()),
         cores: cost.cores,
         threads: cost.threads,
         other_runs: cost.other_runs,
-        machine_busy_percent: cost.machine_busy.map(|it| 100.0 * it),
+        machine_busy_percent: cost.machine_busy.map(|share| 100.0 * share),
         peak_memory_mib: cost
             .peak_memory_bytes
-            .map(|it| it as f64 / f64::from(1 << 20)),
+            .map(|bytes| bytes as f64 / f64::from(1 << 20)),
         connections_opened: Some(cost.connections_opened),
         connections_waited_for: Some(cost.connections_waited_for),
         includes_server,

@@ -1,42 +1,41 @@
-//! The saved result: where it goes, under which name, and writing it.
+//! The result file: its path, its name, and writing it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::place;
+use super::run_log_file;
 use crate::commands::bench::options::OutputPlan;
 use sobench_core::error::{Error, Result};
-use sobench_core::output_files::{MAX_SAME_NAMES, filled, numbered_names, try_file};
+use sobench_core::output_files::{self, MAX_SAME_NAMES, numbered_names, write_to_open_file};
 use sobench_report as report;
-use sobench_report::saved::{self, Place};
+use sobench_report::result_layout::{self, Framing};
 use sobench_report::view::View;
 
-/// Makes the result's folder and sees that a file can be made there, before anything is sent: a run
-/// is not to end in "no such folder".
+/// Creates the folder of the result and checks that it is writable, before anything is sent.
 ///
 /// # Errors
-/// The name is no file's, the folder cannot be made, or no file can be made in it.
-pub(super) fn make_room(output: &OutputPlan) -> Result<()> {
+/// The path is not the name of a file, the folder cannot be created, or no file can be created in
+/// it.
+pub(super) fn check_writable(output: &OutputPlan) -> Result<()> {
     let path = directory(output).join(output.filename.as_deref().unwrap_or(".sobench-probe"));
     if path.file_name().is_none() || path.is_dir() || output.filename.as_deref() == Some("") {
         return Err(
-            Error::usage(format!("not the name of a file: {}", path.display())).hint(
-                "give --result-filename a name, or leave it out for one that says what was run",
-            ),
+            Error::usage(format!("not the name of a file: {}", path.display()))
+                .hint("give --result-filename a file name, or leave it out for the default name"),
         );
     }
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
-    try_file(&path).map_err(|error| cannot_write(&path, &error))
+    output_files::check_writable(&path).map_err(|error| cannot_write(&path, &error))
 }
 
-/// Writes the result file and tells where. A name that the user gave is written over, as vLLM's
-/// tools do; one of our own making never is, nor does it stand beside the log of another run: `log`
-/// is its own.
+/// Writes the result file and returns its path. A name of the user is overwritten, as in vLLM's
+/// tools. A default name never is, and never matches the log of another run: `log` is the log of
+/// this run.
 ///
 /// # Errors
-/// The file cannot be written, or an answer that belongs into it cannot be read from the log.
+/// The file cannot be written, or an answer cannot be read from the log.
 pub(super) fn save(output: &OutputPlan, view: &View<'_>, log: Option<&Path>) -> Result<PathBuf> {
     let stamp = view.report.record.date();
     let path = match &output.filename {
@@ -52,10 +51,10 @@ pub(super) fn save(output: &OutputPlan, view: &View<'_>, log: Option<&Path>) -> 
             log,
         )?,
     };
-    let place = if output.append {
-        Place::Line
+    let framing = if output.append {
+        Framing::Line
     } else {
-        Place::Whole
+        Framing::WholeFile
     };
     let opened = if output.append {
         open_line(&path)
@@ -64,20 +63,19 @@ pub(super) fn save(output: &OutputPlan, view: &View<'_>, log: Option<&Path>) -> 
     };
     let file = opened.map_err(|error| cannot_write(&path, &error))?;
     let fill = |out: &mut dyn Write| {
-        saved::write(
+        result_layout::write(
             view,
             output.result_format,
             view.report.record.settings.report.detailed,
-            place,
+            framing,
             out,
         )
     };
-    filled(file, fill, |error| cannot_write(&path, error))?;
+    write_to_open_file(file, fill, |error| cannot_write(&path, error))?;
     Ok(path)
 }
 
-/// Opens a file to add a line to it. A line that was cut short before, or one that vLLM left open,
-/// is ended first.
+/// Opens a file to append a line. An incomplete last line, such as vLLM writes, is ended first.
 fn open_line(path: &Path) -> std::io::Result<File> {
     let mut file = OpenOptions::new()
         .read(true)
@@ -96,11 +94,11 @@ fn open_line(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Runs that begin in the same second would have the same name: the later ones get a number, by
-/// which result and log of each belong together.
+/// Runs that start in the same second get numbered names, so that the result and the log of a run
+/// have the same number.
 fn free_path(directory: &Path, name: &str, log: Option<&Path>) -> Result<PathBuf> {
     let is_of_another = |path: &Path| {
-        let beside = place::beside(path);
+        let beside = run_log_file::beside(path);
         log != Some(&*beside) && beside.exists()
     };
     let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
@@ -116,21 +114,21 @@ fn free_path(directory: &Path, name: &str, log: Option<&Path>) -> Result<PathBuf
     }
     Err(
         Error::environment(format!("{MAX_SAME_NAMES} results have this name: {name}"))
-            .hint("give --result-filename a new one"),
+            .hint("give --result-filename another name"),
     )
 }
 
-/// The folder of the saved result.
+/// The folder of the result file.
 pub(super) fn directory(output: &OutputPlan) -> &Path {
     output.directory.as_deref().unwrap_or(Path::new("."))
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Error {
     Error::environment(format!(
-        "the result cannot be written ({error}): {}",
+        "cannot write the result ({error}): {}",
         path.display()
     ))
-    .hint("make room, or give --result-dir a folder that can be written to")
+    .hint("free disk space, or give --result-dir a writable folder")
 }
 
 #[cfg(test)]
@@ -138,10 +136,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn result_and_log_of_a_run_have_one_name() {
+    fn result_and_log_of_a_run_have_the_same_name() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        // Two runs that began in the same second: the log of the second one was there first.
+        // Two runs started in the same second; the log of the second one exists first.
         ["run.jsonl", "run-2.jsonl"]
             .iter()
             .for_each(|name| std::fs::write(at(name), "").unwrap());

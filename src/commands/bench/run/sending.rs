@@ -1,20 +1,19 @@
-//! Sending the run's requests: first alone, as a trial, then as warm-ups, then measured. Knows no
-//! verdict and no report.
+//! Sends the requests of a run: the trial request, warm-ups, and the measured requests.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
+use super::context::ConcurrentRuns;
 use super::named_model::Overhearing;
-use super::setting::Company;
 use crate::commands::bench::session::Session;
-use crate::terminal::{self, Mode, Progress, Words};
+use crate::terminal::{self, Mode, Progress, ProgressLabels};
 use sobench_backend::{Adapter, RequestOptions, ServerKind, unsupported};
-use sobench_client::{self as driver, Beginning, InARow, Outside, Ran};
+use sobench_client::{self, ConsecutiveErrors, RunControl, RunStart, RunTotals};
 use sobench_core::case::{Arm, Case};
 use sobench_core::constraint::{Constraint, GrammarDialect};
 use sobench_core::error::{Error, Result};
 use sobench_core::load::ErrorLimits;
-use sobench_core::observation::{Advice, Observation, Outcome, TransportCause, failure_words};
+use sobench_core::observation::{Advice, Observation, Outcome, TransportCause, failure_message};
 use sobench_core::printable::printable_body;
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::{Schedule, Until};
@@ -23,17 +22,16 @@ use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::runlog::write::EventSender;
 use sobench_shutdown::Shutdown;
 
-/// How many distinct constraints the trial run tries before it gives up on a server that refuses
-/// them.
+/// Distinct constraints that the trial run tries before it gives up.
 const MAX_TRIALS: usize = 5;
 
-/// How much of a server's body an error quotes.
+/// Characters of a response body in an error.
 const MAX_QUOTED_CHARS: usize = 2000;
 
-/// The user is told when so many requests in a row ended in an error.
+/// Consecutive errors at which a warning is printed.
 const MANY_ERRORS: usize = 100;
 
-/// Everything that sending one of the run's requests takes.
+/// The inputs of sending.
 pub(super) struct Sending<'a> {
     pub(super) session: &'a Session,
     pub(super) adapter: Arc<dyn Adapter>,
@@ -41,26 +39,26 @@ pub(super) struct Sending<'a> {
     pub(super) shutdown: Shutdown,
     /// For the measured requests.
     pub(super) error_limits: ErrorLimits,
-    /// Other runs that go on at the same time.
-    pub(super) company: Option<&'a Company>,
+    /// Concurrent runs.
+    pub(super) concurrent: Option<&'a ConcurrentRuns>,
 }
 
-/// A trial run in which every constraint that was tried was refused.
+/// A trial run in which the server refused every constraint.
 pub(super) struct Refused {
-    /// Requests that it took.
+    /// Requests sent.
     pub(super) requests: usize,
-    /// The server's words, for the user.
+    /// The error for the user.
     pub(super) error: Error,
 }
 
-/// How a trial run ended that did not fail.
+/// The result of a trial run that did not fail.
 pub(super) type Tried<'a> = std::result::Result<Trial<'a>, Refused>;
 
-/// What the trial run found out.
+/// The result of the trial run.
 pub(super) struct Trial<'a> {
-    /// Requests that it took.
+    /// Requests sent.
     pub(super) requests: usize,
-    /// The case that the server answered.
+    /// The case that has an answer.
     pub(super) answered: &'a Case,
     /// Fingerprints of the constraints that were sent.
     pub(super) constraints: HashSet<String>,
@@ -68,9 +66,8 @@ pub(super) struct Trial<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends the first request alone. Where the server refuses it and the dataset has other
-    /// constraints, those are tried too, a few: one schema that an engine cannot do is a result,
-    /// not the end of the run.
+    /// Sends the first request alone. Where the server refuses it, a few other constraints are
+    /// tried: one schema that an engine does not support is a result, not an error.
     pub(super) async fn try_out<'c>(&self, cases: &'c [Case]) -> Result<Tried<'c>> {
         let mut notices = Vec::new();
         let mut constraints = HashSet::new();
@@ -120,11 +117,11 @@ impl Sending<'_> {
         Err(Error::internal("a dataset without cases"))
     }
 
-    /// Sends a part of the warm-ups, as many at once as the run may have under way. Returns how
-    /// many were sent, and how many of them got no answer.
+    /// Sends the warm-ups of a shard, up to the concurrency cap. Returns how many were sent, and
+    /// how many have no answer.
     pub(super) async fn warm_up(&self, cases: &[Case], part: Shard) -> Result<(usize, usize)> {
         let adapter = Arc::clone(&self.adapter);
-        let seen = driver::warm_up(
+        let seen = sobench_client::warm_up(
             &self.session.client,
             adapter,
             self.request,
@@ -133,62 +130,65 @@ impl Sending<'_> {
             &self.shutdown,
         )
         .await?;
-        let sent = seen.iter().filter(|it| it.timing.sent_ns.is_some()).count();
-        let answered = seen.iter().filter(|it| it.outcome.is_answer()).count();
+        let sent = seen
+            .iter()
+            .filter(|seen| seen.timing.sent_ns.is_some())
+            .count();
+        let answered = seen.iter().filter(|seen| seen.outcome.is_answer()).count();
         Ok((sent, sent - answered))
     }
 
-    /// The requests that are measured; each goes to the log when it has ended.
+    /// Sends the measured requests. Each goes to the log when it ends.
     pub(super) async fn measure(
         &self,
         cases: &[Case],
         schedule: &Schedule,
-        beginning: Beginning<'_>,
+        start_signal: RunStart<'_>,
         mode: Mode,
         log: EventSender,
-    ) -> Result<Ran> {
-        let words = Words {
+    ) -> Result<RunTotals> {
+        let labels = ProgressLabels {
             unit: "requests",
             failed: "without an answer",
         };
-        let runs = self.company.map_or(1, Company::runs);
-        let begun = || match schedule.until {
-            Until::Cycling(_) => Progress::new(mode, None, words),
+        let runs = self.concurrent.map_or(1, ConcurrentRuns::runs);
+        let new_progress = || match schedule.until {
+            Until::Cycling(_) => Progress::new(mode, None, labels),
             Until::LastCase | Until::Time(_) => {
-                Progress::new(mode, schedule.part.share(cases.len()) * runs, words)
+                Progress::new(mode, schedule.part.share(cases.len()) * runs, labels)
             }
         };
         let own = OnceLock::new();
         let progress = self
-            .company
-            .map_or(&own, |company| &*company.progress)
-            .get_or_init(begun);
-        let mut patience = Patience::new(self.error_limits);
+            .concurrent
+            .map_or(&own, |concurrent| &*concurrent.progress)
+            .get_or_init(new_progress);
+        let mut error_warning = ErrorWarning::new(self.error_limits);
         let on_event = |event: RunEvent| {
             match &event {
                 RunEvent::Started { .. } => {}
-                // One for every request, and of no use to the log.
+                // Not logged.
                 RunEvent::Sent { .. } => return,
-                RunEvent::Tripped(_) => {
-                    terminal::say("stopping: too many errors; requests under way may end")
+                RunEvent::ErrorLimitReached(_) => {
+                    terminal::say("stopping: too many errors; requests in flight may end");
                 }
                 RunEvent::Ended(observation) => {
-                    patience.ended(&observation.outcome);
+                    error_warning.ended(&observation.outcome);
                     progress.ended(observation.outcome.is_answer());
                 }
             }
             log.send(event);
         };
         let adapter = Arc::clone(&self.adapter);
-        let beginning = self
-            .company
-            .map_or(beginning, |company| Beginning::With(&company.seat));
-        let outside = Outside {
+        let start_signal = self.concurrent.map_or(start_signal, |concurrent| {
+            RunStart::WithParticipants(&concurrent.seat)
+        });
+        let outside = RunControl {
             shutdown: self.shutdown.clone(),
             error_limits: self.error_limits,
-            beginning,
+            start: start_signal,
         };
-        let ran = driver::run(
+        let ran = sobench_client::run(
             &self.session.client,
             adapter,
             self.request,
@@ -198,7 +198,7 @@ impl Sending<'_> {
             on_event,
         )
         .await;
-        // Where there are others, it is theirs as well.
+        // Concurrent runs share their progress.
         if let Some(own) = own.get() {
             own.finish();
         }
@@ -216,7 +216,7 @@ impl Sending<'_> {
         case: &Case,
         label: &str,
     ) -> Result<Observation> {
-        driver::send_one(
+        sobench_client::send_one(
             &self.session.client,
             adapter,
             self.request,
@@ -242,25 +242,22 @@ impl Sending<'_> {
             ))
         };
         if let Some(hint) = moved_hint(outcome) {
-            return failed(&printable_body(&failure_words(outcome), MAX_QUOTED_CHARS)).hint(hint);
+            return failed(&printable_body(&failure_message(outcome), MAX_QUOTED_CHARS)).hint(hint);
         }
         match outcome {
             Outcome::Rejected { status, body, .. } => {
                 refused(status, body).hint(refusal_hint(*status, case, self.session.is_embedded()))
             }
             Outcome::ServerError { status, body, .. } => refused(status, body).hint(
-                "the server failed on the first request: its log has more; nothing was measured",
+                "the server failed on the first request: check its log; nothing was measured",
             ),
-            Outcome::StreamError { message } => failed(message).hint(
-                "the stream is not what this kind of server sends: check --backend and --endpoint",
-            ),
+            Outcome::StreamError { message } => failed(message)
+                .hint("the stream is not of this kind of server: check --backend and --endpoint"),
             Outcome::Transport { cause, message } => {
                 failed(message).hint(no_exchange_hint(*cause, message))
             }
-            Outcome::TimedOut { limit, .. } => failed(&failure_words(outcome)).hint(format!(
-                "raise {}, or look at what the server does",
-                limit.flag()
-            )),
+            Outcome::TimedOut { limit, .. } => failed(&failure_message(outcome))
+                .hint(format!("raise {}, or check the server", limit.flag())),
             Outcome::Cancelled => {
                 Error::interrupted("stopped during the trial run").hint("nothing was measured")
             }
@@ -268,54 +265,54 @@ impl Sending<'_> {
                 Error::internal(format!("a trial that cannot be sent: {what}"))
             }
             Outcome::Completed | Outcome::Truncated => {
-                Error::internal("an answered trial run is no failure")
+                Error::internal("a trial run with an answer is not a failure")
             }
         }
     }
 }
 
-/// What to do where the server is another one's signpost.
+/// The hint for a redirect.
 fn moved_hint(outcome: &Outcome) -> Option<&'static str> {
     let (Outcome::Rejected { advice, .. } | Outcome::ServerError { advice, .. }) = outcome else {
         return None;
     };
     matches!(advice, Some(Advice::Location(_)))
-        .then_some("give the address that it points to as --base-url; it gets no request and no key from here otherwise")
+        .then_some("give the address of the redirect as --base-url; redirects are not followed")
 }
 
-/// What to do where there was no exchange; its words may say it already.
+/// The hint for a request without a response.
 fn no_exchange_hint(cause: TransportCause, message: &str) -> &'static str {
     match cause {
-        _ if driver::names_a_remedy(message) => {
-            "the words above say what to do; nothing was measured"
+        _ if sobench_client::ends_with_hint(message) => {
+            "follow the advice in the error above; nothing was measured"
         }
         TransportCause::Connect => "is the server up? --ready-check-timeout-sec waits for it",
         TransportCause::Local => {
-            "the server was not asked: this machine has too little for the run, and the words above say of what"
+            "the request was not sent: this machine lacks the resource named above"
         }
         TransportCause::Reset | TransportCause::Closed => {
-            "somebody took the request and ended the connection: the server's log may say why; nothing was measured"
+            "the server accepted the connection and closed it without a response; check its log; nothing was measured"
         }
         TransportCause::BodyTooLarge | TransportCause::Other => {
-            "what answers there is no server of this kind: check --base-url, --endpoint and --backend"
+            "the response is not from a server of this kind: check --base-url, --endpoint and --backend"
         }
     }
 }
 
-/// Says once that nothing but errors comes, where nobody said how many are too many: what fails is
-/// a result as well, and a server may come back, so that only the user can tell.
-struct Patience {
-    /// `None` where there is nothing to be said any more.
-    errors: Option<InARow>,
+/// Warns once about consecutive errors without `--max-consecutive-errors`. Failures are results
+/// too, and a server may recover, so the run goes on.
+struct ErrorWarning {
+    /// `None` after the warning.
+    errors: Option<ConsecutiveErrors>,
 }
 
-impl Patience {
+impl ErrorWarning {
     fn new(limits: ErrorLimits) -> Self {
         Self {
             errors: limits
                 .max_consecutive_errors
                 .is_none()
-                .then(InARow::default),
+                .then(ConsecutiveErrors::default),
         }
     }
 
@@ -327,8 +324,8 @@ impl Patience {
         {
             self.errors = None;
             terminal::warn(&format!(
-                "{MANY_ERRORS} requests ended in an error one after the other ({}); Ctrl-C ends the run with a report, and \
-                 --max-consecutive-errors would have done so",
+                "{MANY_ERRORS} consecutive requests failed ({}); Ctrl-C ends the run with a report, \
+                 --max-consecutive-errors stops it automatically",
                 outcome.name()
             ));
         }
@@ -338,7 +335,7 @@ impl Patience {
 fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
     match (status, &case.constraint) {
         (401 | 403, _) => "set OPENAI_API_KEY, or give the header with --header".to_owned(),
-        (429, _) => "the server has too much to do, or a limit on how fast it may be asked: wait, then lower --request-rate or \
+        (429, _) => "the server is overloaded or limits the request rate: wait, then lower --request-rate or \
              --max-concurrency"
             .to_owned(),
         (404, _) => "check --model against /v1/models, and --endpoint and --backend against the server".to_owned(),
@@ -349,15 +346,15 @@ fn refusal_hint(status: u16, case: &Case, embedded: bool) -> String {
                 .to_owned()
         }
         (_, Some(constraint)) => format!(
-            "the server refuses the request as it was sent; if it is the {} constraint, try another --constraint-dialect or \
+            "the server refuses the request; if the cause is the {} constraint, try another --constraint-dialect or \
              --guided-decoding-backend, or a constraint that the engine supports",
             constraint.kind()
         ),
-        _ => "the server refuses the request as it was sent: its words say why".to_owned(),
+        _ => "the server refuses the request: its message says why".to_owned(),
     }
 }
 
-/// The first case, and after it the first of each other constraint, a few in all.
+/// The first case, then the first case of each other constraint, up to the limit.
 fn distinct_constraints(kind: ServerKind, cases: &[Case]) -> Vec<&Case> {
     let mut found: Vec<&Case> = Vec::new();
     for case in cases
@@ -390,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trial_run_tries_each_constraint_once_and_not_too_many() {
+    fn the_trial_run_tries_each_constraint_once_up_to_the_limit() {
         let tried = |regexes: &[&str]| {
             let cases: Vec<Case> = regexes
                 .iter()
@@ -414,25 +411,25 @@ mod tests {
     }
 
     #[test]
-    fn hints_go_by_the_cause_of_a_failed_exchange() {
+    fn hints_follow_the_cause_of_a_transport_failure() {
         use TransportCause::{Closed, Connect, Local, Other, Reset};
         for (cause, message, word) in [
             (
                 Connect,
-                "error trying to connect: refused",
+                "cannot connect: refused",
                 "--ready-check-timeout-sec",
             ),
             (
                 Connect,
-                "error trying to connect: no address: check the name in --base-url, or this machine's DNS",
+                "cannot connect: no address: check the host name in --base-url and the DNS of this machine",
                 "above",
             ),
-            (Local, "sobench may open no more files", "this machine"),
+            (Local, "open-file limit of sobench reached", "this machine"),
             (Reset, "reset by peer", "log"),
             (Closed, "closed", "log"),
             (
                 Other,
-                "what answers there speaks no HTTP/1.1: is the address one of https://?",
+                "the server does not speak HTTP/1.1: check whether the URL should start with https://",
                 "above",
             ),
             (Other, "odd", "--backend"),

@@ -1,12 +1,11 @@
-//! When a run begins that others begin with: where shards find each other before it, and part after
-//! it. Knows no request.
+//! The start of a run, with shards: joining before the run, parting after it.
 
 use tokio::runtime::Runtime;
 
-use super::setting::Setting;
+use super::context::RunContext;
 use crate::commands::bench::options::StartPlan;
 use crate::terminal;
-use sobench_client::{Beginning, Coordination};
+use sobench_client::{Coordination, RunStart};
 use sobench_core::dates::timestamp;
 use sobench_core::error::Result;
 use sobench_core::shard::ClockOffset;
@@ -14,8 +13,7 @@ use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_results::record::RunRecord;
 use sobench_shutdown::Shutdown;
 
-/// Finds the other shards, where a coordinator was named: they have to have the plan of this
-/// record.
+/// Joins the other shards at the coordinator. All must have the plan of this record.
 ///
 /// # Errors
 /// As for [`Coordination::join`].
@@ -26,9 +24,9 @@ pub(super) fn gather(
     runtime: &Runtime,
 ) -> Result<Option<Coordination>> {
     let options = match start {
-        StartPlan::Own => return Ok(None),
+        StartPlan::WhenReady => return Ok(None),
         StartPlan::At(instant) => {
-            terminal::say(&format!("ready: the run begins at {}", timestamp(*instant)));
+            terminal::say(&format!("ready: the run starts at {}", timestamp(*instant)));
             return Ok(None);
         }
         StartPlan::Coordinator(options) => options,
@@ -48,20 +46,16 @@ pub(super) fn gather(
     runtime.block_on(joined).map(Some)
 }
 
-/// The begin of the plan.
-pub(super) fn beginning<'a>(
-    start: &StartPlan,
-    gathered: Option<&'a mut Coordination>,
-) -> Beginning<'a> {
+/// The start of the plan.
+pub(super) fn start<'a>(start: &StartPlan, gathered: Option<&'a mut Coordination>) -> RunStart<'a> {
     match (start, gathered) {
-        (_, Some(coordination)) => Beginning::Agreed(coordination),
-        (StartPlan::At(instant), None) => Beginning::At(*instant),
-        (StartPlan::Own | StartPlan::Coordinator(_), None) => Beginning::AtOnce,
+        (_, Some(coordination)) => RunStart::Coordinated(coordination),
+        (StartPlan::At(instant), None) => RunStart::At(*instant),
+        (StartPlan::WhenReady | StartPlan::Coordinator(_), None) => RunStart::Immediately,
     }
 }
 
-/// What the clock is off after the run; and what the reader has to know where that could not be
-/// found out.
+/// The clock offset after the run, or a notice where it is unknown.
 pub(super) fn measured_again(
     gathered: Option<&mut Coordination>,
     runtime: &Runtime,
@@ -76,15 +70,15 @@ pub(super) fn measured_again(
     (clock, notice)
 }
 
-/// Shard 1 stays until the others have ended: they measure their clocks against it then.
-pub(super) fn part(gathered: Option<Coordination>, setting: &Setting, runtime: &Runtime) {
-    // Signals are listened for since the run was sent.
-    let (Some(coordination), Ok((shutdown, _listener))) = (gathered, setting.listen()) else {
+/// Shard 1 stays until the others have ended, since they measure their clocks against it.
+pub(super) fn part(gathered: Option<Coordination>, context: &RunContext, runtime: &Runtime) {
+    // The run listens for signals already.
+    let (Some(coordination), Ok((shutdown, _listener))) = (gathered, context.listen()) else {
         return;
     };
     if !runtime.block_on(coordination.leave(&shutdown)) {
         terminal::warn(
-            "not all of the other shards were waited for; those that end later know nothing of their clocks' drift",
+            "stopped waiting for the other shards; the clock drift of shards that end later is unknown",
         );
     }
 }

@@ -1,27 +1,26 @@
-//! Requests that warm a server up without showing it anything of the run. Knows no server.
+//! Warm-up requests, which do not fill the caches that the run measures.
 //!
-//! What warm-ups are for: connections, the batch, kernels and code that run for the first time.
-//! What they must not do is fill the caches that the run measures: prompts whose beginnings a
-//! server keeps (prefix caching), constraints that it has compiled. vLLM's client sends copies of
-//! the first request, which fills both. Ours ask without any constraint: one of another kind could
-//! even decide which engine a server loads.
+//! Warm-ups are for connections, the batch, kernels, and code that runs for the first time. They
+//! must not fill prefix caches or compile constraints. vLLM's client sends copies of the first
+//! request, which does both. These have no constraint: one of another kind could even decide which
+//! engine a server loads.
 
 use std::sync::Arc;
 
 use sobench_core::case::{Case, Message, Prompt};
 use sobench_pycompat::random::PythonRandom;
 
-/// Sets the shuffling apart from the other streams of the seed: the ASCII codes of `warm` above its
-/// 64 bits.
+/// Separates shuffling from the other streams of the seed: the ASCII codes of `warm` above its 64
+/// bits.
 const WARM_STREAM: u128 = 0x7761_726d << 64;
 
-/// The most words that one warm-up takes from the run's prompt; more would only cost time.
+/// Words of the run's prompt in a warm-up at most; more only cost time.
 const MAX_WORDS: usize = 20_000;
 
-/// So many cases in the likeness of the run's, one after the other: a prompt of the same words in
-/// another order, after a beginning of its own, and the same length of answer.
+/// `count` cases like the run's: a random prefix, the words of a prompt in another order, and the
+/// same output length.
 pub(super) fn cases(of_the_run: &[Case], count: usize, seed: u64) -> Vec<Case> {
-    let mut random = PythonRandom::from_big(WARM_STREAM | u128::from(seed));
+    let mut random = PythonRandom::from_u128(WARM_STREAM | u128::from(seed));
     let models = of_the_run.iter().cycle().take(count);
     models
         .enumerate()
@@ -34,7 +33,7 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
     let words: Vec<&str> = text.split_whitespace().take(MAX_WORDS).collect();
     let order = random.sample(words.len(), words.len());
     let shuffled: Vec<&str> = order.into_iter().map(|place| words[place]).collect();
-    // The number comes first, so that no two begin alike.
+    // A random number comes first, so that no two share a prefix.
     let prompt = format!("{:032x} {}", random.getrandbits(128), shuffled.join(" "));
     let prompt = match &model.prompt {
         Prompt::Text(_) => Prompt::Text(prompt.into()),
@@ -45,7 +44,7 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
             }]
             .into(),
         ),
-        // A recording cannot be said in other words.
+        // A recording has no words to shuffle.
         Prompt::Audio(clip) => Prompt::Audio(Arc::clone(clip)),
         Prompt::Ranking { documents, .. } => Prompt::Ranking {
             query: prompt.into(),
@@ -55,7 +54,7 @@ fn case(model: &Case, index: usize, random: &mut PythonRandom) -> Case {
     Case::new(format!("warmup-{index}"), prompt, None, model.output_len)
 }
 
-/// All words of a prompt; of messages those that are text.
+/// The text of a prompt; of messages, their text parts.
 fn text_of(prompt: &Prompt) -> String {
     match prompt {
         Prompt::Text(text) => text.to_string(),
@@ -101,16 +100,16 @@ mod tests {
     }
 
     #[test]
-    fn warm_ups_show_nothing_of_the_run() {
+    fn warm_ups_share_no_prefix_with_the_run() {
         let run = [model(Prompt::Text(
             "Generate an example of a brief user profile".into(),
         ))];
         let warm = cases(&run, 50, 3);
-        let beginnings: HashSet<String> = warm
+        let prefixes: HashSet<String> = warm
             .iter()
             .map(|case| text(case).chars().take(8).collect())
             .collect();
-        assert_eq!(beginnings.len(), 50, "no two share a beginning");
+        assert_eq!(prefixes.len(), 50, "no two share a prefix");
         for case in &warm {
             assert_eq!(
                 (case.arm, &case.constraint, case.output_len),
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_stay_messages() {
+    fn warm_ups_of_messages_are_messages() {
         let parts =
             serde_json::json!([{"type": "text", "text": "two words"}, {"type": "image_url"}]);
         let messages = [
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_like_another_of_the_run() {
+    fn warm_ups_have_the_lengths_of_the_run() {
         let run = ["one", "two"].map(|word| model(Prompt::Text(word.into())));
         let last = |case: &Case| text(case).split_whitespace().last().unwrap().to_owned();
         assert_eq!(

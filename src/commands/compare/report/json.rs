@@ -1,18 +1,18 @@
-//! A comparison as JSON; the contract is `schemas/contracts/comparison.schema.json`. What is not
-//! known is `null`.
+//! A comparison as JSON; the contract is `schemas/contracts/comparison.schema.json`. Unknown values
+//! are `null`.
 
 use serde_json::{Map, Value, json};
 
-use super::words;
-use sobench_results::compare::changed::{Changed, ChangedCase, Seen};
-use sobench_results::compare::comparable::Condition;
+use super::labels;
+use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
+use sobench_results::compare::conditions::Condition;
 use sobench_results::compare::gate::{ChangeRuling, FALSE_ALARMS, LimitRuling, Ruling};
-use sobench_results::compare::measure::Spread;
+use sobench_results::compare::measure::Uncertainty;
 use sobench_results::compare::pairing::Pairing;
 use sobench_results::compare::side::Side;
-use sobench_results::compare::{Against, Comparison, Row};
+use sobench_results::compare::{Comparison, Row, SideComparison};
 
-/// The version of the format, raised whenever a key changes its meaning or goes away.
+/// The version of the format. It increases when a key changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The whole comparison.
@@ -50,10 +50,10 @@ fn side(side: &Side) -> Value {
 }
 
 fn condition(condition: &Condition) -> Value {
-    json!({"field": condition.field.name(), "values": condition.values, "finding": condition.finding})
+    json!({"field": condition.field.name(), "values": condition.values, "finding": condition.effect})
 }
 
-fn against(against: &Against) -> Value {
+fn against(against: &SideComparison) -> Value {
     let pairing = match against.pairing {
         Pairing::ByCase { .. } => "by_case",
         Pairing::ByPlace { .. } => "by_place",
@@ -71,12 +71,12 @@ fn against(against: &Against) -> Value {
 
 fn figure(row: &Row) -> Value {
     let measured = &row.measured;
-    let why = match measured.spread {
-        Spread::None(why) => why.words(),
+    let reason = match measured.spread {
+        Uncertainty::None(reason) => reason.description(),
         _ => None,
     };
     let (pairs, p_value) = match &measured.spread {
-        Spread::Rates {
+        Uncertainty::Rates {
             pairs: Some(pairs), ..
         } => (
             Some(
@@ -94,16 +94,16 @@ fn figure(row: &Row) -> Value {
         "unit": measured.metric.unit_of_change(),
         "interval": row.interval,
         "interval_percent": row.relative,
-        "word": row.word,
-        "why_no_interval": why,
+        "word": row.verdict,
+        "why_no_interval": reason,
         "method": measured.spread.method(),
         "mcnemar_p": p_value,
         "pairs": pairs,
     })
 }
 
-fn changed(changed: &Changed) -> Value {
-    let seen = |seen: &Seen| {
+fn changed(changed: &ChangedCases) -> Value {
+    let seen = |seen: &CaseResult| {
         json!({
             "correct_runs": seen.correct.hits,
             "runs": seen.correct.of,
@@ -120,27 +120,27 @@ fn changed(changed: &Changed) -> Value {
     })
 }
 
-fn change(it: &ChangeRuling) -> Value {
+fn change(change: &ChangeRuling) -> Value {
     json!({
-        "rule": it.rule.to_string(),
-        "metric": it.rule.metric,
-        "first": it.a,
-        "other": it.b,
-        "change": it.change,
-        "unit": words::unit(it),
-        "interval": it.interval,
-        "ruling": ruling(it.ruling),
-        "words": it.ruling.to_string(),
+        "rule": change.rule.to_string(),
+        "metric": change.rule.metric,
+        "first": change.a,
+        "other": change.b,
+        "change": change.change,
+        "unit": labels::unit(change),
+        "interval": change.interval,
+        "ruling": ruling(change.ruling),
+        "words": change.ruling.to_string(),
     })
 }
 
-fn limit(it: &LimitRuling) -> Value {
+fn limit(limit: &LimitRuling) -> Value {
     json!({
-        "rule": it.rule.to_string(),
-        "metric": it.rule.metric,
-        "value": it.value,
-        "ruling": ruling(it.ruling),
-        "words": it.ruling.to_string(),
+        "rule": limit.rule.to_string(),
+        "metric": limit.rule.metric,
+        "value": limit.value,
+        "ruling": ruling(limit.ruling),
+        "words": limit.ruling.to_string(),
     })
 }
 

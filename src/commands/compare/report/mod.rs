@@ -1,79 +1,123 @@
-//! A comparison as text, Markdown and JSON. Knows no statistics: everything was decided before.
+//! A comparison as text, Markdown and JSON.
 
+mod document;
 mod json;
-mod page;
-mod words;
+mod labels;
 
 pub use json::{FORMAT_VERSION, render as json};
+
+use std::fmt;
 
 use sobench_core::printable::printable;
 use sobench_render as render;
 use sobench_results::compare::Comparison;
-use sobench_results::compare::comparable::Finding;
+use sobench_results::compare::conditions::ConditionEffect;
 use sobench_results::compare::gate::Ruling;
 
-/// The comparison on a terminal.
+/// Renders the comparison for a terminal.
 pub fn text(comparison: &Comparison) -> String {
-    render::text::render(&page::document(comparison))
+    render::text::render(&document::document(comparison))
 }
 
-/// The comparison for a comment on a pull request.
+/// Renders the comparison as Markdown, for a pull request comment.
 pub fn markdown(comparison: &Comparison) -> String {
-    render::markdown::render(&page::document(comparison), 2)
+    render::markdown::render(&document::document(comparison), 2)
 }
 
-/// What is said on stderr in the end: what stopped the comparison, or what became of the gate.
+/// Lines for stderr: the conditions that prevent the comparison, or the verdict of the gate.
 pub fn closing(comparison: &Comparison) -> Vec<String> {
     if !comparison.is_comparable() {
         let stops = comparison
             .conditions
             .iter()
-            .filter(|it| it.finding == Finding::Stops);
-        let names: Vec<&str> = stops.map(|it| it.field.name()).collect();
+            .filter(|condition| condition.effect == ConditionEffect::Stops);
+        let names: Vec<&str> = stops.map(|condition| condition.field.name()).collect();
         return vec![
             format!(
-                "error: not comparable, as these differ: {}",
+                "error: not comparable, different conditions: {}",
                 names.join(", ")
             ),
             format!(
-                "hint: if that is what you compare, say so: --allow-different {}",
+                "hint: to compare anyway, add --allow-different {}",
                 names.join(" --allow-different ")
             ),
         ];
     }
+    let Some(gate) = GateSummary::new(comparison) else {
+        return Vec::new();
+    };
     let mut lines = Vec::new();
-    let (mut rules, mut broken, mut undecided) = (0, 0, 0);
     for against in &comparison.against {
+        let other = labels::side(against.other);
         let changes = against
             .changes
             .iter()
-            .map(|it| (words::broken_change(it), it.ruling));
-        let limits = against.limits.iter().map(|it| (it.to_string(), it.ruling));
-        for (words, ruling) in changes.chain(limits) {
-            rules += 1;
-            broken += usize::from(matches!(ruling, Ruling::Broken | Ruling::Absent));
-            undecided += usize::from(matches!(ruling, Ruling::TooFew | Ruling::Unknown(_)));
-            if ruling.fails(comparison.undecided) {
-                lines.push(format!("gate: {}: {words}", words::side(against.other)));
+            .map(|change| (labels::broken_change(change), change.ruling));
+        let limits = against
+            .limits
+            .iter()
+            .map(|limit| (limit.to_string(), limit.ruling));
+        lines.extend(
+            changes
+                .chain(limits)
+                .filter(|(_, ruling)| ruling.fails(comparison.undecided))
+                .map(|(line, _)| format!("gate: {other}: {line}")),
+        );
+    }
+    lines.push(gate.to_string());
+    // Notices limit the verdict, so they follow it here as well.
+    let runs = comparison.sides.iter().flat_map(|side| &side.runs);
+    lines.extend(runs.flat_map(|run| {
+        run.notices
+            .iter()
+            .map(|notice| format!("note: {}: {notice}", printable(&run.file, 60)))
+    }));
+    lines
+}
+
+/// The verdict of the gate, with the numbers of broken and undecided rules.
+struct GateSummary {
+    rules: usize,
+    broken: usize,
+    undecided: usize,
+    is_failed: bool,
+}
+
+impl GateSummary {
+    /// Counts the rules of a comparison; `None` without rules.
+    fn new(comparison: &Comparison) -> Option<Self> {
+        let mut gate = Self {
+            rules: 0,
+            broken: 0,
+            undecided: 0,
+            is_failed: comparison.is_failed(),
+        };
+        for against in &comparison.against {
+            let changes = against.changes.iter().map(|change| change.ruling);
+            let limits = against.limits.iter().map(|limit| limit.ruling);
+            for ruling in changes.chain(limits) {
+                gate.rules += 1;
+                gate.broken += usize::from(matches!(ruling, Ruling::Broken | Ruling::Absent));
+                gate.undecided +=
+                    usize::from(matches!(ruling, Ruling::TooFew | Ruling::Unknown(_)));
             }
         }
+        (gate.rules > 0).then_some(gate)
     }
-    if rules > 0 {
-        let result = if comparison.is_failed() {
-            "failed"
-        } else {
-            "passed"
-        };
-        lines.push(format!(
-            "gate {result}: {broken} of {rules} rules broken, {undecided} undecided"
-        ));
-        // Whoever reads only the verdict has to know what it rests on.
-        let runs = comparison.sides.iter().flat_map(|side| &side.runs);
-        lines.extend(runs.flat_map(|run| {
-            run.notices
-                .iter()
-                .map(|notice| format!("note: {}: {notice}", printable(&run.file, 60)))
-        }));
+}
+
+impl fmt::Display for GateSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rules,
+            broken,
+            undecided,
+            is_failed,
+        } = self;
+        let verdict = if *is_failed { "failed" } else { "passed" };
+        write!(
+            f,
+            "gate {verdict}: {broken} of {rules} rules broken, {undecided} undecided"
+        )
     }
-    lines
 }

@@ -1,6 +1,5 @@
-//! The issue for an engine's maintainers about one kind of error. It is Markdown and no
-//! [`sobench_render::Document`]: its blocks of code are copied by its readers, and have to be kept
-//! to the byte.
+//! Issue texts for engine maintainers, one per kind of error. They are Markdown, not a
+//! [`sobench_render::Document`], since their code blocks must be copied byte for byte.
 
 use std::fmt::Write as _;
 
@@ -10,28 +9,28 @@ use sobench_mask::prove::finding::Proof;
 use sobench_mask::prove::witness::Witness;
 use sobench_mask::record::MaskRecord;
 
-/// Characters of a file's name.
+/// Maximum length of a file name.
 const MAX_NAME: usize = 80;
 
-/// A file's name for the issue of this number.
+/// The file name of the issue with this number.
 pub fn file_name(number: usize, cluster: &Cluster) -> String {
-    let words = format!(
+    let message = format!(
         "{:03}-{}-{}-{}",
         number,
         cluster.engine.name(),
         cluster.proof.name(),
         cluster.place
     );
-    let plain = |it: char| {
-        if it.is_ascii_alphanumeric() || it == '-' {
-            it.to_ascii_lowercase()
+    let plain = |character: char| {
+        if character.is_ascii_alphanumeric() || character == '-' {
+            character.to_ascii_lowercase()
         } else {
             '-'
         }
     };
     format!(
         "{}.md",
-        words
+        message
             .chars()
             .map(plain)
             .take(MAX_NAME)
@@ -40,8 +39,8 @@ pub fn file_name(number: usize, cluster: &Cluster) -> String {
     )
 }
 
-/// The text; none for a cluster without a witness.
-pub fn render(about: &MaskRecord, cluster: &Cluster) -> Option<String> {
+/// The issue text; `None` for a cluster without a witness.
+pub fn render(record: &MaskRecord, cluster: &Cluster) -> Option<String> {
     let witness = cluster.witness.as_ref()?;
     let mut text = String::new();
     let keywords = cluster.keywords.join(", ");
@@ -49,7 +48,7 @@ pub fn render(about: &MaskRecord, cluster: &Cluster) -> Option<String> {
         text,
         "# {}: {} ({}) [{keywords}]\n",
         witness.found_with,
-        witness.finding.proof.says(),
+        witness.finding.proof.description(),
         cluster.place
     );
     let body = match &witness.constraint {
@@ -73,21 +72,21 @@ pub fn render(about: &MaskRecord, cluster: &Cluster) -> Option<String> {
     if let (Some(token), Some(shown)) = (witness.finding.token, &witness.token_text) {
         let _ = writeln!(
             text,
-            "and the token {token}, which is {shown:?}: {}.\n",
+            "and the token {token} ({shown:?}): {}.\n",
             witness.why
         );
     } else {
         let _ = writeln!(text, "{}.\n", witness.why);
     }
     if let Some(whole) = &witness.finding.text {
-        let _ = writeln!(text, "The whole text:\n\n```json\n{whole}\n```\n");
+        let _ = writeln!(text, "The complete text:\n\n```json\n{whole}\n```\n");
     }
     let _ = writeln!(text, "{}\n", oracle(witness));
-    let settings = about
+    let settings = record
         .engines
         .iter()
-        .filter(|it| it.engine == cluster.engine)
-        .flat_map(|it| &it.settings);
+        .filter(|measured| measured.engine == cluster.engine)
+        .flat_map(|measured| &measured.settings);
     let settings: Vec<String> = settings
         .map(|(name, value)| format!("{name} {value}"))
         .collect();
@@ -100,34 +99,38 @@ pub fn render(about: &MaskRecord, cluster: &Cluster) -> Option<String> {
         text,
         "Version: {version}; settings: {settings}; found by sobench {own_version}."
     );
-    let corpora: Vec<&str> = about.corpora.iter().map(|it| it.kind.name()).collect();
+    let corpora: Vec<&str> = record
+        .corpora
+        .iter()
+        .map(|corpus| corpus.kind.name())
+        .collect();
     let (schemas, corpora, entry) = (cluster.schemas, corpora.join(", "), &witness.entry);
     let _ = writeln!(
         text,
-        "Seen in {schemas} of the schemas of {corpora}, for one in {entry}.\n"
+        "Found in {schemas} schemas of {corpora}, for example in {entry}.\n"
     );
     let line = serde_json::to_string(witness).unwrap_or_default();
     let _ = writeln!(
         text,
-        "To check it again, save this line as `witness.jsonl` and run `sobench mask --replay witness.jsonl`:\n\n```json\n{line}\n```"
+        "To reproduce it, save this line as `witness.jsonl` and run `sobench mask --replay witness.jsonl`:\n\n```json\n{line}\n```"
     );
     Some(text)
 }
 
-/// How it is known.
+/// The evidence for the error.
 fn oracle(witness: &Witness) -> &'static str {
     match (witness.finding.proof, &witness.constraint) {
         (Proof::AllowsToken, Constraint::JsonSchema(_)) => {
-            "No JSON text (RFC 8259) begins with these bytes, whatever the schema."
+            "No JSON text (RFC 8259) starts with these bytes, under any schema."
         }
-        (Proof::AllowsToken, _) => "No text of the language begins with these bytes.",
-        (Proof::DeadEnd, _) => "Every way on was tried, and none reaches an end.",
+        (Proof::AllowsToken, _) => "No text of the language starts with these bytes.",
+        (Proof::DeadEnd, _) => "All continuations were tried, and none reaches an end.",
         (Proof::Contradicts, _) => {
-            "No oracle is needed: the engine was asked the same in two ways."
+            "No oracle is needed: the engine gave two different results for the same request."
         }
         (_, Constraint::JsonSchema(_)) => {
-            "Two validators, the crates jsonschema and boon, agree on that, with `format` asserted and without."
+            "Two validators, the crates jsonschema and boon, agree on this, with and without asserted `format`."
         }
-        _ => "sobench's own evaluator says so, which matches in the dialect of the constraint.",
+        _ => "The evaluator of sobench decides this, in the dialect of the constraint.",
     }
 }

@@ -1,14 +1,14 @@
-//! The report of proofs as JSON. Its contract is `schemas/contracts/proof.schema.json`.
+//! The JSON report of proofs. Its JSON Schema is `schemas/contracts/proof.schema.json`.
 
 use serde_json::{Map, Value, json};
 
 use super::{EngineSummary, Share, Summary};
 use sobench_core::dates::date;
-use sobench_engine::{Declared, EngineName};
+use sobench_engine::{DeclaredDeparture, EngineName};
 use sobench_mask::prove::finding::Proof;
 use sobench_notices::notice::sentences;
 
-/// The version of the report's format.
+/// Version of the report format.
 pub const VERSION: u32 = 1;
 
 /// The whole report.
@@ -27,13 +27,13 @@ pub fn render(summary: &Summary) -> Value {
         "format": "sobench-proof",
         "format_version": VERSION,
         "sobench_version": env!("CARGO_PKG_VERSION"),
-        "date": date(proved.began),
+        "date": date(proved.started_at),
         "interrupted": proved.interrupted,
         "wall_ns": proved.wall_ns,
         "shrink_ns": proved.shrink_ns,
         "resumed_entries": proved.resumed,
         "decisions_per_s": summary.decisions_per_second(),
-        "about": proved.about,
+        "about": proved.record,
         "engines": summary.engines.iter().map(engine).collect::<Vec<_>>(),
         "tags": tags,
         "clusters": proved.clusters,
@@ -42,10 +42,10 @@ pub fn render(summary: &Summary) -> Value {
     })
 }
 
-/// The departures that engines declare, by engine.
+/// The declared departures of all engines.
 fn declared() -> Vec<Value> {
     let of_engine = |engine: EngineName| {
-        let line = move |it: &Declared| json!({"engine": engine, "departure": it.departure, "what": it.what, "source": it.source});
+        let line = move |declared: &DeclaredDeparture| json!({"engine": engine, "departure": declared.departure, "what": declared.what, "source": declared.source});
         engine.departures().iter().map(line)
     };
     EngineName::ALL.into_iter().flat_map(of_engine).collect()

@@ -1,10 +1,10 @@
-//! The report of a proof: adds its rows up to one [`Summary`], and shows that as a page ([`page`]),
-//! as JSON ([`json`]) and as texts of issues ([`issue`]). Pure.
+//! The report of a proof search: summarises rows as [`Summary`], shown as a page ([`page`]), as
+//! JSON ([`json`]) and as issue texts ([`issue`]).
 
 pub mod issue;
 pub mod json;
 pub mod page;
-pub mod replay;
+pub mod replay_report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,23 +14,23 @@ use sobench_core::error::Result;
 use sobench_engine::EngineName;
 use sobench_mask::proof_run::{ProofRow, ProofRun};
 use sobench_mask::prove::Duplicates;
-use sobench_mask::prove::count::Counts;
+use sobench_mask::prove::decision_count::DecisionCounts;
 use sobench_mask::prove::finding::Proof;
 use sobench_mask::record::MeasuredEngine;
 
-/// Reasons for which an engine stopped that are told apart; the rest is counted together.
+/// Maximum distinct stop reasons; further ones are counted together.
 const MAX_REASONS: usize = 200;
 
-/// Characters of a reason.
+/// Maximum length of a reason.
 const MAX_REASON_CHARS: usize = 120;
 
-/// Everything that is said of a proof.
+/// The summary of a proof search.
 #[derive(Clone, Debug)]
 pub struct Summary {
     pub proved: ProofRun,
-    /// As in the record of the run.
+    /// In the order of the run record.
     pub engines: Vec<EngineSummary>,
-    /// Schemas with an error, by keyword tag and engine: so many of so many that carry it.
+    /// Schemas with an error among all that carry the tag, by keyword tag and engine.
     pub tags: BTreeMap<String, Vec<Share>>,
 }
 
@@ -41,43 +41,43 @@ pub struct Share {
     pub of: u64,
 }
 
-/// One engine's part.
+/// The summary of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineSummary {
     pub engine: EngineName,
     pub version: String,
-    /// Entries that were worked on.
+    /// Searched entries.
     pub schemas: u64,
-    /// Of which the engine did not compile so many, in its own words.
+    /// Entries that the engine declined to compile.
     pub declined: u64,
-    /// Of which the engine gave out over so many later on: it crashed, took too long, or said that
-    /// it cannot go on.
+    /// Entries on which the engine stopped later: crash, timeout or limit.
     pub stopped: u64,
-    /// Entries of which something was decided.
+    /// Entries with at least one decision.
     pub decided_schemas: u64,
     /// Entries with at least one error, and those by proof.
     pub wrong_schemas: u64,
     pub wrong_schemas_by_proof: BTreeMap<Proof, u64>,
-    /// Entries with a finding that a declared departure explains, by its name.
+    /// Entries with a finding that a declared departure explains, by name.
     pub declared_schemas: BTreeMap<String, u64>,
-    pub counts: Counts,
+    pub counts: DecisionCounts,
     pub masks: u64,
     pub texts: u64,
-    /// Ends on which the oracles do not agree.
-    pub open: u64,
-    /// Differences between engines that led to no whole text.
+    /// Ends on which the oracles disagree.
+    #[serde(rename = "open")]
+    pub undecided_ends: u64,
+    /// Differences between engines without a complete text.
     pub unresolved: u64,
     pub duplicates: Duplicates,
-    /// Why it was stopped, by what is the same in the words.
+    /// Why it stopped, by generalised message.
     pub stops: BTreeMap<String, u64>,
 }
 
 impl EngineSummary {
-    /// Errors in a million decisions; `None` where nothing was decided.
+    /// Errors per million decisions; `None` without decisions.
     pub fn per_million(&self, proof: Option<Proof>) -> Option<f64> {
         let (decided, wrong) = match proof {
             Some(proof) => {
-                let count = self.counts.of(proof);
+                let count = self.counts.for_proof(proof);
                 (count.decided, count.wrong)
             }
             None => self.counts.totals(),
@@ -104,27 +104,33 @@ impl EngineSummary {
         self.counts.add(&proved.counts);
         self.masks += proved.masks;
         self.texts += proved.texts;
-        self.open += proved.open;
+        self.undecided_ends += proved.undecided_ends;
         self.unresolved += proved.unresolved;
         self.duplicates.tried += proved.duplicates.tried;
-        self.duplicates.let_through += proved.duplicates.let_through;
-        if let Some(words) = proved.stopped.as_deref().filter(|_| !proved.declined) {
-            let words = general(words);
-            let is_room = self.stops.len() < MAX_REASONS || self.stops.contains_key(&words);
+        self.duplicates.accepted += proved.duplicates.accepted;
+        if let Some(message) = proved.stopped.as_deref().filter(|_| !proved.declined) {
+            let message = generalized(message);
+            let is_room = self.stops.len() < MAX_REASONS || self.stops.contains_key(&message);
             *self
                 .stops
-                .entry(if is_room { words } else { "other".to_owned() })
+                .entry(if is_room { message } else { "other".to_owned() })
                 .or_default() += 1;
         }
     }
 }
 
-/// Words without their numbers, so that the same reason is the same text.
-fn general(words: &str) -> String {
-    let line = words.lines().next().unwrap_or_default();
+/// A message without its numbers, so that equal reasons have equal texts.
+fn generalized(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
     let mut out: String = line
         .chars()
-        .map(|it| if it.is_ascii_digit() { '#' } else { it })
+        .map(|character| {
+            if character.is_ascii_digit() {
+                '#'
+            } else {
+                character
+            }
+        })
         .take(MAX_REASON_CHARS)
         .collect();
     while out.contains("##") {
@@ -134,21 +140,24 @@ fn general(words: &str) -> String {
 }
 
 impl Summary {
-    /// Adds rows up.
+    /// Summarises the rows.
     ///
     /// # Errors
-    /// Those of the rows.
+    /// Rows cannot be read.
     pub fn build(proved: ProofRun) -> Result<Self> {
-        let empty = |it: &MeasuredEngine| EngineSummary {
-            engine: it.engine,
-            version: it.version.clone(),
+        let empty = |measured: &MeasuredEngine| EngineSummary {
+            engine: measured.engine,
+            version: measured.version.clone(),
             ..EngineSummary::default()
         };
-        let mut engines: Vec<EngineSummary> = proved.about.engines.iter().map(empty).collect();
+        let mut engines: Vec<EngineSummary> = proved.record.engines.iter().map(empty).collect();
         let mut tags: BTreeMap<String, Vec<Share>> = BTreeMap::new();
         for row in proved.rows() {
             let row = row?;
-            let Some(place) = engines.iter().position(|it| it.engine == row.engine) else {
+            let Some(place) = engines
+                .iter()
+                .position(|engine| engine.engine == row.engine)
+            else {
                 continue;
             };
             engines[place].add(&row);
@@ -168,10 +177,14 @@ impl Summary {
         })
     }
 
-    /// Decisions in a second by the clock, all engines together; making findings small is not in
-    /// it. `None` where an earlier run made some.
+    /// Decisions per second of wall time, for all engines together, without shrinking. `None` for a
+    /// resumed run.
     pub fn decisions_per_second(&self) -> Option<f64> {
-        let decided: u64 = self.engines.iter().map(|it| it.counts.totals().0).sum();
+        let decided: u64 = self
+            .engines
+            .iter()
+            .map(|engine| engine.counts.totals().0)
+            .sum();
         let seconds = self.proved.wall_ns.saturating_sub(self.proved.shrink_ns) as f64 / 1e9;
         (seconds > 0.0 && self.proved.resumed == 0).then(|| decided as f64 / seconds)
     }

@@ -1,26 +1,26 @@
-//! The page of a proof.
+//! The page of a proof search.
 
 use std::collections::BTreeSet;
 
 use super::{EngineSummary, Share, Summary};
-use crate::commands::mask::report::conditions::conditions_of;
+use crate::commands::mask::report::conditions::run_conditions;
 use sobench_core::dates::date;
 use sobench_core::printable::printable;
 use sobench_engine::EngineName;
-use sobench_engine::departure::Declared;
+use sobench_engine::departure::DeclaredDeparture;
 use sobench_mask::prove::cluster::Cluster;
 use sobench_mask::prove::finding::Proof;
 use sobench_mask::prove::witness::Witness;
 use sobench_render::{Block, Document, Table, Text};
 
-/// Clusters and tags that are shown; the JSON report has all.
+/// Number of clusters and tags shown; the JSON report has all.
 const CLUSTERS_SHOWN: usize = 20;
 const TAGS_SHOWN: usize = 20;
 
-/// Schemas that carry a tag before a share of them is shown.
+/// Minimum schemas with a tag to show a share.
 const MIN_TAGGED: u64 = 5;
 
-/// Proofs of which so few are decided that a rate says less than the counts.
+/// Proofs with too few decisions for a rate; shown as counts.
 const IS_COUNTED: [Proof; 4] = [
     Proof::DiffersStrict,
     Proof::DiffersLoose,
@@ -28,16 +28,16 @@ const IS_COUNTED: [Proof; 4] = [
     Proof::Contradicts,
 ];
 
-/// What stands between a text and the token after it.
+/// Separator between a text and the token after it.
 const THEN: &str = " then ";
 
-/// Characters of a witness in a line.
+/// Maximum length of a witness on a line.
 const MAX_CHARS: usize = 72;
 
-/// Characters of a notice.
+/// Maximum length of a notice.
 const NOTICE_MAX_CHARS: usize = 300;
 
-/// Characters of a label in a table.
+/// Maximum length of a label in a table.
 const LABEL_CHARS: usize = 56;
 
 /// The page.
@@ -45,27 +45,32 @@ pub fn document(summary: &Summary) -> Document {
     let mut document = Document::new("sobench mask --prove");
     let proved = &summary.proved;
     if proved.interrupted {
-        document.alarm("PARTIAL: stopped before its end; every figure is over the entries that were done by then");
+        document.alarm("PARTIAL: stopped early; all figures cover only the completed entries");
     }
     document.heading("Proven errors in masks");
     document.table(by_proof(summary));
     document.legend([
-        "P1 to P4: errors per million decisions, a decision being a token or the end after a prefix; P5 to P7: errors of so many \
-         that were tried; then schemas with at least one",
+        "P1 to P4: errors per million decisions (a decision is a token or the end after a prefix); P5 to P7: errors of all \
+         attempts; then the number of schemas with at least one error",
     ]);
-    document.heading("What the engines declare, and what it explains");
+    document.heading("Findings explained by declared departures");
     document.table(declared(summary));
-    document.legend(["findings that are no errors, by the departure that explains them, and the schemas that have any"]);
-    document.heading("How far it went");
+    document.legend([
+        "findings that a declared departure explains, then the number of schemas with at least one",
+    ]);
+    document.heading("Search effort");
     document.table(effort(summary));
-    document.titled_table("Schemas with an error, by keyword", tags(summary).if_any());
+    document.titled_table(
+        "Schemas with an error, by keyword",
+        tags(summary).non_empty(),
+    );
     add_clusters(&mut document, &proved.clusters);
     document.heading("Declared departures");
     let engines = EngineName::ALL
         .into_iter()
         .filter(|name| summary.engines.iter().any(|engine| engine.engine == *name));
     document.definitions(engines.flat_map(|engine| {
-        let line = move |line: &Declared| {
+        let line = move |line: &DeclaredDeparture| {
             (
                 format!("{engine} {}", line.departure.name()),
                 format!("{} ({})", line.what, line.source),
@@ -88,34 +93,34 @@ pub fn document(summary: &Summary) -> Document {
 
 fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     let proved = &summary.proved;
-    let mut lines = conditions_of(
-        &proved.about,
+    let mut lines = run_conditions(
+        &proved.record,
         env!("CARGO_PKG_VERSION"),
-        Some(&date(proved.began)),
+        Some(&date(proved.started_at)),
     );
     lines.retain(|(name, _)| *name != "spellings");
     lines.push((
         "effort",
         format!(
-            "seed {}, {} masks an entry and engine",
+            "seed {}, {} masks per entry and engine",
             proved.effort.seed, proved.effort.budget
         ),
     ));
     let rate = summary
         .decisions_per_second()
-        .map(|it| format!(", {it:.0} decisions/s"))
+        .map(|rate| format!(", {rate:.0} decisions/s"))
         .unwrap_or_default();
     let shrinking = proved.shrink_ns as f64 / 1e9;
     let wall = proved.wall_ns as f64 / 1e9;
     lines.push((
         "wall time",
-        format!("{wall:.1} s{rate}; {shrinking:.1} s of it to make findings small"),
+        format!("{wall:.1} s{rate}; {shrinking:.1} s of it for shrinking findings"),
     ));
     if proved.resumed > 0 {
         lines.push((
             "resumed",
             format!(
-                "{} entries were proved before, in a time of their own",
+                "{} entries from an earlier run, not included in the wall time",
                 proved.resumed
             ),
         ));
@@ -146,10 +151,10 @@ fn by_proof(summary: &Summary) -> Table {
     ) {
         (None, _) => "-".to_owned(),
         (Some(_), Some(proof)) if IS_COUNTED.contains(&proof) => {
-            let count = engine.counts.of(proof);
+            let count = engine.counts.for_proof(proof);
             format!("{} of {}  {schemas}", count.wrong, count.decided)
         }
-        (Some(rate), _) => format!("{}  {schemas}", rated(rate)),
+        (Some(rate), _) => format!("{}  {schemas}", format_rate(rate)),
     };
     let mut table = by_engine(summary);
     for proof in Proof::ALL {
@@ -160,7 +165,7 @@ fn by_proof(summary: &Summary) -> Table {
                 .copied()
                 .unwrap_or(0)
         };
-        let label = format!("{} {}", proof.name(), proof.says());
+        let label = format!("{} {}", proof.name(), proof.description());
         table.row(row(summary, label, |engine| {
             cell(engine, Some(proof), schemas(engine))
         }));
@@ -168,15 +173,13 @@ fn by_proof(summary: &Summary) -> Table {
     table.row(row(summary, "all", |engine| {
         cell(engine, None, engine.wrong_schemas)
     }));
-    table.row(row(
-        summary,
-        "schemas of which something was decided",
-        |engine| engine.decided_schemas.to_string(),
-    ));
+    table.row(row(summary, "schemas with decisions", |engine| {
+        engine.decided_schemas.to_string()
+    }));
     table
 }
 
-fn rated(rate: f64) -> String {
+fn format_rate(rate: f64) -> String {
     if rate == 0.0 || rate >= 100.0 {
         format!("{rate:.0}")
     } else {
@@ -208,11 +211,11 @@ fn declared(summary: &Summary) -> Table {
     }
     table.row(row(
         summary,
-        "texts with two members of one name let through",
+        "accepted texts with a repeated member name",
         |engine| {
             format!(
                 "{} of {}",
-                engine.duplicates.let_through, engine.duplicates.tried
+                engine.duplicates.accepted, engine.duplicates.tried
             )
         },
     ));
@@ -225,23 +228,23 @@ fn effort(summary: &Summary) -> Table {
     };
     by_engine(summary).with_rows([
         line("schemas", |engine| engine.schemas),
-        line("not compiled", |engine| engine.declined),
-        line("given out later: crashes, limits, time", |engine| {
+        line("declined", |engine| engine.declined),
+        line("stopped later: crash, limit, timeout", |engine| {
             engine.stopped
         }),
         line("masks", |engine| engine.masks),
         line("texts", |engine| engine.texts),
         line("decisions", |engine| engine.counts.totals().0),
-        line("ends on which the oracles do not agree", |engine| {
-            engine.open
+        line("ends on which the oracles disagree", |engine| {
+            engine.undecided_ends
         }),
-        line("differences that led to no whole text", |engine| {
+        line("differences without a complete text", |engine| {
             engine.unresolved
         }),
     ])
 }
 
-/// Tags with errors; no rows where there are none.
+/// Tags with errors; empty if there are none.
 fn tags(summary: &Summary) -> Table {
     let part = |shares: &[Share]| shares.iter().map(|share| share.part).sum::<u64>();
     let is_shown =
@@ -274,11 +277,12 @@ fn add_clusters(document: &mut Document, clusters: &[Cluster]) {
     ));
     for (place, cluster) in clusters.iter().take(CLUSTERS_SHOWN).enumerate() {
         let (number, engine, schemas) = (place + 1, cluster.engine.name(), cluster.schemas);
-        let (proof, says) = (cluster.proof.name(), cluster.proof.says());
-        let [place, keywords] =
-            [&cluster.place, &cluster.keywords.join(", ")].map(|words| printable(words, MAX_CHARS));
-        let text =
-            format!("{number}. {engine} {proof} {says}; {schemas} schemas: {place} [{keywords}]");
+        let (proof, description) = (cluster.proof.name(), cluster.proof.description());
+        let [place, keywords] = [&cluster.place, &cluster.keywords.join(", ")]
+            .map(|message| printable(message, MAX_CHARS));
+        let text = format!(
+            "{number}. {engine} {proof} {description}; {schemas} schemas: {place} [{keywords}]"
+        );
         let below = cluster
             .witness
             .as_ref()

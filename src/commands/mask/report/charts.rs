@@ -1,17 +1,17 @@
-//! The charts of a page: outcomes as bars, durations as cumulative curves.
+//! Charts of the report: outcomes as stacked bars, durations as cumulative curves.
 
 use super::latency::{Set, passes};
-use super::outcome::{Class, SchemaOutcome};
+use super::outcome::{OutcomeClass, SchemaOutcome};
 use super::{EngineSummary, Summary};
 use sobench_render::axis::Axis;
-use sobench_render::svg::{self, Bar, COLOURS, Curve, Part, Shares};
+use sobench_render::svg::{self, Bar, COLOURS, Curve, Part, ShareScale};
 use sobench_render::{Block, Chart, Charts, Document, Layout, LegendEntry};
 use sobench_results::metrics::distribution::Distribution;
 
-/// The colours of outcomes, light and dark.
+/// Colours of outcomes, for light and dark mode.
 pub(super) const STYLE: &str = "
-:root{--good:#4c9f70;--rejects:#e8b93c;--declined:#9aa4b2;--ended:#8e6bbf;--accepts:#c8323c;--apart:#d5dbe2;--on-apart:#1b1f24}
-@media(prefers-color-scheme:dark){:root{--good:#3f8f63;--rejects:#b98f1d;--declined:#68727f;--ended:#8e6bbf;--accepts:#e0525b;
+:root{--good:#2f8557;--rejects:#e8b93c;--declined:#6a7583;--ended:#8e6bbf;--accepts:#c8323c;--apart:#d5dbe2;--on-apart:#1b1f24}
+@media(prefers-color-scheme:dark){:root{--good:#378a5c;--rejects:#b98f1d;--declined:#68727f;--ended:#8e6bbf;--accepts:#d1434d;
 --apart:#3b434d;--on-apart:#e6edf3}}
 svg .count{fill:#fff;font-size:13px;font-weight:600}svg .rejects+.count{fill:#1b1f24}svg .apart+.count{fill:var(--on-apart)}
 .good{fill:var(--good);background:var(--good)}.rejects{fill:var(--rejects);background:var(--rejects)}
@@ -19,13 +19,13 @@ svg .count{fill:#fff;font-size:13px;font-weight:600}svg .rejects+.count{fill:#1b
 .accepts{fill:var(--accepts);background:var(--accepts)}.apart{fill:var(--apart);background:var(--apart)}
 ";
 
-/// Adds all charts, under two headings.
+/// Adds all charts under two headings.
 pub(super) fn add(document: &mut Document, summary: &Summary) {
     let title = format!("Outcomes of schemas, {} spelling", summary.headline.name());
     let outcomes = outcomes(summary, &title);
     document.heading(title);
     document.push(Block::Charts(outcomes));
-    document.heading("How many are done by when");
+    document.heading("Cumulative durations");
     document.push(Block::Charts(durations(summary)));
 }
 
@@ -84,7 +84,7 @@ fn class_of(outcome: SchemaOutcome) -> &'static str {
     }
 }
 
-/// The distribution that a chart shows of an engine over a set.
+/// Selects the distribution of an engine over a set.
 type Shown = Box<dyn Fn(&EngineSummary, Set) -> &Distribution>;
 
 fn durations(summary: &Summary) -> Charts {
@@ -96,8 +96,8 @@ fn durations(summary: &Summary) -> Charts {
             label: format!("{}, {} set", engine.engine.name(), set.name()),
         }));
     }
-    let caption = "share of all that are not longer; a curve that ends below 100 % has timeouts, or goes on beyond 10 s. \
-                   The lower charts show the tail: each line up is one nine more.";
+    let caption = "share of durations up to the value; a curve that ends below 100 % has timeouts or values beyond 10 s. \
+                   The lower charts show the tail: each grid line adds one nine.";
     Charts {
         legend,
         caption: caption.to_owned(),
@@ -110,16 +110,20 @@ fn duration_charts(summary: &Summary) -> Vec<Chart> {
     let cold: Shown = Box::new(|engine, set| &engine.compile.get(set).cold);
     let to_first_mask: Shown = Box::new(|engine, set| &engine.compile.get(set).to_first_mask);
     let mut charts = vec![
-        ("Cold compile (unit: schema)".to_owned(), Shares::Even, cold),
+        (
+            "Cold compile (unit: schema)".to_owned(),
+            ShareScale::Even,
+            cold,
+        ),
         (
             "Compile and first mask (unit: schema)".to_owned(),
-            Shares::Even,
+            ShareScale::Even,
             to_first_mask,
         ),
     ];
-    for (shares, tail) in [(Shares::Even, ""), (Shares::Nines, ": the tail")] {
+    for (shares, tail) in [(ShareScale::Even, ""), (ShareScale::Nines, ": the tail")] {
         charts.extend(
-            passes(&summary.measurement.about)
+            passes(&summary.measurement.record)
                 .iter()
                 .map(|&(pass, of)| {
                     let shown: Shown =
@@ -129,7 +133,7 @@ fn duration_charts(summary: &Summary) -> Vec<Chart> {
         );
     }
     let axis = Axis::microsecond_to_ten_seconds();
-    let chart = |(title, shares, shown): (String, Shares, Shown)| {
+    let chart = |(title, shares, shown): (String, ShareScale, Shown)| {
         let engines = summary.engines.iter().enumerate();
         let curves: Vec<Curve> = engines
             .flat_map(|(place, engine)| curves(engine, place, &shown))

@@ -1,21 +1,21 @@
-//! The conditions that the figures of a measurement or of a proof hold under.
+//! Conditions of a measurement or proof search.
 
 use super::Summary;
 use super::number::{bytes, count};
 use sobench_core::printable::printable;
 use sobench_mask::record::{MaskRecord, RESERVED_BYTES, Sample};
 
-/// The most characters of a name that came from outside.
+/// Maximum length of an external name.
 const NAME_MAX_CHARS: usize = 200;
 
-/// How much of a hash tells two corpora apart at a glance; the file has the whole.
+/// Number of hash characters shown; the JSON report has the whole hash.
 const HASH_SHOWN_CHARS: usize = 12;
 
-/// The conditions of a measurement, by name.
+/// The conditions of a measurement, as name and value.
 pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     let measurement = &summary.measurement;
-    let mut lines = conditions_of(
-        &measurement.about,
+    let mut lines = run_conditions(
+        &measurement.record,
         &measurement.sobench_version,
         measurement.date.as_deref(),
     );
@@ -25,9 +25,9 @@ pub(super) fn conditions(summary: &Summary) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The conditions that measurements and proofs have in common, by name.
-pub fn conditions_of(
-    about: &MaskRecord,
+/// The conditions common to measurements and proof searches, as name and value.
+pub fn run_conditions(
+    record: &MaskRecord,
     version: &str,
     date: Option<&str>,
 ) -> Vec<(&'static str, String)> {
@@ -37,7 +37,7 @@ pub fn conditions_of(
         .map(|date| format!(", at {}", name(date)))
         .unwrap_or_default();
     lines.push(("sobench", format!("{}{date}", name(version))));
-    for corpus in &about.corpora {
+    for corpus in &record.corpora {
         let unreadable = if corpus.unreadable > 0 {
             format!(", {} unreadable", count(corpus.unreadable as u64))
         } else {
@@ -48,41 +48,41 @@ pub fn conditions_of(
         let hash = printable(&corpus.sha256, HASH_SHOWN_CHARS);
         lines.push(("corpus", format!("{source} ({kind}), {schemas} schemas, {instances} instances{unreadable}, sha256 {hash}")));
     }
-    let filter = about
+    let filter = record
         .filter
         .as_deref()
         .map(|filter| format!(", filter {}", name(filter)))
         .unwrap_or_default();
-    let limit = about
+    let limit = record
         .limit
         .map(|limit| format!(", limit {limit}"))
         .unwrap_or_default();
     let drawn = |sample: Sample| {
         format!(
-            ", a sample of {} by seed {}",
+            ", sample of {} with seed {}",
             count(sample.entries as u64),
             sample.seed
         )
     };
-    let sample = about.sample.map(drawn).unwrap_or_default();
+    let sample = record.sample.map(drawn).unwrap_or_default();
     lines.push((
         "selected",
         format!(
             "{} schemas{filter}{limit}{sample}",
-            count(about.selected as u64)
+            count(record.selected as u64)
         ),
     ));
-    let spellings: Vec<&str> = about
+    let spellings: Vec<&str> = record
         .spellings
         .iter()
         .map(|spelling| spelling.name())
         .collect();
-    let formats = if about.assert_formats {
+    let formats = if record.assert_formats {
         "asserted"
     } else {
         "not asserted"
     };
-    let walks = if about.warm {
+    let walks = if record.warm {
         "cold and warm"
     } else {
         "cold only"
@@ -95,23 +95,23 @@ pub fn conditions_of(
         "vocabulary",
         format!(
             "{}, {} ids",
-            name(&about.vocabulary.name),
-            count(about.vocabulary.ids as u64)
+            name(&record.vocabulary.name),
+            count(record.vocabulary.ids as u64)
         ),
     ));
-    let memory = about
+    let memory = record
         .memory_limit_bytes
         .map(address_space)
         .unwrap_or_default();
     lines.push((
         "limits",
         format!(
-            "{} ms a row{memory}; child processes at a time: {}",
-            count(about.timeout_ms),
-            about.jobs
+            "{} ms per row{memory}; concurrent child processes: {}",
+            count(record.timeout_ms),
+            record.jobs
         ),
     ));
-    let host = &about.host;
+    let host = &record.host;
     let cpu = host
         .cpu
         .as_deref()
@@ -119,7 +119,7 @@ pub fn conditions_of(
         .unwrap_or_default();
     let (os, arch) = (name(&host.os), name(&host.arch));
     let clock = format!(
-        "reading the clock takes {} ns, which is part of every duration",
+        "clock overhead {} ns, included in every duration",
         host.clock_ns
     );
     lines.push((
@@ -129,13 +129,12 @@ pub fn conditions_of(
     lines
 }
 
-/// The whole limit of a child process: the one of the flag, and what every process is granted
-/// beyond it.
+/// The total address-space limit of a child process: the flag's value plus the reserved part.
 fn address_space(limit: u64) -> String {
     let [whole, granted] =
         [limit.saturating_add(RESERVED_BYTES), RESERVED_BYTES].map(|size| bytes(Some(size)));
     format!(
-        ", {whole} of address space ({} asked for, and {granted} for stacks and threads)",
+        ", {whole} of address space ({} requested, plus {granted} for stacks and threads)",
         bytes(Some(limit))
     )
 }

@@ -1,8 +1,8 @@
-//! Rows and tags as CSV. A cell without data is empty.
+//! Rows and tags as CSV. Missing data is an empty cell.
 
 use serde_json::{Value, json};
 
-use super::outcome::{Class, InstanceClass, SchemaOutcome, instances_in};
+use super::outcome::{InstanceClass, OutcomeClass, SchemaOutcome, instances_in};
 use super::{Counts, Summary};
 use sobench_core::constraint::is_json_kind;
 use sobench_core::error::Result;
@@ -12,10 +12,10 @@ use sobench_mask::times::Durations;
 use sobench_render::csv::{render, try_render};
 use sobench_results::metrics::distribution::SLOW_NS;
 
-/// A cell of a row, from the row and its library.
+/// Formats a cell from the row and the library's version.
 type Cell = fn(&Row, &str) -> String;
 
-/// The columns that come once.
+/// Columns independent of the spelling.
 const COLUMNS: [(&str, Cell); 18] = [
     ("index", |row, _| row.index.to_string()),
     ("entry", |row, _| row.entry.clone()),
@@ -26,70 +26,73 @@ const COLUMNS: [(&str, Cell); 18] = [
     ("route_engine", |row, _| {
         row.route
             .as_ref()
-            .map(|it| it.engine.name().to_owned())
+            .map(|route| route.engine.name().to_owned())
             .unwrap_or_default()
     }),
     ("route_why", |row, _| {
         row.route
             .as_ref()
-            .map(|it| it.why.clone())
+            .map(|route| route.why.clone())
             .unwrap_or_default()
     }),
-    // Enums of ours by the names that the row file has for them.
+    // Enums use their names in the rows file.
     ("declined", |row, _| {
-        text(&json!(row.declined.as_ref().map(|it| it.class)))
+        text(&json!(row.declined.as_ref().map(|declined| declined.class)))
     }),
     ("stopped", |row, _| {
-        text(&json!(row.stopped.as_ref().map(|it| it.cause)))
+        text(&json!(row.stopped.as_ref().map(|stopped| stopped.cause)))
     }),
     ("stopped_at", |row, _| {
-        text(&json!(row.stopped.as_ref().map(|it| it.stage))["at"])
+        text(&json!(row.stopped.as_ref().map(|stopped| stopped.stage))["at"])
     }),
     ("words", |row, _| {
-        let declined = row.declined.as_ref().map(|it| it.words.clone());
+        let declined = row
+            .declined
+            .as_ref()
+            .map(|declined| declined.message.clone());
         declined
-            .or_else(|| row.stopped.as_ref().map(|it| it.words.clone()))
+            .or_else(|| row.stopped.as_ref().map(|stopped| stopped.message.clone()))
             .unwrap_or_default()
     }),
     ("cold_compile_ns", |row, _| {
-        number(row.compile.map(|it| it.cold_ns))
+        number(row.compile.map(|compile| compile.cold_ns))
     }),
     ("first_mask_ns", |row, _| {
-        number(row.compile.map(|it| it.first_mask_ns))
+        number(row.compile.map(|compile| compile.first_mask_ns))
     }),
     ("to_first_mask_ns", |row, _| {
         number(
             row.compile
-                .map(|it| it.cold_ns.saturating_add(it.first_mask_ns)),
+                .map(|compile| compile.cold_ns.saturating_add(compile.first_mask_ns)),
         )
     }),
     ("cached_compile_ns", |row, _| {
-        number(row.compile.map(|it| it.cached_ns))
+        number(row.compile.map(|compile| compile.cached_ns))
     }),
     ("grammar_bytes", |row, _| {
-        number(row.compile.and_then(|it| it.grammar_bytes))
+        number(row.compile.and_then(|compile| compile.grammar_bytes))
     }),
     ("peak_bytes", |row, _| {
-        number(row.compile.and_then(|it| it.peak_bytes))
+        number(row.compile.and_then(|compile| compile.peak_bytes))
     }),
 ];
 
-/// A name in columns, and what it stands for.
+/// A part of a column name, with its accessor.
 type Part<Whole, Found> = (&'static str, fn(&Whole) -> &Found);
 
-/// The walks of a spelling, and the kinds of durations in each.
+/// The passes of a spelling, and the kinds of durations in each.
 const PASSES: [Part<SpellingTimes, PassTimes>; 2] =
-    [("cold", |it| &it.cold), ("warm", |it| &it.warm)];
+    [("cold", |times| &times.cold), ("warm", |times| &times.warm)];
 const PARTS: [Part<PassTimes, Durations>; 3] = [
-    ("mask", |it| &it.mask),
-    ("commit", |it| &it.commit),
-    ("step", |it| &it.step),
+    ("mask", |pass| &pass.mask),
+    ("commit", |pass| &pass.commit),
+    ("step", |pass| &pass.step),
 ];
 
-/// The name of a figure in columns, and its text.
+/// The name of a figure in columns, with its formatter.
 type DurationFigure = (&'static str, fn(&Durations) -> String);
 
-/// The figures of each kind of duration in each pass.
+/// Figures of each kind of duration in each pass.
 const FIGURES: [DurationFigure; 6] = [
     ("n", |durations| durations.count().to_string()),
     ("mean_ns", |durations| {
@@ -102,41 +105,40 @@ const FIGURES: [DurationFigure; 6] = [
     ("p99_ns", |durations| number(durations.quantile_ns(0.99))),
     ("max_ns", |durations| number(durations.max_ns())),
     ("over_1_ms", |durations| {
-        durations.above(SLOW_NS).to_string()
+        durations.count_above(SLOW_NS).to_string()
     }),
 ];
 
 fn number(value: Option<u64>) -> String {
-    value.map(|it| it.to_string()).unwrap_or_default()
+    value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// A line for every row, in the order given, with the outcomes and durations of each of the
-/// measurement's spellings, then of text as it stands. A row whose instances are text has no data
-/// in the others, and the other way round.
+/// One line per row, in the given order, with the outcomes and durations of each measured spelling,
+/// then of verbatim text. Cells of spellings that the row does not have are empty.
 ///
 /// # Errors
-/// What the rows cannot be read for.
+/// Rows cannot be read.
 pub fn render_rows(
     rows: impl IntoIterator<Item = Result<Row>>,
-    about: &MaskRecord,
+    record: &MaskRecord,
 ) -> Result<Vec<u8>> {
-    let with_text: Vec<Spelling> = about
+    let with_text: Vec<Spelling> = record
         .spellings
         .iter()
         .copied()
         .chain([Spelling::Verbatim])
         .collect();
     let line = |row: Row| {
-        let library = about
+        let library = record
             .engines
             .iter()
             .find(|engine| engine.engine == row.engine)
             .map_or("", |engine| &engine.version);
-        cells(&row, library, &about.spellings)
+        cells(&row, library, &record.spellings)
     };
     try_render(
         header(&with_text),
@@ -144,7 +146,7 @@ pub fn render_rows(
     )
 }
 
-/// A line for every tag and engine; the unit is the schema.
+/// One line per tag and engine; the unit is the schema.
 pub fn render_tags(summary: &Summary) -> Vec<u8> {
     let header = ["tag", "engine", "schemas"]
         .into_iter()
@@ -189,7 +191,7 @@ fn header(spellings: &[Spelling]) -> Vec<String> {
 
 fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
     let mut cells = COLUMNS.map(|(_, cell)| cell(row, library)).to_vec();
-    let (is_json, is_text) = written(row);
+    let (is_json, is_text) = json_and_text(row);
     for spelling in spellings.iter().copied().chain([Spelling::Verbatim]) {
         if !(if spelling == Spelling::Verbatim {
             is_text
@@ -203,12 +205,13 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
             continue;
         }
         cells.push(
-            SchemaOutcome::of(row, spelling, spellings)
+            SchemaOutcome::from_row(row, spelling, spellings)
                 .name()
                 .to_owned(),
         );
         let mut counts = Counts::default();
-        instances_in(row, spelling).for_each(|it| counts.add(InstanceClass::of(&it.outcome)));
+        instances_in(row, spelling)
+            .for_each(|instance| counts.add(InstanceClass::from_outcome(&instance.outcome)));
         cells.extend(
             InstanceClass::ALL
                 .iter()
@@ -217,10 +220,10 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
         let times = row
             .times
             .iter()
-            .find(|it| it.spelling == spelling || it.spelling == Spelling::Verbatim);
+            .find(|times| times.spelling == spelling || times.spelling == Spelling::Verbatim);
         for (_, pass) in PASSES {
             for (_, part) in PARTS {
-                let durations = times.map(|it| part(pass(it)));
+                let durations = times.map(|times| part(pass(times)));
                 cells.extend(FIGURES.map(|(_, figure)| durations.map(figure).unwrap_or_default()));
             }
         }
@@ -228,18 +231,18 @@ fn cells(row: &Row, library: &str, spellings: &[Spelling]) -> Vec<String> {
     cells
 }
 
-/// Whether a row speaks of JSON, and whether of text. Where no instance was reached, the
-/// constraint's kind says which.
-fn written(row: &Row) -> (bool, bool) {
+/// Whether a row has JSON instances, and whether it has text instances. Without instances, the
+/// constraint's kind decides.
+fn json_and_text(row: &Row) -> (bool, bool) {
     let is_json = is_json_kind(&row.kind);
     let has_text = row
         .instances
         .iter()
-        .any(|it| it.spelling == Spelling::Verbatim);
+        .any(|instance| instance.spelling == Spelling::Verbatim);
     let has_json = row
         .instances
         .iter()
-        .any(|it| it.spelling != Spelling::Verbatim);
+        .any(|instance| instance.spelling != Spelling::Verbatim);
     if row.instances.is_empty() {
         (is_json, !is_json)
     } else {
@@ -262,27 +265,27 @@ mod tests {
     }
 
     #[test]
-    fn every_line_has_every_column_and_reads_back() {
+    fn csv_rows_have_all_columns_and_parse_back() {
         let mut odd = row(0, EngineName::Guidance);
         odd.entry = "a,\"b\"\r\nc".to_owned();
         let mut declined = row(1, EngineName::Xgrammar).declined_with("no `not`, sorry");
         declined.tags = vec!["not".to_owned(), "$ref".to_owned()];
-        let about = measurement(&[EngineName::Guidance, EngineName::Xgrammar]).about;
-        let lines = read(&render_rows([Ok(odd.clone()), Ok(declined)], &about).unwrap());
+        let record = measurement(&[EngineName::Guidance, EngineName::Xgrammar]).record;
+        let lines = read(&render_rows([Ok(odd.clone()), Ok(declined)], &record).unwrap());
         assert_eq!(lines.len(), 3);
         assert!(
-            lines.iter().all(|it| it.len() == lines[0].len()),
+            lines.iter().all(|line| line.len() == lines[0].len()),
             "{lines:?}"
         );
         let cell = |line: usize, column: &str| {
             let place = lines[0]
                 .iter()
-                .position(|it| it == column)
+                .position(|name| name == column)
                 .unwrap_or_else(|| panic!("no column {column}"));
             lines[line][place].as_str()
         };
         assert_eq!(cell(1, "entry"), odd.entry);
-        assert_eq!(cell(2, "library"), about.engines[1].version);
+        assert_eq!(cell(2, "library"), record.engines[1].version);
         assert_eq!(
             (cell(1, "maskbench_outcome"), cell(2, "maskbench_outcome")),
             ("pass", "declined_unsupported")
@@ -306,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_text_has_no_data_in_spellings_of_json() {
+    fn text_rows_have_empty_cells_for_json_spellings() {
         let mut text = row(0, EngineName::Guidance);
         text.instances.truncate(1);
         text.instances[0].spelling = Spelling::Verbatim;
@@ -315,11 +318,11 @@ mod tests {
         let lines = read(
             &render_rows(
                 [Ok(text), Ok(declined)],
-                &measurement(&[EngineName::Guidance]).about,
+                &measurement(&[EngineName::Guidance]).record,
             )
             .unwrap(),
         );
-        let place = |column: &str| lines[0].iter().position(|it| it == column).unwrap();
+        let place = |column: &str| lines[0].iter().position(|name| name == column).unwrap();
         for (line, outcome) in [(1, "pass"), (2, "declined_unsupported")] {
             assert_eq!(lines[line].len(), lines[0].len());
             let json = &lines[line][place("maskbench_outcome")..place("verbatim_outcome")];
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_have_a_line_an_engine() {
+    fn tags_csv_has_one_line_per_engine() {
         let summary = Summary::build(
             measurement(&[EngineName::Guidance, EngineName::Outlines]),
             || {

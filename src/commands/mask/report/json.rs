@@ -1,6 +1,5 @@
-//! The saved file: everything the summary holds, with units in names. Knows no console. Its
-//! contract is `schemas/contracts/mask.schema.json`. What is not known is `null`; no NaN, no
-//! infinity.
+//! The JSON report: the whole summary, with units in key names. Unknown values are `null`; there is
+//! no NaN and no infinity. Its JSON Schema is `schemas/contracts/mask.schema.json`.
 
 use serde_json::{Map, Value, json};
 
@@ -10,10 +9,10 @@ use super::tags::TagCounts;
 use super::{EngineSummary, Summary};
 use sobench_notices::notice::sentences;
 
-/// The version of the file, raised whenever a key changes its meaning or goes away.
+/// Version of the file format, raised when a key is removed or changes its meaning.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The whole file.
+/// The whole report.
 pub fn render(summary: &Summary) -> Value {
     let measurement = &summary.measurement;
     json!({
@@ -24,7 +23,7 @@ pub fn render(summary: &Summary) -> Value {
         "wall_ns": measurement.wall_ns,
         "interrupted": measurement.interrupted,
         "notices": sentences(&measurement.notices),
-        "about": measurement.about,
+        "about": measurement.record,
         "definitions": definitions(),
         "headline_spelling": summary.headline,
         "common_schemas": summary.common_schemas,
@@ -36,9 +35,9 @@ pub fn render(summary: &Summary) -> Value {
 }
 
 fn definitions() -> Map<String, Value> {
-    let words = DEFINITIONS.into_iter().chain([("percentile", PERCENTILE)]);
-    let words = words.map(|(name, meaning)| (name.to_owned(), json!(meaning)));
-    words
+    let message = DEFINITIONS.into_iter().chain([("percentile", PERCENTILE)]);
+    let message = message.map(|(name, meaning)| (name.to_owned(), json!(meaning)));
+    message
         .chain([("maskbench".to_owned(), json!(DIFFERENCES))])
         .collect()
 }
@@ -66,11 +65,11 @@ mod tests {
     fn check(contract: &str, file: &Value) -> std::result::Result<(), String> {
         let schema: Value = serde_json::from_str(contract).expect("the contract is JSON");
         jsonschema::draft202012::meta::validate(&schema)
-            .map_err(|error| format!("the contract itself: {error}"))?;
+            .map_err(|error| format!("invalid contract: {error}"))?;
         let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
         let errors: Vec<String> = validator
             .iter_errors(file)
-            .map(|it| format!("{}: {it}", it.instance_path()))
+            .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         if errors.is_empty() {
             Ok(())
@@ -79,9 +78,9 @@ mod tests {
         }
     }
 
-    /// As a reader would have it: through text.
+    /// Round trip through text.
     fn read(value: &Value) -> Value {
-        serde_json::from_str(&value.to_string()).expect("what we write is JSON")
+        serde_json::from_str(&value.to_string()).expect("the output is JSON")
     }
 
     fn rows() -> Vec<Row> {
@@ -94,16 +93,16 @@ mod tests {
             route,
             ..row(9, EngineName::Auto)
         });
-        let declined = rows[1].declined.clone().map(|it| Declined {
+        let declined = rows[1].declined.clone().map(|declined| Declined {
             feature: Some("if".into()),
-            ..it
+            ..declined
         });
         rows[1].declined = declined;
         rows
     }
 
     #[test]
-    fn every_file_keeps_its_contract() {
+    fn every_file_matches_its_json_schema() {
         let nothing = Summary::build(measurement(&EngineName::ALL), || {
             Ok(Vec::<Result<Row>>::new())
         })
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contracts_bite() {
+    fn contracts_reject_invalid_files() {
         let summary = read(&render(&eventful()));
         let row = read(&json!(rows()[5]));
         for (contract, file, pointer, value) in [
@@ -147,7 +146,7 @@ mod tests {
                 "/engines/0/spellings/0/masks/own/warm/mask/share_over_1_ms",
                 json!(2),
             ),
-            (SUMMARY, &summary, "/tags/0/engines/nobody", json!({})),
+            (SUMMARY, &summary, "/tags/0/engines/other", json!({})),
             (SUMMARY, &summary, "/about/corpora/0/kind", json!("other")),
             (ROW, &row, "/extra", json!(1)),
             (ROW, &row, "/engine", json!("other")),
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_no_value_in_the_file() {
+    fn censored_values_are_null_in_the_file() {
         let file = read(&render(&eventful()));
         let cold = &file["engines"][1]["compile"]["own"]["cold"];
         assert_eq!(

@@ -1,5 +1,4 @@
-//! What compiling, masking and committing took, added up over rows. Knows no outcome but the stops
-//! that cut a duration off.
+//! Durations of compiling, masking and committing, and memory, summed over rows.
 
 use serde::Serialize;
 use serde_json::json;
@@ -10,18 +9,18 @@ use sobench_mask::row::{PassTimes, Row, Spelling, Stage, StopCause, Stopped};
 use sobench_mask::times::Slope;
 use sobench_results::metrics::distribution::{Bound, Distribution, Sizes};
 
-/// A server's step, as llguidance's documentation budgets it: what one core's masks have to fit
-/// into.
+/// Time budget of a server step (llguidance's documentation): the masks of one core must fit into
+/// it.
 pub const STEP_BUDGET_NS: f64 = 10_000_000.0;
 
-/// The same figures over the engine's own set of schemas, and over the common one.
+/// The same figures over the engine's own set of schemas and over the common set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sets<T> {
     pub own: T,
     pub common: T,
 }
 
-/// Which schemas a figure is over.
+/// A set of schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     Own,
@@ -29,7 +28,7 @@ pub enum Set {
 }
 
 impl Set {
-    /// The name in heads and legends.
+    /// The name in table heads and legends.
     pub fn name(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -39,7 +38,7 @@ impl Set {
 }
 
 impl<T> Sets<T> {
-    /// The figures over one of the two.
+    /// The figures over one of the sets.
     pub fn get(&self, set: Set) -> &T {
         match set {
             Set::Own => &self.own,
@@ -48,26 +47,25 @@ impl<T> Sets<T> {
     }
 }
 
-/// What compiling took; the unit of every count is the schema.
+/// Compile times; the unit of every count is the schema.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CompileSummary {
-    /// The first compile, without a mask. This is what MaskBench prints as time to first mask.
+    /// The first compile, without a mask. MaskBench calls this time to first mask.
     pub cold: Distribution,
-    /// A matcher and its first mask, after the compile.
+    /// Creation of a matcher and its first mask, after the compile.
     pub first_mask: Distribution,
-    /// Compile and first mask, added schema by schema.
+    /// Sum of compile and first mask, per schema.
     pub to_first_mask: Distribution,
-    /// Asked of the compile cache again.
+    /// Compile from the cache.
     pub cached: Distribution,
 }
 
-/// What the masks of one spelling took; the unit of every count but `schemas` is the token.
+/// Mask times of one spelling; the unit of every count except `schemas` is the token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MaskSummary {
-    /// Schemas of which a walk was begun.
+    /// Schemas with a started walk.
     pub schemas: u64,
-    /// Schemas of which a walk was stopped. Not every mask and commit of that walk may be among the
-    /// durations.
+    /// Schemas with a stopped walk, whose durations may be incomplete.
     pub stopped: u64,
     pub cold: PassSummary,
     pub warm: PassSummary,
@@ -83,45 +81,43 @@ pub struct PassSummary {
     slope: Slope,
 }
 
-/// What one core carries.
+/// Capacity of one core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Capacity {
-    /// Masks with their commits that one core computes in a second.
+    /// Masks with commits per second on one core.
     pub masks_per_second: f64,
-    /// Sequences that one core masks inside a step of 10 ms, where every mask costs the mean.
+    /// Sequences that one core masks in 10 ms at the mean step duration.
     pub sequences_by_mean: u64,
-    /// The same where every mask costs as much as the 99th of 100.
+    /// The same at the 99th percentile of the step duration.
     pub sequences_by_p99: u64,
 }
 
-/// Several sequences at once.
+/// One batch size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BatchSummary {
     pub sequences: usize,
     pub distinct: usize,
     pub threads: usize,
-    /// The unit of its counts is the step.
+    /// The unit of the counts is the step.
     pub step: Distribution,
     pub masks: u64,
     pub masks_per_second: f64,
 }
 
-/// What memory the engine took.
+/// Memory of an engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MemorySummary {
-    /// Of a compiled grammar, where the library can say; the unit of the count is the schema.
+    /// Size of a compiled grammar, if the library reports it; the unit of the count is the schema.
     pub grammar: Sizes,
-    /// Schemas of which the system said how far the process peaked above what it had before the
-    /// compile.
+    /// Schemas with a known growth of peak memory after the start of the compile.
     pub peak_known: u64,
-    /// Of them, those that made the process grow at all, and by how much; the others fitted into
-    /// memory kept from earlier rows.
+    /// Growth of those with growth; the others fitted into memory kept from earlier rows.
     pub peak: Sizes,
 }
 
 impl CompileSummary {
-    /// Adds a row. A compile that timed out counts as longer than `limit_ns`; one that ended
-    /// without a grammar does not count.
+    /// Adds a row. A compile that timed out counts as longer than `limit_ns`; other failed compiles
+    /// are excluded.
     pub fn add(&mut self, row: &Row, limit_ns: u64) {
         if let Some(compile) = &row.compile {
             self.cold.record(compile.cold_ns);
@@ -134,8 +130,8 @@ impl CompileSummary {
         match row
             .stopped
             .as_ref()
-            .filter(|it| it.cause == StopCause::Timeout)
-            .map(|it| it.stage)
+            .filter(|stopped| stopped.cause == StopCause::Timeout)
+            .map(|stopped| stopped.stage)
         {
             Some(Stage::Compile) => {
                 self.cold.censor(limit_ns);
@@ -151,24 +147,23 @@ impl CompileSummary {
     }
 }
 
-/// One of the walks over an instance, by its name.
+/// A pass with its name.
 pub type NamedPass = (&'static str, fn(&MaskSummary) -> &PassSummary);
 
-/// The walks of a measurement, warm ones first if there were any: figures that stand alone are of
-/// the first.
-pub fn passes(about: &MaskRecord) -> &'static [NamedPass] {
-    const PASSES: [NamedPass; 2] = [("warm", |it| &it.warm), ("cold", |it| &it.cold)];
-    if about.warm { &PASSES } else { &PASSES[1..] }
+/// The passes of a measurement, warm first if available: single figures use the first one.
+pub fn passes(record: &MaskRecord) -> &'static [NamedPass] {
+    const PASSES: [NamedPass; 2] = [("warm", |masks| &masks.warm), ("cold", |masks| &masks.cold)];
+    if record.warm { &PASSES } else { &PASSES[1..] }
 }
 
 impl MaskSummary {
-    /// Adds what a row has of `spelling`. A walk that ran into the time limit counts once as longer
-    /// than `limit_ns`, in either pass: whether a single mask took that long is not known, and
-    /// without it the slowest schemas would look like the fastest.
+    /// Adds the durations of a row in `spelling`. A walk that timed out counts once as longer than
+    /// `limit_ns`, in both passes: the duration of its single masks is unknown, and without it the
+    /// slowest schemas would look like the fastest.
     pub fn add(&mut self, row: &Row, spelling: Spelling, limit_ns: u64) {
-        let in_walk = |it: &&Stopped| matches!(it.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling));
+        let in_walk = |stopped: &&Stopped| matches!(stopped.stage, Stage::Instance { spelling: at, .. } if counts_in(at, spelling));
         let stopped = row.stopped.as_ref().filter(in_walk);
-        if stopped.is_some_and(|it| it.cause == StopCause::Timeout) {
+        if stopped.is_some_and(|stopped| stopped.cause == StopCause::Timeout) {
             self.cold.censor(limit_ns);
             self.warm.censor(limit_ns);
         }
@@ -177,7 +172,7 @@ impl MaskSummary {
         for times in row
             .times
             .iter()
-            .filter(|it| counts_in(it.spelling, spelling))
+            .filter(|times| counts_in(times.spelling, spelling))
         {
             any = true;
             self.cold.add(&times.cold);
@@ -188,12 +183,12 @@ impl MaskSummary {
 }
 
 impl PassSummary {
-    /// Nanoseconds that a mask takes longer for every token before it.
+    /// Additional nanoseconds per mask for each preceding token.
     pub fn slope_ns_per_position(&self) -> Option<f64> {
         self.slope.ns_per_position()
     }
 
-    /// What one core carries at this pace.
+    /// The capacity of one core at this speed.
     pub fn capacity(&self) -> Option<Capacity> {
         let mean_ns = self.step.mean_ns().filter(|ns| *ns > 0.0)?;
         let p99_ns = self.step.percentile(99.0).and_then(Bound::known_ns)?.max(1);
@@ -204,7 +199,7 @@ impl PassSummary {
         })
     }
 
-    /// Adds a walk that did not end in time, as one mask and one step.
+    /// Adds a timed-out walk as one mask and one step.
     fn censor(&mut self, limit_ns: u64) {
         self.mask.censor(limit_ns);
         self.step.censor(limit_ns);
@@ -232,8 +227,8 @@ impl Serialize for PassSummary {
 }
 
 impl BatchSummary {
-    /// The figures of one batch size.
-    pub fn of(row: &BatchRow) -> Self {
+    /// Creates the summary of one batch size.
+    pub fn from_row(row: &BatchRow) -> Self {
         let mut step = Distribution::default();
         step.merge(&row.step);
         Self {
@@ -248,12 +243,12 @@ impl BatchSummary {
 }
 
 impl MemorySummary {
-    /// Which share (0 to 1) of the schemas made the process grow.
+    /// The share (0 to 1) of schemas with memory growth.
     pub fn share_grown(&self) -> Option<f64> {
         (self.peak_known > 0).then(|| self.peak.n() as f64 / self.peak_known as f64)
     }
 
-    /// Adds a row, where it compiled.
+    /// Adds a row if it compiled.
     pub fn add(&mut self, row: &Row) {
         let Some(compile) = &row.compile else { return };
         compile

@@ -1,39 +1,39 @@
-//! The columns of MaskBench's published table, counted as its script counts them
-//! (guidance-ai/jsonschemabench, `maskbench/runner.py` and `scripts/maskbench_results.py`), to line
-//! up with old figures. Our own figures are elsewhere.
+//! The columns of MaskBench's published table, counted as its scripts do
+//! (guidance-ai/jsonschemabench, `maskbench/runner.py` and `scripts/maskbench_results.py`), for
+//! comparison with published figures.
 
 use serde::Serialize;
 
-use super::outcome::stop_in;
+use super::outcome::stop_affecting;
 use sobench_mask::row::{InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause};
 use sobench_results::metrics::distribution::{Bound, Distribution};
 
-/// The percentiles of MaskBench's table; 100 is the longest.
+/// Percentiles of MaskBench's table; 100 is the maximum.
 pub const PERCENTILES: [f64; 8] = [25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0];
 
-/// The kind of the rows that MaskBench could have.
+/// The constraint kind that MaskBench supports.
 const JSON_SCHEMA: &str = "json";
 
-/// What is not as in MaskBench, a sentence each.
+/// Differences from MaskBench, one sentence each.
 pub const DIFFERENCES: [&str; 7] = [
-    "TBM is mask and commit of the same token, cold, by a nanosecond clock in this process; MaskBench times through Python and \
-     cuts to whole microseconds.",
-    "TTFM is the compile alone, as there; a timeout is taken for the limit, as there, which is why these means stand in no other \
+    "TBM is mask plus commit of a token, cold, with a nanosecond clock in the engine's process; MaskBench times through Python and \
+     truncates to microseconds.",
+    "TTFM is the compile alone, as in MaskBench; a timeout counts as the limit, as in MaskBench, so these means are in no other \
      table.",
-    "Whether the text may end is not asked, as there: an invalid text of which every token is allowed counts as accepted.",
-    "A token counts as accepted where the mask allows it; MaskBench's XGrammar adapter asks the matcher and never looks at the mask.",
-    "The corpus's label decides, as there; where the corpus has none, our evaluator does.",
-    "Schemas that our own evaluator cut short and in which no test was wrong before are counted apart, as not judged; constraints \
-     other than JSON schemas, and texts that are no JSON, are not in it.",
-    "Percentiles are the smallest value that the share does not exceed, within 0.1 %; MaskBench takes the element at the rounded \
-     down place.",
+    "The end is not checked, as in MaskBench: an invalid text counts as accepted if every token is allowed.",
+    "A token counts as accepted if the mask allows it; MaskBench's XGrammar adapter uses the matcher and ignores the mask.",
+    "The label of the corpus decides, as in MaskBench; without a label, the evaluator decides.",
+    "Schemas stopped by the evaluator without an earlier wrong test are counted separately, as not judged; constraints \
+     other than JSON schemas, and text instances, are excluded.",
+    "A percentile is the smallest value that the share does not exceed, within 0.1 %; MaskBench takes the element at the rounded \
+     down index.",
 ];
 
-/// One engine's column. The unit of the counts is the schema, that of `tokens` the token.
+/// One engine's column. The unit of the counts is the schema; that of `tokens` is the token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MaskbenchColumn {
     pub schemas: u64,
-    /// Every test right, or compiled and no test.
+    /// All tests correct, or compiled without tests.
     pub passing: u64,
     pub compile_error: u64,
     pub crash: u64,
@@ -43,12 +43,12 @@ pub struct MaskbenchColumn {
     pub validation_error: u64,
     /// The last wrong test is an invalid one that was accepted.
     pub invalidation_error: u64,
-    /// Our own evaluator was stopped, and no test before that was wrong.
+    /// The evaluator was stopped, and no earlier test was wrong.
     pub not_judged: u64,
     pub tokens: u64,
     pub tbm: MaskbenchTimes,
     pub ttfm: MaskbenchTimes,
-    /// Tests that were reached.
+    /// Reached tests.
     #[serde(skip)]
     tests: u64,
     #[serde(skip)]
@@ -72,8 +72,7 @@ pub struct MaskbenchPercentile {
 }
 
 impl MaskbenchColumn {
-    /// Adds a row of a JSON schema by its instances in MaskBench's spelling, and by nothing else of
-    /// it.
+    /// Adds a row of a JSON schema, using only its instances in MaskBench's spelling.
     pub fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
         if row.kind != JSON_SCHEMA {
             return;
@@ -85,20 +84,20 @@ impl MaskbenchColumn {
         let tests = || {
             row.instances
                 .iter()
-                .filter(|it| it.spelling == Spelling::Maskbench)
+                .filter(|instance| instance.spelling == Spelling::Maskbench)
         };
         self.tests += tests().count() as u64;
-        let stopped = stop_in(row, Spelling::Maskbench, order).filter(|it| {
+        let stopped = stop_affecting(row, Spelling::Maskbench, order).filter(|stopped| {
             !matches!(
-                it.stage,
+                stopped.stage,
                 Stage::Instance {
                     spelling: Spelling::Verbatim,
                     ..
                 }
             )
         });
-        let ours = stopped.is_some_and(|it| it.stage == Stage::Oracle);
-        match (stopped.filter(|_| !ours), &row.declined) {
+        let is_oracle_stop = stopped.is_some_and(|stopped| stopped.stage == Stage::Oracle);
+        match (stopped.filter(|_| !is_oracle_stop), &row.declined) {
             (Some(stopped), _) => match stopped.cause {
                 StopCause::Crash => self.crash += 1,
                 StopCause::OutOfMemory => self.out_of_memory += 1,
@@ -113,32 +112,32 @@ impl MaskbenchColumn {
             (None, None) => match tests().filter_map(wrong_test).next_back() {
                 Some(Wrong::Validation) => self.validation_error += 1,
                 Some(Wrong::Invalidation) => self.invalidation_error += 1,
-                None if ours => self.not_judged += 1,
+                None if is_oracle_stop => self.not_judged += 1,
                 None => self.passing += 1,
             },
         }
         let times = row
             .times
             .iter()
-            .filter(|it| it.spelling == Spelling::Maskbench);
-        times.for_each(|it| self.steps.merge(&it.cold.step));
+            .filter(|times| times.spelling == Spelling::Maskbench);
+        times.for_each(|times| self.steps.merge(&times.cold.step));
     }
 
-    /// Whether there is a text in MaskBench's spelling to count.
+    /// Whether there is a test in MaskBench's spelling.
     pub fn has_tests(&self) -> bool {
         self.tests > 0
     }
 
-    /// Reads the figures off, once every row was added.
+    /// Computes the figures after all rows were added.
     pub fn finish(&mut self) {
         self.tokens = self.steps.n();
-        self.tbm = MaskbenchTimes::of(&self.steps);
-        self.ttfm = MaskbenchTimes::of(&self.compiles);
+        self.tbm = MaskbenchTimes::from_distribution(&self.steps);
+        self.ttfm = MaskbenchTimes::from_distribution(&self.compiles);
     }
 }
 
 impl MaskbenchTimes {
-    fn of(distribution: &Distribution) -> Self {
+    fn from_distribution(distribution: &Distribution) -> Self {
         let us = |bound: Bound| match bound {
             Bound::At(ns) | Bound::Above(ns) => ns as f64 / 1e3,
         };
@@ -153,21 +152,21 @@ impl MaskbenchTimes {
     }
 }
 
-/// The two ways in which a test can be wrong.
+/// The kinds of wrong tests.
 enum Wrong {
     Validation,
     Invalidation,
 }
 
-/// How MaskBench would judge the instance: by its label, by the tokens alone, without the end.
+/// MaskBench's judgement of an instance: by its label and the tokens, without the end.
 fn wrong_test(instance: &InstanceRow) -> Option<Wrong> {
     let valid = instance.label.or(instance.judged)?;
-    // No token spells the text, so that no mask was asked for.
+    // No tokens encode the text, so no mask was computed.
     if instance.masks == 0 && matches!(instance.outcome, InstanceOutcome::NotJudged { .. }) {
         return None;
     }
-    // A walk goes on past an end that was allowed too early, and the mask after the last token is
-    // computed only where every token was allowed.
+    // A walk continues past an early end, and the mask after the last token is computed only if
+    // every token was allowed.
     let accepted = instance.masks > instance.tokens;
     match (valid, accepted) {
         (true, false) => Some(Wrong::Validation),

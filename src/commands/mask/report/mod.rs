@@ -1,8 +1,7 @@
-//! The report of a measurement: adds its rows up to one [`Summary`], and shows that as a page
-//! ([`page`]), as JSON ([`json`]) and its rows and tags as CSV ([`csv`]). Pure.
+//! The report of a measurement: summarises rows as [`Summary`], shown as a page ([`page`]) and as
+//! JSON ([`json`]), with rows and tags as CSV ([`csv`]).
 //!
-//! Rows are read twice and never kept: which schemas all engines pass is known only after the last
-//! row.
+//! Rows are read twice and not stored: the common set is known only after the last row.
 
 mod charts;
 pub mod conditions;
@@ -44,27 +43,27 @@ use sobench_notices::notice::Notice;
 /// A measurement without its rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    pub about: MaskRecord,
+    pub record: MaskRecord,
     pub batches: Vec<BatchRow>,
     pub sobench_version: String,
-    /// When it began, as vLLM writes it: `%Y%m%d-%H%M%S`.
+    /// Start time in vLLM's format: `%Y%m%d-%H%M%S`.
     pub date: Option<String>,
     pub wall_ns: Option<u64>,
-    /// Whether it was stopped before its end.
+    /// Whether it was stopped early.
     pub interrupted: bool,
-    /// What the reader has to know besides the numbers.
+    /// Notices for the reader.
     pub notices: Vec<Notice>,
 }
 
-/// Everything that is said about a measurement.
+/// The summary of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     pub measurement: Measurement,
-    /// The spelling that outcomes of schemas, tags and the common set are by;
-    /// [`Spelling::Verbatim`] where no instance that was reached is JSON.
+    /// The spelling of schema outcomes, tags and the common set; [`Spelling::Verbatim`] if no
+    /// reached instance is JSON.
     pub headline: Spelling,
-    /// What the instances that were reached are, all engines together.
-    pub written: Written,
+    /// Kinds of the reached instances, of all engines.
+    pub instance_kinds: InstanceKinds,
     /// Schemas that every engine passes in the headline spelling.
     pub common_schemas: u64,
     /// As in [`MaskRecord::engines`].
@@ -73,33 +72,32 @@ pub struct Summary {
     pub disputes: Disputes,
 }
 
-/// Rows of instances, an engine and a spelling each, by how they can be written.
+/// Instances by kind, counted per engine and spelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// JSON, in one of the measured spellings.
+pub struct InstanceKinds {
+    /// JSON in a measured spelling.
     pub json: u64,
-    /// Text, which has one spelling and counts in each.
+    /// Text, which has one spelling and counts in all.
     pub text: u64,
 }
 
-/// One engine's part.
+/// The summary of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EngineSummary {
     pub engine: EngineName,
     pub version: String,
-    /// Rows of it; the unit is the schema. Fewer than were selected where the measurement was
-    /// interrupted.
+    /// Its rows; the unit is the schema. Fewer than selected if the measurement was interrupted.
     pub schemas: u64,
     pub spellings: Vec<SpellingSummary>,
     pub declines: Reasons,
-    /// Rows that ended early, in whatever spelling, with where they stood and the last words.
+    /// Rows stopped early in any spelling, with stage and message.
     pub stops: Reasons,
-    /// Where `auto` sent schemas, and by which rule.
+    /// Choices of `auto`, by rule.
     pub routes: Vec<RouteCount>,
     pub compile: Sets<CompileSummary>,
     pub memory: MemorySummary,
     pub batches: Vec<BatchSummary>,
-    /// Absent where no engine reached a text in MaskBench's spelling.
+    /// Absent if no engine reached a text in MaskBench's spelling.
     pub maskbench: Option<MaskbenchColumn>,
     pub witnesses: Witnesses,
 }
@@ -112,14 +110,14 @@ pub struct SpellingSummary {
     pub schemas: Counts<SchemaOutcome>,
     /// The unit is the instance.
     pub instances: Counts<InstanceClass>,
-    /// Of the rejected valid instances: those of which only the end was masked out.
+    /// Rejected valid instances of which only the end was masked out.
     pub rejects_valid_at_end: u64,
-    /// Of the instances that accept invalid text: valid ones that were allowed to end too early.
+    /// Valid instances that were allowed to end too early.
     pub accepts_invalid_early_end: u64,
     pub masks: Sets<MaskSummary>,
 }
 
-/// One rule of `auto` with the engine that it chose.
+/// One rule of `auto` with the chosen engine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RouteCount {
     pub engine: EngineName,
@@ -128,11 +126,10 @@ pub struct RouteCount {
 }
 
 impl Summary {
-    /// Adds up all rows. `rows` is called twice, and gives the same rows each time.
+    /// Summarises all rows. `rows` is called twice and must return the same rows.
     ///
     /// # Errors
-    /// What the rows cannot be read for, or a row of an engine that [`MaskRecord::engines`] does
-    /// not name.
+    /// Rows cannot be read, or a row has an engine that is not in [`MaskRecord::engines`].
     pub fn build<I>(measurement: Measurement, rows: impl Fn() -> Result<I>) -> Result<Self>
     where
         I: IntoIterator<Item = Result<Row>>,
@@ -152,9 +149,9 @@ impl Summary {
                 *passed.entry(row.index).or_default() += 1;
             }
         }
-        summary.drop_spellings_never_written();
-        let everyone = summary.engines.len();
-        passed.retain(|_, engines| *engines == everyone);
+        summary.drop_unused_spellings();
+        let engine_count = summary.engines.len();
+        passed.retain(|_, engines| *engines == engine_count);
         summary.common_schemas = passed.len() as u64;
         for row in rows()? {
             let row = row?;
@@ -163,22 +160,26 @@ impl Summary {
                 summary.add_common(place, &row);
             }
         }
-        if !summary.engines.iter().any(|it| {
-            it.maskbench
+        if !summary.engines.iter().any(|engine| {
+            engine
+                .maskbench
                 .as_ref()
                 .is_some_and(MaskbenchColumn::has_tests)
         }) {
             summary
                 .engines
                 .iter_mut()
-                .for_each(|it| it.maskbench = None);
+                .for_each(|engine| engine.maskbench = None);
         }
-        if !summary.measurement.about.warm {
-            // Walks that ran into the time limit were counted in both.
-            let spellings = summary.engines.iter_mut().flat_map(|it| &mut it.spellings);
+        if !summary.measurement.record.warm {
+            // Walks that timed out were counted in both passes.
+            let spellings = summary
+                .engines
+                .iter_mut()
+                .flat_map(|engine| &mut engine.spellings);
             spellings
-                .flat_map(|it| [&mut it.masks.own, &mut it.masks.common])
-                .for_each(|it| it.warm = PassSummary::default());
+                .flat_map(|summary| [&mut summary.masks.own, &mut summary.masks.common])
+                .for_each(|masks| masks.warm = PassSummary::default());
         }
         for (engine, routes) in summary.engines.iter_mut().zip(routes) {
             engine.routes = routes
@@ -197,8 +198,7 @@ impl Summary {
         Ok(summary)
     }
 
-    /// The sets that figures are shown over: where no schema is passed by every engine, there is no
-    /// common one.
+    /// The sets shown; no common set if no schema is passed by every engine.
     pub fn sets(&self) -> &'static [Set] {
         if self.common_schemas == 0 {
             &[Set::Own]
@@ -208,30 +208,30 @@ impl Summary {
     }
 
     fn empty(measurement: Measurement) -> Self {
-        let about = &measurement.about;
-        let headline = about
+        let record = &measurement.record;
+        let headline = record
             .spellings
             .first()
             .copied()
             .unwrap_or(Spelling::Verbatim);
-        let spellings = if about.spellings.is_empty() {
+        let spellings = if record.spellings.is_empty() {
             vec![headline]
         } else {
-            about.spellings.clone()
+            record.spellings.clone()
         };
-        let engines = about.engines.iter().map(|engine| {
+        let engines = record.engines.iter().map(|engine| {
             let batches = measurement
                 .batches
                 .iter()
-                .filter(|it| it.engine == engine.engine)
-                .map(BatchSummary::of)
+                .filter(|batch| batch.engine == engine.engine)
+                .map(BatchSummary::from_row)
                 .collect();
             EngineSummary {
                 engine: engine.engine,
                 version: engine.version.clone(),
                 spellings: spellings
                     .iter()
-                    .map(|it| SpellingSummary::empty(*it))
+                    .map(|spelling| SpellingSummary::empty(*spelling))
                     .collect(),
                 batches,
                 maskbench: spellings
@@ -242,10 +242,10 @@ impl Summary {
         });
         let engines: Vec<EngineSummary> = engines.collect();
         let tags = Tags::new(engines.len());
-        let (written, disputes) = (Written::default(), Disputes::default());
+        let (instance_kinds, disputes) = (InstanceKinds::default(), Disputes::default());
         Self {
             headline,
-            written,
+            instance_kinds,
             common_schemas: 0,
             engines,
             tags,
@@ -254,10 +254,9 @@ impl Summary {
         }
     }
 
-    /// Where all instances are text, what was counted in every spelling is said once, under its own
-    /// name.
-    fn drop_spellings_never_written(&mut self) {
-        if self.written.json > 0 || self.written.text == 0 {
+    /// If all instances are text, keeps one spelling, named verbatim.
+    fn drop_unused_spellings(&mut self) {
+        if self.instance_kinds.json > 0 || self.instance_kinds.text == 0 {
             return;
         }
         self.headline = Spelling::Verbatim;
@@ -266,14 +265,14 @@ impl Summary {
             engine
                 .spellings
                 .iter_mut()
-                .for_each(|it| it.spelling = Spelling::Verbatim);
+                .for_each(|summary| summary.spelling = Spelling::Verbatim);
         }
     }
 
     fn place(&self, row: &Row) -> Result<usize> {
         self.engines
             .iter()
-            .position(|it| it.engine == row.engine)
+            .position(|engine| engine.engine == row.engine)
             .ok_or_else(|| {
                 Error::internal(format!(
                     "row {} is of an engine that was not measured: {}",
@@ -283,34 +282,39 @@ impl Summary {
             })
     }
 
-    /// Adds a row to everything but the common set, and says what became of its schema.
+    /// Adds a row to everything except the common set; returns the outcome of its schema.
     fn add(&mut self, place: usize, row: &Row) -> SchemaOutcome {
-        let about = &self.measurement.about;
-        let (order, limit_ns) = (&about.spellings, about.timeout_ms.saturating_mul(1_000_000));
+        let record = &self.measurement.record;
+        let (order, limit_ns) = (
+            &record.spellings,
+            record.timeout_ms.saturating_mul(1_000_000),
+        );
         let text = row
             .instances
             .iter()
-            .filter(|it| it.spelling == Spelling::Verbatim)
+            .filter(|instance| instance.spelling == Spelling::Verbatim)
             .count() as u64;
-        self.written.text += text;
-        self.written.json += row.instances.len() as u64 - text;
-        let outcome = SchemaOutcome::of(row, self.headline, order);
+        self.instance_kinds.text += text;
+        self.instance_kinds.json += row.instances.len() as u64 - text;
+        let outcome = SchemaOutcome::from_row(row, self.headline, order);
         let engine = &mut self.engines[place];
         engine.add(row, order, limit_ns);
         engine.witnesses.add(row, instances_in(row, self.headline));
-        for spelling in order.iter().filter(|it| **it != self.headline) {
+        for spelling in order.iter().filter(|spelling| **spelling != self.headline) {
             engine.witnesses.add(
                 row,
-                row.instances.iter().filter(|it| it.spelling == *spelling),
+                row.instances
+                    .iter()
+                    .filter(|instance| instance.spelling == *spelling),
             );
         }
         if let Some(stopped) = &row.stopped {
-            let cause = SchemaOutcome::of_stop(stopped).unwrap_or(SchemaOutcome::NotJudged);
+            let cause = SchemaOutcome::from_stop(stopped).unwrap_or(SchemaOutcome::NotJudged);
             engine.stops.add(
                 cause,
                 None,
                 &row.entry,
-                &format!("{}: {}", words_of(stopped.stage), stopped.words),
+                &format!("{}: {}", stage_title(stopped.stage), stopped.message),
             );
         }
         self.tags.add(place, &row.tags, outcome);
@@ -319,41 +323,41 @@ impl Summary {
     }
 
     fn add_common(&mut self, place: usize, row: &Row) {
-        let limit_ns = self.measurement.about.timeout_ms.saturating_mul(1_000_000);
+        let limit_ns = self.measurement.record.timeout_ms.saturating_mul(1_000_000);
         let engine = &mut self.engines[place];
         engine.compile.common.add(row, limit_ns);
         engine
             .spellings
             .iter_mut()
-            .for_each(|it| it.masks.common.add(row, it.spelling, limit_ns));
+            .for_each(|summary| summary.masks.common.add(row, summary.spelling, limit_ns));
     }
 }
 
 impl EngineSummary {
-    /// The headline spelling.
+    /// The summary of the headline spelling.
     pub fn headline(&self) -> &SpellingSummary {
         self.spellings
             .first()
-            .expect("`Summary::empty` gives every engine the headline spelling, first")
+            .expect("`Summary::empty` adds the headline spelling first")
     }
 
     fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
         self.schemas += 1;
         self.spellings
             .iter_mut()
-            .for_each(|it| it.add(row, order, limit_ns));
+            .for_each(|summary| summary.add(row, order, limit_ns));
         self.compile.own.add(row, limit_ns);
         self.memory.add(row);
         self.maskbench
             .iter_mut()
-            .for_each(|it| it.add(row, order, limit_ns));
+            .for_each(|column| column.add(row, order, limit_ns));
         if let Some(declined) = &row.declined {
-            let outcome = SchemaOutcome::of_decline(declined.class);
+            let outcome = SchemaOutcome::from_decline(declined.class);
             self.declines.add(
                 outcome,
                 declined.feature.as_deref(),
                 &row.entry,
-                &declined.words,
+                &declined.message,
             );
         }
     }
@@ -373,9 +377,10 @@ impl SpellingSummary {
 
     fn add(&mut self, row: &Row, order: &[Spelling], limit_ns: u64) {
         self.schemas
-            .add(SchemaOutcome::of(row, self.spelling, order));
+            .add(SchemaOutcome::from_row(row, self.spelling, order));
         for instance in instances_in(row, self.spelling) {
-            self.instances.add(InstanceClass::of(&instance.outcome));
+            self.instances
+                .add(InstanceClass::from_outcome(&instance.outcome));
             self.rejects_valid_at_end += u64::from(matches!(
                 instance.outcome,
                 InstanceOutcome::RejectsValid { token: None, .. }
@@ -386,19 +391,19 @@ impl SpellingSummary {
     }
 }
 
-/// Whether a valid text was allowed to end before it was valid.
+/// Whether a valid text was allowed to end too early.
 fn is_early_end(instance: &InstanceRow) -> bool {
     let valid = instance.label.or(instance.judged) == Some(true);
     valid && matches!(instance.outcome, InstanceOutcome::AcceptsInvalid { .. })
 }
 
-/// Where a row stood.
-fn words_of(stage: Stage) -> String {
+/// The title of a stage.
+fn stage_title(stage: Stage) -> String {
     match stage {
-        Stage::Oracle => "our evaluator".to_owned(),
+        Stage::Oracle => "sobench's evaluator".to_owned(),
         Stage::Compile => "compile".to_owned(),
         Stage::FirstMask => "first mask".to_owned(),
-        Stage::Cached => "compile from the cache".to_owned(),
-        Stage::Instance { spelling, .. } => format!("walk of an instance, {}", spelling.name()),
+        Stage::Cached => "compile from cache".to_owned(),
+        Stage::Instance { spelling, .. } => format!("walk of instance, {}", spelling.name()),
     }
 }

@@ -1,13 +1,13 @@
-//! Numbers as a person reads them in a table cell: three digits that count, thousands apart, `n/a`
-//! for what is not known.
+//! Formats numbers for table cells: three significant digits, thousands separators, `n/a` for
+//! unknown values.
 
 pub(super) use sobench_core::printable::thousands as count;
 use sobench_results::metrics::distribution::{Bound, Distribution};
 
-/// What stands where nothing is known.
+/// The cell of an unknown value.
 pub(super) const UNKNOWN: &str = "n/a";
 
-/// The unit that a row of durations is shown in.
+/// The unit of a row of durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     Us,
@@ -23,13 +23,13 @@ impl Unit {
     }
 
     /// A duration without its unit.
-    pub(super) fn of_ns(self, ns: Option<f64>) -> String {
+    pub(super) fn format_ns(self, ns: Option<f64>) -> String {
         ns.map_or_else(|| UNKNOWN.to_owned(), |ns| decimal(ns / self.ns()))
     }
 
-    /// A percentile, marked where there are too few values for it.
+    /// A percentile, marked with `*` if there are too few values.
     pub(super) fn percentile(self, distribution: &Distribution, percent: f64) -> String {
-        let mark = if distribution.carries(percent) || distribution.n() == 0 {
+        let mark = if distribution.has_enough_for(percent) || distribution.n() == 0 {
             ""
         } else {
             "*"
@@ -37,17 +37,17 @@ impl Unit {
         format!("{}{mark}", self.bound(distribution.percentile(percent)))
     }
 
-    /// A value, or what it is known to exceed.
+    /// A value, or its known lower bound.
     pub(super) fn bound(self, bound: Option<Bound>) -> String {
         match bound {
-            Some(Bound::At(ns)) => self.of_ns(Some(ns as f64)),
-            Some(Bound::Above(ns)) => format!(">{}", self.of_ns(Some(ns as f64))),
+            Some(Bound::At(ns)) => self.format_ns(Some(ns as f64)),
+            Some(Bound::Above(ns)) => format!(">{}", self.format_ns(Some(ns as f64))),
             None => UNKNOWN.to_owned(),
         }
     }
 }
 
-/// At least three digits that count.
+/// At least three significant digits.
 pub(super) fn decimal(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => {
@@ -60,7 +60,8 @@ pub(super) fn decimal(value: f64) -> String {
     }
 }
 
-/// A share (0 to 1) in percent; a share that rounding would turn into nothing or into all says so.
+/// A share (0 to 1) in percent. Rounding never turns a positive share into 0 or a partial share
+/// into 100.
 pub(super) fn percent(share: Option<f64>) -> String {
     match share {
         None => UNKNOWN.to_owned(),
@@ -71,7 +72,7 @@ pub(super) fn percent(share: Option<f64>) -> String {
     }
 }
 
-/// A size in the largest binary unit that leaves something before the point.
+/// A size in the largest binary unit with a non-zero integer part.
 pub(super) fn bytes(value: Option<u64>) -> String {
     let Some(value) = value else {
         return UNKNOWN.to_owned();
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_count_and_thousands_stand_apart() {
+    fn decimals_have_three_significant_digits_and_thousands_separators() {
         for (value, expected) in [
             (0.0, "0.00"),
             (0.000_4, "0.000"),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_never_makes_some_none_or_all() {
+    fn percent_never_rounds_to_zero_or_all() {
         for (share, expected) in [
             (None, "n/a"),
             (Some(0.0), "0.000"),
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_bounds_carry_their_unit() {
+    fn sizes_have_units_and_bounds_are_marked() {
         for (size, expected) in [
             (None, "n/a"),
             (Some(12), "12 B"),

@@ -1,5 +1,4 @@
-//! What a row says of a schema, and of each instance, in one word. Knows neither durations nor how
-//! words are shown.
+//! Outcomes of schemas and classes of instances.
 
 use std::collections::BTreeMap;
 
@@ -9,34 +8,34 @@ use sobench_mask::row::{
     DeclineClass, InstanceOutcome, InstanceRow, Row, Spelling, Stage, StopCause, Stopped,
 };
 
-/// A closed list of words that things are counted by.
-pub trait Class: Copy + Ord + 'static {
-    /// Every word, from the best to the worst.
+/// A closed list of outcomes to count by.
+pub trait OutcomeClass: Copy + Ord + 'static {
+    /// Every outcome, from best to worst.
     const ALL: &'static [Self];
 
-    /// The word in keys and columns of files, and those that a person reads.
-    fn words(self) -> (&'static str, &'static str);
+    /// The name in files and the title for readers.
+    fn name_and_title(self) -> (&'static str, &'static str);
 
-    /// The word in keys and columns of files.
+    /// The name in keys and columns of files.
     fn name(self) -> &'static str {
-        self.words().0
+        self.name_and_title().0
     }
 
-    /// The words that a person reads.
+    /// The title for readers.
     fn title(self) -> &'static str {
-        self.words().1
+        self.name_and_title().1
     }
 }
 
-/// What became of a schema under one engine in one spelling, from the best to the worst: the worst
-/// instance decides. The first two say nothing about the engine.
+/// The outcome of a schema under one engine in one spelling, from best to worst: the worst instance
+/// decides. The first two do not concern the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SchemaOutcome {
     /// It compiled, and the corpus has no instance of it.
     NoInstance,
-    /// Nothing could be judged: labels and evaluator disagree, neither knows, or our own evaluator
-    /// was stopped.
+    /// Nothing could be judged: label and evaluator disagree or are missing, or the evaluator was
+    /// stopped.
     NotJudged,
     Pass,
     RejectsValid,
@@ -51,8 +50,8 @@ pub enum SchemaOutcome {
     AcceptsInvalid,
 }
 
-/// What became of one instance in one spelling, from the best to the worst. The first two blame
-/// nobody.
+/// The class of an instance in one spelling, from best to worst. The first two do not concern the
+/// engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstanceClass {
@@ -65,22 +64,25 @@ pub enum InstanceClass {
     AcceptsInvalid,
 }
 
-/// How often each word was said.
+/// Counts by outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts<K: Ord>(BTreeMap<K, u64>);
 
 impl SchemaOutcome {
-    /// What `row` says of its schema in `spelling`; text that is no JSON has one spelling and
-    /// counts in each. `order` are the spellings in the order in which they were walked. What our
-    /// evaluator cut short passes nothing, and a fault that was found before stays one.
-    pub fn of(row: &Row, spelling: Spelling, order: &[Spelling]) -> Self {
-        let declined = row.declined.as_ref().map(|it| Self::of_decline(it.class));
-        let stop = stop_in(row, spelling, order);
-        let stopped = stop.and_then(Self::of_stop);
-        let instances =
-            instances_in(row, spelling).filter_map(|it| InstanceClass::of(&it.outcome).of_schema());
+    /// The outcome of a row's schema in `spelling`; text instances count in every spelling. `order`
+    /// lists the spellings in the order of the walks. If the evaluator was stopped, the schema
+    /// cannot pass, but earlier faults remain.
+    pub fn from_row(row: &Row, spelling: Spelling, order: &[Spelling]) -> Self {
+        let declined = row
+            .declined
+            .as_ref()
+            .map(|declined| Self::from_decline(declined.class));
+        let stop = stop_affecting(row, spelling, order);
+        let stopped = stop.and_then(Self::from_stop);
+        let instances = instances_in(row, spelling)
+            .filter_map(|instance| InstanceClass::from_outcome(&instance.outcome).schema_outcome());
         let worst = instances.chain(declined).chain(stopped).max();
-        if stop.is_some() && worst.is_none_or(|it| it == Self::Pass) {
+        if stop.is_some() && worst.is_none_or(|outcome| outcome == Self::Pass) {
             return Self::NotJudged;
         }
         let nothing_to_judge = row.compile.is_some()
@@ -93,12 +95,12 @@ impl SchemaOutcome {
         })
     }
 
-    /// A fault that was not declared: a wrong mask, or an engine that did not come to an end.
+    /// An undeclared fault: a wrong mask, or an engine that did not finish.
     pub fn is_fault(self) -> bool {
         self > Self::Pass && !self.is_declined()
     }
 
-    /// The engine said that it cannot.
+    /// Whether the engine declined.
     pub fn is_declined(self) -> bool {
         matches!(
             self,
@@ -106,7 +108,7 @@ impl SchemaOutcome {
         )
     }
 
-    pub(super) fn of_decline(class: DeclineClass) -> Self {
+    pub(super) fn from_decline(class: DeclineClass) -> Self {
         match class {
             DeclineClass::Unsupported => Self::DeclinedUnsupported,
             DeclineClass::Invalid => Self::DeclinedInvalid,
@@ -114,8 +116,8 @@ impl SchemaOutcome {
         }
     }
 
-    /// `None` where our own evaluator was stopped: that is no engine's fault.
-    pub(super) fn of_stop(stopped: &Stopped) -> Option<Self> {
+    /// `None` if the evaluator was stopped, which is not the engine's fault.
+    pub(super) fn from_stop(stopped: &Stopped) -> Option<Self> {
         if stopped.stage == Stage::Oracle {
             return None;
         }
@@ -128,8 +130,8 @@ impl SchemaOutcome {
 }
 
 impl InstanceClass {
-    /// The outcome without its details.
-    pub fn of(outcome: &InstanceOutcome) -> Self {
+    /// The class of an outcome.
+    pub fn from_outcome(outcome: &InstanceOutcome) -> Self {
         match outcome {
             InstanceOutcome::Pass => Self::Pass,
             InstanceOutcome::RejectsValid { .. } => Self::RejectsValid,
@@ -141,8 +143,8 @@ impl InstanceClass {
         }
     }
 
-    /// What the instance says of its schema, if it may say anything.
-    fn of_schema(self) -> Option<SchemaOutcome> {
+    /// The outcome of a schema with this instance, if it was judged.
+    fn schema_outcome(self) -> Option<SchemaOutcome> {
         match self {
             Self::Disputed | Self::NotJudged => None,
             Self::Pass => Some(SchemaOutcome::Pass),
@@ -158,27 +160,34 @@ impl InstanceClass {
 pub(super) fn instances_in(row: &Row, spelling: Spelling) -> impl Iterator<Item = &InstanceRow> {
     row.instances
         .iter()
-        .filter(move |it| counts_in(it.spelling, spelling))
+        .filter(move |instance| counts_in(instance.spelling, spelling))
 }
 
-/// Whether what is written in `written` counts in `spelling`: text that is no JSON has no other
-/// spelling.
+/// Whether an instance in spelling `written` counts in `spelling`: text instances count in all.
 pub(super) fn counts_in(written: Spelling, spelling: Spelling) -> bool {
     written == spelling || written == Spelling::Verbatim
 }
 
-/// What kept the row from being walked to its end in `spelling`. A stop leaves the spellings alone
-/// that were through before it; our evaluator stands where the last instance stood.
-pub(super) fn stop_in<'a>(
+/// The stop that affects `spelling`. Spellings completed before the stop are unaffected; a stop of
+/// the evaluator belongs to the spelling of the last instance.
+pub(super) fn stop_affecting<'a>(
     row: &'a Row,
     spelling: Spelling,
     order: &[Spelling],
 ) -> Option<&'a Stopped> {
-    let place = |spelling: Spelling| order.iter().position(|it| *it == spelling).unwrap_or(0);
+    let place = |spelling: Spelling| {
+        order
+            .iter()
+            .position(|candidate| *candidate == spelling)
+            .unwrap_or(0)
+    };
     let reaches = |at: Spelling| counts_in(at, spelling) || place(at) <= place(spelling);
     row.stopped.as_ref().filter(|stopped| match stopped.stage {
         Stage::Compile | Stage::FirstMask | Stage::Cached => true,
-        Stage::Oracle => row.instances.last().is_none_or(|it| reaches(it.spelling)),
+        Stage::Oracle => row
+            .instances
+            .last()
+            .is_none_or(|instance| reaches(instance.spelling)),
         Stage::Instance { spelling: at, .. } => reaches(at),
     })
 }
@@ -189,39 +198,39 @@ impl<K: Ord> Default for Counts<K> {
     }
 }
 
-impl<K: Class> Counts<K> {
-    /// Counts one more.
+impl<K: OutcomeClass> Counts<K> {
+    /// Adds one.
     pub fn add(&mut self, class: K) {
         *self.0.entry(class).or_default() += 1;
     }
 
-    /// How many of one word.
+    /// The count of one outcome.
     pub fn get(&self, class: K) -> u64 {
         self.0.get(&class).copied().unwrap_or_default()
     }
 
-    /// How many of the words that `wanted` names.
-    pub fn sum(&self, wanted: impl Fn(K) -> bool) -> u64 {
+    /// The sum of the outcomes that match the predicate.
+    pub fn sum(&self, predicate: impl Fn(K) -> bool) -> u64 {
         self.0
             .iter()
-            .filter(|(class, _)| wanted(**class))
+            .filter(|(class, _)| predicate(**class))
             .map(|(_, count)| count)
             .sum()
     }
 
-    /// How many in all.
+    /// The total count.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 }
 
-impl<K: Class> Serialize for Counts<K> {
+impl<K: OutcomeClass> Serialize for Counts<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(K::ALL.iter().map(|class| (class.name(), self.get(*class))))
     }
 }
 
-impl Class for SchemaOutcome {
+impl OutcomeClass for SchemaOutcome {
     const ALL: &'static [Self] = &[
         Self::NoInstance,
         Self::NotJudged,
@@ -238,7 +247,7 @@ impl Class for SchemaOutcome {
         Self::AcceptsInvalid,
     ];
 
-    fn words(self) -> (&'static str, &'static str) {
+    fn name_and_title(self) -> (&'static str, &'static str) {
         match self {
             Self::NoInstance => ("no_instance", "compiled, no instance"),
             Self::NotJudged => ("not_judged", "not judged"),
@@ -257,7 +266,7 @@ impl Class for SchemaOutcome {
     }
 }
 
-impl Class for InstanceClass {
+impl OutcomeClass for InstanceClass {
     const ALL: &'static [Self] = &[
         Self::Disputed,
         Self::NotJudged,
@@ -268,11 +277,13 @@ impl Class for InstanceClass {
         Self::AcceptsInvalid,
     ];
 
-    fn words(self) -> (&'static str, &'static str) {
+    fn name_and_title(self) -> (&'static str, &'static str) {
         match self {
-            Self::Disputed => ("disputed", "disputed: label against evaluator"),
-            Self::NotJudged => SchemaOutcome::NotJudged.words(),
-            _ => self.of_schema().map_or(("", ""), SchemaOutcome::words),
+            Self::Disputed => ("disputed", "disputed: label and evaluator disagree"),
+            Self::NotJudged => SchemaOutcome::NotJudged.name_and_title(),
+            _ => self
+                .schema_outcome()
+                .map_or(("", ""), SchemaOutcome::name_and_title),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The page of a measurement.
 
 use super::conditions::conditions;
-use super::definitions::spoken_of;
+use super::definitions::definitions_in;
 use super::number::count;
 use super::outcome::SchemaOutcome;
 use super::{EngineSummary, Summary, charts, tables};
@@ -10,15 +10,15 @@ use sobench_mask::row::Spelling;
 use sobench_notices::notice::{MaskNotice, Notice};
 use sobench_render::{Block, Document};
 
-/// The most characters of a notice.
+/// Maximum length of a notice.
 const NOTICE_MAX_CHARS: usize = 600;
 
-/// The order of a page's parts.
+/// The order of the sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// For terminals: tables with their legends below, then the conditions.
+    /// For terminals: tables with legends below, then the conditions.
     TablesFirst,
-    /// For browsers: the conditions, charts, then tables with their legends above.
+    /// For browsers: conditions, charts, then tables with legends above.
     ConditionsFirst,
 }
 
@@ -31,7 +31,7 @@ pub fn document(summary: &Summary, order: Order) -> Document {
         .collect();
     let mut document = Document::new(format!("sobench mask: {}", names.join(", ")));
     document.style = charts::STYLE;
-    if let Some(partial) = partial(summary) {
+    if let Some(partial) = partial_warning(summary) {
         document.alarm(partial);
     }
     match order {
@@ -47,8 +47,8 @@ pub fn document(summary: &Summary, order: Order) -> Document {
             move_legends_above_tables(&mut document.blocks);
         }
     }
-    let definitions: Vec<_> = spoken_of(&document.words()).collect();
-    document.heading("What the words mean");
+    let definitions: Vec<_> = definitions_in(&document.plain_text()).collect();
+    document.heading("Definitions");
     document.definitions(definitions);
     document
 }
@@ -70,24 +70,24 @@ fn move_legends_above_tables(blocks: &mut [Block]) {
     }
 }
 
-/// The line above all figures of a measurement that was stopped.
-fn partial(summary: &Summary) -> Option<String> {
-    let wanted = summary.measurement.about.selected as u64 * summary.engines.len() as u64;
+/// The first line of an interrupted measurement.
+fn partial_warning(summary: &Summary) -> Option<String> {
+    let planned = summary.measurement.record.selected as u64 * summary.engines.len() as u64;
     let done: u64 = summary.engines.iter().map(|engine| engine.schemas).sum();
-    let words = "PARTIAL: stopped before its end, with";
+    let prefix = "PARTIAL: stopped early, with";
     summary.measurement.interrupted.then(|| {
         format!(
-            "{words} {} of {} rows; see the notes",
+            "{prefix} {} of {} rows; see the notes",
             count(done),
-            count(wanted)
+            count(planned)
         )
     })
 }
 
-/// The caller's notices, and what the data lack.
+/// The notices of the measurement and of the summary.
 fn notes(summary: &Summary) -> Vec<Notice> {
     let measurement = &summary.measurement;
-    let selected = measurement.about.selected as u64;
+    let selected = measurement.record.selected as u64;
     let mut notes = Vec::new();
     for engine in summary
         .engines
@@ -102,11 +102,11 @@ fn notes(summary: &Summary) -> Vec<Notice> {
         });
     }
     for engine in &summary.engines {
-        let ours = engine.stops.schemas(SchemaOutcome::NotJudged);
-        if ours > 0 {
+        let schemas = engine.stops.schemas(SchemaOutcome::NotJudged);
+        if schemas > 0 {
             notes.push(MaskNotice::EvaluatorStopped {
                 engine: engine.engine.name().to_owned(),
-                schemas: ours,
+                schemas,
             });
         }
     }
@@ -127,7 +127,7 @@ fn notes(summary: &Summary) -> Vec<Notice> {
     }
     if summary.headline == Spelling::Verbatim {
         notes.push(MaskNotice::NoJsonInstance);
-    } else if summary.written.text > 0 {
+    } else if summary.instance_kinds.text > 0 {
         notes.push(MaskNotice::TextInstances);
     }
     if summary.tags.rows_left_out() > 0 {
@@ -143,7 +143,7 @@ fn notes(summary: &Summary) -> Vec<Notice> {
         .collect()
 }
 
-/// The sentence of a note, fit to be shown.
+/// The text of a note, safe to print.
 pub(super) fn note_text(note: &Notice) -> String {
     printable(&note.to_string(), NOTICE_MAX_CHARS)
 }
@@ -163,12 +163,12 @@ mod tests {
         text::render(&document(summary, Order::TablesFirst))
     }
 
-    /// The words of a page with one blank between them.
+    /// The text of a page with single spaces.
     fn unwrapped(page: &str) -> String {
         page.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    fn rendered_as_html(summary: &Summary) -> String {
+    fn render_html(summary: &Summary) -> String {
         html::render(&document(summary, Order::ConditionsFirst))
     }
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_about_nothing_has_no_zeros_for_unknowns() {
+    fn empty_report_shows_na_instead_of_zeros() {
         let nothing = Summary::build(measurement(&[EngineName::Guidance]), || {
             Ok(Vec::<Result<Row>>::new())
         })
@@ -188,13 +188,13 @@ mod tests {
             page.contains("n/a") && !page.contains("NaN") && !page.contains("inf"),
             "{page}"
         );
-        assert!(page.contains("has rows of 0 of 5 schemas"));
+        assert!(page.contains("has rows for 0 of 5 schemas"));
     }
 
     #[test]
-    fn without_warm_walks_no_figure_is_called_warm() {
+    fn without_warm_walks_no_figure_is_labelled_warm() {
         let mut measurement = measurement(&[EngineName::Guidance]);
-        measurement.about.warm = false;
+        measurement.record.warm = false;
         let stage = Stage::Instance {
             index: 0,
             spelling: Spelling::Maskbench,
@@ -206,26 +206,26 @@ mod tests {
         let summary = Summary::build(measurement, || Ok(rows.iter().cloned().map(Ok))).unwrap();
         assert_eq!(summary.engines[0].headline().masks.own.warm.mask.n(), 0);
         let page = render(&summary);
-        let tables = page.split("What the words mean").next().unwrap();
+        let tables = page.split("Definitions\n").next().unwrap();
         assert!(
-            !tables.contains("warm") && tables.contains("What one core carries (cold;"),
+            !tables.contains("warm") && tables.contains("Capacity of one core (cold;"),
             "{page}"
         );
     }
 
     #[test]
-    fn a_child_s_address_space_is_told_as_it_is() {
+    fn address_space_includes_the_reserved_part() {
         let page = unwrapped(&render(&eventful()));
         assert!(
             page.contains(
-                "4.50 GiB of address space (4.00 GiB asked for, and 512 MiB for stacks and threads)"
+                "4.50 GiB of address space (4.00 GiB requested, plus 512 MiB for stacks and threads)"
             ),
             "{page}"
         );
     }
 
     #[test]
-    fn spellings_in_which_nothing_was_written_are_in_no_table() {
+    fn unused_spellings_are_in_no_table() {
         let text = |index| {
             let mut row = row(index, EngineName::Guidance);
             row.instances.truncate(1);
@@ -254,25 +254,24 @@ mod tests {
             .lines()
             .find(|line| line.contains("warm mask n (tokens)"))
             .unwrap();
-        assert!(walked.ends_with(" 6"), "the walks are there: {walked}");
+        assert!(walked.ends_with(" 6"), "the walks are counted: {walked}");
         assert!(
-            mixed.contains("spelling: maskbench)")
-                && mixed.contains("note: some instances are text"),
+            mixed.contains("spelling: maskbench)") && mixed.contains("note: "),
             "{mixed}"
         );
         assert!(mixed.contains("in the other spellings"), "{mixed}");
     }
 
     #[test]
-    fn a_measurement_that_was_stopped_says_so_before_its_figures() {
+    fn partial_report_starts_with_the_warning() {
         let stopped = Measurement {
             interrupted: true,
             ..measurement(&[EngineName::Guidance])
         };
         let summary = Summary::build(stopped, || Ok([Ok(row(0, EngineName::Guidance))])).unwrap();
-        let first = "PARTIAL: stopped before its end, with 1 of 5 rows; see the notes";
+        let first = "PARTIAL: stopped early, with 1 of 5 rows; see the notes";
         assert_eq!(render(&summary).lines().next(), Some(first));
-        let html = rendered_as_html(&summary);
+        let html = render_html(&summary);
         assert!(
             html.find(first).unwrap() < html.find("<h2>").unwrap(),
             "{html}"
@@ -281,15 +280,16 @@ mod tests {
     }
 
     #[test]
-    fn without_a_common_set_there_is_no_column_of_it_and_the_note_says_whose_doing_it_is() {
+    fn missing_common_set_removes_its_columns_and_names_the_engine() {
         let engines = [EngineName::Guidance, EngineName::Outlines];
         let rows = [row(0, engines[0]), row(0, engines[1]).declined_with("no")];
         let page = render(
             &Summary::build(measurement(&engines), || Ok(rows.iter().cloned().map(Ok))).unwrap(),
         );
         assert!(
-            unwrapped(&page)
-                .contains("no schema is passed by every engine; none at all by outlines"),
+            unwrapped(&page).contains(
+                "no schema passes with every engine; no schema at all passes with outlines"
+            ),
             "{page}"
         );
         assert!(
@@ -298,7 +298,7 @@ mod tests {
         );
         assert!(
             !page.contains("common set: schemas") && page.contains("own set: "),
-            "only what is spoken of is explained: {page}"
+            "only terms on the page are defined: {page}"
         );
         assert!(
             page.lines()
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_engine_took_is_among_the_routes() {
+    fn unrouted_schemas_are_listed_as_none() {
         let route = Some(RouteRow {
             engine: EngineName::Xgrammar,
             why: "it can".into(),
@@ -327,7 +327,7 @@ mod tests {
             .unwrap(),
         );
         let routes: Vec<&str> = page
-            .split("Where auto sent schemas")
+            .split("Engines chosen by auto")
             .nth(1)
             .unwrap()
             .lines()
@@ -345,21 +345,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_our_own_is_told() {
+    fn evaluator_failures_are_noted() {
         let stopped = || row(0, EngineName::Guidance).stopped_at(StopCause::Crash, Stage::Oracle);
         let summary =
             Summary::build(measurement(&[EngineName::Guidance]), || Ok([Ok(stopped())])).unwrap();
-        assert!(
-            notes(&summary)
-                .iter()
-                .map(note_text)
-                .any(|it| it.starts_with("sobench's own evaluator was stopped")
-                    && it.ends_with(": 1"))
-        );
+        assert!(notes(&summary).iter().map(note_text).any(|note| {
+            note.starts_with("the evaluator of sobench stopped") && note.ends_with(": 1")
+        }));
     }
 
     #[test]
-    fn pages_keep_to_their_width_and_carry_nothing_that_a_terminal_obeys() {
+    fn pages_respect_width_and_contain_no_control_characters() {
         let engines = EngineName::ALL;
         let long = "\u{1b}[2J\u{202e}".repeat(300);
         let rows = || {
@@ -372,12 +368,15 @@ mod tests {
         };
         let mut loud = measurement(&engines);
         loud.notices = vec![Notice::Other(long.clone())];
-        loud.about.corpora[0].source.clone_from(&long);
-        loud.about.engines[0].version.clone_from(&long);
+        loud.record.corpora[0].source.clone_from(&long);
+        loud.record.engines[0].version.clone_from(&long);
         for summary in [eventful(), Summary::build(loud, rows).unwrap()] {
             let page = render(&summary);
             assert!(
-                !page.chars().any(|it| it.is_control() && it != '\n') && !page.contains('\u{202e}'),
+                !page
+                    .chars()
+                    .any(|character| character.is_control() && character != '\n')
+                    && !page.contains('\u{202e}'),
                 "{page}"
             );
             for line in page.lines() {
@@ -390,18 +389,15 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_well_formed_and_needs_nothing_else() {
-        let page = rendered_as_html(&eventful());
+    fn html_page_is_well_formed_and_self_contained() {
+        let page = render_html(&eventful());
         check_well_formed(&page);
         for word in [
             "<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>&",
         ] {
             assert!(!page.contains(word), "{word} is in the page");
         }
-        assert!(
-            page.contains("&lt;script&gt;"),
-            "strangers' words are there, escaped"
-        );
+        assert!(page.contains("&lt;script&gt;"), "external text is escaped");
         let classes = page.matches("<path class=\"curve").count();
         assert_eq!(
             classes,

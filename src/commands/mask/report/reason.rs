@@ -1,5 +1,4 @@
-//! Why schemas were declined or rows ended, gathered by what is the same about them. Knows neither
-//! engines nor tables.
+//! Reasons for declines and stops, grouped by their common part.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +7,21 @@ use serde_json::json;
 
 use super::outcome::SchemaOutcome;
 
-/// The most different reasons that are told apart for one engine; the rest is counted together.
+/// Maximum distinct reasons per engine; further ones are counted together.
 pub const MAX_REASONS: usize = 1000;
 
-/// The most characters of a reason, and of the words that stand for it.
+/// Maximum length of a reason, and of its example message.
 const REASON_MAX_CHARS: usize = 160;
-const WORDS_MAX_CHARS: usize = 400;
+const MESSAGE_MAX_CHARS: usize = 400;
 
-/// What stands for words that are none.
-const NO_WORDS: &str = "(no words)";
+/// Placeholder for an empty message.
+const NO_MESSAGE: &str = "(no message)";
 
 /// Reasons with their counts; the unit is the schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasons {
     groups: BTreeMap<(SchemaOutcome, String), Reason>,
-    /// Schemas whose reasons were too many to tell apart.
+    /// Schemas with reasons beyond the limit.
     left_out: u64,
 }
 
@@ -30,28 +29,37 @@ pub struct Reasons {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
     pub outcome: SchemaOutcome,
-    /// What is the same in all of them: the feature that is missing, or the words; where they
-    /// differ, without names and numbers.
+    /// The common part: the unsupported feature, or the message; if messages differ, without names
+    /// and numbers.
     pub reason: String,
     pub schemas: u64,
-    /// The first schema, and the library's own words there.
+    /// The first schema, and the library's message there.
     pub entry: String,
-    pub words: String,
-    /// Whether the words are the same in all of them.
+    #[serde(rename = "words")]
+    pub message: String,
+    /// Whether all messages are equal.
     #[serde(skip)]
     is_same: bool,
 }
 
 impl Reasons {
-    /// Counts a schema under `feature`, or under what is general in `words`.
-    pub fn add(&mut self, outcome: SchemaOutcome, feature: Option<&str>, entry: &str, words: &str) {
-        let reason =
-            feature.map_or_else(|| general(words), |feature| cut(feature, REASON_MAX_CHARS));
+    /// Counts a schema under `feature`, or under its generalised message.
+    pub fn add(
+        &mut self,
+        outcome: SchemaOutcome,
+        feature: Option<&str>,
+        entry: &str,
+        message: &str,
+    ) {
+        let reason = feature.map_or_else(
+            || generalized(message),
+            |feature| cut(feature, REASON_MAX_CHARS),
+        );
         let full = self.groups.len() >= MAX_REASONS;
-        let (key, words) = ((outcome, reason), cut(words, WORDS_MAX_CHARS));
+        let (key, message) = ((outcome, reason), cut(message, MESSAGE_MAX_CHARS));
         if let Some(group) = self.groups.get_mut(&key) {
             group.schemas += 1;
-            group.is_same &= group.words == words;
+            group.is_same &= group.message == message;
             if !group.is_same {
                 group.reason.clone_from(&key.1);
             }
@@ -61,7 +69,7 @@ impl Reasons {
             let whole = if feature.is_some() {
                 key.1.clone()
             } else {
-                one_line(&words)
+                one_line(&message)
             };
             let entry = entry.to_owned();
             self.groups.insert(
@@ -71,30 +79,30 @@ impl Reasons {
                     reason: whole,
                     schemas: 1,
                     entry,
-                    words,
+                    message,
                     is_same: true,
                 },
             );
         }
     }
 
-    /// The reasons, the most frequent first.
+    /// The reasons, most frequent first.
     pub fn sorted(&self) -> Vec<&Reason> {
         let mut sorted: Vec<&Reason> = self.groups.values().collect();
-        sorted.sort_by_key(|it| std::cmp::Reverse(it.schemas));
+        sorted.sort_by_key(|reason| std::cmp::Reverse(reason.schemas));
         sorted
     }
 
-    /// Schemas with this outcome whose reasons are told apart.
+    /// Schemas with this outcome, within the limit of reasons.
     pub fn schemas(&self, outcome: SchemaOutcome) -> u64 {
         self.groups
             .values()
-            .filter(|it| it.outcome == outcome)
-            .map(|it| it.schemas)
+            .filter(|reason| reason.outcome == outcome)
+            .map(|reason| reason.schemas)
             .sum()
     }
 
-    /// Schemas whose reasons were too many to tell apart.
+    /// Schemas with reasons beyond the limit.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -106,51 +114,54 @@ impl Serialize for Reasons {
     }
 }
 
-fn or_no_words(words: &str) -> String {
+fn or_placeholder(message: &str) -> String {
     cut(
-        if words.is_empty() { NO_WORDS } else { words },
+        if message.is_empty() {
+            NO_MESSAGE
+        } else {
+            message
+        },
         REASON_MAX_CHARS,
     )
 }
 
-/// The words themselves on one line.
-fn one_line(words: &str) -> String {
-    or_no_words(&words.split_whitespace().collect::<Vec<_>>().join(" "))
+/// The message on one line.
+fn one_line(message: &str) -> String {
+    or_placeholder(&message.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Words without what differs from schema to schema: quoted names become `…`, numbers `N`, white
-/// space one blank.
-fn general(words: &str) -> String {
-    let mut general = String::new();
-    let mut characters = words.chars().peekable();
+/// A message without its specifics: quoted names become `…`, numbers `N`, white space one space.
+fn generalized(message: &str) -> String {
+    let mut generalized = String::new();
+    let mut characters = message.chars().peekable();
     while let Some(character) = characters.next() {
-        let after_letter = general
+        let after_letter = generalized
             .chars()
             .next_back()
             .is_some_and(char::is_alphanumeric);
         match character {
             '"' | '\'' | '`' if !after_letter && closes(characters.clone(), character) => {
-                characters.by_ref().find(|it| *it == character);
-                general.extend([character, '…', character]);
+                characters.by_ref().find(|next| *next == character);
+                generalized.extend([character, '…', character]);
             }
-            it if it.is_ascii_digit() => {
+            character if character.is_ascii_digit() => {
                 while characters.peek().is_some_and(char::is_ascii_digit) {
                     characters.next();
                 }
-                general.push('N');
+                generalized.push('N');
             }
-            it if it.is_whitespace() => {
-                if !general.ends_with(' ') {
-                    general.push(' ');
+            character if character.is_whitespace() => {
+                if !generalized.ends_with(' ') {
+                    generalized.push(' ');
                 }
             }
-            it => general.push(it),
+            character => generalized.push(character),
         }
     }
-    or_no_words(general.trim())
+    or_placeholder(generalized.trim())
 }
 
-/// At most `max_chars` characters; where the text was cut, an ellipsis ends it.
+/// At most `max_chars` characters; an ellipsis marks truncated text.
 pub(super) fn cut(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -158,9 +169,9 @@ pub(super) fn cut(text: &str, max_chars: usize) -> String {
     }
 }
 
-/// Whether a quotation that opened ends somewhere.
+/// Whether the quotation is closed.
 fn closes(mut rest: impl Iterator<Item = char>, quote: char) -> bool {
-    rest.any(|it| it == quote)
+    rest.any(|character| character == quote)
 }
 
 #[cfg(test)]
@@ -168,8 +179,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_schema_to_schema_is_taken_out_of_words() {
-        for (words, expected) in [
+    fn quoted_names_and_numbers_are_generalized() {
+        for (message, expected) in [
             (
                 "Unimplemented keys: [\"if\", \"then\"]",
                 "Unimplemented keys: [\"…\", \"…\"]",
@@ -180,16 +191,16 @@ mod tests {
             ),
             ("can't compile `a.b` at 12:3", "can't compile `…` at N:N"),
             ("an open \"quotation", "an open \"quotation"),
-            (" \n", "(no words)"),
+            (" \n", "(no message)"),
             ("\u{1b}[2J", "\u{1b}[NJ"),
         ] {
-            assert_eq!(general(words), expected);
+            assert_eq!(generalized(message), expected);
         }
-        assert!(general(&"x y ".repeat(1000)).chars().count() <= REASON_MAX_CHARS + 1);
+        assert!(generalized(&"x y ".repeat(1000)).chars().count() <= REASON_MAX_CHARS + 1);
     }
 
     #[test]
-    fn reasons_add_up_and_have_a_limit_that_is_counted() {
+    fn reasons_are_counted_up_to_a_limit() {
         let mut reasons = Reasons::default();
         let declined = SchemaOutcome::DeclinedUnsupported;
         reasons.add(declined, Some("not"), "a.json", "no `not` here");
@@ -205,7 +216,7 @@ mod tests {
             (sorted.len(), sorted[0].schemas, sorted[0].entry.as_str()),
             (2, 2, "a.json")
         );
-        assert_eq!(sorted[0].words, "no `not` here");
+        assert_eq!(sorted[0].message, "no `not` here");
         assert_eq!(
             (
                 reasons.schemas(declined),
@@ -218,7 +229,7 @@ mod tests {
             reasons
                 .sorted()
                 .iter()
-                .find(|it| it.outcome == timeout)
+                .find(|reason| reason.outcome == timeout)
                 .unwrap()
                 .reason
                 .clone()
@@ -229,7 +240,7 @@ mod tests {
         assert_eq!(
             reason_of(&stops),
             "compile: took longer than 5 s",
-            "what is the same in all keeps its numbers"
+            "equal messages keep their numbers"
         );
         stops.add(timeout, None, "c.json", "compile: took longer than 6 s");
         assert_eq!(reason_of(&stops), "compile: took longer than N s");

@@ -1,13 +1,13 @@
-//! Outcomes by keyword tag, every engine beside the others. Knows no durations.
+//! Outcomes by keyword tag, for all engines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::{Counts, SchemaOutcome};
 
-/// The most different tags that are told apart; what carries further ones is counted.
+/// Maximum distinct tags; rows with further tags are counted.
 const MAX_TAGS: usize = 10_000;
 
-/// Outcomes of the schemas that carry a tag, by tag.
+/// Outcomes of the schemas with a tag, by tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tags {
     engines: usize,
@@ -24,7 +24,7 @@ pub struct TagCounts<'a> {
 }
 
 impl Tags {
-    /// No tags yet, for so many engines.
+    /// An empty collection for `engines` engines.
     pub fn new(engines: usize) -> Self {
         Self {
             engines,
@@ -32,7 +32,7 @@ impl Tags {
         }
     }
 
-    /// Adds a row of the engine at `place`; a tag that a row names twice counts once.
+    /// Adds a row of the engine at `place`; a repeated tag counts once.
     pub fn add(&mut self, place: usize, tags: &[String], outcome: SchemaOutcome) {
         for tag in tags.iter().collect::<BTreeSet<_>>() {
             if self.by_tag.len() >= MAX_TAGS && !self.by_tag.contains_key(tag) {
@@ -47,30 +47,30 @@ impl Tags {
         }
     }
 
-    /// Tags with the most faults first, then those that were declined most, then by name.
+    /// Tags with the most faults first, then by declines, then by name.
     pub fn sorted(&self) -> Vec<TagCounts<'_>> {
         let mut sorted: Vec<TagCounts<'_>> = self
             .by_tag
             .iter()
             .map(|(tag, engines)| TagCounts { tag, engines })
             .collect();
-        sorted.sort_by_key(|it| {
+        sorted.sort_by_key(|tag| {
             std::cmp::Reverse((
-                it.sum(SchemaOutcome::is_fault),
-                it.sum(SchemaOutcome::is_declined),
+                tag.sum(SchemaOutcome::is_fault),
+                tag.sum(SchemaOutcome::is_declined),
             ))
         });
         sorted
     }
 
-    /// Tags of rows that were too many to tell apart.
+    /// Tags of rows beyond the limit.
     pub fn rows_left_out(&self) -> u64 {
         self.rows_left_out
     }
 }
 
 impl TagCounts<'_> {
-    /// Schemas that carry the tag, as the engine that saw the most of them counts.
+    /// Schemas with the tag, as counted by the engine with the most rows.
     pub fn schemas(&self) -> u64 {
         self.engines
             .iter()
@@ -79,8 +79,11 @@ impl TagCounts<'_> {
             .unwrap_or_default()
     }
 
-    /// Over all engines: schemas with an outcome that `wanted` names.
-    fn sum(&self, wanted: impl Fn(SchemaOutcome) -> bool + Copy) -> u64 {
-        self.engines.iter().map(|it| it.sum(wanted)).sum()
+    /// Schemas of all engines with an outcome that matches the predicate.
+    fn sum(&self, predicate: impl Fn(SchemaOutcome) -> bool + Copy) -> u64 {
+        self.engines
+            .iter()
+            .map(|counts| counts.sum(predicate))
+            .sum()
     }
 }

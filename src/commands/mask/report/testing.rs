@@ -1,4 +1,4 @@
-//! Rows and measurements for the tests of this folder, made by hand.
+//! Handmade rows and measurements for tests.
 
 use super::{Measurement, Summary};
 use sobench_engine::{EngineName, EnginePolicy};
@@ -13,10 +13,10 @@ use sobench_mask::row::{
 use sobench_mask::times::Durations;
 use sobench_notices::notice::Notice;
 
-/// The limit of a row in every measurement that is made here.
+/// The time limit of a row in these measurements.
 pub(crate) const TIMEOUT_MS: u64 = 60_000;
 
-/// A measurement of these engines in MaskBench's and in compact spelling.
+/// A measurement of these engines in the spellings `maskbench` and `compact`.
 pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
     let engine = |name: &EngineName| MeasuredEngine {
         engine: *name,
@@ -34,7 +34,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         wall_ns: 2_500_000_000,
         open_ns: Some(120_000_000),
     };
-    let about = MaskRecord {
+    let record = MaskRecord {
         engines: engines.iter().map(engine).collect(),
         corpora: vec![CorpusRecord {
             source: "made-by-hand".into(),
@@ -73,7 +73,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
         },
     };
     Measurement {
-        about,
+        record,
         batches: Vec::new(),
         sobench_version: "0.0.0".into(),
         date: Some("20260102-030405".into()),
@@ -83,7 +83,7 @@ pub(crate) fn measurement(engines: &[EngineName]) -> Measurement {
     }
 }
 
-/// Two engines that differ in every way that a report shows.
+/// Two engines that differ in every reported figure.
 pub(crate) fn eventful() -> Summary {
     let engines = [EngineName::Guidance, EngineName::Xgrammar];
     let batch = |engine, sequences: usize, step_ns: u64| {
@@ -142,7 +142,7 @@ pub(crate) fn eventful_rows() -> Vec<Row> {
         row(3, Guidance).bare(),
         row(4, Guidance).with(&InstanceOutcome::Failed {
             byte: 2,
-            words: "too many items".into(),
+            message: "too many items".into(),
         }),
         slow.with(&InstanceOutcome::Disputed { accepted: false }),
         wrong,
@@ -154,8 +154,8 @@ pub(crate) fn eventful_rows() -> Vec<Row> {
     ]
 }
 
-/// A row that compiled in 1 ms, made its first mask in 0.5 ms, and passed one instance of three
-/// tokens in each spelling.
+/// A row with a compile of 1 ms, a first mask of 0.5 ms, and one passed instance of three tokens in
+/// each spelling.
 pub(crate) fn row(index: usize, engine: EngineName) -> Row {
     let spellings = [Spelling::Maskbench, Spelling::Compact];
     Row {
@@ -175,10 +175,10 @@ pub(crate) fn row(index: usize, engine: EngineName) -> Row {
             peak_bytes: Some(1 << 20),
         }),
         instances: spellings
-            .map(|it| instance(0, it, InstanceOutcome::Pass))
+            .map(|spelling| instance(0, spelling, InstanceOutcome::Pass))
             .to_vec(),
         times: spellings
-            .map(|it| times(it, &[10_000, 20_000, 30_000]))
+            .map(|spelling| times(spelling, &[10_000, 20_000, 30_000]))
             .to_vec(),
     }
 }
@@ -198,7 +198,7 @@ pub(crate) fn instance(index: usize, spelling: Spelling, outcome: InstanceOutcom
     }
 }
 
-/// One walk; each commit takes a tenth of its mask, cold takes twice as long as warm.
+/// One walk; a commit takes a tenth of its mask, and cold takes twice as long as warm.
 pub(crate) fn times(spelling: Spelling, masks_ns: &[u64]) -> SpellingTimes {
     let pass = |factor: u64| {
         let mut times = PassTimes::default();
@@ -217,15 +217,15 @@ pub(crate) fn times(spelling: Spelling, masks_ns: &[u64]) -> SpellingTimes {
     }
 }
 
-/// What is done to a row that was made for a test.
+/// Modifications of handmade rows.
 pub(crate) trait MadeRow {
     /// The same entry, declined.
-    fn declined_with(self, words: &str) -> Self;
+    fn declined_with(self, message: &str) -> Self;
 
-    /// The same entry, stopped; before the instances nothing of them is known.
+    /// The same entry, stopped; without instances if stopped before them.
     fn stopped_at(self, cause: StopCause, stage: Stage) -> Self;
 
-    /// The same entry with one more instance in every spelling, which ended like this.
+    /// The same entry with one more instance of this outcome in every spelling.
     fn with(self, outcome: &InstanceOutcome) -> Self;
 
     /// The same entry without its instances.
@@ -233,11 +233,11 @@ pub(crate) trait MadeRow {
 }
 
 impl MadeRow for Row {
-    fn declined_with(mut self, words: &str) -> Self {
+    fn declined_with(mut self, message: &str) -> Self {
         let declined = Declined {
             class: DeclineClass::Unsupported,
             feature: None,
-            words: words.to_owned(),
+            message: message.to_owned(),
             after_ns: 5,
         };
         self.declined = Some(declined);
@@ -249,7 +249,7 @@ impl MadeRow for Row {
         self.stopped = Some(Stopped {
             cause,
             stage,
-            words: "gone".into(),
+            message: "gone".into(),
             after_ns: 9,
         });
         if !matches!(stage, Stage::Instance { .. }) {
@@ -262,11 +262,12 @@ impl MadeRow for Row {
         let index = self
             .instances
             .iter()
-            .map(|it| it.index + 1)
+            .map(|instance| instance.index + 1)
             .max()
             .unwrap_or(0);
         self.instances.extend(
-            [Spelling::Maskbench, Spelling::Compact].map(|it| instance(index, it, outcome.clone())),
+            [Spelling::Maskbench, Spelling::Compact]
+                .map(|spelling| instance(index, spelling, outcome.clone())),
         );
         self
     }

@@ -1,7 +1,6 @@
-//! What rows add up to: the order of outcomes, cut off compiles, the common set, MaskBench's
-//! columns.
+//! Tests of the summary: order of outcomes, censored compiles, the common set, MaskBench's columns.
 
-use super::outcome::Class;
+use super::outcome::OutcomeClass;
 use super::testing::{MadeRow, TIMEOUT_MS, instance, measurement, row, times};
 use super::*;
 use sobench_engine::EngineName::{Guidance, Outlines, Xgrammar};
@@ -14,7 +13,7 @@ fn summary(engines: &[EngineName], rows: &[Row]) -> Summary {
     Summary::build(measurement(engines), || Ok(rows.iter().cloned().map(Ok))).unwrap()
 }
 
-/// An instance's outcome of every kind, with what it makes of its schema.
+/// Every instance outcome with the resulting schema outcome.
 fn outcomes() -> Vec<(InstanceOutcome, Option<SchemaOutcome>)> {
     vec![
         (InstanceOutcome::Disputed { accepted: true }, None),
@@ -34,7 +33,7 @@ fn outcomes() -> Vec<(InstanceOutcome, Option<SchemaOutcome>)> {
         (
             InstanceOutcome::Failed {
                 byte: 1,
-                words: "limit".into(),
+                message: "limit".into(),
             },
             Some(SchemaOutcome::Failed),
         ),
@@ -46,8 +45,8 @@ fn outcomes() -> Vec<(InstanceOutcome, Option<SchemaOutcome>)> {
 }
 
 #[test]
-fn words_are_listed_from_best_to_worst_and_have_names_of_their_own() {
-    fn check<K: Class + std::fmt::Debug>() {
+fn outcomes_are_sorted_and_have_unique_names() {
+    fn check<K: OutcomeClass + std::fmt::Debug>() {
         assert!(K::ALL.is_sorted(), "{:?}", K::ALL);
         for (place, class) in K::ALL.iter().enumerate() {
             assert!(
@@ -57,7 +56,7 @@ fn words_are_listed_from_best_to_worst_and_have_names_of_their_own() {
             assert!(
                 K::ALL[..place]
                     .iter()
-                    .all(|it| it.name() != class.name() && it.title() != class.title()),
+                    .all(|other| other.name() != class.name() && other.title() != class.title()),
                 "{class:?}"
             );
         }
@@ -67,7 +66,7 @@ fn words_are_listed_from_best_to_worst_and_have_names_of_their_own() {
 }
 
 #[test]
-fn the_worst_instance_decides_in_whatever_order_they_come() {
+fn worst_instance_decides_in_any_order() {
     let order = [Spelling::Maskbench, Spelling::Compact];
     for (first, from_first) in outcomes() {
         for (second, from_second) in outcomes() {
@@ -76,7 +75,7 @@ fn the_worst_instance_decides_in_whatever_order_they_come() {
                 .max(from_second)
                 .unwrap_or(SchemaOutcome::NotJudged);
             assert_eq!(
-                SchemaOutcome::of(&made, Spelling::Maskbench, &order),
+                SchemaOutcome::from_row(&made, Spelling::Maskbench, &order),
                 expected,
                 "{first:?}, {second:?}"
             );
@@ -87,7 +86,7 @@ fn the_worst_instance_decides_in_whatever_order_they_come() {
         DeclineClass::Invalid,
         DeclineClass::TooLarge,
     ] {
-        let declined = SchemaOutcome::of_decline(class);
+        let declined = SchemaOutcome::from_decline(class);
         assert!(
             SchemaOutcome::RejectsValid < declined
                 && declined < SchemaOutcome::DeadEnd
@@ -105,7 +104,7 @@ fn the_worst_instance_decides_in_whatever_order_they_come() {
 }
 
 #[test]
-fn a_row_without_verdict_says_why_there_is_none() {
+fn rows_without_judged_instances_have_the_right_outcome() {
     let order = [Spelling::Maskbench, Spelling::Compact];
     let at = |index, spelling| Stage::Instance { index, spelling };
     let crash = |stage| row(0, Guidance).stopped_at(StopCause::Crash, stage);
@@ -113,7 +112,7 @@ fn a_row_without_verdict_says_why_there_is_none() {
         let mut made = crash(Stage::Oracle);
         made.instances = passed
             .iter()
-            .map(|it| instance(0, *it, InstanceOutcome::Pass))
+            .map(|spelling| instance(0, *spelling, InstanceOutcome::Pass))
             .collect();
         made
     };
@@ -180,13 +179,13 @@ fn a_row_without_verdict_says_why_there_is_none() {
         ),
     ] {
         assert_eq!(
-            SchemaOutcome::of(&made, Spelling::Maskbench, &order),
+            SchemaOutcome::from_row(&made, Spelling::Maskbench, &order),
             maskbench,
             "{:?}",
             made.stopped
         );
         assert_eq!(
-            SchemaOutcome::of(&made, Spelling::Compact, &order),
+            SchemaOutcome::from_row(&made, Spelling::Compact, &order),
             compact,
             "{:?}",
             made.stopped
@@ -194,20 +193,20 @@ fn a_row_without_verdict_says_why_there_is_none() {
     }
     let worst = crash(at(0, Spelling::Compact)).with(&InstanceOutcome::AcceptsInvalid { byte: 0 });
     assert_eq!(
-        SchemaOutcome::of(&worst, Spelling::Compact, &order),
+        SchemaOutcome::from_row(&worst, Spelling::Compact, &order),
         SchemaOutcome::AcceptsInvalid,
         "worse than the crash"
     );
     let found = crash(Stage::Oracle).with(&InstanceOutcome::DeadEnd { byte: 0 });
     assert_eq!(
-        SchemaOutcome::of(&found, Spelling::Compact, &order),
+        SchemaOutcome::from_row(&found, Spelling::Compact, &order),
         SchemaOutcome::DeadEnd,
-        "our stop hides no fault"
+        "a stop of the evaluator hides no fault"
     );
 }
 
 #[test]
-fn text_that_is_no_json_counts_in_every_spelling() {
+fn text_instances_count_in_every_spelling() {
     let mut made = row(0, Guidance).bare();
     made.instances = vec![instance(0, Spelling::Verbatim, InstanceOutcome::Pass)];
     made.times = vec![times(Spelling::Verbatim, &[7_000])];
@@ -225,7 +224,7 @@ fn text_that_is_no_json_counts_in_every_spelling() {
 }
 
 #[test]
-fn compiles_that_timed_out_are_longer_than_the_limit_and_others_that_ended_are_not_there() {
+fn timed_out_compiles_are_censored_and_other_failures_excluded() {
     let out = |index, stage| row(index, Guidance).stopped_at(StopCause::Timeout, stage);
     let rows = [
         row(0, Guidance),
@@ -243,7 +242,13 @@ fn compiles_that_timed_out_are_longer_than_the_limit_and_others_that_ended_are_n
         ),
     ];
     let compile = &summary(&[Guidance], &rows).engines[0].compile.own;
-    let figures = |it: &distribution::Distribution| (it.n(), it.censored(), it.max());
+    let figures = |distribution: &distribution::Distribution| {
+        (
+            distribution.n(),
+            distribution.censored(),
+            distribution.max(),
+        )
+    };
     assert_eq!(
         figures(&compile.cold),
         (3, 1, Some(Bound::Above(TIMEOUT_NS)))
@@ -266,7 +271,7 @@ fn compiles_that_timed_out_are_longer_than_the_limit_and_others_that_ended_are_n
 }
 
 #[test]
-fn the_common_set_is_what_every_engine_passes_in_the_headline_spelling() {
+fn common_set_is_passed_by_every_engine_in_the_headline_spelling() {
     let engines = [Guidance, Xgrammar];
     let slow = |index| {
         let mut slow = row(index, Xgrammar);
@@ -297,15 +302,15 @@ fn the_common_set_is_what_every_engine_passes_in_the_headline_spelling() {
     let summary = summary(&engines, &rows);
     assert_eq!(
         summary.common_schemas, 2,
-        "0 and 3: what fails in another spelling alone is in it"
+        "0 and 3: failures in another spelling only do not matter"
     );
     let [guidance, xgrammar] = &summary.engines[..] else {
         panic!("two engines")
     };
-    let n = |it: &EngineSummary| {
+    let n = |engine: &EngineSummary| {
         (
-            it.headline().masks.own.schemas,
-            it.headline().masks.common.schemas,
+            engine.headline().masks.own.schemas,
+            engine.headline().masks.common.schemas,
         )
     };
     assert_eq!((n(guidance), n(xgrammar)), ((3, 2), (4, 2)));
@@ -329,7 +334,7 @@ fn the_common_set_is_what_every_engine_passes_in_the_headline_spelling() {
 }
 
 #[test]
-fn an_engine_that_was_not_measured_and_a_row_that_cannot_be_read_are_errors() {
+fn unknown_engines_and_unreadable_rows_are_errors() {
     let foreign = Summary::build(measurement(&[Guidance]), || Ok([Ok(row(7, Outlines))]));
     assert!(foreign.unwrap_err().what.ends_with("outlines"));
     let torn = Summary::build(measurement(&[Guidance]), || {
@@ -339,7 +344,7 @@ fn an_engine_that_was_not_measured_and_a_row_that_cannot_be_read_are_errors() {
 }
 
 #[test]
-fn capacity_is_what_fits_into_ten_milliseconds() {
+fn capacity_counts_sequences_per_ten_milliseconds() {
     let summary = summary(&[Guidance], &[row(0, Guidance)]);
     let capacity = summary.engines[0]
         .headline()
@@ -348,7 +353,7 @@ fn capacity_is_what_fits_into_ten_milliseconds() {
         .warm
         .capacity()
         .unwrap();
-    // Steps of 11, 22 and 33 us: 22 in the mean, and the 99th of 100 is the longest.
+    // Steps of 11, 22 and 33 us: the mean is 22, and the 99th percentile is the maximum.
     assert!((capacity.masks_per_second - 1e9 / 22_000.0).abs() < 1e-6);
     assert_eq!(
         (capacity.sequences_by_mean, capacity.sequences_by_p99),
@@ -366,7 +371,7 @@ fn capacity_is_what_fits_into_ten_milliseconds() {
 }
 
 #[test]
-fn maskbench_counts_the_last_wrong_test_by_label_and_tokens_alone() {
+fn maskbench_counts_the_last_wrong_test_by_label_and_tokens() {
     let instance = |label: bool, outcome, masks| InstanceRow {
         label: Some(label),
         judged: Some(true),
@@ -393,9 +398,9 @@ fn maskbench_counts_the_last_wrong_test_by_label_and_tokens_alone() {
             4,
         )
     };
-    let verbatim = |it: InstanceRow| InstanceRow {
+    let verbatim = |instance: InstanceRow| InstanceRow {
         spelling: Spelling::Verbatim,
-        ..it
+        ..instance
     };
     let swallowed = || instance(false, InstanceOutcome::AcceptsInvalid { byte: 9 }, 4);
     for (instances, expected) in [
@@ -445,7 +450,7 @@ fn maskbench_counts_the_last_wrong_test_by_label_and_tokens_alone() {
                 true,
                 InstanceOutcome::Failed {
                     byte: 0,
-                    words: "no".into(),
+                    message: "no".into(),
                 },
                 0,
             )],
@@ -456,8 +461,7 @@ fn maskbench_counts_the_last_wrong_test_by_label_and_tokens_alone() {
     ] {
         let mut made = row(0, Guidance);
         made.instances = instances;
-        // A second schema, wrong in neither way and declined, keeps a column whose first schema has
-        // no test of its own.
+        // A second, declined schema keeps the column when the first schema has no test.
         let mut declined = row(1, Guidance).declined_with("no");
         declined.instances = vec![instance(true, InstanceOutcome::Pass, 4)];
         let column = serde_json::to_value(
@@ -474,7 +478,7 @@ fn maskbench_counts_the_last_wrong_test_by_label_and_tokens_alone() {
 }
 
 #[test]
-fn maskbench_has_no_column_for_other_texts_and_passes_nothing_that_we_cut_short() {
+fn maskbench_skips_other_texts_and_counts_evaluator_stops_as_not_judged() {
     let column = |rows: &[Row]| summary(&[Guidance], rows).engines[0].maskbench.clone();
     let mut text = row(0, Guidance).bare();
     text.instances = vec![instance(0, Spelling::Verbatim, InstanceOutcome::Pass)];
@@ -515,7 +519,7 @@ fn maskbench_has_no_column_for_other_texts_and_passes_nothing_that_we_cut_short(
 }
 
 #[test]
-fn maskbench_takes_timeouts_for_the_limit_and_times_cold_steps() {
+fn maskbench_counts_timeouts_as_the_limit_and_uses_cold_steps() {
     let rows = [
         row(0, Guidance),
         row(1, Guidance).stopped_at(StopCause::Timeout, Stage::Compile),
@@ -544,7 +548,7 @@ fn maskbench_takes_timeouts_for_the_limit_and_times_cold_steps() {
 }
 
 #[test]
-fn disputes_name_the_instance_once_and_every_engines_side() {
+fn disputed_instances_are_listed_once_with_every_engine() {
     let disputed = |accepted| InstanceOutcome::Disputed { accepted };
     let rows = [
         row(0, Guidance).with(&disputed(true)),
@@ -557,11 +561,14 @@ fn disputes_name_the_instance_once_and_every_engines_side() {
         (&listed[0].accepted_by[..], &listed[0].rejected_by[..]),
         (&[Guidance][..], &[Xgrammar][..])
     );
-    assert_eq!(summary.common_schemas, 1, "what is disputed blames nobody");
+    assert_eq!(
+        summary.common_schemas, 1,
+        "disputed instances do not affect the outcome"
+    );
 }
 
 #[test]
-fn witnesses_are_the_first_of_their_kind_in_a_schema_and_the_worst_come_first() {
+fn witnesses_are_first_per_kind_and_schema_worst_first() {
     let rejects = InstanceOutcome::RejectsValid {
         byte: 3,
         token: Some("\"a".into()),
@@ -593,13 +600,13 @@ fn witnesses_are_the_first_of_their_kind_in_a_schema_and_the_worst_come_first() 
     assert!(
         witnesses
             .iter()
-            .all(|it| it.spelling == Spelling::Maskbench),
+            .all(|witness| witness.spelling == Spelling::Maskbench),
         "the other spelling has nothing new"
     );
 }
 
 #[test]
-fn a_walk_that_was_stopped_is_counted_and_one_that_timed_out_is_the_longest() {
+fn stopped_walks_are_counted_and_timeouts_censored() {
     let stage = Stage::Instance {
         index: 0,
         spelling: Spelling::Compact,
@@ -622,19 +629,19 @@ fn a_walk_that_was_stopped_is_counted_and_one_that_timed_out_is_the_longest() {
             "{cause:?}"
         );
         let own = &engine.spellings[1].masks.own;
-        for it in [
+        for distribution in [
             &own.warm.mask,
             &own.warm.step,
             &own.cold.mask,
             &own.cold.step,
         ] {
-            assert_eq!(it.censored(), censored, "{cause:?}");
+            assert_eq!(distribution.censored(), censored, "{cause:?}");
             assert_eq!(
-                it.max() == Some(Bound::Above(TIMEOUT_NS)),
+                distribution.max() == Some(Bound::Above(TIMEOUT_NS)),
                 censored == 1,
                 "{cause:?}"
             );
-            assert_eq!(it.mean_ns().is_none(), censored == 1, "{cause:?}");
+            assert_eq!(distribution.mean_ns().is_none(), censored == 1, "{cause:?}");
         }
         assert_eq!(
             (own.warm.commit.censored(), own.warm.capacity().is_none()),
@@ -644,10 +651,13 @@ fn a_walk_that_was_stopped_is_counted_and_one_that_timed_out_is_the_longest() {
 }
 
 #[test]
-fn memory_that_did_not_grow_is_counted_and_in_no_percentile() {
+fn rows_without_memory_growth_are_counted_but_in_no_percentile() {
     let peak = |index: usize, peak_bytes| {
         let mut made = row(index, Guidance);
-        made.compile = made.compile.map(|it| Compile { peak_bytes, ..it });
+        made.compile = made.compile.map(|compile| Compile {
+            peak_bytes,
+            ..compile
+        });
         made
     };
     let rows = [
@@ -676,7 +686,7 @@ fn memory_that_did_not_grow_is_counted_and_in_no_percentile() {
 }
 
 #[test]
-fn tags_count_a_schema_once_and_the_most_faults_come_first() {
+fn tags_count_each_schema_once_most_faults_first() {
     let mut wrong = row(0, Guidance).with(&InstanceOutcome::DeadEnd { byte: 0 });
     wrong.tags = vec!["not".into()];
     let mut declined = row(1, Guidance).declined_with("no");
@@ -686,7 +696,7 @@ fn tags_count_a_schema_once_and_the_most_faults_come_first() {
         .tags
         .sorted()
         .iter()
-        .map(|it| (it.tag, it.schemas()))
+        .map(|tag| (tag.tag, tag.schemas()))
         .collect();
     assert_eq!(tags, [("not", 1), ("$ref", 1), ("type", 1)]);
 }

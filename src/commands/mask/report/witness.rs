@@ -1,5 +1,4 @@
-//! What a reader may check by hand: the first wrong masks of an engine, and the instances whose
-//! labels are disputed.
+//! Examples for manual inspection: the first wrong masks of an engine, and disputed instances.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,40 +10,40 @@ use super::reason::cut;
 use sobench_engine::EngineName;
 use sobench_mask::row::{InstanceOutcome, InstanceRow, Row, Spelling};
 
-/// The most wrong masks of one kind that are kept for one engine, one for a schema; all are
-/// counted.
+/// Maximum wrong masks per kind and engine, one per schema.
 pub const MAX_WITNESSES: usize = 20;
 
-/// The most disputed instances that are kept; all are counted.
+/// Maximum listed disputed instances; all are counted.
 pub const MAX_DISPUTED: usize = 100_000;
 
-/// The most characters of a token or of a library's words.
-const WORDS_MAX_CHARS: usize = 400;
+/// Maximum length of a token or a library's message.
+const MESSAGE_MAX_CHARS: usize = 400;
 
-/// A wrong mask, and where to find it.
+/// A wrong mask with its location.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Witness {
     pub class: InstanceClass,
     pub entry_index: usize,
     pub entry: String,
-    /// The instance's place in its entry, from 0.
+    /// Index of the instance in its entry, from 0.
     pub instance: usize,
     pub spelling: Spelling,
     /// Bytes of the text before the wrong mask.
     pub byte: usize,
-    /// The end of the text before the wrong mask, where the row has it.
+    /// The end of the text before the wrong mask, if recorded.
     pub before: Option<String>,
-    /// The token that was masked out; absent for the end, and where the fault is another.
+    /// The token that was masked out; absent for the end and for other errors.
     pub token: Option<String>,
-    /// The library's words, where it gave up.
-    pub words: Option<String>,
+    /// The library's message, if it failed.
+    #[serde(rename = "words")]
+    pub message: Option<String>,
 }
 
 /// The first wrong masks of one engine, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Witnesses(BTreeMap<InstanceClass, Vec<Witness>>);
 
-/// An instance of which the corpus and our evaluator say different things.
+/// An instance whose label and verdict differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Disputed {
     pub entry_index: usize,
@@ -52,7 +51,7 @@ pub struct Disputed {
     pub instance: usize,
     pub label: Option<bool>,
     pub judged: Option<bool>,
-    /// What the engines did, in the first spelling.
+    /// Engines that accepted or rejected it, in the first spelling.
     pub accepted_by: Vec<EngineName>,
     pub rejected_by: Vec<EngineName>,
 }
@@ -61,12 +60,12 @@ pub struct Disputed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disputes {
     listed: BTreeMap<(usize, usize), Disputed>,
-    /// Seen when the list was full.
+    /// Instances beyond the limit.
     beyond: BTreeSet<(usize, usize)>,
 }
 
 impl Witnesses {
-    /// Keeps the wrong masks among `instances` that are the first of their kind in their schema.
+    /// Adds the wrong masks among `instances` that are the first of their kind in their schema.
     pub fn add<'a>(&mut self, row: &Row, instances: impl Iterator<Item = &'a InstanceRow>) {
         for instance in instances {
             let Some(witness) = witness(row, instance) else {
@@ -74,14 +73,14 @@ impl Witnesses {
             };
             let kept = self.0.entry(witness.class).or_default();
             if kept.len() < MAX_WITNESSES
-                && kept.last().is_none_or(|it| it.entry_index != row.index)
+                && kept.last().is_none_or(|kept| kept.entry_index != row.index)
             {
                 kept.push(witness);
             }
         }
     }
 
-    /// The worst kind first, then in the order of the corpus.
+    /// Worst kind first, then in corpus order.
     pub fn iter(&self) -> impl Iterator<Item = &Witness> {
         self.0.values().rev().flatten()
     }
@@ -94,7 +93,7 @@ impl Serialize for Witnesses {
 }
 
 impl Disputes {
-    /// Adds what `row` has of them among `instances`.
+    /// Adds the disputed instances among `instances`.
     pub fn add<'a>(&mut self, row: &Row, instances: impl Iterator<Item = &'a InstanceRow>) {
         for instance in instances {
             let InstanceOutcome::Disputed { accepted } = instance.outcome else {
@@ -123,12 +122,12 @@ impl Disputes {
         }
     }
 
-    /// How many.
+    /// The total count.
     pub fn total(&self) -> usize {
         self.listed.len() + self.beyond.len()
     }
 
-    /// In the order of the corpus, at most [`MAX_DISPUTED`].
+    /// In corpus order, at most [`MAX_DISPUTED`].
     pub fn iter(&self) -> impl Iterator<Item = &Disputed> {
         self.listed.values()
     }
@@ -142,19 +141,19 @@ impl Serialize for Disputes {
 }
 
 fn witness(row: &Row, instance: &InstanceRow) -> Option<Witness> {
-    let cut = |text: &str| cut(text, WORDS_MAX_CHARS);
-    let (byte, token, words) = match &instance.outcome {
+    let cut = |text: &str| cut(text, MESSAGE_MAX_CHARS);
+    let (byte, token, message) = match &instance.outcome {
         InstanceOutcome::RejectsValid { byte, token } => (*byte, token.as_deref().map(cut), None),
         InstanceOutcome::AcceptsInvalid { byte } | InstanceOutcome::DeadEnd { byte } => {
             (*byte, None, None)
         }
-        InstanceOutcome::Failed { byte, words } => (*byte, None, Some(cut(words))),
+        InstanceOutcome::Failed { byte, message } => (*byte, None, Some(cut(message))),
         InstanceOutcome::Pass
         | InstanceOutcome::Disputed { .. }
         | InstanceOutcome::NotJudged { .. } => return None,
     };
     Some(Witness {
-        class: InstanceClass::of(&instance.outcome),
+        class: InstanceClass::from_outcome(&instance.outcome),
         entry_index: row.index,
         entry: row.entry.clone(),
         instance: instance.index,
@@ -162,6 +161,6 @@ fn witness(row: &Row, instance: &InstanceRow) -> Option<Witness> {
         byte,
         before: instance.before.clone(),
         token,
-        words,
+        message,
     })
 }

@@ -1,133 +1,132 @@
-//! Whether those that are compared run at once, and why or why not. Opens nothing.
+//! Whether the contenders of a comparison run concurrently.
 //!
-//! At once is better where it is possible: whatever drifts then meets all of them in the same
-//! second. It is possible where each has a server of its own that is up at the same time as the
-//! others'. One server for all would be asked for so many times the load, and servers that are
-//! started one at a time never meet.
+//! Concurrent runs are better if possible, because drift then affects all of them in the same
+//! second. They need a server for each contender, all up at the same time: a shared server would
+//! receive the load of all contenders, and launched servers run one at a time.
 
 use std::fmt;
 
 use reqwest::Url;
 
-use super::{ContenderPlan, How};
-use crate::commands::bench::matrix_args::WantedOrder;
-use sobench_client::PHASE;
+use super::{ContenderPlan, ContenderServer};
+use crate::commands::bench::matrix_args::MatrixOrder;
+use sobench_client::STAGGER;
 use sobench_core::error::{Error, Result};
 
-/// Cores that an embedded server is left with before several run at once without being asked to: it
-/// computes the masks of its batch on as many threads as there are cores, and answers and compiles
-/// on others.
+/// Cores per embedded server that concurrent runs need by default. A server computes the masks of
+/// its batch on as many threads as there are cores, and answers and compiles on other threads.
 const CORES_PER_ENGINE: usize = 4;
 
-/// Cores for the client beside them.
+/// Cores for the client.
 const CORES_FOR_CLIENT: usize = 2;
 
-/// In which order the runs of a comparison are made.
+/// The order of the runs of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The contenders of a dataset, load, treatment and repeat run at once, each on its own server.
-    Interleaved(AtOnce),
-    /// Whole runs, one after the other.
-    Blocks(Apart),
+    /// The contenders of a dataset, load, treatment and repeat run concurrently, each on its own
+    /// server.
+    Interleaved(InterleavedReason),
+    /// Complete runs, one after the other.
+    Blocks(BlocksReason),
 }
 
-/// Why contenders run at once.
+/// Why contenders run concurrently.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AtOnce {
-    /// Each names a server of its own.
-    ServersOfTheirOwn {
-        /// One machine that several of them name.
+pub enum InterleavedReason {
+    /// Each contender has its own server.
+    SeparateServers {
+        /// A host that several of the servers share.
         shared_host: Option<String>,
     },
-    /// There is an embedded server for each, and a core for everything that they do.
+    /// Each contender has an embedded server, and there are enough cores.
     Cores { cores: usize },
-    /// There are fewer cores, and the user wants it so.
-    InSpiteOfCores { cores: usize },
+    /// There are too few cores, but the user requested it.
+    RequestedOnFewCores { cores: usize },
 }
 
-/// Why they do not.
+/// Why contenders run one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Apart {
-    /// The user wants it so.
-    Asked,
-    Alone,
-    /// Their servers are started one at a time.
+pub enum BlocksReason {
+    /// The user requested it.
+    Requested,
+    SingleContender,
+    /// The servers are started one at a time.
     Launched,
-    /// One server does the work of all.
+    /// All contenders share one server.
     PerRequest,
-    /// Two of them name one server.
+    /// Two contenders have the same server.
     SameServer {
         address: String,
     },
-    /// So many embedded servers would take each other's time. `None` where the system does not tell
-    /// its cores.
+    /// The embedded servers would compete for cores. `None` if the number of cores is unknown.
     FewCores {
         cores: Option<usize>,
-        wanted: usize,
+        required: usize,
     },
 }
 
 impl Order {
-    /// The order that the user wants, as far as it is possible; `cores` are those of this machine.
+    /// The requested order, if possible; `cores` are those of this machine.
     ///
     /// # Errors
-    /// It is not possible.
-    pub(super) fn of(
-        wanted: WantedOrder,
+    /// The requested order is impossible.
+    pub(super) fn new(
+        requested: MatrixOrder,
         contenders: &[ContenderPlan],
         cores: Option<usize>,
     ) -> Result<Self> {
-        let found = possible(contenders, cores);
-        match (wanted, found) {
-            (WantedOrder::Blocks, Ok(_) | Err(Apart::FewCores { .. })) => Ok(Self::Blocks(Apart::Asked)),
-            (WantedOrder::Auto | WantedOrder::Interleaved, Ok(at_once)) => Ok(Self::Interleaved(at_once)),
-            (WantedOrder::Interleaved, Err(Apart::FewCores { cores, .. })) => {
-                Ok(Self::Interleaved(AtOnce::InSpiteOfCores { cores: cores.unwrap_or(1) }))
+        let found = can_interleave(contenders, cores);
+        match (requested, found) {
+            (MatrixOrder::Blocks, Ok(_) | Err(BlocksReason::FewCores { .. })) => Ok(Self::Blocks(BlocksReason::Requested)),
+            (MatrixOrder::Auto | MatrixOrder::Interleaved, Ok(at_once)) => Ok(Self::Interleaved(at_once)),
+            (MatrixOrder::Interleaved, Err(BlocksReason::FewCores { cores, .. })) => {
+                Ok(Self::Interleaved(InterleavedReason::RequestedOnFewCores { cores: cores.unwrap_or(1) }))
             }
-            (WantedOrder::Interleaved, Err(apart)) => {
-                Err(Error::usage(format!("--matrix-order interleaved is not possible: {apart}"))
-                    .hint("leave it out, or give each a server of its own: --target NAME=URL --target NAME=URL"))
+            (MatrixOrder::Interleaved, Err(reason)) => {
+                Err(Error::usage(format!("--matrix-order interleaved is impossible: {reason}"))
+                    .hint("leave it out, or give each contender its own server: --target NAME=URL --target NAME=URL"))
             }
-            (WantedOrder::Auto | WantedOrder::Blocks, Err(apart)) => Ok(Self::Blocks(apart)),
+            (MatrixOrder::Auto | MatrixOrder::Blocks, Err(reason)) => Ok(Self::Blocks(reason)),
         }
     }
 
-    /// Whether contenders run at once.
+    /// Whether contenders run concurrently.
     pub fn is_interleaved(&self) -> bool {
         matches!(self, Self::Interleaved(_))
     }
 }
 
-/// Why the contenders can run at once, or why not.
-fn possible(
+/// Why the contenders can run concurrently, or why not.
+fn can_interleave(
     contenders: &[ContenderPlan],
     cores: Option<usize>,
-) -> std::result::Result<AtOnce, Apart> {
+) -> std::result::Result<InterleavedReason, BlocksReason> {
     let [first, _, ..] = contenders else {
-        return Err(Apart::Alone);
+        return Err(BlocksReason::SingleContender);
     };
-    match &first.how {
-        How::Launched { .. } => Err(Apart::Launched),
-        How::PerRequest => Err(Apart::PerRequest),
-        How::Embedded => {
-            let wanted = CORES_PER_ENGINE * contenders.len() + CORES_FOR_CLIENT;
+    match &first.server {
+        ContenderServer::Launched { .. } => Err(BlocksReason::Launched),
+        ContenderServer::PerRequest => Err(BlocksReason::PerRequest),
+        ContenderServer::Embedded => {
+            let required = CORES_PER_ENGINE * contenders.len() + CORES_FOR_CLIENT;
             cores
-                .filter(|cores| *cores >= wanted)
-                .map(|cores| AtOnce::Cores { cores })
-                .ok_or(Apart::FewCores { cores, wanted })
+                .filter(|cores| *cores >= required)
+                .map(|cores| InterleavedReason::Cores { cores })
+                .ok_or(BlocksReason::FewCores { cores, required })
         }
-        How::Running => {
+        ContenderServer::Running => {
             let addresses: Vec<(String, u16)> = contenders
                 .iter()
                 .filter_map(ContenderPlan::address)
                 .collect();
-            match twice(addresses.iter()) {
-                Some((host, port)) => Err(Apart::SameServer {
+            match first_duplicate(addresses.iter()) {
+                Some((host, port)) => Err(BlocksReason::SameServer {
                     address: format!("{host}:{port}"),
                 }),
                 None => {
-                    let shared_host = twice(addresses.iter().map(|(host, _)| host)).cloned();
-                    Ok(AtOnce::ServersOfTheirOwn { shared_host })
+                    let shared_host =
+                        first_duplicate(addresses.iter().map(|(host, _)| host)).cloned();
+                    Ok(InterleavedReason::SeparateServers { shared_host })
                 }
             }
         }
@@ -135,7 +134,7 @@ fn possible(
 }
 
 impl ContenderPlan {
-    /// Host and port of its server, if it names one; this machine has one name here.
+    /// Host and port of the server, if it has one. All names of the local machine are `127.0.0.1`.
     pub fn address(&self) -> Option<(String, u16)> {
         let url = Url::parse(&self.runs.first()?.plan.endpoint()?.base_url).ok()?;
         let host = url.host_str()?;
@@ -149,36 +148,40 @@ impl ContenderPlan {
     }
 }
 
-/// The first that is there a second time.
-fn twice<'a, T: PartialEq>(mut all: impl Iterator<Item = &'a T> + Clone) -> Option<&'a T> {
+/// The first value that occurs again.
+fn first_duplicate<'a, T: PartialEq>(
+    mut all: impl Iterator<Item = &'a T> + Clone,
+) -> Option<&'a T> {
     let mut rest = all.clone();
-    all.find(|it| {
+    all.find(|value| {
         rest.next();
-        rest.clone().any(|other| other == *it)
+        rest.clone().any(|other| other == *value)
     })
 }
 
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Interleaved(why) => write!(
+            Self::Interleaved(reason) => write!(
                 f,
-                "interleaved, request by request ({why}): the contenders of a dataset and load run at once, each on its own server and \
-                 at the load that was asked for, from one begin; at each request another one goes first, and the others follow \
-                 {} us apart (those due at the very begin leave as fast as they can)",
-                PHASE.as_micros()
+                "interleaved, request by request ({reason}): the contenders of a dataset and load run concurrently from a common start, \
+                 each on its own server and at the requested load; the contender that sends first alternates with each request, and the \
+                 others follow at intervals of {} us (requests due at the start are sent immediately)",
+                STAGGER.as_micros()
             ),
-            Self::Blocks(why) => write!(f, "whole runs, one after the other ({why})"),
+            Self::Blocks(reason) => write!(f, "complete runs, one after the other ({reason})"),
         }
     }
 }
 
-impl fmt::Display for AtOnce {
+impl fmt::Display for InterleavedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ServersOfTheirOwn { .. } => write!(f, "each names a server of its own"),
-            Self::Cores { cores } => write!(f, "an embedded server for each, on {cores} cores"),
-            Self::InSpiteOfCores { cores } => {
+            Self::SeparateServers { .. } => write!(f, "each contender has its own server"),
+            Self::Cores { cores } => {
+                write!(f, "an embedded server for each contender, on {cores} cores")
+            }
+            Self::RequestedOnFewCores { cores } => {
                 let cores = if *cores == 1 {
                     "one core".to_owned()
                 } else {
@@ -186,37 +189,37 @@ impl fmt::Display for AtOnce {
                 };
                 write!(
                     f,
-                    "as --matrix-order asks, although the embedded servers share {cores}, and take each other's time"
+                    "requested with --matrix-order, although the embedded servers compete for {cores}"
                 )
             }
         }
     }
 }
 
-impl fmt::Display for Apart {
+impl fmt::Display for BlocksReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => write!(f, "as --matrix-order asks"),
-            Self::Alone => write!(f, "there is nobody to run beside"),
+            Self::Requested => write!(f, "requested with --matrix-order"),
+            Self::SingleContender => write!(f, "there is one contender"),
             Self::Launched => write!(f, "servers are started one at a time"),
             Self::PerRequest => write!(
                 f,
-                "one server does the work of all, and would be asked for so many times the load"
+                "all contenders share one server, which would receive the load of all"
             ),
             Self::SameServer { address } => {
                 write!(
                     f,
-                    "two name one server, which would be asked for so many times the load: {address}"
+                    "two contenders share a server, which would receive the load of both: {address}"
                 )
             }
-            Self::FewCores { cores, wanted } => {
+            Self::FewCores { cores, required } => {
                 let cores = cores.map_or_else(
                     || "an unknown number of".to_owned(),
                     |cores| cores.to_string(),
                 );
                 write!(
                     f,
-                    "embedded servers on {cores} cores would take each other's time, on {wanted} they would run at once"
+                    "embedded servers would compete for {cores} cores; concurrent runs need {required}"
                 )
             }
         }

@@ -1,4 +1,4 @@
-//! Which runs follow from which flags, and which flags are refused.
+//! Tests of the plan of a comparison: runs from flags, and refused flags.
 
 use std::ffi::OsString;
 
@@ -30,7 +30,10 @@ fn plan(arguments: &[&str]) -> Result<MatrixOptions> {
 }
 
 fn names(plan: &MatrixOptions) -> Vec<&str> {
-    plan.contenders.iter().map(|it| it.name.as_str()).collect()
+    plan.contenders
+        .iter()
+        .map(|contender| contender.name.as_str())
+        .collect()
 }
 
 fn url(run: &RunPlan) -> &str {
@@ -41,7 +44,7 @@ fn url(run: &RunPlan) -> &str {
 }
 
 #[test]
-fn one_of_everything_is_one_run() {
+fn single_values_are_one_run() {
     for arguments in [
         &[][..],
         &[
@@ -68,7 +71,7 @@ fn one_of_everything_is_one_run() {
 }
 
 #[test]
-fn engines_of_the_embedded_server_have_a_run_for_every_place() {
+fn embedded_engines_have_a_run_for_each_dataset_load_and_treatment() {
     let plan = plan(&[
         "--guided-decoding-backend",
         "xgrammar,outlines",
@@ -150,7 +153,7 @@ fn engines_of_the_embedded_server_have_a_run_for_every_place() {
 }
 
 #[test]
-fn servers_are_named_or_started() {
+fn servers_are_named_or_launched() {
     let two = plan(&[
         "--target",
         "a=http://x:1",
@@ -162,13 +165,17 @@ fn servers_are_named_or_started() {
     let urls: Vec<&str> = two
         .contenders
         .iter()
-        .map(|it| url(&it.runs[0].plan))
+        .map(|contender| url(&contender.runs[0].plan))
         .collect();
     assert_eq!(
         (names(&two), urls, two.treatments.len()),
         (vec!["a", "b"], vec!["http://x:1", "http://y:2"], 1)
     );
-    assert!(two.contenders.iter().all(|it| it.how == How::Running));
+    assert!(
+        two.contenders
+            .iter()
+            .all(|contender| contender.server == ContenderServer::Running)
+    );
 
     let command = "serve --port {port} --engine {backend}";
     let started = plan(&[
@@ -181,8 +188,8 @@ fn servers_are_named_or_started() {
     assert_eq!(names(&started), ["xgrammar", "lm-format-enforcer"]);
     let command = "serve --port {port} --engine lm-format-enforcer".to_owned();
     assert_eq!(
-        started.contenders[1].how,
-        How::Launched {
+        started.contenders[1].server,
+        ContenderServer::Launched {
             command,
             ready_timeout: LAUNCH_TIMEOUT
         }
@@ -201,10 +208,15 @@ fn servers_are_named_or_started() {
         "--guided-decoding-backend",
         "xgrammar,outlines",
     ];
-    let asked = plan(&guided).unwrap();
-    assert!(asked.contenders.iter().all(|it| it.how == How::PerRequest));
+    let per_request = plan(&guided).unwrap();
+    assert!(
+        per_request
+            .contenders
+            .iter()
+            .all(|contender| contender.server == ContenderServer::PerRequest)
+    );
     assert_eq!(
-        asked.contenders[1].runs[0]
+        per_request.contenders[1].runs[0]
             .plan
             .settings
             .constraint
@@ -215,20 +227,35 @@ fn servers_are_named_or_started() {
 }
 
 #[test]
-fn what_makes_no_comparison_is_refused() {
+fn single_run_flags_and_wrong_values_are_refused() {
     let launch = ["--launch", "serve --port {port} {backend}"];
-    for (arguments, words) in [
+    for (arguments, message) in [
         (
             &["--repeat", "2", "--run-log", "a"][..],
-            "several runs have no one run log: a",
+            "--run-log names one file for several runs: a",
+        ),
+        (
+            &["--repeat", "2", "--run-log", "{engin}/a"],
+            "--run-log has an unknown placeholder: {engin}",
+        ),
+        (
+            &[
+                "--target",
+                "a/b=http://x",
+                "--target",
+                "a b=http://y",
+                "--run-log",
+                "{dataset}.jsonl",
+            ],
+            "two runs have the same --run-log: json-a-b-control.jsonl",
         ),
         (
             &["--repeat", "2", "--result-filename", "a"],
-            "several runs have no one result: a",
+            "--result-filename names one file for several runs: a",
         ),
         (
             &["--repeat", "2", "--guided-decoding-ratio", "0.5"],
-            "a comparison has runs with all constraints and runs with none: --guided-decoding-ratio 0.5",
+            "a comparison sets the constrained ratio itself (1 and 0): --guided-decoding-ratio 0.5",
         ),
         (
             &["--repeat", "2", "--goodput-share", "0"],
@@ -236,19 +263,16 @@ fn what_makes_no_comparison_is_refused() {
         ),
         (
             &["--repeat", "2", "--backend", "openai-embeddings"],
-            "a comparison is about constraints",
+            "a comparison needs a backend with constraints: openai-embeddings",
         ),
-        (
-            &["--dataset", "json,json"],
-            "--dataset names one twice: json",
-        ),
+        (&["--dataset", "json,json"], "dataset given twice: json"),
         (
             &["--dataset", "json,choice", "--regex", "a"],
-            "--regex has no meaning with --dataset json",
+            "--regex has no effect with --dataset json",
         ),
         (
             &["--sweep-request-rate", "1,1"],
-            "--sweep-request-rate names a load twice: 1 req/s",
+            "--sweep-request-rate has a load twice: 1 req/s",
         ),
         (
             &["--sweep-max-concurrency", "0,1"],
@@ -256,7 +280,7 @@ fn what_makes_no_comparison_is_refused() {
         ),
         (
             &["--guided-decoding-backend", "xgrammar,xgrammar"],
-            "two of those that are compared have one name: xgrammar",
+            "two servers or engines have the same name: xgrammar",
         ),
         (
             &[
@@ -265,7 +289,7 @@ fn what_makes_no_comparison_is_refused() {
                 "--guided-decoding-backend",
                 "xgrammar,outlines",
             ],
-            "one server was named, and a request does not tell it which engine to use: --guided-decoding-backend xgrammar,outlines",
+            "one server has one engine, and its requests do not select another: --guided-decoding-backend xgrammar,outlines",
         ),
         (
             &["--target", "http://x"],
@@ -277,15 +301,12 @@ fn what_makes_no_comparison_is_refused() {
         ),
         (
             &["--target", "a=http://x", "--port", "1"],
-            "servers are named twice, by --target and by --port",
+            "--target and --port both name servers",
         ),
-        (
-            &["--launch", "serve"],
-            "--launch does not say where the port goes: serve",
-        ),
+        (&["--launch", "serve"], "--launch has no {port}: serve"),
         (
             &launch,
-            "--launch has a place for the engine, and none is named: serve --port {port} {backend}",
+            "--launch has {backend}, but no engine is given: serve --port {port} {backend}",
         ),
         (
             &[
@@ -294,16 +315,16 @@ fn what_makes_no_comparison_is_refused() {
                 "--guided-decoding-backend",
                 "xgrammar,outlines",
             ],
-            "--launch would start the same server for each engine: serve {port}",
+            "--launch has no {backend}, so each engine would get the same server: serve {port}",
         ),
         (
             &["--save-comparison", "a.pdf"],
-            "--save-comparison does not know this form: a.pdf",
+            "--save-comparison has an unknown format: a.pdf",
         ),
     ] {
         let error = plan(arguments).expect_err("the flags make no comparison");
         assert!(
-            error.what.starts_with(words),
+            error.what.starts_with(message),
             "{arguments:?}: {}",
             error.what
         );
@@ -313,51 +334,51 @@ fn what_makes_no_comparison_is_refused() {
 }
 
 #[test]
-fn contenders_run_at_once_where_each_has_a_server_of_its_own() {
-    let check = |flags: &[&str], cores: usize, expected: &str, asked: Option<&str>| {
+fn contenders_run_concurrently_if_each_has_its_own_server() {
+    let check = |flags: &[&str], cores: usize, expected: &str, requested: Option<&str>| {
         let plan = plan(flags).unwrap();
-        let order = |wanted| Order::of(wanted, &plan.contenders, Some(cores));
+        let order = |requested| Order::new(requested, &plan.contenders, Some(cores));
         assert!(
-            order(WantedOrder::Auto)
+            order(MatrixOrder::Auto)
                 .unwrap()
                 .to_string()
                 .starts_with(expected),
             "{flags:?}: {}",
-            order(WantedOrder::Auto).unwrap()
+            order(MatrixOrder::Auto).unwrap()
         );
-        assert!(!order(WantedOrder::Blocks).unwrap().is_interleaved());
-        match (order(WantedOrder::Interleaved), asked) {
-            (Ok(order), Some(words)) => assert!(
-                order.is_interleaved() && order.to_string().contains(words),
+        assert!(!order(MatrixOrder::Blocks).unwrap().is_interleaved());
+        match (order(MatrixOrder::Interleaved), requested) {
+            (Ok(order), Some(text)) => assert!(
+                order.is_interleaved() && order.to_string().contains(text),
                 "{order}"
             ),
             (Err(error), None) => {
-                assert!(error.exit_code() == 2 && error.hint.is_some(), "{error}")
+                assert!(error.exit_code() == 2 && error.hint.is_some(), "{error}");
             }
             (found, _) => panic!("{flags:?}: {found:?}"),
         }
     };
-    let (of_its_own, one) = (
-        "a server of its own",
-        "whole runs, one after the other (two name one server",
+    let (own_server, shared_server) = (
+        "its own server",
+        "complete runs, one after the other (two contenders share a server",
     );
     let engines = ["--guided-decoding-backend", "xgrammar,guidance"];
     check(
         &["--target", "a=http://h:1", "--target", "b=http://h:2/v1"],
         1,
         "interleaved",
-        Some(of_its_own),
+        Some(own_server),
     );
     check(
         &["--target", "a=http://h", "--target", "b=https://h"],
         1,
         "interleaved",
-        Some(of_its_own),
+        Some(own_server),
     );
     check(
         &["--target", "a=http://h", "--target", "b=http://h:80/v1"],
         64,
-        one,
+        shared_server,
         None,
     );
     check(
@@ -370,47 +391,47 @@ fn contenders_run_at_once_where_each_has_a_server_of_its_own() {
             "b=http://127.0.0.1:1",
         ],
         64,
-        one,
+        shared_server,
         None,
     );
     check(
         &engines,
         10,
-        "interleaved, request by request (an embedded server for each, on 10 cores)",
+        "interleaved, request by request (an embedded server for each contender, on 10 cores)",
         Some("10 cores"),
     );
     check(
         &engines,
         9,
-        "whole runs, one after the other (embedded servers on 9 cores",
-        Some("share 9 cores"),
+        "complete runs, one after the other (embedded servers would compete for 9 cores",
+        Some("compete for 9 cores"),
     );
     check(
         &["--base-url", "http://h", "--repeat", "2"],
         64,
-        "whole runs, one after the other (there is nobody",
+        "complete runs, one after the other (there is one contender",
         None,
     );
     let per_request = ["--base-url", "http://h", "--constraint-dialect", "guided"];
     check(
         &[&engines[..], &per_request].concat(),
         64,
-        "whole runs, one after the other (one server does the work of all",
+        "complete runs, one after the other (all contenders share one server",
         None,
     );
     let launch = ["--launch", "serve {port} {backend}"];
     check(
         &[&engines[..], &launch].concat(),
         64,
-        "whole runs, one after the other (servers are started one at a time",
+        "complete runs, one after the other (servers are started one at a time",
         None,
     );
 }
 
 #[test]
-fn servers_that_share_a_machine_are_told_apart_from_those_that_do_not() {
+fn shared_hosts_are_detected() {
     let shared = |flags: &[&str]| match plan(flags).unwrap().order {
-        Order::Interleaved(AtOnce::ServersOfTheirOwn { shared_host }) => shared_host,
+        Order::Interleaved(InterleavedReason::SeparateServers { shared_host }) => shared_host,
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -429,7 +450,7 @@ fn servers_that_share_a_machine_are_told_apart_from_those_that_do_not() {
 }
 
 #[test]
-fn one_run_has_no_order() {
+fn a_single_run_refuses_a_matrix_order() {
     assert!(matches!(
         bench(&["--matrix-order", "auto"]).unwrap(),
         Benchmark::Run(_)
@@ -493,4 +514,52 @@ fn plain_datasets_have_no_control_arm() {
         seen,
         [(random, 0.0), (Source::Json(JsonPlan::default()), 1.0)]
     );
+}
+
+#[test]
+fn each_run_of_a_comparison_has_its_own_run_log() {
+    let paths = |flags: &[&str]| -> Vec<String> {
+        let plan = plan(flags).unwrap();
+        rounds(&super::super::dimensions(&plan))
+            .iter()
+            .flatten()
+            .map(|step| match plan.run_log(step) {
+                Some(RunLogPlan::At(path)) => path.display().to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let datasets = ["--dataset", "json,choice", "--run-log"];
+    for (run_log, expected) in [
+        ("logs/", "logs/json-control.jsonl"),
+        (folder, &*format!("{folder}/json-control.jsonl")),
+        ("{dataset}/", "json/run-control.jsonl"),
+        ("a/{dataset}.{arm}.log", "a/json.control.log"),
+        ("{dataset}", "json-control"),
+        ("a.b/{dataset}", "a.b/json-control"),
+        (
+            "{server}-{engine}-{repeat}-{load}-{dataset}",
+            "guidance-guidance-1-load-json-control",
+        ),
+    ] {
+        let found = paths(&[&datasets[..], &[run_log]].concat());
+        assert_eq!((found.len(), found[0].as_str()), (4, expected));
+    }
+    let swept = paths(&[
+        "--guided-decoding-backend",
+        "xgrammar,guidance",
+        "--sweep-request-rate",
+        "4,inf",
+        "--repeat",
+        "2",
+        "--no-control-arm",
+        "--run-log",
+        "logs/",
+    ]);
+    assert_eq!(swept.len(), 8);
+    assert_eq!(swept[0], "logs/json-xgrammar-rate4-1.jsonl");
+    assert!(swept.contains(&"logs/json-guidance-rateinf-2.jsonl".to_owned()));
+    assert_eq!(plan(&["--repeat", "2"]).unwrap().run_logs, None);
 }

@@ -1,19 +1,19 @@
-//! The table of a comparison; lines of a cell are separated by line feeds.
+//! The table of a comparison. Lines of a cell are separated by line feeds.
 
-use super::{ColdFrom, Comparison, Control, Fate, Figures, Load, Row};
+use super::{ColdFrom, Comparison, Control, Figures, Load, Row, RowResult};
 use crate::commands::distinct::distinct;
 use sobench_core::printable::printable;
 use sobench_render::Table;
-use sobench_results::metrics::overhead::Overhead;
+use sobench_results::metrics::constraint_overhead::Overhead;
 use sobench_statistics::{Rate, Summary};
 
-/// What stands where nothing is known.
+/// The text of an unknown value.
 const UNKNOWN: &str = "n/a";
 
 /// The most characters of a name.
 pub(super) const NAME_CHARS: usize = 40;
 
-/// What a line shows in a column.
+/// Formats the cell of a column.
 type Show = fn(&Figures) -> String;
 
 /// The table of a comparison.
@@ -22,7 +22,7 @@ pub(super) fn table(comparison: &Comparison) -> Table {
     let columns = columns(comparison, swept);
     let mut head = vec!["dataset", "backend"];
     head.extend(swept.then_some("load"));
-    let word_columns = head.len();
+    let text_columns = head.len();
     head.extend(columns.iter().map(|(name, _)| *name));
     let reasons = reasons(comparison);
     let row = |row: &Row| {
@@ -31,27 +31,29 @@ pub(super) fn table(comparison: &Comparison) -> Table {
             printable(&row.contender, NAME_CHARS),
         ];
         cells.extend(swept.then(|| row.load.to_string()));
-        match &row.fate {
-            Fate::Measured(figures) => cells.extend(columns.iter().map(|(_, show)| show(figures))),
-            Fate::DidNotRun { reason } => {
+        match &row.result {
+            RowResult::Measured(figures) => {
+                cells.extend(columns.iter().map(|(_, show)| show(figures)));
+            }
+            RowResult::DidNotRun { reason } => {
                 let number = reasons
                     .iter()
                     .position(|known| known == reason)
-                    .map_or(0, |place| place + 1);
+                    .map_or(0, |index| index + 1);
                 cells.push(format!("did not\nrun ({number})"));
                 cells.extend(columns.iter().skip(1).map(|_| String::new()));
             }
         }
         cells
     };
-    Table::new(head, word_columns).with_rows(comparison.rows.iter().map(row))
+    Table::new(head, text_columns).with_rows(comparison.rows.iter().map(row))
 }
 
 /// The reasons of rows without figures, numbered as in the table.
 pub(super) fn reasons(comparison: &Comparison) -> Vec<String> {
-    distinct(comparison.rows.iter().filter_map(|row| match &row.fate {
-        Fate::DidNotRun { reason } => Some(reason.clone()),
-        Fate::Measured(_) => None,
+    distinct(comparison.rows.iter().filter_map(|row| match &row.result {
+        RowResult::DidNotRun { reason } => Some(reason.clone()),
+        RowResult::Measured(_) => None,
     }))
 }
 
@@ -83,7 +85,7 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
     ]);
     if swept {
         columns.push(("req/s\nvalid", |figures| {
-            two(
+            two_lines(
                 &figure(figures.request_throughput),
                 &figure(figures.valid_throughput),
             )
@@ -103,7 +105,7 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
         }));
     }
     columns.push(("cold/warm\nTTFT ms", |figures| {
-        two(
+        two_lines(
             &uses(figures, &figures.cold_ttft_ms),
             &uses(figures, &figures.warm_ttft_ms),
         )
@@ -111,8 +113,8 @@ fn columns(comparison: &Comparison, swept: bool) -> Vec<(&'static str, Show)> {
     columns
 }
 
-/// One below the other; where neither is known, one word says so.
-fn two(first: &str, second: &str) -> String {
+/// Two lines, or one `n/a` if both are unknown.
+fn two_lines(first: &str, second: &str) -> String {
     if first == UNKNOWN && second == UNKNOWN {
         first.to_owned()
     } else {
@@ -120,7 +122,7 @@ fn two(first: &str, second: &str) -> String {
     }
 }
 
-/// Two decimals where they count.
+/// A number with four significant digits or so.
 fn figure(value: Option<f64>) -> String {
     match value {
         None => UNKNOWN.to_owned(),
@@ -146,7 +148,7 @@ fn with_interval(rate: Option<Rate>) -> String {
     )
 }
 
-/// The median, and the tail with a mark where the sample is too small for it.
+/// The median, and the p99 with a mark if the sample is too small for it.
 fn latency(figures: &Figures, summary: &Summary) -> String {
     let tail = summary.percentiles.first();
     let mark = if tail.is_some_and(|tail| tail.value.is_some() && !tail.enough) {
@@ -154,14 +156,14 @@ fn latency(figures: &Figures, summary: &Summary) -> String {
     } else {
         ""
     };
-    two(
-        &doubted(figures, figure(summary.median)),
+    two_lines(
+        &marked_if_distrusted(figures, figure(summary.median)),
         &format!("{}{mark}", figure(tail.and_then(|tail| tail.value))),
     )
 }
 
-/// A latency, or what follows from some, that the client itself may have spoilt.
-fn doubted(figures: &Figures, figure: String) -> String {
+/// Marks a latency that the client may have distorted.
+fn marked_if_distrusted(figures: &Figures, figure: String) -> String {
     if figures.distrusted_runs > 0 && figure != UNKNOWN {
         format!("{figure}?")
     } else {
@@ -169,7 +171,7 @@ fn doubted(figures: &Figures, figure: String) -> String {
     }
 }
 
-/// The median and the number of uses, with a mark where they had no load around them.
+/// The median and the number of uses, with a mark if they were not under load.
 fn uses(figures: &Figures, summary: &Summary) -> String {
     let mark = if figures.cold_from == Some(ColdFrom::Alone) {
         "+"
@@ -182,25 +184,28 @@ fn uses(figures: &Figures, summary: &Summary) -> String {
     )
 }
 
-fn overhead(figures: &Figures, of: fn(&Control) -> Option<&Overhead>) -> String {
-    let Some(found) = figures.control.as_ref().and_then(of) else {
+fn overhead(figures: &Figures, metric: fn(&Control) -> Option<&Overhead>) -> String {
+    let Some(overhead) = figures.control.as_ref().and_then(metric) else {
         return UNKNOWN.to_owned();
     };
     let signed = |value: f64| format!("{value:+.1}");
-    let interval = match (found.low_percent, found.high_percent) {
+    let interval = match (overhead.low_percent, overhead.high_percent) {
         (Some(low), Some(high)) => format!("{} to {}", signed(low), signed(high)),
-        _ => format!("n={}", found.pairs),
+        _ => format!("n={}", overhead.pairs),
     };
-    let mut cell = format!("{}\n{interval}", doubted(figures, signed(found.percent)));
-    if found.repeats_percent.len() > 1 {
-        let each: Vec<String> = found
+    let mut cell = format!(
+        "{}\n{interval}",
+        marked_if_distrusted(figures, signed(overhead.percent))
+    );
+    if overhead.repeats_percent.len() > 1 {
+        let each: Vec<String> = overhead
             .repeats_percent
             .iter()
             .map(|percent| signed(*percent))
             .collect();
-        // More would make the table too wide; the file has them all.
+        // More would make the table too wide. The JSON file has all of them.
         let each = if each.len() > 3 {
-            each_of_many(&found.repeats_percent)
+            range(&overhead.repeats_percent)
         } else {
             each.join(" ")
         };
@@ -209,7 +214,7 @@ fn overhead(figures: &Figures, of: fn(&Control) -> Option<&Overhead>) -> String 
     cell
 }
 
-fn each_of_many(repeats: &[f64]) -> String {
+fn range(repeats: &[f64]) -> String {
     let lowest = repeats.iter().copied().fold(f64::INFINITY, f64::min);
     let highest = repeats.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     format!("{lowest:+.1}..{highest:+.1}")

@@ -17,18 +17,18 @@ use sobench_core::output_format::OutputFormat;
 use sobench_notices::notice::{Notice, as_sentences};
 use sobench_render::{Document, html, markdown, text};
 use sobench_results::metrics::Slo;
+use sobench_results::metrics::constraint_overhead::Overhead;
 use sobench_results::metrics::knee::Knee;
-use sobench_results::metrics::overhead::Overhead;
 use sobench_results::metrics::registry::Values;
 use sobench_statistics::{Rate, Summary};
 
-/// What the file says that it is.
+/// The `format` key of the file.
 pub const FORMAT: &str = "sobench-arms";
 
-/// The version of the file, raised whenever a key changes its meaning or goes away.
+/// The version of the file format. It increases when a key changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Runs held side by side.
+/// The comparison of several runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     pub format: &'static str,
@@ -36,68 +36,68 @@ pub struct Comparison {
     pub about: MatrixConditions,
     /// By dataset, then by contender, then by load.
     pub rows: Vec<Row>,
-    /// Where loads were swept and there are objectives: the highest load that each contender
-    /// carries, by dataset.
+    /// The highest load at which each contender meets the objectives, by dataset. Empty without a
+    /// sweep or without objectives.
     pub knees: Vec<KneeRow>,
-    /// Every run, in the order in which they were made.
+    /// Every run, in the order of execution.
     pub runs: Vec<MatrixRun>,
-    /// What the reader has to know besides the numbers.
+    /// Warnings about the numbers.
     #[serde(serialize_with = "as_sentences")]
     pub notices: Vec<Notice>,
 }
 
-/// Under which conditions the numbers came about.
+/// The conditions of the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MatrixConditions {
-    /// When the first run began, as vLLM writes it: `%Y%m%d-%H%M%S`.
+    /// The start of the first run in vLLM's format, `%Y%m%d-%H%M%S`.
     pub date: Option<String>,
     pub sobench_version: String,
     /// The kind of server (`vllm`, `openai-chat`, ...).
     pub backend: String,
-    /// Who answered, e.g. `servers that were started one at a time`.
+    /// A description of the servers, e.g. `running servers`.
     pub servers: String,
-    /// In which order the runs were made, in words.
+    /// A description of the order of the runs.
     pub order: String,
     /// Whether the contenders of a dataset and load ran at once.
     pub interleaved: bool,
     /// Requests of one run.
     pub num_prompts: usize,
-    /// The most tokens of an answer.
+    /// The limit of tokens of an answer.
     pub output_len: u32,
     pub seed: u64,
     pub repeats: usize,
-    /// Whether the same cases were sent without their constraint as well.
+    /// Whether the same cases were also sent without their constraint.
     pub control: bool,
-    /// The objectives, and the share of requests in percent that has to be valid within them.
+    /// The objectives, and the share of requests in percent that must be valid within them.
     pub goodput: Option<Slo>,
     pub goodput_share_percent: f64,
-    /// Whether the user stopped it.
+    /// Whether the user stopped the comparison.
     pub partial: bool,
 }
 
-/// One line of the table.
+/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub dataset: String,
     pub contender: String,
     pub load: Load,
     #[serde(flatten)]
-    pub fate: Fate,
+    pub result: RowResult,
 }
 
-/// What came of a contender on a dataset under a load.
+/// The result of a contender on a dataset under a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "fate", rename_all = "snake_case")]
-pub enum Fate {
+pub enum RowResult {
     Measured(Box<Figures>),
-    /// It could not be measured, in the words of whoever refused.
+    /// No run succeeded. The reason may quote the server.
     DidNotRun {
         reason: String,
     },
 }
 
-/// What the runs of one line came to. Latencies are in milliseconds, over all repeats; throughputs
-/// per second of the runs' time.
+/// The figures of one row. Latencies are in milliseconds over all repeats, throughputs per second
+/// of the total duration of the runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Runs with constraints.
@@ -116,31 +116,30 @@ pub struct Figures {
     pub valid_throughput: Option<f64>,
     /// Constrained requests that were valid and met every objective.
     pub valid_within_objectives: Option<Rate>,
-    /// TTFT of first uses of a constraint, and of later ones, on servers that are known not to have
-    /// had it before.
+    /// TTFT of first uses of a constraint, and of later uses, on servers that certainly had not
+    /// received it before.
     pub cold_ttft_ms: Summary,
     pub warm_ttft_ms: Summary,
-    /// Where those first uses are from; `None` where none is known to be one.
+    /// The origin of those first uses; `None` if no first use is known.
     pub cold_from: Option<ColdFrom>,
     pub control: Option<Control>,
-    /// Runs, controls among them, in which the client itself stood in the way: their latencies are
-    /// no evidence.
+    /// Runs, including control runs, whose latencies the client distorted.
     pub distrusted_runs: usize,
     pub server_version: Option<String>,
-    /// The decoding engine as the server names it, with its version.
+    /// The name and version of the decoding engine, as reported by the server.
     pub engine: Option<String>,
     /// Every metric of the runs with constraints.
     pub metrics: Values,
 }
 
-/// Where first uses of constraints are from.
+/// The origin of first uses of constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColdFrom {
-    /// The runs themselves, with the load around them.
+    /// The runs, under load.
     Run,
-    /// Requests before the runs, each alone: the first use of the run's one constraint, and the
-    /// same once more.
+    /// Single requests before the runs: the first use of the run's one constraint, and a second
+    /// use.
     Alone,
 }
 
@@ -149,17 +148,17 @@ pub enum ColdFrom {
 pub struct Control {
     pub runs: usize,
     pub requests: usize,
-    /// How many answers happen to be valid.
+    /// The rate of valid answers without the constraint.
     pub control_rate: Option<Rate>,
     pub ttft_ms: Summary,
     pub tpot_ms: Summary,
     pub output_throughput: Option<f64>,
-    /// What the constraint costs, over requests that have a value with and without it.
+    /// The cost of the constraint, over requests that have a value with and without it.
     pub ttft_overhead: Option<Overhead>,
     pub tpot_overhead: Option<Overhead>,
 }
 
-/// The highest load that a contender carries on a dataset.
+/// The highest load at which a contender meets the objectives on a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KneeRow {
     pub dataset: String,
@@ -178,20 +177,20 @@ pub struct MatrixRun {
     pub repeat: usize,
     pub run_log: Option<String>,
     pub result: Option<String>,
-    /// Why its latencies are not to be trusted: the client stood in the way.
+    /// How the client distorted the latencies of the run.
     pub distrust: Option<String>,
-    /// Why it is in no figure; `None` where it is.
+    /// Why the run is excluded from the figures; `None` if it is included.
     pub failure: Option<String>,
 }
 
-/// How much was sent at a time.
+/// The load of a run in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// As the other flags say; nothing was swept.
+    /// The load of the other flags, without a sweep.
     AsGiven,
-    /// Requests per second; infinite where all are due at once.
+    /// Requests per second; infinite if all are due at once.
     RequestRate(f64),
-    /// The most requests in flight.
+    /// The concurrency cap.
     MaxConcurrency(usize),
 }
 
@@ -203,16 +202,16 @@ pub enum Treatment {
     Constrained,
 }
 
-/// The comparison in a format.
+/// Renders the comparison.
 ///
 /// # Errors
-/// There is no such format of a comparison.
+/// The format does not apply to comparisons.
 pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
     match format {
         OutputFormat::Json => Ok(pretty(comparison)),
         OutputFormat::Markdown => {
             let document = Document {
-                title: "sobench: backends side by side".into(),
+                title: "sobench: comparison of backends".into(),
                 ..page::document(comparison)
             };
             Ok(markdown::render(&document, 3))
@@ -220,6 +219,7 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
         OutputFormat::Html => Ok(html::render(&page::document(comparison))),
         OutputFormat::Text => Ok(text::render(&page::document(comparison))),
         OutputFormat::Csv
+        | OutputFormat::Jsonl
         | OutputFormat::Junit
         | OutputFormat::VllmServe
         | OutputFormat::VllmStructured => Err(format.unsupported("a comparison")),
@@ -227,17 +227,17 @@ pub fn render(comparison: &Comparison, format: OutputFormat) -> Result<String> {
 }
 
 impl Row {
-    /// What was measured; `None` where it did not run.
+    /// The figures; `None` if no run succeeded.
     pub(super) fn figures(&self) -> Option<&Figures> {
-        match &self.fate {
-            Fate::Measured(figures) => Some(figures),
-            Fate::DidNotRun { .. } => None,
+        match &self.result {
+            RowResult::Measured(figures) => Some(figures),
+            RowResult::DidNotRun { .. } => None,
         }
     }
 }
 
 impl Load {
-    /// How large it is, in its own unit; only loads of one kind are compared.
+    /// The size in the load's own unit. Only loads of the same kind are comparable.
     pub fn size(self) -> f64 {
         match self {
             Self::AsGiven => f64::NAN,
@@ -276,7 +276,7 @@ impl Serialize for Load {
 }
 
 impl Treatment {
-    /// The name in labels and lines.
+    /// The name in labels and progress lines.
     pub fn name(self) -> &'static str {
         match self {
             Self::Control => "control",

@@ -1,4 +1,4 @@
-//! The comparison as a page: the conditions, the table of `cells.rs`, and the sentences below it.
+//! The page of a comparison: conditions, the table of `cells.rs`, notices and a legend.
 
 use super::cells::{NAME_CHARS, reasons, table};
 use super::{ColdFrom, Comparison, Load, Row};
@@ -9,31 +9,30 @@ use sobench_results::metrics::knee::Knee;
 use sobench_results::metrics::registry::{Figure, Metric, Values};
 use sobench_statistics::Rate;
 
-/// The most characters of a reason or a notice, which may quote a server.
+/// The longest reason or notice, which may quote a server, in characters.
 const REASON_CHARS: usize = 900;
 
-/// The one table is wide: its words are short, and it gets the room.
-const STYLE: &str =
-    "body{max-width:92rem}th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}";
+/// The table is wide, so its cells are narrow.
+const STYLE: &str = "th,td{padding:.2rem .45rem}th.word,td.word{min-width:4rem}";
 
-/// The page. Its title names the contenders.
+/// The page, with the contenders in its title.
 pub(super) fn document(comparison: &Comparison) -> Document {
     let mut document = Document {
         style: STYLE,
         ..Document::new(title(comparison))
     };
-    let strong = |words: String| Text::default().strong(words);
+    let strong = |text: String| Text::default().strong(text);
     if comparison.about.partial {
         document.paragraph(strong(
-            "PARTIAL: stopped before its end; what did not run has no figure".to_owned(),
+            "PARTIAL: stopped before the last run; rows without a run have no figures".to_owned(),
         ));
     }
     document.facts(conditions(comparison));
     document.gap();
     document.table(table(comparison));
     let reasons = reasons(comparison);
-    let reason = |(place, reason): (usize, &String)| {
-        format!("({}) did not run: {}", place + 1, shown(reason))
+    let reason = |(index, reason): (usize, &String)| {
+        format!("({}) did not run: {}", index + 1, shown(reason))
     };
     document.paragraphs(reasons.iter().enumerate().map(reason));
     document.gap();
@@ -47,7 +46,7 @@ pub(super) fn document(comparison: &Comparison) -> Document {
             .collect(),
     );
     document.legend(legend(comparison));
-    let summary = "All metrics (of distributions the mean)".to_owned();
+    let summary = "All metrics (means of distributions)".to_owned();
     document.push(Block::Details {
         summary,
         blocks: vec![Block::Table(all_metrics(comparison))],
@@ -55,7 +54,7 @@ pub(super) fn document(comparison: &Comparison) -> Document {
     document
 }
 
-/// A row for each metric, a column for each line of the comparison that was measured.
+/// A row for each metric, and a column for each measured row of the comparison.
 fn all_metrics(comparison: &Comparison) -> Table {
     let measured: Vec<_> = comparison
         .rows
@@ -102,7 +101,7 @@ fn title(comparison: &Comparison) -> String {
     )
 }
 
-/// The settings that all lines share.
+/// The settings that all rows share.
 fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
     let about = &comparison.about;
     let date = about
@@ -116,7 +115,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         format!("{} runs", about.repeats)
     };
     let control = match about.control {
-        true => "; control arm: the same cases on the same schedule, constraints not sent",
+        true => "; control arm: the same cases on the same schedule without constraints",
         false => "; no control arm",
     };
     let mut conditions = vec![
@@ -126,7 +125,7 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
             format!("{}; backend {}", about.servers, about.backend),
         ),
         (
-            "each line",
+            "each row",
             format!(
                 "{repeats} of {} requests, answers up to {} tokens, seed {}{control}",
                 about.num_prompts, about.output_len, about.seed
@@ -135,17 +134,15 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
         ("order", about.order.clone()),
     ];
     if let Some(slo) = about.goodput {
-        let bounds = [
+        let limits = [
             ("TTFT", slo.ttft_ms),
             ("TPOT", slo.tpot_ms),
             ("E2EL", slo.e2el_ms),
         ];
-        let bounds: Vec<String> = bounds
+        let limits = limits
             .iter()
-            .filter_map(|(name, bound)| Some(format!("{name} up to {} ms", (*bound)?)))
-            .collect();
-        let bounds: Vec<String> = bounds
-            .into_iter()
+            .filter_map(|(name, limit)| Some(format!("{name} up to {} ms", (*limit)?)));
+        let objectives: Vec<String> = limits
             .chain(slo.valid.then(|| "a valid answer".to_owned()))
             .collect();
         let share = about.goodput_share_percent;
@@ -153,30 +150,30 @@ fn conditions(comparison: &Comparison) -> Vec<(&'static str, String)> {
             "objectives",
             format!(
                 "{}; met if {share} % of the requests are valid within them",
-                bounds.join(", ")
+                objectives.join(", ")
             ),
         ));
     }
     conditions
 }
 
-/// What the columns mean.
+/// The meaning of the columns.
 fn legend(comparison: &Comparison) -> Vec<&'static str> {
     let mut lines = vec![
-        "correct: valid answers of all constrained requests that can be judged, with a 95 % Wilson interval; compl.: of those that ended by \
-         themselves; cover.: accepted by the server",
-        "TTFT and TPOT: median and p99 of constrained requests (ms; * where there are too few for a p99)",
+        "correct: share of valid answers among all constrained requests that can be judged, with a 95 % Wilson interval; compl. \
+         (compliance): among answers that were not cut off; cover. (coverage): share of requests that the server accepted",
+        "TTFT and TPOT: median and p99 of constrained requests in ms; *: too few samples for a p99",
     ];
     if comparison.about.control {
         lines.push(
-            "overhead: mean of constrained requests over that of the same requests in the control arm, in %, with the 95 % interval of a \
-             bootstrap over repeats and pairs, at least Student's over the repeats (with one repeat it does not know what varies between \
-             runs); below it, the figure of each repeat",
+            "overhead: mean of constrained requests relative to the same requests in the control arm, in %, with a 95 % bootstrap interval \
+             over repeats and pairs, at least as wide as Student's interval over the repeats; with one repeat it excludes the variation \
+             between runs. Third line: the overhead of each repeat",
         );
     }
     lines.push(
-        "cold, warm: median TTFT of first and of later uses of a constraint (number of them); cold only where the server is known not to \
-         have had it before",
+        "cold, warm: median TTFT of first and later uses of a constraint, with their number; cold only if the server certainly had not \
+         received the constraint before",
     );
     let is_alone = |row: &Row| {
         row.figures()
@@ -184,25 +181,25 @@ fn legend(comparison: &Comparison) -> Vec<&'static str> {
     };
     if comparison.rows.iter().any(is_alone) {
         lines.push(
-            "+: alone, before each run, since all its requests have one constraint: the first use of it on a server that had just been \
-             started, and the same request once more, both after the same prompt without it. A server that keeps what it compiles on disk \
-             may have had it before",
+            "+: single requests before each run, because all its requests have the same constraint: its first use on a newly started \
+             server, and a second use, both after the same prompt without the constraint. A server with a compile cache on disk may have \
+             compiled it before",
         );
     }
     if comparison.runs.iter().any(|run| run.distrust.is_some()) {
-        lines.push("?: the client itself stood in the way in a run that the figure is of; it is no evidence");
+        lines.push("?: the client distorted the latencies of at least one of the runs; do not rely on this figure");
     }
     lines
 }
 
-/// A reason or a notice, fit to be shown.
-fn shown(words: &str) -> String {
-    printable(words, REASON_CHARS)
+/// A reason or a notice without control characters, shortened.
+fn shown(text: &str) -> String {
+    printable(text, REASON_CHARS)
 }
 
-/// The knees, a sentence each.
+/// A sentence for each knee.
 fn knees(comparison: &Comparison) -> Vec<String> {
-    let wanted = comparison.about.goodput_share_percent;
+    let required = comparison.about.goodput_share_percent;
     let share = |share: Rate| {
         let Rate {
             percent,
@@ -216,17 +213,17 @@ fn knees(comparison: &Comparison) -> Vec<String> {
     let sentence = |verdict: &Knee<super::Load>| {
         match verdict {
         Knee::At { load, share: found, is_highest, lower_missed } => {
-            let beyond = if *is_highest { "; it is the highest that was tried, the knee may lie above it" } else { "" };
+            let beyond = if *is_highest { "; this is the highest load of the sweep, so the knee may be higher" } else { "" };
             let lower = lower_missed.map_or_else(String::new, |lower| {
-                format!("; but a lower load did not: {lower}, so that it is not to be relied on")
+                format!("; unreliable, because a lower load did not meet them: {lower}")
             });
-            format!("the valid goodput knee is at {load}: {} valid within the objectives{beyond}{lower}", share(*found))
+            format!("valid goodput knee at {load}: {} valid within the objectives{beyond}{lower}", share(*found))
         }
         Knee::Nowhere { lowest, share: found } => {
-            format!("no load of the sweep meets the objectives with {wanted} % valid answers: at {lowest}, {} do", share(*found))
+            format!("no load of the sweep meets the objectives with {required} % valid answers: at {lowest}, {} are valid within them", share(*found))
         }
         Knee::Unknown => {
-            "the valid goodput knee is not known: a load could not be measured, or the objectives could not be checked".to_owned()
+            "valid goodput knee unknown: a load could not be measured, or the objectives could not be checked".to_owned()
         }
     }
     };

@@ -1,18 +1,18 @@
-//! A comparison in which everything happens, for the tests of its forms.
+//! A comparison with every kind of row and notice, for tests of the output formats.
 
 use super::{
-    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Fate, Figures, KneeRow, Load,
-    MatrixConditions, MatrixRun, Row, Treatment,
+    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
+    MatrixConditions, MatrixRun, Row, RowResult, Treatment,
 };
 use sobench_notices::notice::Notice;
 use sobench_results::metrics::Slo;
+use sobench_results::metrics::constraint_overhead::Overhead;
 use sobench_results::metrics::knee::knee;
-use sobench_results::metrics::overhead::Overhead;
 use sobench_statistics::{Rate, Summary};
 
 fn summary(n: usize, from_ms: f64) -> Summary {
-    Summary::of(
-        (0..n).map(|place| from_ms + place as f64 / 10.0).collect(),
+    Summary::new(
+        (0..n).map(|index| from_ms + index as f64 / 10.0).collect(),
         &[99.0],
     )
 }
@@ -20,34 +20,34 @@ fn summary(n: usize, from_ms: f64) -> Summary {
 fn figures(hits: usize) -> Figures {
     let pairs = |factor: f64| {
         (0..20)
-            .map(|place| (factor * (10.0 + f64::from(place)), 10.0 + f64::from(place)))
+            .map(|index| (factor * (10.0 + f64::from(index)), 10.0 + f64::from(index)))
             .collect()
     };
     Figures {
         runs: 2,
         requests: 200,
-        correct_rate: Rate::of(hits, 200),
-        compliance: Rate::of(hits, hits),
-        coverage: Rate::of(200, 200),
+        correct_rate: Rate::new(hits, 200),
+        compliance: Rate::new(hits, hits),
+        coverage: Rate::new(200, 200),
         ttft_ms: summary(200, 12.0),
         tpot_ms: summary(700, 100.0),
         e2el_ms: summary(200, 2000.0),
         request_throughput: Some(4.0),
         output_throughput: Some(1234.5),
         valid_throughput: Some(3.96),
-        valid_within_objectives: Rate::of(hits, 200),
+        valid_within_objectives: Rate::new(hits, 200),
         cold_ttft_ms: summary(2, 80.0),
         warm_ttft_ms: summary(198, 12.0),
         cold_from: Some(ColdFrom::Run),
         control: Some(Control {
             runs: 2,
             requests: 200,
-            control_rate: Rate::of(3, 200),
+            control_rate: Rate::new(3, 200),
             ttft_ms: summary(200, 10.0),
             tpot_ms: summary(200, 90.0),
             output_throughput: Some(1300.0),
-            ttft_overhead: Overhead::of(&[pairs(1.2), pairs(1.3)], 0),
-            tpot_overhead: Overhead::of(&[vec![(11.0, 10.0)]], 0),
+            ttft_overhead: Overhead::new(&[pairs(1.2), pairs(1.3)], 0),
+            tpot_overhead: Overhead::new(&[vec![(11.0, 10.0)]], 0),
         }),
         distrusted_runs: 0,
         server_version: Some("0.33.0".to_owned()),
@@ -59,18 +59,22 @@ fn figures(hits: usize) -> Figures {
 /// Two contenders, one of which does not start, under two loads.
 pub(super) fn eventful() -> Comparison {
     let loads = [Load::RequestRate(4.0), Load::RequestRate(f64::INFINITY)];
-    let row = |contender: &str, load: Load, fate: Fate| Row {
+    let row = |contender: &str, load: Load, result: RowResult| Row {
         dataset: "json".to_owned(),
         contender: contender.to_owned(),
         load,
-        fate,
+        result,
     };
     let rows = vec![
-        row("xgrammar", loads[0], Fate::Measured(Box::new(figures(200)))),
+        row(
+            "xgrammar",
+            loads[0],
+            RowResult::Measured(Box::new(figures(200))),
+        ),
         row(
             "xgrammar",
             loads[1],
-            Fate::Measured(Box::new(Figures {
+            RowResult::Measured(Box::new(Figures {
                 control: None,
                 cold_ttft_ms: summary(2, 80.0),
                 warm_ttft_ms: summary(2, 9.0),
@@ -82,14 +86,14 @@ pub(super) fn eventful() -> Comparison {
         row(
             "<b>|odd*",
             loads[0],
-            Fate::DidNotRun {
+            RowResult::DidNotRun {
                 reason: "it said: <script> | \u{1b}[1m".to_owned(),
             },
         ),
         row(
             "<b>|odd*",
             loads[1],
-            Fate::DidNotRun {
+            RowResult::DidNotRun {
                 reason: "it said: <script> | \u{1b}[1m".to_owned(),
             },
         ),
@@ -117,7 +121,7 @@ pub(super) fn eventful() -> Comparison {
             date: Some("20260102-030405".to_owned()),
             sobench_version: "0.1.0".to_owned(),
             backend: "vllm".to_owned(),
-            servers: "servers that were running".to_owned(),
+            servers: "running servers".to_owned(),
             order: "one after the other".to_owned(),
             interleaved: false,
             num_prompts: 100,
@@ -139,15 +143,15 @@ pub(super) fn eventful() -> Comparison {
             share(
                 "xgrammar",
                 &[
-                    (loads[0], Rate::of(200, 200)),
-                    (loads[1], Rate::of(150, 200)),
+                    (loads[0], Rate::new(200, 200)),
+                    (loads[1], Rate::new(150, 200)),
                 ],
             ),
             share(
                 "guidance",
-                &[(loads[0], Rate::of(9, 10)), (loads[1], Rate::of(10, 10))],
+                &[(loads[0], Rate::new(9, 10)), (loads[1], Rate::new(10, 10))],
             ),
-            share("outlines", &[(loads[0], Rate::of(9, 10))]),
+            share("outlines", &[(loads[0], Rate::new(9, 10))]),
             share("<b>|odd*", &[(loads[0], None)]),
         ],
         runs: vec![

@@ -1,4 +1,4 @@
-//! The forms of a comparison in which everything happens.
+//! The output formats of a comparison that has every kind of row and notice.
 
 use serde_json::Value;
 
@@ -11,12 +11,12 @@ use sobench_results::metrics::registry::Metric;
 const CONTRACT: &str = include_str!("../../../../schemas/contracts/matrix.schema.json");
 
 #[test]
-fn the_terminal_shows_it_all() {
+fn text_page() {
     insta::assert_snapshot!(render(&eventful(), OutputFormat::Text).unwrap());
 }
 
 #[test]
-fn a_pull_request_shows_it_all() {
+fn markdown_page_and_html_page_have_every_metric() {
     let page = render(&eventful(), OutputFormat::Markdown).unwrap();
     insta::assert_snapshot!(page);
     let is_row = |line: &&str| line.starts_with('|');
@@ -41,7 +41,7 @@ fn a_pull_request_shows_it_all() {
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_obeys_no_stranger() {
+fn html_page_is_self_contained_and_escapes_server_text() {
     let page = render(&eventful(), OutputFormat::Html).unwrap();
     for word in [
         "<script", "http:", "https:", "src=", "@import", "url(", "<link", "\u{1b}", "<b>|",
@@ -50,13 +50,13 @@ fn the_page_needs_nothing_else_and_obeys_no_stranger() {
     }
     assert!(
         page.contains("&lt;script&gt;"),
-        "strangers' words are there, escaped"
+        "text of a server is escaped"
     );
     check_well_formed(&page);
 }
 
 #[test]
-fn the_file_keeps_its_contract() {
+fn json_file_matches_its_schema() {
     let schema: Value = serde_json::from_str(CONTRACT).unwrap();
     jsonschema::draft202012::meta::validate(&schema).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
@@ -64,7 +64,7 @@ fn the_file_keeps_its_contract() {
         serde_json::from_str(&render(&eventful(), OutputFormat::Json).unwrap()).unwrap();
     let errors: Vec<String> = validator
         .iter_errors(&file)
-        .map(|it| format!("{}: {it}", it.instance_path()))
+        .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     for metric in Metric::ALL {

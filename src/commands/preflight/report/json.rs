@@ -1,12 +1,12 @@
-//! The saved file. Knows no console. Its contract is `schemas/contracts/preflight.schema.json`.
-//! What is not known is `null`.
+//! The JSON file of a preflight, specified by `schemas/contracts/preflight.schema.json`. Unknown
+//! values are `null`.
 
 use serde_json::{Map, Value, json};
 
 use sobench_notices::notice::sentences;
 use sobench_preflight::{Class, Preflight};
 
-/// The version of the file, raised whenever a key changes its meaning or goes away.
+/// The format version, increased when a key changes its meaning or is removed.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// The whole file.
@@ -41,7 +41,7 @@ pub(crate) fn render(preflight: &Preflight) -> Value {
     })
 }
 
-/// The name that a value has in files.
+/// The name of a value in files.
 pub(super) fn key(name: impl serde::Serialize) -> String {
     json!(name).as_str().unwrap_or_default().to_owned()
 }
@@ -57,11 +57,11 @@ mod tests {
     fn check(file: &Value) -> Result<(), String> {
         let schema: Value = serde_json::from_str(CONTRACT).expect("the contract is JSON");
         jsonschema::draft202012::meta::validate(&schema)
-            .map_err(|error| format!("the contract itself: {error}"))?;
+            .map_err(|error| format!("invalid contract: {error}"))?;
         let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
         let errors: Vec<String> = validator
             .iter_errors(file)
-            .map(|it| format!("{}: {it}", it.instance_path()))
+            .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         if errors.is_empty() {
             Ok(())
@@ -70,19 +70,19 @@ mod tests {
         }
     }
 
-    /// As a reader would have it: through text.
+    /// Converts to text and back, as a reader sees it.
     fn read(value: &Value) -> Value {
         serde_json::from_str(&value.to_string()).expect("what we write is JSON")
     }
 
     #[test]
-    fn every_file_keeps_the_contract() {
+    fn files_match_the_contract() {
         assert_eq!(check(&read(&render(&eventful()))), Ok(()));
         assert_eq!(check(&read(&render(&preflight(Vec::new())))), Ok(()));
     }
 
     #[test]
-    fn the_contract_bites() {
+    fn the_contract_rejects_invalid_files() {
         let file = read(&render(&eventful()));
         for (pointer, value) in [
             ("/extra", json!(1)),

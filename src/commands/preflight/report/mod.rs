@@ -1,5 +1,4 @@
-//! The page and the JSON file of a preflight; `features` has those of a survey of JSON-Schema
-//! features.
+//! Reports and JSON files of `sobench preflight`; `features` has those of --features.
 
 pub(super) mod features;
 pub(super) mod json;

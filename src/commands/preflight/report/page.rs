@@ -1,5 +1,4 @@
-//! The page of a preflight: a table of classes, the server's words where a constraint is not
-//! enforced, and what to use.
+//! The report of a preflight: a matrix of classes and the recommended flags, then the details.
 
 use std::fmt::Write as _;
 
@@ -9,159 +8,319 @@ use sobench_core::constraint::GrammarDialect;
 use sobench_core::printable::{NAME_CHARS, printable};
 use sobench_notices::notice::Notice;
 use sobench_preflight::{Cell, Class, Kind, Preflight, label};
+use sobench_render::text::WIDTH;
 use sobench_render::{Document, Table};
+use sobench_report::text::Detail;
 
 const ANSWER_CHARS: usize = 120;
-const WORDS_CHARS: usize = 400;
+const MESSAGE_CHARS: usize = 400;
 
-/// The page.
-pub(crate) fn document(preflight: &Preflight) -> Document {
+/// Maximum notices of a summary, and their length: two lines each.
+const SUMMARY_NOTICES: usize = 2;
+const SUMMARY_NOTICE_CHARS: usize = 180;
+
+/// Maximum cells in the list of silent losses.
+const MAX_LISTED_LOSSES: usize = 4;
+
+/// The parts of a preflight to show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct View {
+    pub(crate) detail: Detail,
+    /// Whether to show the dialects that the identified server does not have.
+    pub(crate) all_dialects: bool,
+}
+
+/// The report. A summary fits on 40 lines of 100 columns.
+pub(crate) fn document(preflight: &Preflight, view: View) -> Document {
+    let hidden = if view.all_dialects {
+        Vec::new()
+    } else {
+        preflight.foreign_dialects()
+    };
+    let shown = Shown::new(preflight, &hidden);
     let mut document = Document::new("sobench: preflight");
-    document.heading("Which constraints are enforced");
-    document.table(table(preflight));
-    let bare = bare_dialects(preflight);
-    if !bare.is_empty() {
-        let names = bare
-            .iter()
-            .map(|dialect| dialect.name())
-            .collect::<Vec<_>>()
-            .join(", ");
-        document.paragraph(format!("with no place for any of these here: {names}"));
+    document.heading("Constraint enforcement");
+    let cell_text = match view.detail {
+        Detail::Summary => |cell: &Cell| cell.finding.class.name().to_owned(),
+        Detail::Full => class_with_cause,
+    };
+    add_matrix(&mut document, &shown, cell_text);
+    if !shown.without_fields.is_empty() {
+        let names = dialect_names(&shown.without_fields);
+        document.paragraph(format!(
+            "dialects without a field for these constraints: {names}"
+        ));
     }
-    let details = details(preflight);
-    if !details.is_empty() {
-        document.heading("Why");
-        document.paragraphs(details);
+    if !hidden.is_empty() {
+        document.paragraph(format!(
+            "dialects of other servers, shown with --all-dialects: {}",
+            dialect_names(&hidden)
+        ));
     }
     document.heading("What to use");
-    document.paragraphs(recommendation(preflight));
-    document.heading("The server");
-    document.facts(facts(preflight));
-    document.gap();
-    let note = |notice: &Notice| printable(&notice.to_string(), WORDS_CHARS + ANSWER_CHARS);
-    document.notes(preflight.notices.iter().map(note).collect());
-    document.heading("What the words mean");
-    let appears = |class: &Class| {
-        preflight
+    document.paragraphs(recommendation(preflight, &shown));
+    match view.detail {
+        Detail::Summary => add_summary_end(&mut document, preflight),
+        Detail::Full => add_details(&mut document, preflight, &shown),
+    }
+    document
+}
+
+/// The dialects and cells that the report shows.
+struct Shown<'a> {
+    /// Dialects of the matrix.
+    dialects: Vec<ConstraintDialect>,
+    /// Dialects that have no field for any of the constraints.
+    without_fields: Vec<ConstraintDialect>,
+    /// Cells of all dialects that are not hidden.
+    cells: Vec<&'a Cell>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(preflight: &'a Preflight, hidden: &[ConstraintDialect]) -> Self {
+        let cells: Vec<&Cell> = preflight
             .cells
             .iter()
-            .any(|cell| cell.finding.class == *class)
+            .filter(|cell| !hidden.contains(&cell.dialect))
+            .collect();
+        let has_no_field = |dialect: &ConstraintDialect| {
+            let mut cells = cells
+                .iter()
+                .filter(|cell| cell.dialect == *dialect)
+                .peekable();
+            cells.peek().is_some() && cells.all(|cell| cell.finding.class == Class::NotCarried)
+        };
+        let (without_fields, dialects) = preflight
+            .about
+            .dialects
+            .iter()
+            .copied()
+            .filter(|dialect| !hidden.contains(dialect))
+            .partition(has_no_field);
+        Self {
+            dialects,
+            without_fields,
+            cells,
+        }
+    }
+
+    /// Kinds and notations in the order of the tests, each once.
+    fn rows(&self) -> Vec<(Kind, Option<GrammarDialect>)> {
+        let of_kind = |kind: Kind| self.cells.iter().filter(move |cell| cell.kind == kind);
+        distinct(
+            Kind::ALL
+                .into_iter()
+                .flat_map(of_kind)
+                .map(|cell| (cell.kind, cell.notation)),
+        )
+    }
+}
+
+fn dialect_names(dialects: &[ConstraintDialect]) -> String {
+    let names: Vec<&str> = dialects.iter().map(|dialect| dialect.name()).collect();
+    names.join(", ")
+}
+
+/// Adds the matrix: one row per constraint, or one per dialect if that is too wide for a page and
+/// takes more lines.
+fn add_matrix(document: &mut Document, shown: &Shown<'_>, cell_text: fn(&Cell) -> String) {
+    let rows = shown.rows();
+    let text = |(kind, notation): (Kind, Option<GrammarDialect>), dialect: ConstraintDialect| {
+        let cell = shown
+            .cells
+            .iter()
+            .find(|cell| (cell.kind, cell.notation, cell.dialect) == (kind, notation, dialect));
+        cell.map_or_else(|| "-".to_owned(), |cell| cell_text(cell))
     };
+    let labels: Vec<String> = rows
+        .iter()
+        .map(|(kind, notation)| label(*kind, *notation))
+        .collect();
+    let by_constraint = Matrix {
+        corner: "constraint",
+        row_labels: labels.clone(),
+        columns: shown
+            .dialects
+            .iter()
+            .map(|dialect| {
+                let cells = rows.iter().map(|row| text(*row, *dialect));
+                (dialect.name().to_owned(), cells.collect())
+            })
+            .collect(),
+    };
+    let by_dialect = Matrix {
+        corner: "dialect",
+        row_labels: shown
+            .dialects
+            .iter()
+            .map(|dialect| dialect.name().to_owned())
+            .collect(),
+        columns: labels
+            .into_iter()
+            .zip(&rows)
+            .map(|(label, row)| {
+                let cells = shown.dialects.iter().map(|dialect| text(*row, *dialect));
+                (label, cells.collect())
+            })
+            .collect(),
+    };
+    let is_too_wide = by_constraint.parts().len() > 1;
+    let matrix = if is_too_wide && by_dialect.line_count() < by_constraint.line_count() {
+        by_dialect
+    } else {
+        by_constraint
+    };
+    for (index, table) in matrix.tables().into_iter().enumerate() {
+        if index > 0 {
+            document.gap();
+        }
+        document.table(table);
+    }
+}
+
+/// A table that is split into several if it is wider than a page.
+struct Matrix {
+    /// Title of the first column.
+    corner: &'static str,
+    row_labels: Vec<String>,
+    /// Titles and cells of the other columns.
+    columns: Vec<(String, Vec<String>)>,
+}
+
+impl Matrix {
+    /// The columns of each table.
+    fn parts(&self) -> Vec<&[(String, Vec<String>)]> {
+        let width = |title: &str, cells: &[String]| {
+            let texts = cells.iter().map(String::as_str).chain([title]);
+            // A blank on each side, and a rule.
+            texts.map(|text| text.chars().count()).max().unwrap_or(0) + 3
+        };
+        let first = width(self.corner, &self.row_labels);
+        let (mut parts, mut start, mut used) = (Vec::new(), 0, first);
+        for (index, (title, cells)) in self.columns.iter().enumerate() {
+            let width = width(title, cells);
+            if index > start && used + width > WIDTH {
+                parts.push(&self.columns[start..index]);
+                (start, used) = (index, first);
+            }
+            used += width;
+        }
+        parts.push(&self.columns[start..]);
+        parts
+    }
+
+    /// Lines of all tables, with two for the titles of each and one between them.
+    fn line_count(&self) -> usize {
+        let parts = self.parts().len();
+        parts * (self.row_labels.len() + 3) - 1
+    }
+
+    fn tables(&self) -> Vec<Table> {
+        let table = |part: &[(String, Vec<String>)]| {
+            let titles = part.iter().map(|(title, _)| title.as_str());
+            let mut table = Table::new(std::iter::once(self.corner).chain(titles), 1 + part.len());
+            for (index, label) in self.row_labels.iter().enumerate() {
+                let cells = part
+                    .iter()
+                    .map(|(_, cells)| cells.get(index).cloned().unwrap_or_default());
+                table.row(std::iter::once(label.clone()).chain(cells));
+            }
+            table
+        };
+        self.parts().into_iter().map(table).collect()
+    }
+}
+
+/// The most important notices, and how to get the rest.
+fn add_summary_end(document: &mut Document, preflight: &Preflight) {
+    let notices = &preflight.notices;
+    document.gap();
+    document.notes(
+        notices
+            .iter()
+            .take(SUMMARY_NOTICES)
+            .map(|notice| printable(&notice.to_string(), SUMMARY_NOTICE_CHARS))
+            .collect(),
+    );
+    let more = notices.len().saturating_sub(SUMMARY_NOTICES);
+    if more > 0 {
+        document.paragraph(format!("{more} more with --detail full"));
+    }
+    document.gap();
+    document.paragraph("reasons, server information and the meaning of the classes: --detail full");
+}
+
+/// The sections of a full report.
+fn add_details(document: &mut Document, preflight: &Preflight, shown: &Shown<'_>) {
+    let details = details(shown);
+    if !details.is_empty() {
+        document.heading("Reasons");
+        document.paragraphs(details);
+    }
+    document.heading("Server");
+    document.facts(facts(preflight));
+    document.gap();
+    let note = |notice: &Notice| printable(&notice.to_string(), MESSAGE_CHARS + ANSWER_CHARS);
+    document.notes(preflight.notices.iter().map(note).collect());
+    document.heading("Classes");
+    let appears = |class: &Class| shown.cells.iter().any(|cell| cell.finding.class == *class);
     document.definitions(
         Class::ALL
             .into_iter()
             .filter(appears)
             .map(|class| (class.name(), class.meaning())),
     );
-    document
 }
 
-/// Rows are kinds (grammars by notation), columns are dialects.
-fn table(preflight: &Preflight) -> Table {
-    let bare = bare_dialects(preflight);
-    let dialects: Vec<ConstraintDialect> = preflight
-        .about
-        .dialects
-        .iter()
-        .copied()
-        .filter(|dialect| !bare.contains(dialect))
-        .collect();
-    let heads = std::iter::once("constraint").chain(dialects.iter().map(|dialect| dialect.name()));
-    let mut table = Table::new(heads, 1 + dialects.len());
-    for (kind, notation) in rows(preflight) {
-        let cell = |dialect: &ConstraintDialect| {
-            preflight
-                .cells
-                .iter()
-                .find(|cell| (cell.kind, cell.notation, cell.dialect) == (kind, notation, *dialect))
-        };
-        let cells = dialects
-            .iter()
-            .map(|dialect| cell(dialect).map_or_else(|| "-".to_owned(), short));
-        table.row(std::iter::once(label(kind, notation)).chain(cells));
-    }
-    table
-}
-
-/// Kinds and notations in the order asked, each once.
-fn rows(preflight: &Preflight) -> Vec<(Kind, Option<GrammarDialect>)> {
-    let of_kind = |kind: Kind| preflight.cells.iter().filter(move |cell| cell.kind == kind);
-    distinct(
-        Kind::ALL
-            .into_iter()
-            .flat_map(of_kind)
-            .map(|cell| (cell.kind, cell.notation)),
-    )
-}
-
-/// Dialects that carry nothing of what was asked.
-fn bare_dialects(preflight: &Preflight) -> Vec<ConstraintDialect> {
-    let is_bare = |dialect: &ConstraintDialect| {
-        let mut cells = preflight
-            .cells
-            .iter()
-            .filter(|cell| cell.dialect == *dialect)
-            .peekable();
-        cells.peek().is_some() && cells.all(|cell| cell.finding.class == Class::NotCarried)
-    };
-    preflight
-        .about
-        .dialects
-        .iter()
-        .copied()
-        .filter(is_bare)
-        .collect()
-}
-
-/// A class with the little that a cell has room for.
-fn short(cell: &Cell) -> String {
+/// The class with the cause and the status of a failure.
+fn class_with_cause(cell: &Cell) -> String {
     let finding = &cell.finding;
     let status = finding.status.map(|status| status.to_string());
-    let words: Vec<String> = finding
+    let additions: Vec<String> = finding
         .cause
         .map(|cause| cause.name().to_owned())
         .into_iter()
         .chain(status)
         .collect();
-    match words.as_slice() {
+    match additions.as_slice() {
         [] => finding.class.name().to_owned(),
-        words => format!("{} ({})", finding.class.name(), words.join(", ")),
+        additions => format!("{} ({})", finding.class.name(), additions.join(", ")),
     }
 }
 
-/// A line for every cell with an explanation.
-fn details(preflight: &Preflight) -> Vec<String> {
-    let is_explained =
-        |cell: &&Cell| cell.finding.class != Class::NotCarried && !cell.finding.words.is_empty();
-    preflight
+/// A line for every cell with a reason.
+fn details(shown: &Shown<'_>) -> Vec<String> {
+    let has_reason =
+        |cell: &&&Cell| cell.finding.class != Class::NotCarried && !cell.finding.reason.is_empty();
+    shown
         .cells
         .iter()
-        .filter(is_explained)
-        .map(detail)
+        .filter(has_reason)
+        .map(|cell| detail(cell))
         .collect()
 }
 
 fn detail(cell: &Cell) -> String {
     let finding = &cell.finding;
-    let again = if cell.asked_again {
-        ", asked twice"
+    let retry_note = if cell.asked_again {
+        ", tested twice"
     } else {
         ""
     };
     let mut line = format!(
-        "{} in {}: {}{again}: {}",
+        "{} in {}: {}{retry_note}: {}",
         cell.label(),
         cell.dialect,
-        short(cell),
-        printable(&error_message(&finding.words), WORDS_CHARS)
+        class_with_cause(cell),
+        printable(&error_message(&finding.reason), MESSAGE_CHARS)
     );
     if let Some(answer) = &finding.answer {
-        let _ = write!(line, "; the answer: {}", printable(answer, ANSWER_CHARS));
+        let _ = write!(line, "; answer: {}", printable(answer, ANSWER_CHARS));
     }
     line
 }
 
-fn recommendation(preflight: &Preflight) -> Vec<String> {
+fn recommendation(preflight: &Preflight, shown: &Shown<'_>) -> Vec<String> {
     let names = |kinds: &[Kind]| {
         kinds
             .iter()
@@ -171,7 +330,7 @@ fn recommendation(preflight: &Preflight) -> Vec<String> {
     };
     let mut lines = Vec::new();
     match preflight.recommendation() {
-        None => lines.push("nothing that was asked is enforced in any dialect".to_owned()),
+        None => lines.push("no tested constraint is enforced in any dialect".to_owned()),
         Some(best) => {
             lines.push(format!(
                 "{}: enforces {}",
@@ -180,21 +339,27 @@ fn recommendation(preflight: &Preflight) -> Vec<String> {
             ));
             if !best.missing.is_empty() {
                 lines.push(format!(
-                    "not proved to be enforced with it: {}",
+                    "not proved to be enforced: {}",
                     names(&best.missing)
                 ));
             }
         }
     }
-    let lost: Vec<String> = preflight
-        .silent_losses()
+    let lost: Vec<String> = shown
+        .cells
+        .iter()
+        .filter(|cell| cell.finding.class.is_silent_loss())
         .map(|cell| format!("{} in {}", cell.label(), cell.dialect))
         .collect();
     if !lost.is_empty() {
-        lines.push(format!(
-            "lost without a word, with status 200: {}",
-            lost.join(", ")
-        ));
+        let more = lost.len().saturating_sub(MAX_LISTED_LOSSES);
+        let listed = lost[..lost.len() - more].join(", ");
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        lines.push(format!("not applied despite status 200: {listed}{more}"));
     }
     lines
 }
@@ -211,12 +376,12 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
     let sources = if facts.sources.is_empty() {
         String::new()
     } else {
-        format!(" (by {})", facts.sources.join(", "))
+        format!(" (from {})", facts.sources.join(", "))
     };
     let mut lines = vec![
-        ("kind", format!("{product}{version}{sources}")),
+        ("product", format!("{product}{version}{sources}")),
         (
-            "asked at",
+            "endpoint",
             format!(
                 "{}{} as {}, model {}",
                 name(&about.base_url),
@@ -230,19 +395,19 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
             facts
                 .engine
                 .as_ref()
-                .map_or_else(|| "the server does not tell".to_owned(), name),
+                .map_or_else(|| "not reported".to_owned(), name),
         ),
     ];
     lines.extend(
         facts
             .owned_by
             .as_ref()
-            .map(|owner| ("model owned by", name(owner))),
+            .map(|owner| ("model owner", name(owner))),
     );
     lines.extend(
         facts
             .max_model_len
-            .map(|tokens| ("prompt and answer", format!("at most {tokens} tokens"))),
+            .map(|tokens| ("context length", format!("{tokens} tokens"))),
     );
     lines.extend(
         facts
@@ -250,26 +415,26 @@ fn facts(preflight: &Preflight) -> Vec<(&'static str, String)> {
             .as_ref()
             .map(|header| ("server header", name(header))),
     );
-    let spelling = preflight.spelling.as_ref();
-    lines.extend(spelling.map(|spelling| {
+    let formatting = preflight.spelling.as_ref();
+    lines.extend(formatting.map(|formatting| {
         (
-            "JSON is spelt",
-            format!("{} (in one answer)", spelling.words()),
+            "JSON formatting",
+            format!("{} (in one answer)", formatting.description()),
         )
     }));
     let control = match (&preflight.control.answer, &preflight.control.failure) {
-        (Some(answer), _) => format!("answered: {}", printable(answer, ANSWER_CHARS)),
+        (Some(answer), _) => format!("answer: {}", printable(answer, ANSWER_CHARS)),
         (None, Some(failure)) => format!(
             "{}: {}",
             failure.class.name(),
-            printable(&error_message(&failure.words), WORDS_CHARS)
+            printable(&error_message(&failure.reason), MESSAGE_CHARS)
         ),
-        (None, None) => "not asked".to_owned(),
+        (None, None) => "not tested".to_owned(),
     };
-    lines.push(("the same prompt without a constraint", control));
+    lines.push(("same prompt without a constraint", control));
     lines.push((
         "requests",
-        format!("{} in all, seed {}", preflight.requests, about.seed),
+        format!("{}, seed {}", preflight.requests, about.seed),
     ));
     lines
 }
@@ -283,7 +448,7 @@ pub(crate) mod tests {
     use sobench_preflight::{Cause, Finding, ServerFacts, Spelling};
     use sobench_render::text;
 
-    /// A preflight in which everything happened.
+    /// A preflight with every class.
     pub(crate) fn eventful() -> Preflight {
         let mut cells = Vec::new();
         for (kind, classes) in [
@@ -301,7 +466,7 @@ pub(crate) mod tests {
             ),
             (
                 Kind::Grammar,
-                [Class::Enforced, Class::NotAsked, Class::NotCarried],
+                [Class::Enforced, Class::NotSent, Class::NotCarried],
             ),
         ] {
             let dialects = [StructuredOutputs, Guided, ResponseFormat];
@@ -329,7 +494,7 @@ pub(crate) mod tests {
             sources: vec!["/version", "/v1/models"],
         };
         let declared = ["m", "z", "b"].map(str::to_owned);
-        found.spelling = Some(Spelling::read(
+        found.spelling = Some(Spelling::from_answer(
             r#"{"m": "1", "z": "ü", "b": "2"}"#,
             &declared,
         ));
@@ -337,35 +502,115 @@ pub(crate) mod tests {
         found
     }
 
+    const FULL: View = View {
+        detail: Detail::Full,
+        all_dialects: false,
+    };
+
     #[test]
-    fn a_page_shows_every_cell_and_what_to_use() {
-        insta::assert_snapshot!(text::render(&document(&eventful())));
+    fn a_full_page_shows_every_cell_and_the_recommendation() {
+        insta::assert_snapshot!(text::render(&document(&eventful(), FULL)));
     }
 
     #[test]
-    fn a_page_carries_nothing_that_a_terminal_obeys_and_nothing_unknown_as_a_zero() {
-        for found in [eventful(), preflight(Vec::new())] {
-            let page = text::render(&document(&found));
-            assert!(
-                !page
-                    .chars()
-                    .any(|character| character.is_control() && character != '\n')
-                    && !page.contains('\u{202e}'),
-                "{page}"
-            );
-            assert!(
-                page.lines().all(|line| line.chars().count() <= 120),
-                "{page}"
-            );
+    fn a_summary_shows_the_matrix_and_the_recommendation() {
+        insta::assert_snapshot!(text::render(&document(&eventful(), View::default())));
+    }
+
+    /// Every kind in every dialect of `backend`, all with this class.
+    fn all_cells(backend: ServerKind, class: Class) -> Preflight {
+        let mut cells = Vec::new();
+        for dialect in backend.dialects() {
+            for kind in Kind::ALL {
+                let mut cell = cell(kind, *dialect, class);
+                cell.finding.reason = "a long reason of a server ".repeat(40);
+                cells.push(cell.clone());
+                if kind == Kind::Grammar {
+                    cell.notation = Some(GrammarDialect::Lark);
+                    cells.push(cell);
+                }
+            }
         }
-        let nothing = text::render(&document(&preflight(vec![cell(
-            Kind::Regex,
-            ResponseFormat,
-            Class::NotCarried,
-        )])));
+        let mut found = preflight(cells);
+        found.about.backend = backend;
+        found.notices = vec![Notice::Other("a long notice ".repeat(50)); 5];
+        found
+    }
+
+    #[test]
+    fn a_summary_has_at_most_40_lines_of_100_columns() {
+        for backend in ServerKind::ALL {
+            for class in Class::ALL {
+                for all_dialects in [false, true] {
+                    let view = View {
+                        detail: Detail::Summary,
+                        all_dialects,
+                    };
+                    let page = text::render(&document(&all_cells(backend, class), view));
+                    assert!(page.lines().count() <= 40, "{backend} {class:?}:\n{page}");
+                    assert!(
+                        page.lines().all(|line| line.chars().count() <= 100),
+                        "{backend} {class:?}:\n{page}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn dialects_of_other_servers_are_shown_on_request() {
+        let mut found = all_cells(ServerKind::OpenaiChat, Class::Ignored);
+        found.facts.product = ServerKind::Vllm.product();
+        let all = View {
+            all_dialects: true,
+            ..View::default()
+        };
+        let shown = text::render(&document(&found, all));
+        let hidden = text::render(&document(&found, View::default()));
+        let in_matrix = |page: &str, dialect: &str| {
+            let (matrix, _) = page.split_once("What to use").unwrap();
+            matrix
+                .lines()
+                .any(|line| line.contains(dialect) && line.contains('|'))
+        };
+        for dialect in ["sglang", "llama-cpp", "tgi-grammar"] {
+            assert!(in_matrix(&shown, dialect), "{dialect}: {shown}");
+            assert!(!in_matrix(&hidden, dialect), "{dialect}: {hidden}");
+        }
+        for dialect in [
+            "structured-outputs",
+            "guided",
+            "response-format",
+            "tool-call",
+        ] {
+            assert!(in_matrix(&hidden, dialect), "{dialect}: {hidden}");
+        }
+        assert!(hidden.contains("--all-dialects") && !shown.contains("--all-dialects"));
+    }
+
+    #[test]
+    fn a_page_has_no_control_characters_and_no_placeholder_zeros() {
+        for found in [eventful(), preflight(Vec::new())] {
+            for view in [FULL, View::default()] {
+                let page = text::render(&document(&found, view));
+                assert!(
+                    !page
+                        .chars()
+                        .any(|character| character.is_control() && character != '\n')
+                        && !page.contains('\u{202e}'),
+                    "{page}"
+                );
+                assert!(
+                    page.lines().all(|line| line.chars().count() <= 100),
+                    "{page}"
+                );
+            }
+        }
+        let found = preflight(vec![cell(Kind::Regex, ResponseFormat, Class::NotCarried)]);
+        let nothing = text::render(&document(&found, View::default()));
         assert!(
-            nothing.contains("nothing that was asked is enforced")
-                && nothing.contains("no place for any"),
+            nothing.contains("no tested constraint is enforced")
+                && nothing.contains("without a field for these constraints"),
             "{nothing}"
         );
     }

@@ -1,29 +1,29 @@
-//! Streams that break their own rules, in the words of every kind of server that has a decoder of
-//! its own: events in the wrong order, two ends, counts that make no sense. None loses what came,
-//! none is read in two ways depending on how it was cut, none panics.
+//! Invalid streams in the format of every server kind with its own decoder: events in the wrong
+//! order, two ends, invalid counts. Checks that no content is lost, that the result does not depend
+//! on how the bytes are split, and that no decoder panics.
 
 use serde_json::{Value, json};
 use sobench_backend::{Decoded, ServerKind, adapter};
 
-/// Whole events of every kind fit.
+/// Large enough for the events of every kind.
 const LIMIT_BYTES: usize = 1 << 16;
 
-/// What a server says.
+/// An event of a server.
 #[derive(Clone, Copy, Debug)]
-enum Say {
+enum ServerEvent {
     Text(&'static str),
-    /// The finish reason in OpenAI's words.
+    /// The finish reason, as OpenAI names it.
     End(&'static str),
-    /// The finish reason `stop`, and a count of output tokens in these very characters.
+    /// The finish reason `stop`, and this text as the count of output tokens.
     EndCounting(&'static str),
     /// A count before anything else.
     Count(&'static str),
     Done,
 }
 
-use Say::{Count, Done, End, EndCounting, Text};
+use ServerEvent::{Count, Done, End, EndCounting, Text};
 
-/// How a kind says it.
+/// How a server kind encodes events.
 struct Dialect {
     kind: ServerKind,
     /// Whether the event with the finish reason is the last one that is read.
@@ -34,8 +34,8 @@ struct Dialect {
     event: fn(&str, &str, Option<&str>, Option<&str>) -> Value,
 }
 
-/// Stands in for a count until the JSON is text: not all that servers write there are numbers that
-/// a `Value` has.
+/// Placeholder for a count that is replaced in the JSON text, because a `Value` cannot hold every
+/// number.
 const COUNT: &str = "THE COUNT";
 
 fn counted(count: Option<&str>) -> Value {
@@ -145,11 +145,11 @@ const DIALECTS: [Dialect; 8] = [
 ];
 
 impl Dialect {
-    fn stream(&self, said: &[Say]) -> Vec<u8> {
+    fn stream(&self, events: &[ServerEvent]) -> Vec<u8> {
         let mut so_far = String::new();
         let mut stream = String::new();
-        for say in said {
-            let (text, end, count) = match say {
+        for event in events {
+            let (text, end, count) = match event {
                 Text(text) => (*text, None, None),
                 End(reason) => ("", Some(*reason), None),
                 EndCounting(count) => ("", Some("stop"), Some(*count)),
@@ -157,7 +157,7 @@ impl Dialect {
                 Done => ("", None, None),
             };
             so_far.push_str(text);
-            let data = match say {
+            let data = match event {
                 Done => "[DONE]".to_owned(),
                 _ => (self.event)(text, &so_far, end, count)
                     .to_string()
@@ -171,10 +171,10 @@ impl Dialect {
         stream.into_bytes()
     }
 
-    /// What the stream is read as, which must not depend on how it is cut; and how many chunks had
+    /// The decoded stream, which must not depend on how it is split, and the number of chunks with
     /// content.
-    fn read(&self, said: &[Say]) -> (Decoded, usize) {
-        let stream = self.stream(said);
+    fn read(&self, events: &[ServerEvent]) -> (Decoded, usize) {
+        let stream = self.stream(events);
         let in_pieces = |size: usize| {
             let mut decoder = adapter(self.kind).decoder(true, LIMIT_BYTES);
             let mut chunks: usize = stream
@@ -185,18 +185,18 @@ impl Dialect {
             (decoder.into_decoded(), chunks)
         };
         let whole = in_pieces(stream.len().max(1));
-        assert_eq!(in_pieces(1), whole, "{} {said:?}", self.kind);
+        assert_eq!(in_pieces(1), whole, "{} {events:?}", self.kind);
         whole
     }
 
     #[track_caller]
-    fn check(&self, said: &[Say], name: &str, text: &str) {
-        let (answer, chunks) = self.read(said);
+    fn check(&self, events: &[ServerEvent], name: &str, text: &str) {
+        let (answer, chunks) = self.read(events);
         let read = (answer.outcome().name(), &*answer.answer.text(), chunks);
         assert_eq!(
             read,
             (name, text, text.len()),
-            "{} {said:?}: {:?}",
+            "{} {events:?}: {:?}",
             self.kind,
             answer.outcome()
         );
@@ -218,7 +218,7 @@ fn events_in_the_wrong_order() {
             "completed",
             "ab",
         );
-        // Content after the finish reason is content still, where that event is not the last.
+        // Content after the finish reason counts, if that event is not the last.
         dialect.check(
             &[Text("a"), End("stop"), Text("b"), Done],
             "completed",
@@ -232,7 +232,7 @@ fn events_in_the_wrong_order() {
             "a",
         );
         dialect.check(&[Done, Done], "stream_error", "");
-        // Broken off: only a kind that has no terminal event cannot tell.
+        // Incomplete: only a kind without a terminal event cannot detect this.
         dialect.check(
             &[Text("a")],
             if ends { "stream_error" } else { "completed" },
@@ -297,7 +297,7 @@ fn two_finish_reasons() {
 }
 
 #[test]
-fn a_finish_reason_without_words_is_none() {
+fn an_empty_finish_reason_counts_as_none() {
     for dialect in [&DIALECTS[0], &DIALECTS[1]] {
         let stream = String::from_utf8(dialect.stream(&[Text("a"), Text("b"), Text("c")])).unwrap();
         let stream = stream.replace("\"finish_reason\":null", "\"finish_reason\":\"\"");
@@ -309,13 +309,13 @@ fn a_finish_reason_without_words_is_none() {
         assert_eq!(
             (answer.outcome().name(), answer.finish_reason),
             ("stream_error", None),
-            "it broke off"
+            "incomplete"
         );
     }
 }
 
 #[test]
-fn counts_that_make_no_sense_cost_no_answer() {
+fn invalid_counts_keep_the_answer() {
     let most = Some(u64::MAX);
     for (count, read, unreadable) in [
         ("2", Some(2), false),
@@ -335,9 +335,9 @@ fn counts_that_make_no_sense_cost_no_answer() {
         ("true", None, true),
     ] {
         for dialect in DIALECTS.iter().filter(|dialect| dialect.has_end) {
-            let said = [Text("a"), Text("b"), EndCounting(count), Done];
-            dialect.check(&said, "completed", "ab");
-            let (answer, _) = dialect.read(&said);
+            let events = [Text("a"), Text("b"), EndCounting(count), Done];
+            dialect.check(&events, "completed", "ab");
+            let (answer, _) = dialect.read(&events);
             let usage = answer.usage.unwrap_or_default();
             assert_eq!(
                 (usage.completion_tokens, usage.unreadable),
@@ -346,7 +346,7 @@ fn counts_that_make_no_sense_cost_no_answer() {
                 dialect.kind
             );
             assert_eq!(
-                answer.usage.is_none_or(|usage| usage.makes_sense(2)),
+                answer.usage.is_none_or(|usage| usage.is_plausible(2)),
                 matches!(count, "2" | "null"),
                 "{} {count}",
                 dialect.kind
@@ -356,7 +356,7 @@ fn counts_that_make_no_sense_cost_no_answer() {
 }
 
 #[test]
-fn usage_that_is_no_object_costs_no_answer() {
+fn usage_that_is_not_an_object_keeps_the_answer() {
     for usage in ["[]", "[1,2]", "\"none\"", "7", "false"] {
         let openai = format!(
             "data: {{\"choices\":[{{\"text\":\"a\",\"finish_reason\":\"stop\"}}],\"usage\":{usage}}}\n\ndata: [DONE]\n\n"
@@ -380,7 +380,7 @@ fn usage_that_is_no_object_costs_no_answer() {
             assert!(
                 answer
                     .usage
-                    .is_some_and(|it| it.unreadable && it.completion_tokens.is_none()),
+                    .is_some_and(|usage| usage.unreadable && usage.completion_tokens.is_none()),
                 "{kind} {usage}"
             );
         }

@@ -1,4 +1,4 @@
-//! Every way in which an exchange can fail has an outcome of its own, and nothing is sent twice.
+//! Every failure of an exchange has its own outcome, and no request is sent twice.
 
 use std::io::Write;
 use std::net::{Shutdown as Side, TcpListener};
@@ -7,12 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sobench_backend::{Adapter, Decoded, Decoder, Fed, RequestOptions, ServerKind, Unsendable};
+use sobench_backend::{
+    Adapter, Decoded, Decoder, ReadSummary, RequestOptions, ServerKind, Unsendable,
+};
 use sobench_client::{Client, send_one};
 use sobench_core::case::Case;
 use sobench_core::observation::{Advice, Observation, Outcome, TransportCause};
 use sobench_shutdown::Shutdown;
-use sobench_testkit::scripted::{STREAM_HEAD, Scripted, Then, chunk, nobody, until_closed, whole};
+use sobench_testkit::scripted::{
+    STREAM_HEAD, ScriptedServer, Then, chunk, refusing_url, wait_until_closed, whole,
+};
 
 use super::{FOREVER, SHORT, case, check_order, observe, options, request, shared};
 
@@ -22,20 +26,22 @@ pub(super) const STOP: &str =
     "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
 pub(super) const DONE: &str = "data: [DONE]\n\n";
 
-pub(super) async fn observed(server: &Scripted) -> Observation {
+pub(super) async fn observed(server: &ScriptedServer) -> Observation {
     let observation = observe(options(&server.base_url, KIND), KIND, true).await;
     check_order(&observation);
     assert_eq!(
         server.requests().len(),
         1,
-        "nothing is ever sent twice: {:?}",
+        "a request was sent twice: {:?}",
         observation.outcome
     );
     observation
 }
 
 pub(super) async fn outcome_of(bytes: impl Into<Vec<u8>>) -> Outcome {
-    observed(&Scripted::saying(bytes)).await.outcome
+    observed(&ScriptedServer::with_response(bytes))
+        .await
+        .outcome
 }
 
 #[tokio::test]
@@ -104,8 +110,9 @@ async fn statuses_other_than_200() {
 }
 
 #[tokio::test]
-async fn a_refusals_body_is_cut_aloud_and_may_break_off() {
-    let server = Scripted::saying(whole("400 Bad Request", "text/plain", &"x".repeat(100)));
+async fn an_error_body_is_cut_with_a_note_and_may_be_incomplete() {
+    let server =
+        ScriptedServer::with_response(whole("400 Bad Request", "text/plain", &"x".repeat(100)));
     let mut options = options(&server.base_url, KIND);
     options.limits.max_error_body_bytes = 10;
     let Outcome::Rejected { body, .. } = observe(options, KIND, true).await.outcome else {
@@ -124,9 +131,9 @@ async fn a_refusals_body_is_cut_aloud_and_may_break_off() {
 }
 
 #[tokio::test]
-async fn whole_answers_where_a_stream_was_asked_for() {
+async fn whole_responses_instead_of_a_stream() {
     let answer = r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":1}}"#;
-    let observation = observed(&Scripted::saying(whole(
+    let observation = observed(&ScriptedServer::with_response(whole(
         "200 OK",
         "application/json",
         answer,
@@ -174,9 +181,9 @@ async fn whole_answers_where_a_stream_was_asked_for() {
 }
 
 #[tokio::test]
-async fn whole_answers_that_were_asked_for() {
+async fn whole_responses_that_were_requested() {
     let answer = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"{}","reasoning":"why"},"finish_reason":"length"}]}"#;
-    let server = Scripted::saying(whole("200 OK", "application/json", answer));
+    let server = ScriptedServer::with_response(whole("200 OK", "application/json", answer));
     let observation = observe(options(&server.base_url, KIND), KIND, false).await;
     check_order(&observation);
     assert_eq!(
@@ -199,8 +206,8 @@ async fn whole_answers_that_were_asked_for() {
 }
 
 #[tokio::test]
-async fn nobody_is_there() {
-    let observation = observe(options(&nobody(), KIND), KIND, true).await;
+async fn an_unused_port_is_a_connect_failure() {
+    let observation = observe(options(&refusing_url(), KIND), KIND, true).await;
     check_order(&observation);
     let Outcome::Transport { cause, message } = observation.outcome else {
         panic!("{:?}", observation.outcome)
@@ -219,13 +226,13 @@ pub(super) fn check_cause(outcome: &Outcome, expected: TransportCause) {
 
 #[tokio::test]
 async fn connections_that_end_early() {
-    // Closed without a word.
+    // Closed without a byte.
     check_cause(&outcome_of("").await, TransportCause::Closed);
-    // llama-cpp-python, when a grammar kills it: a head, then neither a chunk nor the end of the
+    // llama-cpp-python, when a grammar crashes it: a head, but neither a chunk nor the end of the
     // chunks.
     check_cause(&outcome_of(STREAM_HEAD).await, TransportCause::Closed);
     let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
-    let observation = observed(&Scripted::saying(part.clone())).await;
+    let observation = observed(&ScriptedServer::with_response(part.clone())).await;
     check_cause(&observation.outcome, TransportCause::Closed);
     assert_eq!(
         (
@@ -233,7 +240,7 @@ async fn connections_that_end_early() {
             observation.timing.chunks_ns.len()
         ),
         ("hi", 1),
-        "what came is kept"
+        "received content is kept"
     );
     assert!(observation.timing.streamed);
     // Closed with half a chunk.
@@ -246,7 +253,7 @@ async fn connections_that_end_early() {
         &outcome_of("SSH-2.0-OpenSSH_9.6\r\n").await,
         TransportCause::Other,
     );
-    // The whole answer came; only the end of the chunks did not.
+    // The answer is complete; only the end of the chunks is missing.
     let answer = [
         STREAM_HEAD.as_bytes(),
         &chunk([CONTENT, STOP, DONE].concat().as_bytes()),
@@ -261,25 +268,25 @@ async fn a_connection_that_is_reset() {
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
-        // Waits for the request and closes without reading it, which makes the kernel send a reset.
+        // Waits for the request and closes without reading it, so that the kernel sends a reset.
         let _ = stream.peek(&mut [0; 1]);
     });
     let observation = observe(options(&base_url, KIND), KIND, true).await;
     check_cause(&observation.outcome, TransportCause::Reset);
 }
 
-/// Sends one request to a server that takes it and does as told with the connection.
-async fn after_shutting(
+/// Sends one request to a server that answers and shuts down one side of the connection.
+async fn after_shutdown_of(
     answer: impl Into<Vec<u8>>,
     side: Side,
     idle_timeout: Duration,
 ) -> Observation {
     let bytes = answer.into();
-    // Keeps connections open until the test ends: who listens no more cannot wait for the other
-    // side to close.
+    // Keeps connections open until the test ends, because a server that has shut down reading
+    // cannot wait for the client to close.
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&kept);
-    let server = Scripted::new(move |_, stream| {
+    let server = ScriptedServer::new(move |_, stream| {
         stream.write_all(&bytes).unwrap();
         stream.shutdown(side).unwrap();
         keep.lock().unwrap().push(stream.try_clone().unwrap());
@@ -295,17 +302,17 @@ async fn after_shutting(
 #[tokio::test]
 async fn connections_that_are_half_closed() {
     let part = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
-    // The server has said all that it will: nothing, or half an answer.
+    // The server has sent everything: nothing, or half an answer.
     check_cause(
-        &after_shutting("", Side::Write, FOREVER).await.outcome,
+        &after_shutdown_of("", Side::Write, FOREVER).await.outcome,
         TransportCause::Closed,
     );
-    let observation = after_shutting(part.clone(), Side::Write, FOREVER).await;
+    let observation = after_shutdown_of(part.clone(), Side::Write, FOREVER).await;
     check_cause(&observation.outcome, TransportCause::Closed);
     assert_eq!(observation.answer.text(), "hi");
-    // The server listens no more, which does not show on the wire; what it says is heard, and then
-    // it stalls.
-    let observation = after_shutting(part, Side::Read, SHORT).await;
+    // The server has stopped reading, which is not visible to the client; its data is received, and
+    // then it stalls.
+    let observation = after_shutdown_of(part, Side::Read, SHORT).await;
     assert_eq!(
         (observation.outcome.name(), &*observation.answer.text()),
         ("timed_out", "hi")
@@ -316,14 +323,14 @@ async fn connections_that_are_half_closed() {
     ]
     .concat();
     assert_eq!(
-        after_shutting(whole, Side::Read, FOREVER).await.outcome,
+        after_shutdown_of(whole, Side::Read, FOREVER).await.outcome,
         Outcome::Completed
     );
 }
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let elsewhere = Scripted::saying("");
+    let elsewhere = ScriptedServer::with_response("");
     let answer = format!(
         "HTTP/1.1 307 Moved\r\nlocation: {}/v1\r\ncontent-length: 0\r\n\r\n",
         elsewhere.base_url
@@ -341,26 +348,25 @@ async fn redirects_are_not_followed() {
     assert_eq!(
         elsewhere.connections.load(Ordering::SeqCst),
         0,
-        "nobody asked there"
+        "no request was sent there"
     );
 }
 
 #[tokio::test]
-async fn lengths_that_are_not_those_of_the_body() {
+async fn wrong_content_lengths() {
     let stream = [CONTENT, STOP, DONE].concat();
     let head = |kind: &str, length: usize| {
         format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n")
     };
     let of_stream = |length| format!("{}{stream}", head("text/event-stream", length));
-    // Longer than what comes: the end is missing, which costs nothing where the answer had ended
-    // before it.
+    // Longer than the body: the end is missing, which does not matter if the answer was complete.
     assert_eq!(
         outcome_of(of_stream(stream.len() + 9)).await,
         Outcome::Completed
     );
     let half = format!("{}{CONTENT}", head("text/event-stream", 999));
     check_cause(&outcome_of(half).await, TransportCause::Closed);
-    // Shorter: what is behind it is no part of the answer.
+    // Shorter: the bytes after it are not part of the response.
     let cut = outcome_of(of_stream(CONTENT.len())).await;
     assert_eq!(cut.name(), "stream_error", "{cut:?}");
     let body = r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}]}"#;
@@ -386,7 +392,7 @@ async fn lengths_that_are_not_those_of_the_body() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_utf_8() {
+async fn bytes_that_are_not_utf_8() {
     let event = |text: &[u8]| {
         [
             b"data: {\"choices\":[{\"index\":0,\"text\":\"",
@@ -400,10 +406,10 @@ async fn bytes_that_are_no_utf_8() {
         [STREAM_HEAD.as_bytes(), &chunks, b"0\r\n\r\n"].concat()
     };
     let end = [STOP, DONE].concat();
-    // A character that lies in two chunks is one.
+    // A character split across two chunks.
     let accent = event("é".as_bytes());
     let middle = accent.iter().position(|byte| *byte == 0xA9).unwrap();
-    let server = Scripted::saying(chunked(&[
+    let server = ScriptedServer::with_response(chunked(&[
         &accent[..middle],
         &accent[middle..],
         end.as_bytes(),
@@ -413,8 +419,8 @@ async fn bytes_that_are_no_utf_8() {
         (observation.outcome, &*observation.answer.text()),
         (Outcome::Completed, "é")
     );
-    // Half of one is none: at once, after an event of the same shape, cut in between, and in a
-    // whole answer.
+    // Half a character is invalid: immediately, after an event of the same shape, split in between,
+    // and in a whole response.
     let bad = event(b"\xC3");
     let whole = br#"{"choices":[{"index":0,"text":"*","finish_reason":"stop"}]}"#
         .map(|byte| if byte == b'*' { 0xFF } else { byte });
@@ -437,16 +443,14 @@ async fn bytes_that_are_no_utf_8() {
 }
 
 #[tokio::test]
-async fn what_came_in_place_of_a_stream_is_named() {
+async fn the_content_type_of_an_unexpected_response_is_reported() {
     let Outcome::StreamError { message } =
         outcome_of(whole("200 OK", "text/html", "<h1>Welcome</h1>")).await
     else {
         panic!()
     };
     assert!(
-        message.starts_with(
-            "\"text/html\" came where text/event-stream was asked for: an unreadable body"
-        ),
+        message.starts_with("expected text/event-stream, got \"text/html\": unreadable body"),
         "{message}"
     );
 }
@@ -457,7 +461,7 @@ async fn bodies_and_events_have_limits() {
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{}{STOP}{DONE}",
         CONTENT.repeat(20)
     );
-    let server = Scripted::saying(answer);
+    let server = ScriptedServer::with_response(answer);
     let mut small = options(&server.base_url, KIND);
     small.limits.max_body_bytes = 100;
     check_cause(
@@ -466,7 +470,7 @@ async fn bodies_and_events_have_limits() {
     );
     let mut small = options(&server.base_url, KIND);
     small.limits.max_event_bytes = 20;
-    let message = "an event larger than 20 bytes".to_owned();
+    let message = "the event exceeds 20 bytes".to_owned();
     assert_eq!(
         observe(small, KIND, true).await.outcome,
         Outcome::StreamError { message }
@@ -480,7 +484,7 @@ async fn bodies_and_events_have_limits() {
     );
 }
 
-/// An adapter whose decoders request a shutdown twice as soon as they have been given anything.
+/// An adapter whose decoders request a shutdown twice when they receive the first bytes.
 struct Stopping {
     inner: Arc<dyn Adapter>,
     shutdown: Shutdown,
@@ -509,14 +513,14 @@ impl Adapter for Stopping {
 }
 
 impl Decoder for StoppingDecoder {
-    fn push(&mut self, bytes: &[u8]) -> Fed {
+    fn push(&mut self, bytes: &[u8]) -> ReadSummary {
         let fed = self.inner.push(bytes);
         self.shutdown.request();
         self.shutdown.request();
         fed
     }
 
-    fn finish(&mut self) -> Fed {
+    fn finish(&mut self) -> ReadSummary {
         self.inner.finish()
     }
 
@@ -526,12 +530,12 @@ impl Decoder for StoppingDecoder {
 }
 
 #[tokio::test]
-async fn what_came_before_the_cut_is_kept() {
-    let server = Scripted::new(|_, stream| {
+async fn content_before_a_cancel_is_kept() {
+    let server = ScriptedServer::new(|_, stream| {
         stream
             .write_all(&[STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat())
             .unwrap();
-        until_closed(stream);
+        wait_until_closed(stream);
         Then::Close
     });
     let shutdown = Shutdown::new();
@@ -559,8 +563,8 @@ async fn what_came_before_the_cut_is_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_end_after_done_costs_only_the_connection() {
-    let server = Scripted::new(|_, stream| {
+async fn a_stream_that_continues_after_done_only_closes_the_connection() {
+    let server = ScriptedServer::new(|_, stream| {
         stream
             .write_all(
                 &[
@@ -570,7 +574,7 @@ async fn a_server_that_does_not_end_after_done_costs_only_the_connection() {
                 .concat(),
             )
             .unwrap();
-        until_closed(stream);
+        wait_until_closed(stream);
         Then::Close
     });
     let mut options = options(&server.base_url, KIND);

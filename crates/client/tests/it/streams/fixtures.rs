@@ -1,6 +1,6 @@
-//! Every stream of `fixtures/streams` is read as `expected.json` says, however its bytes are cut:
-//! by the decoder alone, and through a socket. The streams imitate what servers were seen to send
-//! (the notes say which) and what the standard allows.
+//! Decodes every stream of `fixtures/streams`, split in several ways, by the decoder alone and
+//! through a socket, and compares the result with `expected.json`. The streams imitate the output
+//! of real servers (see the notes in the file) and what the standard allows.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sobench_backend::{Decoded, ServerKind, adapter};
 use sobench_core::answer::{Answer, ToolCall};
 use sobench_core::observation::{Outcome, Usage};
-use sobench_testkit::scripted::{Scripted, Then, chunk};
+use sobench_testkit::scripted::{ScriptedServer, Then, chunk};
 
 use super::{check_order, observe, options};
 
@@ -19,10 +19,10 @@ use super::{check_order, observe, options};
 struct Expected {
     file: String,
     backend: String,
-    /// Where the shape comes from, for the reader.
+    /// The source of the format.
     note: String,
     outcome: String,
-    /// The status of a refusal or failure.
+    /// The status of an error response.
     status: Option<u16>,
     /// A part of the outcome's message.
     says: Option<String>,
@@ -47,7 +47,7 @@ impl Expected {
             "{file} {how} ({}): {outcome:?}",
             self.note
         );
-        let (status, words) = match outcome {
+        let (status, message) = match outcome {
             Outcome::Rejected { status, body, .. } | Outcome::ServerError { status, body, .. } => {
                 (Some(*status), body.as_str())
             }
@@ -56,8 +56,8 @@ impl Expected {
         };
         assert_eq!(status, self.status, "{file} {how}");
         assert!(
-            words.contains(self.says.as_deref().unwrap_or_default()),
-            "{file} {how}: {words}"
+            message.contains(self.says.as_deref().unwrap_or_default()),
+            "{file} {how}: {message}"
         );
     }
 }
@@ -88,7 +88,7 @@ fn decode<'a>(kind: ServerKind, pieces: impl IntoIterator<Item = &'a [u8]>) -> (
 }
 
 #[test]
-fn every_stream_has_a_row_and_every_row_a_stream() {
+fn every_stream_has_an_expectation_and_vice_versa() {
     let mut listed: Vec<_> = fixtures().into_iter().map(|(row, _)| row.file).collect();
     let mut present: Vec<_> = std::fs::read_dir(folder())
         .unwrap()
@@ -101,7 +101,7 @@ fn every_stream_has_a_row_and_every_row_a_stream() {
 }
 
 #[test]
-fn streams_are_read_alike_however_they_are_cut() {
+fn streams_decode_alike_for_every_split() {
     for (row, bytes) in fixtures() {
         let (answer, chunks) = decode(row.kind(), [bytes.as_slice()]);
         row.check_outcome(&answer.outcome(), "whole");
@@ -197,24 +197,24 @@ fn channels_are_kept_apart() {
     }
 }
 
-/// How the bytes travel.
+/// How the bytes are sent.
 #[derive(Clone, Copy, Debug)]
-enum Travel {
-    /// In chunks of the transfer coding of so many bytes.
+enum Framing {
+    /// With chunked transfer coding, in chunks of this many bytes.
     Chunked(usize),
-    /// With a length in the head, in writes of so many bytes.
+    /// With a content length, in writes of this many bytes.
     Length(usize),
     /// Until the connection closes.
     UntilClosed,
 }
 
-async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
+async fn check_over_a_socket(row: &Expected, bytes: &[u8], framing: Framing) {
     let sent = bytes.to_vec();
     let media_type = adapter(row.kind()).stream_media_type();
-    let server = Scripted::new(move |_, stream| {
+    let server = ScriptedServer::new(move |_, stream| {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {media_type}; charset=utf-8\r\n");
-        match travel {
-            Travel::Chunked(size) => {
+        match framing {
+            Framing::Chunked(size) => {
                 let pieces: Vec<u8> = sent.chunks(size).flat_map(chunk).collect();
                 let head = format!("{head}transfer-encoding: chunked\r\n\r\n");
                 stream
@@ -222,7 +222,7 @@ async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
                     .unwrap();
                 return Then::Keep;
             }
-            Travel::Length(size) => {
+            Framing::Length(size) => {
                 stream
                     .write_all(format!("{head}content-length: {}\r\n\r\n", sent.len()).as_bytes())
                     .unwrap();
@@ -230,47 +230,47 @@ async fn check_over_a_socket(row: &Expected, bytes: &[u8], travel: Travel) {
                     stream.write_all(piece).unwrap();
                 }
             }
-            Travel::UntilClosed => stream
+            Framing::UntilClosed => stream
                 .write_all(&[head.as_bytes(), b"\r\n", &sent].concat())
                 .unwrap(),
         }
         Then::Close
     });
     let observation = observe(options(&server.base_url, row.kind()), row.kind(), true).await;
-    row.check_outcome(&observation.outcome, &format!("{travel:?}"));
+    row.check_outcome(&observation.outcome, &format!("{framing:?}"));
     check_order(&observation);
     assert_eq!(
         (&*observation.answer.text(), &observation.answer.reasoning),
         (row.text.as_str(), &row.reasoning),
-        "{} {travel:?}",
+        "{} {framing:?}",
         row.file
     );
     assert_eq!(
         observation.timing.chunks_ns.len(),
         row.content_chunks,
-        "{} {travel:?}",
+        "{} {framing:?}",
         row.file
     );
-    assert!(observation.timing.streamed, "{} {travel:?}", row.file);
+    assert!(observation.timing.streamed, "{} {framing:?}", row.file);
     assert_eq!(
         (&observation.finish_reason, &observation.usage),
         (&row.finish_reason, &row.usage),
-        "{} {travel:?}",
+        "{} {framing:?}",
         row.file
     );
     assert_eq!(server.requests().len(), 1, "nothing is ever sent twice");
 }
 
 #[tokio::test]
-async fn streams_are_read_alike_through_a_socket() {
+async fn streams_decode_alike_through_a_socket() {
     for (row, bytes) in fixtures() {
-        for travel in [
-            Travel::Chunked(4096),
-            Travel::Chunked(7),
-            Travel::Length(13),
-            Travel::UntilClosed,
+        for framing in [
+            Framing::Chunked(4096),
+            Framing::Chunked(7),
+            Framing::Length(13),
+            Framing::UntilClosed,
         ] {
-            check_over_a_socket(&row, &bytes, travel).await;
+            check_over_a_socket(&row, &bytes, framing).await;
         }
     }
 }

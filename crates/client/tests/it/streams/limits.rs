@@ -1,30 +1,30 @@
-//! Connections that cannot be made, and time that runs out: what is said of them tells which limit
-//! it was, where the exchange stood, and what to do.
+//! Failed connections and timeouts: the message states the limit, the stage of the exchange and a
+//! hint.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use futures_util::future::join_all;
-use sobench_client::DriverOptions;
+use sobench_client::ClientOptions;
 use sobench_core::observation::{Advice, Observation, Outcome, Stage, TimeLimit, TransportCause};
 use sobench_testkit::scripted::{
-    STREAM_HEAD, Scripted, Then, chunk, until_closed, whole, with_tls,
+    STREAM_HEAD, ScriptedServer, Then, chunk, wait_until_closed, whole, with_tls,
 };
 
 use super::faults::{CONTENT, DONE, KIND, STOP};
 use super::{FOREVER, SHORT, check_order, observe, options};
 
-/// A server that says this and then nothing more, and keeps the connection.
-fn stalling(bytes: impl Into<Vec<u8>>) -> Scripted {
+/// A server that sends these bytes and then stalls, with the connection open.
+fn stalling(bytes: impl Into<Vec<u8>>) -> ScriptedServer {
     let bytes = bytes.into();
-    Scripted::new(move |_, stream| {
+    ScriptedServer::new(move |_, stream| {
         stream.write_all(&bytes).unwrap();
-        until_closed(stream);
+        wait_until_closed(stream);
         Then::Close
     })
 }
 
-async fn observed(base_url: &str, limit: impl Fn(&mut DriverOptions)) -> Observation {
+async fn observed(base_url: &str, limit: impl Fn(&mut ClientOptions)) -> Observation {
     let mut options = options(base_url, KIND);
     limit(&mut options);
     let observation = observe(options, KIND, true).await;
@@ -32,16 +32,16 @@ async fn observed(base_url: &str, limit: impl Fn(&mut DriverOptions)) -> Observa
     observation
 }
 
-fn idle(options: &mut DriverOptions) {
+fn idle(options: &mut ClientOptions) {
     options.idle_timeout = Some(SHORT);
 }
 
-fn in_all(options: &mut DriverOptions) {
+fn in_all(options: &mut ClientOptions) {
     (options.request_timeout, options.idle_timeout) = (Some(SHORT), Some(FOREVER));
 }
 
 #[tokio::test]
-async fn stalls_say_which_limit_ran_out_and_where() {
+async fn stalls_report_the_timeout_and_the_stage() {
     let streaming = [STREAM_HEAD.as_bytes(), &chunk(CONTENT.as_bytes())].concat();
     let role = [
         STREAM_HEAD.as_bytes(),
@@ -59,10 +59,10 @@ async fn stalls_say_which_limit_ran_out_and_where() {
     ]
     .map(|(bytes, stage)| (stalling(bytes), stage));
     let limits = [
-        (TimeLimit::Idle, idle as fn(&mut DriverOptions)),
+        (TimeLimit::Idle, idle as fn(&mut ClientOptions)),
         (TimeLimit::Request, in_all),
     ];
-    // All at once, as each takes as long as its limit.
+    // In parallel, as each takes as long as its timeout.
     let exchanges = servers.iter().flat_map(|(server, stage)| {
         limits.map(|(limit, set)| async move {
             let outcome = observed(&server.base_url, set).await.outcome;
@@ -80,14 +80,14 @@ async fn stalls_say_which_limit_ran_out_and_where() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_one_however_little_of_its_body_comes() {
+async fn an_error_status_counts_even_if_its_body_is_incomplete() {
     let server = stalling("HTTP/1.1 503 Full\r\nretry-after: 3\r\ncontent-length: 99\r\n\r\nno ro");
     let expected = Outcome::ServerError {
         status: 503,
         body: "no ro".to_owned(),
         advice: Some(Advice::RetryAfter("3".to_owned())),
     };
-    let limits = [idle as fn(&mut DriverOptions), in_all];
+    let limits = [idle as fn(&mut ClientOptions), in_all];
     for observation in join_all(limits.map(|set| observed(&server.base_url, set))).await {
         assert_eq!(observation.outcome, expected);
     }
@@ -96,17 +96,17 @@ async fn a_refusal_is_one_however_little_of_its_body_comes() {
 #[tokio::test]
 async fn a_stream_that_never_ends_is_bounded_by_its_bytes() {
     for endless in [CONTENT, ": ping\n\n", "data:\n\n", "\n"] {
-        let server = Scripted::new(move |_, stream| {
+        let server = ScriptedServer::new(move |_, stream| {
             let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
             let many = endless.repeat(1000);
-            let mut said = stream.write_all(head);
-            while said.is_ok() {
-                said = stream.write_all(many.as_bytes());
+            let mut written = stream.write_all(head);
+            while written.is_ok() {
+                written = stream.write_all(many.as_bytes());
             }
             Then::Close
         });
         let observation = observed(&server.base_url, |options| {
-            options.limits.max_body_bytes = 1 << 20
+            options.limits.max_body_bytes = 1 << 20;
         })
         .await;
         let Outcome::Transport { cause, message } = &observation.outcome else {
@@ -116,7 +116,7 @@ async fn a_stream_that_never_ends_is_bounded_by_its_bytes() {
             (*cause, message.as_str()),
             (
                 TransportCause::BodyTooLarge,
-                "a body larger than 1048576 bytes"
+                "the response body exceeds 1048576 bytes"
             )
         );
         assert_eq!(
@@ -128,7 +128,7 @@ async fn a_stream_that_never_ends_is_bounded_by_its_bytes() {
 }
 
 #[track_caller]
-fn check_unconnected(observation: &Observation, words: &[&str]) {
+fn check_unconnected(observation: &Observation, expected_parts: &[&str]) {
     let Outcome::Transport {
         cause: TransportCause::Connect,
         message,
@@ -136,18 +136,21 @@ fn check_unconnected(observation: &Observation, words: &[&str]) {
     else {
         panic!("{:?}", observation.outcome)
     };
-    assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    assert!(
+        expected_parts.iter().all(|part| message.contains(part)),
+        "{message}"
+    );
 }
 
 #[tokio::test]
-async fn connections_that_hang_end_by_a_limit_that_is_named() {
+async fn hanging_connections_end_by_a_reported_timeout() {
     let connecting = |limit| Outcome::TimedOut {
         limit_ms: 2000,
         limit,
         stage: Some(Stage::Connecting),
     };
-    let short = |options: &mut DriverOptions| options.limits.connect_timeout = SHORT;
-    // Taken, and no byte of a handshake.
+    let short = |options: &mut ClientOptions| options.limits.connect_timeout = SHORT;
+    // Accepted, but no byte of a handshake.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("https://{}", silent.local_addr().unwrap());
     let (unconnected, quiet, late) = tokio::join!(
@@ -158,8 +161,8 @@ async fn connections_that_hang_end_by_a_limit_that_is_named() {
     check_unconnected(
         &unconnected,
         &[
-            "no TLS handshake within 2 s",
-            "the most that connecting may take",
+            "no TLS handshake within the connect timeout of 2 s",
+            "connect timeout",
         ],
     );
     assert_eq!(
@@ -170,15 +173,15 @@ async fn connections_that_hang_end_by_a_limit_that_is_named() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_server_that_drops_connections_ends_by_a_limit_that_is_named() {
-    let (base_url, _waiting, _listener) = sobench_testkit::scripted::dropping();
-    let short = |options: &mut DriverOptions| options.limits.connect_timeout = SHORT;
+async fn dropped_connection_attempts_end_by_a_reported_timeout() {
+    let (base_url, _waiting, _listener) = sobench_testkit::scripted::unresponsive_url();
+    let short = |options: &mut ClientOptions| options.limits.connect_timeout = SHORT;
     let (unconnected, quiet) = tokio::join!(observed(&base_url, short), observed(&base_url, idle));
     check_unconnected(
         &unconnected,
         &[
-            "no connection within 2 s",
-            "the most that connecting may take",
+            "no TCP connection within the connect timeout of 2 s",
+            "connect timeout",
         ],
     );
     let expected = Outcome::TimedOut {
@@ -190,28 +193,28 @@ async fn a_server_that_drops_connections_ends_by_a_limit_that_is_named() {
 }
 
 #[tokio::test]
-async fn tls_that_fails_says_what_to_do() {
+async fn tls_failures_come_with_a_hint() {
     let answer = whole(
         "200 OK",
         "text/event-stream",
         &[CONTENT, STOP, DONE].concat(),
     );
-    let unset = |_: &mut DriverOptions| {};
+    let unset = |_: &mut ClientOptions| {};
     // Plain HTTP where TLS is expected, and the other way round.
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let base_url = format!("https://{}", plain.local_addr().unwrap());
     std::thread::spawn(move || {
         let (mut stream, _) = plain.accept().unwrap();
-        // Reads the client's words first: left unread, they would make the kernel send a reset.
+        // Reads the client's bytes first: unread bytes would make the kernel send a reset.
         assert!(stream.read(&mut [0; 8192]).unwrap() > 0);
         stream
             .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             .unwrap();
-        until_closed(&mut stream);
+        wait_until_closed(&mut stream);
     });
     check_unconnected(
         &observed(&base_url, unset).await,
-        &["speaks no TLS", "http://"],
+        &["does not speak TLS", "http://"],
     );
     let secure = with_tls(answer);
     let Outcome::Transport { message, .. } =
@@ -222,7 +225,7 @@ async fn tls_that_fails_says_what_to_do() {
         panic!("not refused")
     };
     assert!(message.contains("https://"), "{message}");
-    // A certificate that nobody signed, and one that is taken all the same.
+    // A self-signed certificate, refused and then accepted with `insecure`.
     check_unconnected(
         &observed(&secure, unset).await,
         &["certificate", "--insecure"],

@@ -1,12 +1,12 @@
-//! Questions about the server: models, version, readiness.
+//! Requests about the server: models, version, readiness.
 
 use std::io::Write;
 use std::time::Duration;
 
 use sobench_backend::ServerKind;
-use sobench_client::{ApiKey, Client, models, version, wait_ready};
+use sobench_client::{ApiKey, Client, list_models, server_version, wait_ready};
 use sobench_core::error::Kind;
-use sobench_testkit::scripted::{Scripted, Then, whole};
+use sobench_testkit::scripted::{ScriptedServer, Then, whole};
 
 use super::{FOREVER, SHORT, options};
 
@@ -18,10 +18,10 @@ fn client(base_url: &str) -> Client {
 }
 
 #[tokio::test]
-async fn models_are_listed_with_what_is_known_of_them() {
+async fn models_are_listed_with_their_metadata() {
     let list = r#"{"object":"list","data":[{"id":"tiny","owned_by":"vllm","root":"/m","parent":null,"max_model_len":4096},{"id":"b"}]}"#;
-    let server = Scripted::saying(whole("200 OK", "application/json", list));
-    let found = models(&client(&format!("{}/v1/", server.base_url)))
+    let server = ScriptedServer::with_response(whole("200 OK", "application/json", list));
+    let found = list_models(&client(&format!("{}/v1/", server.base_url)))
         .await
         .unwrap();
     assert_eq!(found.len(), 2);
@@ -37,18 +37,21 @@ async fn models_are_listed_with_what_is_known_of_them() {
         (found[0].owned_by.as_deref(), found[1].owned_by.as_deref()),
         (Some("vllm"), None)
     );
-    let asked = server.requests();
+    let requests = server.requests();
     assert_eq!(
-        (asked[0].line.as_str(), asked[0].header("authorization")),
+        (
+            requests[0].line.as_str(),
+            requests[0].header("authorization")
+        ),
         ("GET /v1/models HTTP/1.1", Some("Bearer k3y"))
     );
 }
 
-async fn check_refusal(answer: String, says: &str, hint: &str) {
-    let server = Scripted::saying(answer);
-    let error = models(&client(&server.base_url)).await.unwrap_err();
+async fn check_refusal(answer: String, expected: &str, hint: &str) {
+    let server = ScriptedServer::with_response(answer);
+    let error = list_models(&client(&server.base_url)).await.unwrap_err();
     assert_eq!(error.kind, Kind::Environment);
-    assert!(error.what.contains(says), "{}", error.what);
+    assert!(error.what.contains(expected), "{}", error.what);
     assert!(
         error.hint.as_deref().unwrap_or_default().contains(hint),
         "{error}"
@@ -56,36 +59,36 @@ async fn check_refusal(answer: String, says: &str, hint: &str) {
 }
 
 #[tokio::test]
-async fn errors_carry_the_servers_words_and_what_to_do() {
+async fn errors_quote_the_server_and_come_with_a_hint() {
     check_refusal(
         whole("401 Unauthorized", "text/plain", "bad key"),
-        "/v1/models answered 401: bad key",
+        "/v1/models returned 401: bad key",
         "OPENAI_API_KEY",
     )
     .await;
     check_refusal(
         whole("500 Oops", "text/plain", ""),
-        "answered 500: (no body)",
+        "returned 500: (no body)",
         "--model",
     )
     .await;
     check_refusal(
         whole("200 OK", "text/html", "<h1>"),
-        "did not list models",
+        "did not return a list of models",
         "--model",
     )
     .await;
     check_refusal(
         whole("200 OK", "application/json", r#"{"data":[]}"#),
-        "offers no model",
+        "lists no models",
         "--model",
     )
     .await;
-    check_refusal(String::new(), "no answer from", "--base-url").await;
+    check_refusal(String::new(), "no response from", "--base-url").await;
 }
 
 #[tokio::test]
-async fn a_version_is_there_or_not() {
+async fn a_version_is_optional() {
     for (answer, expected) in [
         (
             whole("200 OK", "application/json", r#"{"version":"0.32.0"}"#),
@@ -102,9 +105,9 @@ async fn a_version_is_there_or_not() {
         (whole("200 OK", "text/html", "<h1>"), None),
         (String::new(), None),
     ] {
-        let server = Scripted::saying(answer);
+        let server = ScriptedServer::with_response(answer);
         assert_eq!(
-            version(&client(&format!("{}/v1", server.base_url)))
+            server_version(&client(&format!("{}/v1", server.base_url)))
                 .await
                 .as_deref(),
             expected
@@ -115,7 +118,7 @@ async fn a_version_is_there_or_not() {
 
 #[tokio::test]
 async fn waiting_ends_when_the_server_is_up() {
-    let server = Scripted::new(|request, stream| {
+    let server = ScriptedServer::new(|request, stream| {
         let status = if request.number < 3 {
             "503 Loading"
         } else {
@@ -133,8 +136,8 @@ async fn waiting_ends_when_the_server_is_up() {
 }
 
 #[tokio::test]
-async fn waiting_ends_with_the_last_words() {
-    let server = Scripted::saying(whole("503 Loading", "text/plain", "Loading model"));
+async fn waiting_ends_with_the_last_response() {
+    let server = ScriptedServer::with_response(whole("503 Loading", "text/plain", "Loading model"));
     let error = wait_ready(&client(&server.base_url), SHORT)
         .await
         .unwrap_err();

@@ -1,5 +1,4 @@
-//! Whole runs: order, cap, headers, stopping. Nothing is dropped, and no test asks how long
-//! anything took.
+//! Whole runs: order, cap, headers and shutdown. No test asserts durations.
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
@@ -7,14 +6,14 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use sobench_backend::ServerKind;
-use sobench_client::{ApiKey, Client, DriverOptions, run, send_one};
+use sobench_client::{ApiKey, Client, ClientOptions, run, send_one};
 use sobench_core::case::Case;
 use sobench_core::error::Kind;
 use sobench_core::observation::{Observation, Outcome};
 use sobench_core::run_event::RunEvent;
 use sobench_core::schedule::Schedule;
 use sobench_shutdown::{Shutdown, Stage};
-use sobench_testkit::scripted::{Scripted, Then, until_closed, whole};
+use sobench_testkit::scripted::{ScriptedServer, Then, wait_until_closed, whole};
 
 use super::{FOREVER, case, check_order, options, request, shared};
 
@@ -27,8 +26,8 @@ fn cases(count: usize) -> Vec<Case> {
         .collect()
 }
 
-fn answering() -> Scripted {
-    Scripted::new(|_, stream| {
+fn answering() -> ScriptedServer {
+    ScriptedServer::new(|_, stream| {
         stream
             .write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes())
             .unwrap();
@@ -38,7 +37,7 @@ fn answering() -> Scripted {
 
 /// The observations of a run, in the order of its cases, and the run's duration in nanoseconds.
 async fn run_all(
-    options: DriverOptions,
+    options: ClientOptions,
     due: &[Duration],
     shutdown: Shutdown,
 ) -> (Vec<Observation>, u64) {
@@ -47,10 +46,10 @@ async fn run_all(
     let on_event = |event: RunEvent| match event {
         RunEvent::Started { .. } => starts += 1,
         RunEvent::Sent { index } => sent.push(index),
-        RunEvent::Tripped(reason) => panic!("{reason:?}"),
+        RunEvent::ErrorLimitReached(reason) => panic!("{reason:?}"),
         RunEvent::Ended(observation) => observations.push(*observation),
     };
-    let schedule = Schedule::of(due.to_vec());
+    let schedule = Schedule::new(due.to_vec());
     let ran = run(
         &client,
         shared(KIND),
@@ -108,24 +107,27 @@ async fn requests_carry_body_headers_and_ids() {
             .max()
     );
     let mut ids = vec![];
-    for asked in server.requests() {
-        assert_eq!(asked.line, "POST /v1/completions HTTP/1.1");
-        assert_eq!(asked.header("authorization"), Some("Bearer k3y"));
-        assert_eq!(asked.header("x-team"), Some("inference"));
-        assert_eq!(asked.header("content-type"), Some("application/json"));
+    for request_received in server.requests() {
+        assert_eq!(request_received.line, "POST /v1/completions HTTP/1.1");
+        assert_eq!(request_received.header("authorization"), Some("Bearer k3y"));
+        assert_eq!(request_received.header("x-team"), Some("inference"));
+        assert_eq!(
+            request_received.header("content-type"),
+            Some("application/json")
+        );
         assert!(
-            asked
+            request_received
                 .body
                 .starts_with(br#"{"model":"m","prompt":"Say it","max_tokens":16,"stream":true"#)
         );
-        ids.push(asked.header("x-request-id").unwrap().to_owned());
+        ids.push(request_received.header("x-request-id").unwrap().to_owned());
     }
     ids.sort();
     assert_eq!(ids, ["bench-0", "bench-1", "bench-2", "bench-3", "bench-4"]);
 }
 
 #[tokio::test]
-async fn cases_go_out_in_the_order_in_which_they_are_due() {
+async fn cases_are_sent_in_due_order() {
     let server = answering();
     let mut options = options(&server.base_url, KIND);
     options.max_concurrency = Some(1);
@@ -135,12 +137,12 @@ async fn cases_go_out_in_the_order_in_which_they_are_due() {
     let ids: Vec<_> = server
         .requests()
         .iter()
-        .map(|asked| asked.header("x-request-id").unwrap().to_owned())
+        .map(|request_received| request_received.header("x-request-id").unwrap().to_owned())
         .collect();
     assert_eq!(ids, ["1", "3", "2", "0"]);
 }
 
-/// The most requests under way at one instant, by the client's own account.
+/// The maximum number of concurrent requests, by the client's instants.
 fn most_at_once(observations: &[Observation]) -> usize {
     let timings = observations.iter().map(|observation| &observation.timing);
     let mut edges: Vec<_> = timings
@@ -162,14 +164,13 @@ fn most_at_once(observations: &[Observation]) -> usize {
 }
 
 #[tokio::test]
-async fn the_cap_is_used_and_never_passed() {
+async fn the_cap_is_reached_and_never_exceeded() {
     const CAP: usize = 3;
-    // Each request waits at the server until there are as many as the cap allows: fewer would wait
-    // for ever.
+    // Each request waits at the server until the cap is reached; with fewer, the test would hang.
     let together = Barrier::new(CAP);
     let (now, most) = (Mutex::new(0), Arc::new(Mutex::new(0)));
     let seen = Arc::clone(&most);
-    let server = Scripted::new(move |_, stream| {
+    let server = ScriptedServer::new(move |_, stream| {
         {
             let (mut now, mut most) = (now.lock().unwrap(), seen.lock().unwrap());
             *now += 1;
@@ -191,7 +192,7 @@ async fn the_cap_is_used_and_never_passed() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let server = answering();
     let mut options = options(&server.base_url, KIND);
     options.max_concurrency = Some(1);
@@ -204,10 +205,10 @@ async fn connections_are_used_again() {
 }
 
 #[tokio::test]
-async fn after_the_first_signal_nothing_is_sent_and_what_is_under_way_ends() {
+async fn after_the_first_signal_no_request_is_sent_and_those_in_flight_end() {
     let shutdown = Shutdown::new();
     let token = shutdown.clone();
-    let server = Scripted::new(move |_, stream| {
+    let server = ScriptedServer::new(move |_, stream| {
         assert_eq!(token.request(), Stage::Draining);
         stream
             .write_all(whole("200 OK", "text/event-stream", ANSWER).as_bytes())
@@ -228,18 +229,18 @@ async fn after_the_first_signal_nothing_is_sent_and_what_is_under_way_ends() {
     assert_eq!(observations[2].timing.sent_ns, None);
 }
 
-/// Two requests hang; `signals` come when both are there.
+/// Two requests hang; `signals` shutdown requests follow when both have arrived.
 async fn check_cut(signals: usize, drain_timeout: Duration) {
     let shutdown = Shutdown::new();
     let token = shutdown.clone();
     let both = Barrier::new(2);
-    let server = Scripted::new(move |_, stream| {
+    let server = ScriptedServer::new(move |_, stream| {
         if both.wait().is_leader() {
             for _ in 0..signals {
                 token.request();
             }
         }
-        until_closed(stream);
+        wait_until_closed(stream);
         Then::Close
     });
     let mut options = options(&server.base_url, KIND);
@@ -259,13 +260,13 @@ async fn check_cut(signals: usize, drain_timeout: Duration) {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_cut_off_at_the_second_signal_or_after_the_drain_timeout() {
+async fn requests_in_flight_are_aborted_at_the_second_signal_or_after_the_drain_timeout() {
     check_cut(2, FOREVER).await;
     check_cut(1, Duration::from_secs(1)).await;
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_is_told_before_anything_is() {
+async fn unsendable_requests_are_reported_before_the_run() {
     let server = answering();
     let client = Client::new(options(&server.base_url, KIND)).unwrap();
     let mut bad = request(true);
@@ -276,7 +277,7 @@ async fn what_cannot_be_sent_is_told_before_anything_is() {
         shared(KIND),
         &bad,
         &cases(2),
-        &Schedule::of(due.to_vec()),
+        &Schedule::new(due.to_vec()),
         Shutdown::new().into(),
         |_| {},
     )
@@ -291,7 +292,7 @@ async fn what_cannot_be_sent_is_told_before_anything_is() {
         shared(KIND),
         &request(true),
         &cases(3),
-        &Schedule::of(due.to_vec()),
+        &Schedule::new(due.to_vec()),
         Shutdown::new().into(),
         |_| {},
     )
@@ -314,7 +315,7 @@ async fn what_cannot_be_sent_is_told_before_anything_is() {
 }
 
 #[tokio::test]
-async fn the_trial_goes_the_same_way_and_shares_no_id() {
+async fn the_trial_uses_the_same_path_with_its_own_id() {
     let server = answering();
     let mut options = options(&server.base_url, KIND);
     options.request_id_prefix = Some("bench-".to_owned());
@@ -340,13 +341,13 @@ async fn the_trial_goes_the_same_way_and_shares_no_id() {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn invalid_options_are_refused() {
     let mut none = options("http://127.0.0.1:9", KIND);
     none.max_concurrency = Some(0);
     assert_eq!(Client::new(none).unwrap_err().kind, Kind::Usage);
     assert_eq!(
         Client::new(options("127.0.0.1:9", KIND)).unwrap_err().what,
-        "not an HTTP address: 127.0.0.1:9"
+        "not an HTTP URL: 127.0.0.1:9"
     );
     let mut unprintable = options("http://127.0.0.1:9", KIND);
     unprintable.request_id_prefix = Some("a\nb".to_owned());

@@ -1,13 +1,14 @@
-//! Tests of rows: what the loader takes and refuses, and that the published contract agrees.
+//! Tests of `custom`: the loader and the published contract accept the same rows.
 
 use super::*;
 use crate::dataset::tests::{plan, tokenizer};
 use crate::dataset::{DatasetName, Source, load};
+use sobench_core::case::Arm;
 use sobench_notices::notice::sentences;
 
 const CONTRACT: &str = include_str!("../../../../../schemas/contracts/dataset-row.schema.json");
 
-/// Rows that are taken.
+/// Valid rows.
 const GOOD: &[&str] = &[
     r#"{"prompt":"Hi"}"#,
     r#"{"prompt":" "}"#,
@@ -29,7 +30,7 @@ const GOOD: &[&str] = &[
     r#"{"prompt":"Hi","output_len":4294967295,"tags":["a","b"]}"#,
 ];
 
-/// Rows that are refused, with a word of the reason.
+/// Invalid rows, with a part of the error.
 const BAD: &[(&str, &str)] = &[
     ("[]", "object"),
     ("\"Hi\"", "object"),
@@ -39,8 +40,8 @@ const BAD: &[(&str, &str)] = &[
         r#"{"prompt":"Hi","messages":[{"role":"user","content":"Hi"}]}"#,
         "not both",
     ),
-    (r#"{"prompt":1}"#, "prompt has to be a text"),
-    (r#"{"prompt":null}"#, "prompt has to be a text"),
+    (r#"{"prompt":1}"#, "prompt must be a string"),
+    (r#"{"prompt":null}"#, "prompt must be a string"),
     (r#"{"prompt":""}"#, "prompt is empty"),
     (
         r#"{"prompt":"Hi","output_len":7,"output_tokens":7}"#,
@@ -48,18 +49,18 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"prompt":"Hi","output_tokens":0}"#,
-        "output_tokens has to be an integer",
+        "output_tokens must be an integer",
     ),
-    (r#"{"prompt":"Hi","schema":{}}"#, "no such field: schema"),
+    (r#"{"prompt":"Hi","schema":{}}"#, "unknown field: schema"),
     (
         r#"{"prompt":"Hi","max_tokens":5}"#,
-        "no such field: max_tokens",
+        "unknown field: max_tokens",
     ),
     (r#"{"messages":[]}"#, "at least one message"),
     (r#"{"messages":"Hi"}"#, "at least one message"),
     (
         r#"{"messages":["Hi"]}"#,
-        "messages[0]: a message has to be an object",
+        "messages[0]: a message must be an object",
     ),
     (
         r#"{"messages":[{"role":"user","content":"Hi"},{"role":"","content":"Hi"}]}"#,
@@ -67,37 +68,40 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"messages":[{"content":"Hi"}]}"#,
-        "role has to be a text",
+        "role must be a string",
     ),
-    (r#"{"messages":[{"role":"user"}]}"#, "content has to be"),
+    (r#"{"messages":[{"role":"user"}]}"#, "content must be"),
     (
         r#"{"messages":[{"role":"user","content":null}]}"#,
-        "content has to be",
+        "content must be",
     ),
     (
         r#"{"messages":[{"role":"user","content":[]}]}"#,
-        "content has to be",
+        "content must be",
     ),
     (
         r#"{"messages":[{"role":"user","content":["Hi"]}]}"#,
-        "content has to be",
+        "content must be",
     ),
     (
         r#"{"messages":[{"role":"user","content":"Hi","name":"a"}]}"#,
-        "no \"name\"",
+        "content: \"name\"",
     ),
-    (r#"{"prompt":"Hi","json":"{}"}"#, "not a text that holds it"),
+    (
+        r#"{"prompt":"Hi","json":"{}"}"#,
+        "not a string that contains it",
+    ),
     (r#"{"prompt":"Hi","json":null}"#, "object or a boolean"),
     (
         r#"{"prompt":"Hi","json_object":false}"#,
-        "json_object has to be true",
+        "json_object must be true",
     ),
-    (r#"{"prompt":"Hi","regex":1}"#, "regex has to be a text"),
-    (r#"{"prompt":"Hi","choice":[]}"#, "at least one text"),
-    (r#"{"prompt":"Hi","choice":["a",1]}"#, "list of texts"),
-    (r#"{"prompt":"Hi","choice":"a"}"#, "list of texts"),
-    (r#"{"prompt":"Hi","grammar":" \n"}"#, "more than blanks"),
-    (r#"{"prompt":"Hi","grammar":1}"#, "grammar has to be"),
+    (r#"{"prompt":"Hi","regex":1}"#, "regex must be a string"),
+    (r#"{"prompt":"Hi","choice":[]}"#, "at least one string"),
+    (r#"{"prompt":"Hi","choice":["a",1]}"#, "list of strings"),
+    (r#"{"prompt":"Hi","choice":"a"}"#, "list of strings"),
+    (r#"{"prompt":"Hi","grammar":" \n"}"#, "grammar is blank"),
+    (r#"{"prompt":"Hi","grammar":1}"#, "grammar must be"),
     (
         r#"{"prompt":"Hi","grammar":{"dialect":"gbnf","text":"root ::= \"a\""}}"#,
         "grammar.dialect",
@@ -112,15 +116,15 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"prompt":"Hi","grammar":{"dialect":"lark","text":"start: \"a\"","start":"a"}}"#,
-        "no \"start\"",
+        "text: \"start\"",
     ),
     (
         r#"{"prompt":"Hi","grammar":{"dialect":"lark","text":""}}"#,
-        "more than blanks",
+        "grammar is blank",
     ),
     (
         r#"{"prompt":"Hi","structural_tag":"{}"}"#,
-        "structural_tag has to be an object",
+        "structural_tag must be an object",
     ),
     (
         r#"{"prompt":"Hi","json":{},"regex":"a"}"#,
@@ -137,14 +141,14 @@ const BAD: &[(&str, &str)] = &[
     (r#"{"prompt":"Hi","output_len":4294967296}"#, "output_len"),
     (
         r#"{"prompt":"Hi","completion":1}"#,
-        "completion has to be a text",
+        "completion must be a string",
     ),
-    (r#"{"prompt":"Hi","tags":"a"}"#, "tags has to be"),
-    (r#"{"prompt":"Hi","tags":[1]}"#, "tags has to be"),
+    (r#"{"prompt":"Hi","tags":"a"}"#, "tags must be"),
+    (r#"{"prompt":"Hi","tags":[1]}"#, "tags must be"),
 ];
 
 #[test]
-fn the_loader_and_the_contract_take_and_refuse_the_same_rows() {
+fn loader_and_contract_accept_the_same_rows() {
     let contract: Value = serde_json::from_str(CONTRACT).unwrap();
     assert!(jsonschema::meta::is_valid(&contract));
     let contract = jsonschema::validator_for(&contract).unwrap();
@@ -153,34 +157,34 @@ fn the_loader_and_the_contract_take_and_refuse_the_same_rows() {
             contract.is_valid(&serde_json::from_str(line).unwrap()),
             "the contract refuses {line}"
         );
-        row(line, "line 1").unwrap_or_else(|words| panic!("{words}: {line}"));
+        row(line, "line 1").unwrap_or_else(|error| panic!("{error}: {line}"));
     }
-    for (line, words) in BAD {
+    for (line, message) in BAD {
         assert!(
             !contract.is_valid(&serde_json::from_str(line).unwrap()),
-            "the contract takes {line}"
+            "the contract accepts {line}"
         );
-        let refusal = row(line, "line 1").expect_err(line);
+        let error = row(line, "line 1").expect_err(line);
         assert!(
-            refusal.contains(words),
-            "{refusal:?} does not say {words:?}"
+            error.contains(message),
+            "{error:?} does not contain {message:?}"
         );
     }
 }
 
 fn with_path(path: &str) -> DatasetPlan {
-    let own = CustomPlan {
+    let options = CustomPlan {
         dataset_path: Some(path.to_owned()),
         ..CustomPlan::default()
     };
     DatasetPlan {
-        source: Source::Custom(own),
+        source: Source::Custom(options),
         ..plan(DatasetName::Custom)
     }
 }
 
 #[test]
-fn the_shipped_example_fits_the_contract_and_loads() {
+fn the_shipped_example_is_valid_and_loads() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../fixtures/datasets/custom.jsonl"
@@ -199,11 +203,18 @@ fn the_shipped_example_fits_the_contract_and_loads() {
     };
     let dataset = load(&plan, &tokenizer()).unwrap();
     assert_eq!((dataset.rows, dataset.cases.len()), (6, 8));
-    assert_eq!(sentences(&dataset.notices), ["6 rows cycled to 8 prompts"]);
+    assert_eq!(
+        sentences(&dataset.notices),
+        ["6 rows are repeated to make 8 prompts"]
+    );
     let kinds: Vec<_> = dataset
         .cases
         .iter()
-        .map(|case| case.constraint.as_ref().map_or("-", |kept| kept.kind()))
+        .map(|case| {
+            case.constraint
+                .as_ref()
+                .map_or("-", |constraint| constraint.kind())
+        })
         .collect();
     assert_eq!(
         kinds,
@@ -245,7 +256,7 @@ fn errors_name_file_and_line() {
     check_error(b"\n \r\n", "no rows in");
     check_error(
         b"\xef\xbb\xbf{\"prompt\":\"Hi\"}\r\n\r\n{\"prompt\":\"Hi\",\"top\":1}\r\n",
-        "rows.jsonl, line 3: no such field: top",
+        "rows.jsonl, line 3: unknown field: top",
     );
     check_error(
         b"{\"prompt\":\"Hi\"}\n{\"prompt\":",
@@ -271,4 +282,66 @@ fn errors_name_file_and_line() {
             .unwrap()
             .contains("--dataset-path")
     );
+}
+
+#[test]
+fn the_schema_file_applies_to_rows_without_a_constraint() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("rows.jsonl");
+    let lines = [
+        r#"{"prompt":"a"}"#,
+        r#"{"prompt":"b","regex":"b+"}"#,
+        r#"{"prompt":"c","json":{"type":"array"}}"#,
+    ];
+    std::fs::write(&rows, lines.join("\n")).unwrap();
+    let schema = folder.path().join("schema.json");
+    std::fs::write(&schema, r#"{"type":"object"}"#).unwrap();
+    let options = CustomPlan {
+        dataset_path: rows.to_str().map(str::to_owned),
+        json_schema_path: Some(schema.clone()),
+        ..CustomPlan::default()
+    };
+    let plan = DatasetPlan {
+        num_prompts: 3,
+        source: Source::Custom(options),
+        ..plan(DatasetName::Custom)
+    };
+    let json = |text: &str| Constraint::JsonSchema(Arc::new(serde_json::from_str(text).unwrap()));
+    let dataset = load(&plan, &tokenizer()).unwrap();
+    let constraints: Vec<_> = dataset
+        .cases
+        .iter()
+        .map(|case| case.constraint.as_deref().cloned())
+        .collect();
+    assert_eq!(
+        constraints,
+        [
+            Some(json(r#"{"type":"object"}"#)),
+            Some(Constraint::Regex("b+".into())),
+            Some(json(r#"{"type":"array"}"#)),
+        ]
+    );
+    assert!(
+        dataset
+            .cases
+            .iter()
+            .all(|case| case.arm == Arm::Constrained)
+    );
+
+    std::fs::write(&schema, "[]").unwrap();
+    let error = load(&plan, &tokenizer()).unwrap_err();
+    assert!(
+        error
+            .what
+            .ends_with("schema.json: a JSON Schema is an object or a boolean"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_schema_file_is_a_flag_of_the_dataset() {
+    assert!(DatasetName::Custom.reads("json_schema_path"));
+    assert!(!DatasetName::Custom.reads("json_schema"));
+    let without = serde_json::to_value(plan(DatasetName::Custom)).unwrap();
+    assert!(without.get("json_schema_path").is_none());
 }

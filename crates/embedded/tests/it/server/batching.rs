@@ -1,9 +1,9 @@
-//! The batch as its clients see it: queue, cache and counts, and answers that do not depend on it.
+//! Tests of the queue, the cache and the statistics, and that answers do not depend on the batch.
 
 use serde_json::{Value, json};
 use sobench_embedded::{EmbeddedOptions, ServerStats};
 
-use super::{Client, REQUESTS, merged, profile, run, shared, started, stopped, text};
+use super::{Client, REQUESTS, merged, profile, run, shared, start_with, stop, text};
 
 async fn stats(client: &Client) -> Value {
     serde_json::from_str(&client.get("/sobench/stats").await.body).unwrap()
@@ -20,7 +20,7 @@ fn batched(max_batch: usize) -> EmbeddedOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_do_not_depend_on_the_batch() {
     let body = json!({"prompt": "A brief user profile.", "max_tokens": 48, "structured_outputs": {"json": profile()}});
-    let (alone, together) = (started(batched(1)).await, started(batched(32)).await);
+    let (alone, together) = (start_with(batched(1)).await, start_with(batched(32)).await);
     let answers = run(&alone, body.clone()).await;
     assert_eq!(answers, run(&together, body).await);
     let check = |stats: &ServerStats, most: usize| {
@@ -37,34 +37,34 @@ async fn answers_do_not_depend_on_the_batch() {
     assert_eq!(
         alone.stats().steps,
         alone.stats().tokens,
-        "a batch of one makes one token a step"
+        "a batch of one makes one token per step"
     );
     assert_eq!(alone.stats().tokens, together.stats().tokens);
-    stopped(alone).await;
-    stopped(together).await;
+    stop(alone).await;
+    stop(together).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn statistics_say_what_was_compiled_and_what_was_found() {
-    let server = started(EmbeddedOptions::default()).await;
-    let client = Client::of(&server);
+async fn statistics_count_compiles_and_cache_hits() {
+    let server = start_with(EmbeddedOptions::default()).await;
+    let client = Client::new(&server);
     let fresh = stats(&client).await;
     assert_eq!(
         (&fresh["mask_ns"], &fresh["steps"], &fresh["max_batch"]),
         (&Value::Null, &json!(0), &json!(256))
     );
-    let asked = json!({"prompt": "Hello there", "max_tokens": 8});
+    let request = json!({"prompt": "Hello there", "max_tokens": 8});
     let mut tokens = 0;
     for constraint in ["[ab]{2}", "[ab]{2}", "[cd]{2}", "[ab]{2}"] {
         let answer = client
             .complete(&merged(
-                &asked,
+                &request,
                 json!({"structured_outputs": {"regex": constraint}}),
             ))
             .await;
         tokens += answer["usage"]["completion_tokens"].as_u64().unwrap();
     }
-    client.complete(&asked).await;
+    client.complete(&request).await;
     let refused = json!({"prompt": "p", "structured_outputs": {"regex": "["}}).to_string();
     assert_eq!(
         client.post("/v1/completions", refused.clone()).await.status,
@@ -75,7 +75,7 @@ async fn statistics_say_what_was_compiled_and_what_was_found() {
     assert_eq!(
         (&seen["cache_misses"], &seen["cache_hits"]),
         (&json!(3), &json!(3)),
-        "a refusal is found again too"
+        "a refusal is cached too"
     );
     assert_eq!(
         (&seen["masks"], &seen["prompt_tokens"]),
@@ -101,13 +101,13 @@ async fn statistics_say_what_was_compiled_and_what_was_found() {
     );
     let line = format!("sobench:masks_total{{model_name=\"sobench-synthetic\"}} {tokens}\n");
     assert!(metrics.body.contains(&line), "{}", metrics.body);
-    stopped(server).await;
+    stop(server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_step_time_and_a_pace_of_one_s_own_change_no_answer() {
+async fn simulated_times_do_not_change_answers() {
     let body = json!({"prompt": "A brief user profile.", "max_tokens": 12, "seed": 4, "structured_outputs": {"json": profile()}});
-    let expected = text(&Client::of(shared()).complete(&body).await);
+    let expected = text(&Client::new(shared()).complete(&body).await);
     let base = EmbeddedOptions::default();
     for options in [
         EmbeddedOptions {
@@ -126,8 +126,8 @@ async fn a_step_time_and_a_pace_of_one_s_own_change_no_answer() {
             ..base
         },
     ] {
-        let server = started(options).await;
-        assert_eq!(text(&Client::of(&server).complete(&body).await), expected);
-        stopped(server).await;
+        let server = start_with(options).await;
+        assert_eq!(text(&Client::new(&server).complete(&body).await), expected);
+        stop(server).await;
     }
 }

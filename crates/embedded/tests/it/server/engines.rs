@@ -1,5 +1,5 @@
-//! Every decoding engine behind the server, over all workloads that ship: every answer is right, or
-//! the case is refused.
+//! Tests of every decoding engine with all shipped workloads: every answer is valid, or the request
+//! is refused.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use sobench_core::verdict::{Reason, Verdict};
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer};
 use sobench_engine::EngineName;
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use super::{Client, merged, shared, text};
 
-/// Answers a workload and engine.
+/// Answers per workload and engine.
 const ANSWERS: usize = 16;
 
 struct Workload {
     name: &'static str,
     prompt: &'static str,
     constraint: Constraint,
-    /// The constraint as `structured_outputs` carries it.
+    /// The constraint as a member of `structured_outputs`.
     member: Value,
 }
 
 fn shipped(path: &str) -> String {
-    std::fs::read_to_string(in_package(path)).unwrap()
+    std::fs::read_to_string(repository_path(path)).unwrap()
 }
 
 fn workloads() -> Vec<Workload> {
@@ -84,10 +84,10 @@ fn workloads() -> Vec<Workload> {
     ]
 }
 
-/// A server of this engine; `None` for one that is not in this build.
+/// A server with this engine. `None` if the engine is not in this build.
 fn open(engine: EngineName) -> Option<EmbeddedServer> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // Of a busy machine nothing is known.
+    // Allows for a busy machine.
     let compile_timeout_s = 600.0;
     match EmbeddedServer::start(EmbeddedOptions {
         engine,
@@ -106,31 +106,30 @@ fn open(engine: EngineName) -> Option<EmbeddedServer> {
     }
 }
 
-/// What else than right answers an engine is known for.
+/// A known limitation of an engine.
 #[derive(Debug)]
-enum Known {
-    /// It does not read the constraint, and says so in these words among others.
+enum Limitation {
+    /// It refuses the constraint with a message that contains this text.
     Refused(&'static str),
-    /// It holds this keyword of a schema to less than the standard does; all else in its answers is
-    /// right.
+    /// It does not fully enforce this keyword. Its answers are valid otherwise.
     Loose(&'static str),
 }
 
-/// Whatever is not named here an engine answers, and without fail.
-fn known(engine: EngineName, workload: &str) -> Option<Known> {
+/// The limitation of an engine for a workload. Without one, all answers are valid.
+fn limitation(engine: EngineName, workload: &str) -> Option<Limitation> {
     Some(match (engine, workload) {
-        (EngineName::Guidance, "ebnf") => Known::Refused("reads Lark grammars, not EBNF"),
+        (EngineName::Guidance, "ebnf") => Limitation::Refused("reads Lark grammars, not EBNF"),
         (EngineName::Outlines, "lark" | "ebnf") => {
-            Known::Refused("compiles regular expressions only")
+            Limitation::Refused("compiles regular expressions only")
         }
-        (EngineName::Outlines, "json-object") => Known::Refused("needs a schema"),
-        // Its date-time may end without the zone that RFC 3339 asks for.
-        (EngineName::Outlines, "user-profile") => Known::Loose("format"),
+        (EngineName::Outlines, "json-object") => Limitation::Refused("needs a schema"),
+        // Its date-time does not require the time zone of RFC 3339.
+        (EngineName::Outlines, "user-profile") => Limitation::Loose("format"),
         _ => return None,
     })
 }
 
-/// Holds the answers to one workload to what is known.
+/// Checks the answers to one workload against the known limitation.
 async fn check(engine: EngineName, client: &Client, workload: &Workload) {
     let Workload {
         name,
@@ -138,20 +137,20 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
         constraint,
         member,
     } = workload;
-    let known = known(engine, name);
+    let limitation = limitation(engine, name);
     let body = merged(
         &json!({"prompt": prompt, "max_tokens": 1024}),
         json!({ "structured_outputs": member }),
     );
-    let asked = |_| client.post("/v1/completions", body.to_string());
+    let send = |_| client.post("/v1/completions", body.to_string());
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
-    for answer in join_all((0..ANSWERS).map(asked)).await {
+    for answer in join_all((0..ANSWERS).map(send)).await {
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         let shown = format!("{engine:?} {name}: {body}");
-        if let Some(Known::Refused(words)) = &known {
+        if let Some(Limitation::Refused(message)) = &limitation {
             assert_eq!(answer.status, 400, "{shown}");
             assert!(
-                body["error"]["message"].as_str().unwrap().contains(words),
+                body["error"]["message"].as_str().unwrap().contains(message),
                 "{shown}"
             );
             continue;
@@ -161,13 +160,16 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
             (200, &json!("stop")),
             "{shown}"
         );
-        match (evaluator.judge_text(constraint, None, &text(&body)), &known) {
+        match (
+            evaluator.judge_text(constraint, None, &text(&body)),
+            &limitation,
+        ) {
             (Verdict::Valid, _) => {}
             (
                 Verdict::Invalid {
                     reason: Reason::Schema { keyword, .. },
                 },
-                Some(Known::Loose(loose)),
+                Some(Limitation::Loose(loose)),
             ) if keyword == *loose => {}
             (verdict, _) => panic!("{verdict:?} {shown}"),
         }
@@ -175,13 +177,13 @@ async fn check(engine: EngineName, client: &Client, workload: &Workload) {
 }
 
 #[test]
-fn every_engine_answers_every_workload_rightly_or_refuses_it() {
+fn every_engine_answers_or_refuses_every_workload() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for (engine, server) in EngineName::ALL
         .into_iter()
         .filter_map(|engine| Some((engine, open(engine)?)))
     {
-        let client = Client::of(&server);
+        let client = Client::new(&server);
         for workload in workloads() {
             runtime.block_on(check(engine, &client, &workload));
         }
@@ -195,9 +197,9 @@ fn every_engine_answers_every_workload_rightly_or_refuses_it() {
 }
 
 #[tokio::test]
-async fn a_request_may_name_the_server_s_engine_or_auto() {
-    let client = Client::of(shared());
-    let asked = json!({"prompt": "p", "max_tokens": 4});
+async fn requests_may_name_the_servers_engine_or_auto() {
+    let client = Client::new(shared());
+    let request = json!({"prompt": "p", "max_tokens": 4});
     for (fields, status) in [
         (
             json!({"guided_regex": "ab", "guided_decoding_backend": "guidance"}),
@@ -231,7 +233,7 @@ async fn a_request_may_name_the_server_s_engine_or_auto() {
         let answer = client
             .post(
                 "/v1/completions",
-                merged(&asked, fields.clone()).to_string(),
+                merged(&request, fields.clone()).to_string(),
             )
             .await;
         assert_eq!(answer.status, status, "{fields}: {}", answer.body);
@@ -246,6 +248,6 @@ async fn a_request_may_name_the_server_s_engine_or_auto() {
     assert_eq!(
         shared().route(&Constraint::Regex("a".into())),
         None,
-        "only auto has a choice"
+        "only auto selects an engine"
     );
 }

@@ -1,16 +1,15 @@
-//! The server as one that is started for others: addresses, options that make no sense, and vLLM's
-//! smaller routes.
+//! Tests of options, addresses, and vLLM's auxiliary routes.
 
 use serde_json::{Value, json};
 use sobench_embedded::{EmbeddedOptions, EmbeddedServer, GuidedFields};
 use sobench_engine::EngineName;
 
-use super::{Client, merged, shared, started, stopped, text};
+use super::{Client, merged, shared, start_with, stop, text};
 
 #[test]
-fn options_that_make_no_sense_are_usage_errors() {
+fn invalid_options_are_usage_errors() {
     let base = EmbeddedOptions::default();
-    for (options, words) in [
+    for (options, message) in [
         (
             EmbeddedOptions {
                 ttft_ms: -1.0,
@@ -30,7 +29,7 @@ fn options_that_make_no_sense_are_usage_errors() {
                 max_batch: 0,
                 ..base.clone()
             },
-            "so many sequences: 0",
+            "batch size of the embedded server: 0",
         ),
         (
             EmbeddedOptions {
@@ -44,26 +43,26 @@ fn options_that_make_no_sense_are_usage_errors() {
                 compile_timeout_s: 0.0,
                 ..base.clone()
             },
-            "limit of a compile: 0 s",
+            "compile timeout of the embedded server: 0 s",
         ),
         (
             EmbeddedOptions {
                 compile_timeout_s: f64::NAN,
                 ..base
             },
-            "limit of a compile: NaN s",
+            "compile timeout of the embedded server: NaN s",
         ),
     ] {
         let error = EmbeddedServer::start(options).err().unwrap();
         assert!(
-            error.what.contains(words) && error.hint.is_some() && error.exit_code() == 2,
+            error.what.contains(message) && error.hint.is_some() && error.exit_code() == 2,
             "{error}"
         );
     }
 }
 
 #[test]
-fn a_port_in_use_is_named_with_a_hint() {
+fn a_port_in_use_is_reported_with_a_hint() {
     let address = shared().address();
     let error = EmbeddedServer::start(EmbeddedOptions {
         bind: Some(address),
@@ -78,8 +77,8 @@ fn a_port_in_use_is_named_with_a_hint() {
 }
 
 #[tokio::test]
-async fn an_address_can_be_asked_for() {
-    let server = started(EmbeddedOptions {
+async fn the_address_is_configurable() {
+    let server = start_with(EmbeddedOptions {
         bind: Some("0.0.0.0:0".parse().unwrap()),
         ..EmbeddedOptions::default()
     })
@@ -88,13 +87,13 @@ async fn an_address_can_be_asked_for() {
         server.address().ip().is_unspecified()
             && server.base_url().starts_with("http://127.0.0.1:")
     );
-    assert_eq!(Client::of(&server).get("/health").await.status, 200);
-    stopped(server).await;
+    assert_eq!(Client::new(&server).get("/health").await.status, 200);
+    stop(server).await;
 }
 
 #[tokio::test]
-async fn vllm_s_smaller_routes_answer() {
-    let client = Client::of(shared());
+async fn auxiliary_routes_of_vllm_work() {
+    let client = Client::new(shared());
     assert_eq!(
         (
             client.get("/ping").await.status,
@@ -102,10 +101,11 @@ async fn vllm_s_smaller_routes_answer() {
         ),
         (200, 200)
     );
-    let asked =
+    let request =
         json!({"model": "sobench-synthetic", "prompt": "Hello 🦀", "add_special_tokens": false})
             .to_string();
-    let tokens: Value = serde_json::from_str(&client.post("/tokenize", asked).await.body).unwrap();
+    let tokens: Value =
+        serde_json::from_str(&client.post("/tokenize", request).await.body).unwrap();
     assert_eq!(
         tokens["count"].as_u64(),
         Some(tokens["tokens"].as_array().unwrap().len() as u64)
@@ -114,14 +114,14 @@ async fn vllm_s_smaller_routes_answer() {
         (&tokens["max_model_len"], &tokens["token_strs"]),
         (&json!(32_768), &Value::Null)
     );
-    let back = client
+    let detokenized = client
         .post(
             "/detokenize",
             json!({"tokens": tokens["tokens"]}).to_string(),
         )
         .await;
     assert_eq!(
-        serde_json::from_str::<Value>(&back.body).unwrap(),
+        serde_json::from_str::<Value>(&detokenized.body).unwrap(),
         json!({"prompt": "Hello 🦀"})
     );
     for (path, body, status) in [
@@ -145,28 +145,28 @@ async fn vllm_s_smaller_routes_answer() {
 }
 
 #[tokio::test]
-async fn guided_fields_can_be_dropped_as_newer_servers_do() {
-    let server = started(EmbeddedOptions {
+async fn guided_fields_can_be_ignored() {
+    let server = start_with(EmbeddedOptions {
         guided_fields: GuidedFields::Ignore,
         ..EmbeddedOptions::default()
     })
     .await;
-    let client = Client::of(&server);
-    let asked = json!({"prompt": "Tell me a story.", "max_tokens": 12, "guided_choice": ["xyzzy"], "ignore_eos": true});
-    assert!(!text(&client.complete(&asked).await).contains("xyzzy"));
+    let client = Client::new(&server);
+    let request = json!({"prompt": "Tell me a story.", "max_tokens": 12, "guided_choice": ["xyzzy"], "ignore_eos": true});
+    assert!(!text(&client.complete(&request).await).contains("xyzzy"));
     assert_eq!(server.stats().masks, 0);
-    stopped(server).await;
+    stop(server).await;
 }
 
 #[tokio::test]
-async fn a_stop_string_ends_an_answer_and_fields_that_nobody_reads_are_counted() {
-    let server = started(EmbeddedOptions {
+async fn stop_strings_end_answers_and_unread_fields_are_counted() {
+    let server = start_with(EmbeddedOptions {
         engine: EngineName::Auto,
         ..EmbeddedOptions::default()
     })
     .await;
-    let client = Client::of(&server);
-    let asked = json!({
+    let client = Client::new(&server);
+    let request = json!({
         "prompt": "p", "max_tokens": 20, "structured_outputs": {"regex": "one\\.two\\.three"}, "stop": [".t"], "n": 1,
         "logprobs": null, "user": "me", "skip_special_tokens": true,
     });
@@ -184,12 +184,12 @@ async fn a_stop_string_ends_an_answer_and_fields_that_nobody_reads_are_counted()
             Value::Null,
         ),
     ] {
-        let fields = merged(&asked, extra);
-        let whole = client.complete(&fields).await;
-        let choice = &whole["choices"][0];
+        let fields = merged(&request, extra);
+        let complete = client.complete(&fields).await;
+        let choice = &complete["choices"][0];
         assert_eq!(
             (
-                text(&whole).as_str(),
+                text(&complete).as_str(),
                 &choice["finish_reason"],
                 &choice["stop_reason"]
             ),
@@ -204,7 +204,7 @@ async fn a_stop_string_ends_an_answer_and_fields_that_nobody_reads_are_counted()
     let refused = client
         .post(
             "/v1/completions",
-            merged(&asked, json!({"min_tokens": 21})).to_string(),
+            merged(&request, json!({"min_tokens": 21})).to_string(),
         )
         .await;
     assert!(
@@ -223,7 +223,7 @@ async fn a_stop_string_ends_an_answer_and_fields_that_nobody_reads_are_counted()
     assert_eq!(
         stats.routes,
         [("xgrammar".to_owned(), 1)],
-        "one constraint was compiled, by the engine that auto chose"
+        "one constraint was compiled, by the engine that auto selected"
     );
-    stopped(server).await;
+    stop(server).await;
 }

@@ -1,5 +1,4 @@
-//! Holds the port of xgrammar against the original: the same refusals, and token by token the same
-//! masks. Knows both engines through their traits only.
+//! Compares the port of xgrammar with the original: equal refusals, and equal masks token by token.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +10,14 @@ use crate::vocabulary::shared;
 use crate::{Engine, EnginePolicy, Matcher, TokenId, TokenMask, Vocabulary};
 use sobench_core::constraint::{AlwaysTrue, Constraint};
 
-/// Where the two are known to differ, by case, and why.
-const KNOWN: [(&str, &str); 0] = [];
+/// Known differences, by case, with the reason.
+const KNOWN_DIFFERENCES: [(&str, &str); 0] = [];
 
-/// Texts are walked to their end or to where they are refused; beside them, so many walks take any
-/// allowed token.
+/// Number of random walks beside the texts. Texts are walked to their end or to the first refusal;
+/// random walks take any allowed token.
 const RANDOM_WALKS: u64 = 2;
 
-/// Tokens of a random walk.
+/// Length of a random walk in tokens.
 const RANDOM_STEPS: usize = 24;
 
 struct Case {
@@ -35,11 +34,11 @@ fn case(name: &str, constraint: Constraint, texts: &[&str]) -> Case {
     }
 }
 
-/// An answer to `user_profile.json`, up to where its optional parts begin.
+/// An answer for `user_profile.json`, up to its first optional part.
 const NESTED: &str = r#"{"userId": "u1", "personalInfo": {"firstName": "Zoë", "lastName": "\u004b", "age": 4,
  "phoneNumbers": [{"type": "home", "number": "+4912345"}]"#;
 
-/// What the package ships.
+/// The shipped workloads.
 fn workloads() -> Vec<Case> {
     let profile = include_str!("../../../../../schemas/workloads/user_profile.json");
     let flat = include_str!("../../../../../schemas/workloads/structured_schema_1.json");
@@ -90,7 +89,7 @@ fn workloads() -> Vec<Case> {
     ]
 }
 
-/// Texts, and the schemas that each of them is tried on.
+/// Texts, and schemas that each text is tried with.
 const STRINGS: (&[&str], &[&str]) = (
     &[
         "\"a\\nb\"",
@@ -117,7 +116,7 @@ const STRINGS: (&[&str], &[&str]) = (
     ],
 );
 
-/// Texts, and the schemas that each of them is tried on.
+/// Texts, and schemas that each text is tried with.
 const NUMBERS: (&[&str], &[&str]) = (
     &[
         "1",
@@ -144,7 +143,7 @@ const NUMBERS: (&[&str], &[&str]) = (
     ],
 );
 
-/// Texts, and the schemas that each of them is tried on.
+/// Texts, and schemas that each text is tried with.
 const OBJECTS: (&[&str], &[&str]) = (
     &[
         "{\"a\": 1}",
@@ -174,7 +173,7 @@ const OBJECTS: (&[&str], &[&str]) = (
     ],
 );
 
-/// Texts, and the schemas that each of them is tried on.
+/// Texts, and schemas that each text is tried with.
 const ARRAYS: (&[&str], &[&str]) = (
     &["[1, 1]", "[]", "[1,2,3,4,5,6]", "[\"a\"]"],
     &[
@@ -189,7 +188,7 @@ const ARRAYS: (&[&str], &[&str]) = (
     ],
 );
 
-/// Schemas, regexes and grammars that engines are known to read differently.
+/// Schemas, regexes and grammars that engines are known to interpret differently.
 fn traps() -> Vec<Case> {
     let schemas = [STRINGS, NUMBERS, OBJECTS, ARRAYS]
         .into_iter()
@@ -198,7 +197,10 @@ fn traps() -> Vec<Case> {
                 .iter()
                 .map(move |schema| case(schema, json(schema), texts))
         });
-    schemas.chain(formats()).chain(languages()).collect()
+    schemas
+        .chain(formats())
+        .chain(regexes_and_grammars())
+        .collect()
 }
 
 fn formats() -> Vec<Case> {
@@ -245,7 +247,7 @@ fn formats() -> Vec<Case> {
         .collect()
 }
 
-fn languages() -> Vec<Case> {
+fn regexes_and_grammars() -> Vec<Case> {
     let with_tag = r#"{"structures":[{"begin":"<f>","schema":{"type":"integer"},"end":"</f>"}],"triggers":["<f"]}"#;
     vec![
         case(
@@ -302,21 +304,21 @@ fn languages() -> Vec<Case> {
     ]
 }
 
-/// Both engines on one constraint, and what they differ in.
+/// Matchers of both engines for one constraint.
 struct Pair<'a> {
     vocabulary: &'a Vocabulary,
     port: Box<dyn Matcher>,
     original: Box<dyn Matcher>,
     masks: [TokenMask; 2],
-    taken: Vec<TokenId>,
+    committed: Vec<TokenId>,
 }
 
 impl Pair<'_> {
-    /// Compares what may come next.
+    /// Compares the masks.
     fn compare(&mut self) -> Result<(), String> {
         self.port.mask(&mut self.masks[0]).unwrap();
         self.original.mask(&mut self.masks[1]).unwrap();
-        let prefix = String::from_utf8_lossy(&self.vocabulary.decode(&self.taken)).into_owned();
+        let prefix = String::from_utf8_lossy(&self.vocabulary.decode(&self.committed)).into_owned();
         let [port, original] = &self.masks;
         if port != original {
             let only = |one: &TokenMask, other: &TokenMask| -> Vec<TokenId> {
@@ -331,13 +333,13 @@ impl Pair<'_> {
                     })
                     .collect()
             };
-            let (more, fewer) = (only(port, original), only(original, port));
+            let (only_port, only_original) = (only(port, original), only(original, port));
             return Err(format!(
                 "after {prefix:?}: {} tokens only in the port ({:?}), {} only in the original ({:?})",
-                more.len(),
-                shown(&more),
-                fewer.len(),
-                shown(&fewer)
+                only_port.len(),
+                shown(&only_port),
+                only_original.len(),
+                shown(&only_original)
             ));
         }
         let (port, original) = (self.port.is_accepting(), self.original.is_accepting());
@@ -350,28 +352,30 @@ impl Pair<'_> {
         }
     }
 
-    /// Commits a token to both; `false` where both refuse it.
+    /// Commits a token to both matchers. `false` if both refuse it.
     fn commit(&mut self, token: TokenId) -> Result<bool, String> {
         let (port, original) = (self.port.commit(token), self.original.commit(token));
         if port != original {
             return Err(format!(
                 "token {token} after {:?}: {port:?}, {original:?}",
-                self.taken
+                self.committed
             ));
         }
-        self.taken.push(token);
+        self.committed.push(token);
         Ok(port.is_ok())
     }
 }
 
-/// The first difference of two engines on a case.
+/// Returns the first difference between two engines on a case.
 fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(), String> {
-    let (validated, held_to) = (
+    let (validated, validated_by_original) = (
         port.validate(&case.constraint),
         original.validate(&case.constraint),
     );
-    if validated != held_to {
-        return Err(format!("validate: {validated:?}, {held_to:?}"));
+    if validated != validated_by_original {
+        return Err(format!(
+            "validate: {validated:?}, {validated_by_original:?}"
+        ));
     }
     let (port, original) = match (
         port.compile(&case.constraint),
@@ -390,7 +394,7 @@ fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(
             TokenMask::new(vocabulary.len()),
             TokenMask::new(vocabulary.len()),
         ],
-        taken: Vec::new(),
+        committed: Vec::new(),
     };
     for text in &case.texts {
         let mut pair = start();
@@ -406,8 +410,7 @@ fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(
         let (mut pair, mut random) = (start(), seed);
         for _ in 0..RANDOM_STEPS {
             pair.compare()?;
-            // The multiplier and increment of Knuth's MMIX; only that walks are the same in every
-            // run matters.
+            // The multiplier and increment of Knuth's MMIX. The walks only have to be reproducible.
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
@@ -427,7 +430,7 @@ fn difference(port: &dyn Engine, original: &dyn Engine, case: &Case) -> Result<(
 }
 
 #[test]
-fn the_port_masks_as_the_original_does() {
+fn the_port_has_the_masks_of_the_original() {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for (strict, any_whitespace) in [(true, true), (false, true), (true, false)] {
         let policy = EnginePolicy {
@@ -438,24 +441,24 @@ fn the_port_masks_as_the_original_does() {
         let port = Xgrammar::new(shared(), &policy).unwrap();
         let original = XgrammarCpp::new(shared(), &policy).unwrap();
         for case in workloads().into_iter().chain(traps()) {
-            // The policy is about JSON.
-            let of_json = case.constraint.is_json();
-            if (!strict || !any_whitespace) && !of_json {
+            // The policy affects only JSON.
+            let is_json = case.constraint.is_json();
+            if (!strict || !any_whitespace) && !is_json {
                 continue;
             }
-            if let Err(witness) = difference(&port, &original, &case) {
+            if let Err(found_difference) = difference(&port, &original, &case) {
                 found.entry(case.name).or_insert(format!(
-                    "strict {strict}, any white space {any_whitespace}: {witness}"
+                    "strict {strict}, any white space {any_whitespace}: {found_difference}"
                 ));
             }
         }
     }
     let new: Vec<_> = found
         .iter()
-        .filter(|(name, _)| !KNOWN.iter().any(|(known, _)| known == name))
+        .filter(|(name, _)| !KNOWN_DIFFERENCES.iter().any(|(known, _)| known == name))
         .collect();
     assert!(new.is_empty(), "{} new differences:\n{new:#?}", new.len());
-    let gone: Vec<_> = KNOWN
+    let gone: Vec<_> = KNOWN_DIFFERENCES
         .iter()
         .filter(|(name, _)| !found.contains_key(*name))
         .collect();
@@ -463,7 +466,7 @@ fn the_port_masks_as_the_original_does() {
 }
 
 #[test]
-fn forks_rollbacks_and_the_end_are_the_trait_s() {
+fn the_original_implements_forks_rollbacks_and_the_end() {
     let vocabulary = shared();
     let engine = XgrammarCpp::new(Arc::clone(&vocabulary), &EnginePolicy::default()).unwrap();
     let grammar = engine
@@ -485,7 +488,7 @@ fn forks_rollbacks_and_the_end_are_the_trait_s() {
         assert!(mask(&mut *fork).allows(token));
         fork.commit(token).unwrap();
     }
-    assert_eq!(mask(&mut *matcher), before, "a fork goes its own way");
+    assert_eq!(mask(&mut *matcher), before, "a fork is independent");
     assert_eq!(fork.is_accepting(), Ok(true));
     fork.commit(vocabulary.eos()).unwrap();
     assert_eq!(
@@ -505,7 +508,7 @@ fn forks_rollbacks_and_the_end_are_the_trait_s() {
 }
 
 #[test]
-fn the_version_is_the_one_that_is_built_in() {
+fn the_version_matches_the_lock_file() {
     let (name, version) = VERSION
         .rsplit_once("through ")
         .unwrap()

@@ -1,10 +1,9 @@
-//! Wrong continuations of right beginnings, byte for byte: whatever token begins with one of them
-//! is masked out.
+//! Wrong continuations of valid prefixes: tokens that start with a wrong character are masked.
 
-use super::contestants;
+use super::engines;
 use super::workloads::{workload, workloads};
 
-/// A workload, the beginning of an allowed document, and characters none of which can come next.
+/// Workload, prefix of a valid document, and characters that cannot follow.
 const WRONG: [(&str, &str, &str); 33] = [
     ("brief profile", "", "[\"a1}"),
     ("brief profile", r#"{"name": "Ada""#, ":]\"1"),
@@ -73,38 +72,38 @@ const WRONG: [(&str, &str, &str); 33] = [
     ),
 ];
 
-/// Wrong continuations that each workload has at least.
-const LEAST: usize = 10;
+/// Minimum number of wrong continuations of each workload.
+const MIN_CONTINUATIONS: usize = 10;
 
 #[test]
-fn wrong_continuations_are_masked_out() {
-    let mut broken = Vec::new();
-    for contestant in contestants() {
-        let vocabulary = contestant.vocabulary;
-        for (name, beginning, wrong) in WRONG {
-            let Some(mut matcher) = contestant.matcher(workload(name)) else {
+fn wrong_continuations_are_masked() {
+    let mut failures = Vec::new();
+    for engine in engines() {
+        let vocabulary = engine.vocabulary;
+        for (name, prefix, wrong) in WRONG {
+            let Some(mut matcher) = engine.matcher(workload(name)) else {
                 continue;
             };
-            for token in vocabulary.encode(beginning) {
+            for token in vocabulary.encode(prefix) {
                 matcher.commit(token).unwrap_or_else(|error| {
-                    panic!("{:?}, {name}, {beginning:?}: {error}", contestant.name)
+                    panic!("{:?}, {name}, {prefix:?}: {error}", engine.name)
                 });
             }
-            for token in contestant.mask(&mut *matcher).iter() {
+            for token in engine.mask(&mut *matcher).iter() {
                 if wrong
                     .bytes()
                     .any(|byte| vocabulary.bytes(token).first() == Some(&byte))
                 {
                     let text = String::from_utf8_lossy(vocabulary.bytes(token));
-                    broken.push(format!(
-                        "{:?}, {name}, {beginning:?} goes on with {text:?}",
-                        contestant.name
+                    failures.push(format!(
+                        "{:?}, {name}, {prefix:?} is continued with {text:?}",
+                        engine.name
                     ));
                 }
             }
         }
     }
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
@@ -115,6 +114,6 @@ fn every_workload_has_wrong_continuations() {
             .filter(|(name, ..)| *name == workload.name)
             .map(|(.., wrong)| wrong.len())
             .sum();
-        assert!(count >= LEAST, "{}: {count}", workload.name);
+        assert!(count >= MIN_CONTINUATIONS, "{}: {count}", workload.name);
     }
 }

@@ -1,5 +1,5 @@
-//! Where engines are known to depart from the shipped workloads, each with its reason. A departure
-//! that is gone fails the test.
+//! Known departures of engines on the shipped workloads, with reasons. A departure that no longer
+//! occurs fails the test.
 
 use sobench_engine::EngineName;
 
@@ -11,22 +11,22 @@ pub(super) struct Known {
     pub(super) engine: EngineName,
     workload: &'static str,
     pub(super) departure: Departure,
-    #[expect(dead_code, reason = "read in the failure's words, through Debug")]
+    #[expect(dead_code, reason = "printed in failures by Debug")]
     why: &'static str,
 }
 
-/// In what way.
+/// Kind of departure.
 #[allow(
     dead_code,
-    reason = "an engine that departs in every way is not always in the build"
+    reason = "not every build has an engine with each kind of departure"
 )]
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Departure {
-    /// The constraint is `Unsupported`.
+    /// The constraint is refused as `Unsupported`.
     Refuses,
-    /// Valid documents that contain this are not allowed.
+    /// Valid documents that contain this text are rejected.
     RejectsValid(&'static str),
-    /// Invalid documents that contain this, or the beginning of one, may end.
+    /// Invalid documents that contain this text, or prefixes of them, are accepted.
     AcceptsInvalid(&'static str),
 }
 
@@ -62,18 +62,17 @@ const fn known(
 
 const BOUNDED: &str = "bounded strings and arrays";
 const NO_GRAMMARS: &str = "the crate compiles regular expressions only";
-const NO_ESCAPES: &str = "xgrammar writes a string with a length as so many characters that are no quotes and no backslashes";
-const RAW_CONTROLS: &str =
-    "and control characters are among them, although JSON has them escaped only";
-const ONE_BLANK: &str = "outlines-core's white space is one blank or none";
-const FIRST_WINS: &str = "outlines-core's automaton prefers the first alternative: one that begins with an earlier one is lost";
+const NO_ESCAPES: &str = "xgrammar compiles a string with a length to a repetition of characters without quotes and backslashes";
+const RAW_CONTROLS: &str = "xgrammar accepts raw control characters in a string with a length, which JSON requires to be escaped";
+const ONE_BLANK: &str = "outlines-core allows at most one space as white space";
+const FIRST_WINS: &str = "outlines-core's automaton prefers the first alternative: later ones that start with it are unreachable";
 
 pub(super) const KNOWN: &[Known] = &[
     known(
         EngineName::Guidance,
         "sql in ebnf",
         Departure::Refuses,
-        "llguidance reads Lark; it has no reader of EBNF or GBNF",
+        "llguidance supports Lark, not EBNF and GBNF",
     ),
     known(
         EngineName::Xgrammar,
@@ -163,7 +162,7 @@ pub(super) const KNOWN: &[Known] = &[
         EngineName::Outlines,
         "nested profile",
         Departure::AcceptsInvalid("\"age\":-1"),
-        "outlines-core passes over minimum",
+        "outlines-core ignores minimum",
     ),
     known(
         EngineName::Outlines,

@@ -1,13 +1,13 @@
-//! Constructs that an engine says it cannot do: each is `Unsupported`, names the feature and
-//! carries the library's words.
+//! Unsupported constructs: the error is `Unsupported`, names the feature and contains the library's
+//! message.
 
 use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_engine::{EngineError, EngineName};
 
-use super::{contestants, names};
+use super::{built_in_engines, engines};
 
-/// An engine, a constraint as files have it, the feature, and a part of the library's words.
+/// Engine, constraint as in files, feature, and part of the library's message.
 const REFUSED: &[(EngineName, &str, &str, &str)] = &[
     (
         EngineName::Guidance,
@@ -144,34 +144,33 @@ const REFUSED: &[(EngineName, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_cannot_be_done_is_said() {
-    for contestant in contestants() {
-        for (_, constraint, feature, part) in REFUSED
-            .iter()
-            .filter(|(engine, ..)| *engine == contestant.name)
+fn unsupported_constructs_are_refused_with_the_feature() {
+    for engine in engines() {
+        for (_, constraint, feature, part) in
+            REFUSED.iter().filter(|(name, ..)| *name == engine.name)
         {
             let parsed: Constraint = serde_json::from_str(constraint).unwrap();
-            match contestant.compiled.engine().compile(&parsed) {
+            match engine.compiled.engine().compile(&parsed) {
                 Err(EngineError::Unsupported {
                     feature: named,
-                    words,
+                    message,
                 }) => {
                     assert_eq!(named, *feature, "{constraint}");
-                    assert!(words.contains(part), "{constraint}: {words}");
+                    assert!(message.contains(part), "{constraint}: {message}");
                 }
-                Err(error) => panic!("{:?}, {constraint}: {error:?}", contestant.name),
-                Ok(_) => panic!("{:?} compiled {constraint}", contestant.name),
+                Err(error) => panic!("{:?}, {constraint}: {error:?}", engine.name),
+                Ok(_) => panic!("{:?} compiled {constraint}", engine.name),
             }
         }
     }
 }
 
 #[test]
-fn every_engine_has_its_refusals_here() {
-    for name in names() {
+fn every_engine_has_a_refusal_in_the_table() {
+    for name in built_in_engines() {
         assert!(
             REFUSED.iter().any(|(engine, ..)| *engine == name),
-            "{name:?} refuses something; name it in the table"
+            "{name:?} has no refusal in the table"
         );
     }
     let parses = |text: &str| serde_json::from_str::<Value>(text).is_ok();

@@ -1,21 +1,21 @@
-//! Promise: all engines mask the same vocabulary. What an engine holds of it is read back from its
+//! All engines use the ids and bytes of the vocabulary. The engine's view is reconstructed from its
 //! masks, bit by bit: the regex "`position` characters, then one whose code has this bit" allows a
-//! token or not according to that bit of that character, so that ids and bytes that were mixed up
-//! show; special, unused and end tokens show by being allowed in text.
+//! token depending on that bit of that character. Swapped ids or bytes, and special, unused or end
+//! tokens that are allowed in text, are therefore detected.
 
 use std::sync::Arc;
 
 use sobench_core::constraint::Constraint;
 use sobench_engine::{EngineName, TokenMask, Vocabulary};
 
-use super::{cl100k, names, open, small};
+use super::{built_in_engines, cl100k, open, small};
 
 /// Bits of a printable ASCII character.
 const BITS: u32 = 7;
 
-/// Characters of a token that are read back of a large vocabulary, whose regexes take long to
-/// compile in some engines.
-const LARGE_POSITIONS: usize = 1;
+/// Number of characters per token that are checked for a large vocabulary, whose regexes compile
+/// slowly in some engines.
+const POSITIONS_OF_LARGE: usize = 1;
 
 fn printable() -> impl Iterator<Item = char> {
     ' '..='~'
@@ -37,8 +37,8 @@ fn regex(position: usize, bit: u32) -> Constraint {
     Constraint::Regex(format!("{}[^{class}](.|\\n)*", "(.|\\n)".repeat(position)).into())
 }
 
-/// Whether the token may begin such a text; `None` where it is not whole characters, of which
-/// engines think differently.
+/// Whether the token may start such a text. `None` if it has incomplete characters, which engines
+/// handle differently.
 fn expected(bytes: &[u8], position: usize, bit: u32) -> Option<bool> {
     let text = std::str::from_utf8(bytes).ok()?;
     let char = text.chars().nth(position);
@@ -46,7 +46,7 @@ fn expected(bytes: &[u8], position: usize, bit: u32) -> Option<bool> {
 }
 
 #[track_caller]
-fn check(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
+fn check_bits(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
     let engine = open(name, vocabulary);
     let mut mask = TokenMask::new(vocabulary.len());
     for (position, bit) in
@@ -74,7 +74,7 @@ fn check(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
             );
         }
     }
-    // The end comes where the text may end, and no other special token ever does.
+    // The end token is allowed where the text may end, other special tokens never.
     let mut matcher = engine
         .compile(&Constraint::Regex("(.|\\n)*".into()))
         .unwrap()
@@ -83,7 +83,7 @@ fn check(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
     matcher.mask(&mut mask).unwrap();
     assert!(
         mask.allows(vocabulary.eos()),
-        "{name:?}: nothing at all is a whole text here"
+        "{name:?}: the empty text is a complete answer"
     );
     for token in (0..)
         .take(vocabulary.len())
@@ -103,49 +103,52 @@ fn check(name: EngineName, vocabulary: &Arc<Vocabulary>, positions: usize) {
 }
 
 #[test]
-fn every_engine_holds_the_ids_and_bytes_of_a_model_s_own_vocabulary() {
+fn engines_use_the_ids_and_bytes_of_a_tokenizer_file() {
     let vocabulary = small();
     let characters =
         |id| std::str::from_utf8(vocabulary.bytes(id)).map_or(0, |text| text.chars().count());
     let longest = (0..).take(vocabulary.len()).map(characters).max().unwrap();
     assert!(
         longest > 5,
-        "every character of every token is read back: {longest}"
+        "every character of every token is checked: {longest}"
     );
-    names().for_each(|name| check(name, vocabulary, longest));
+    built_in_engines().for_each(|name| check_bits(name, vocabulary, longest));
 }
 
 #[test]
-fn every_engine_holds_the_ids_and_bytes_of_the_embedded_vocabulary() {
-    names().for_each(|name| check(name, cl100k(), LARGE_POSITIONS));
+fn engines_use_the_ids_and_bytes_of_the_embedded_vocabulary() {
+    built_in_engines().for_each(|name| check_bits(name, cl100k(), POSITIONS_OF_LARGE));
 }
 
-/// Tokens whose bytes are read back whole of a large vocabulary, spread over all ids, and how many
-/// of them at a time.
-const WORDS: usize = 1_500;
-const WORDS_AT_ONCE: usize = 300;
+/// Number of tokens of a large vocabulary whose bytes are checked completely, spread over all ids,
+/// and number per constraint.
+const CHECKED_TOKENS: usize = 1_500;
+const TOKENS_PER_CHOICE: usize = 300;
 
-/// A choice among the texts of tokens allows those tokens, and of all others those alone that begin
-/// one of the texts.
+/// A choice of token texts allows exactly the tokens that are prefixes of a choice.
 #[track_caller]
 fn check_whole_tokens(name: EngineName, vocabulary: &Arc<Vocabulary>) {
     let engine = open(name, vocabulary);
-    let is_word = |bytes: &[u8]| bytes.len() > 1 && bytes.iter().all(u8::is_ascii_graphic);
-    let words: Vec<&[u8]> = (0..)
+    let is_printable = |bytes: &[u8]| bytes.len() > 1 && bytes.iter().all(u8::is_ascii_graphic);
+    let tokens: Vec<&[u8]> = (0..)
         .take(vocabulary.len())
         .map(|id| vocabulary.bytes(id))
-        .filter(|bytes| is_word(bytes))
+        .filter(|bytes| is_printable(bytes))
         .collect();
-    let spread: Vec<&[u8]> = words.iter().copied().step_by(words.len() / WORDS).collect();
-    assert!(spread.len() >= WORDS, "{} words", words.len());
+    let sample: Vec<&[u8]> = tokens
+        .iter()
+        .copied()
+        .step_by(tokens.len() / CHECKED_TOKENS)
+        .collect();
+    assert!(sample.len() >= CHECKED_TOKENS, "{} tokens", tokens.len());
     let mut mask = TokenMask::new(vocabulary.len());
-    for words in spread.chunks(WORDS_AT_ONCE) {
-        // No text of these begins another.
-        let texts: Vec<String> = words
+    for tokens in sample.chunks(TOKENS_PER_CHOICE) {
+        // No text is a prefix of another.
+        let texts: Vec<String> = tokens
             .iter()
-            .map(|word| format!("{}\n", String::from_utf8_lossy(word)))
+            .map(|token| format!("{}\n", String::from_utf8_lossy(token)))
             .collect();
-        let begins_one = |bytes: &[u8]| {
+        let is_prefix = |bytes: &[u8]| {
             !bytes.is_empty() && texts.iter().any(|text| text.as_bytes().starts_with(bytes))
         };
         let mut matcher = engine
@@ -156,10 +159,10 @@ fn check_whole_tokens(name: EngineName, vocabulary: &Arc<Vocabulary>) {
         matcher.mask(&mut mask).unwrap();
         let expected: Vec<_> = (0..)
             .take(vocabulary.len())
-            .filter(|&id| begins_one(vocabulary.bytes(id)))
+            .filter(|&id| is_prefix(vocabulary.bytes(id)))
             .collect();
         assert!(
-            expected.len() >= words.len() && mask.iter().eq(expected),
+            expected.len() >= tokens.len() && mask.iter().eq(expected),
             "{name:?}, {}: {texts:?}",
             vocabulary.name()
         );
@@ -167,9 +170,9 @@ fn check_whole_tokens(name: EngineName, vocabulary: &Arc<Vocabulary>) {
 }
 
 #[test]
-fn every_engine_holds_whole_tokens_of_both_embedded_vocabularies() {
+fn engines_use_complete_tokens_of_both_embedded_vocabularies() {
     let o200k = Arc::new(Vocabulary::o200k().unwrap());
     for vocabulary in [cl100k(), &o200k] {
-        names().for_each(|name| check_whole_tokens(name, vocabulary));
+        built_in_engines().for_each(|name| check_whole_tokens(name, vocabulary));
     }
 }

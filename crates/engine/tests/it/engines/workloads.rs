@@ -1,5 +1,5 @@
-//! The shipped workloads: read as they ship, held to the files they were made from and to our own
-//! evaluator.
+//! The shipped workloads. They are compared with the files that they were generated from, and with
+//! the evaluator.
 
 use std::sync::OnceLock;
 
@@ -15,8 +15,8 @@ use sobench_judge::{EvaluateOptions, Evaluator};
 
 const TEXT: &str = include_str!("../../../../../fixtures/mask/workloads.jsonl");
 
-/// Texts of either kind that a workload has at least; a choice may have fewer valid ones.
-const LEAST_INSTANCES: usize = 6;
+/// Minimum number of valid and invalid texts of a workload. A choice may have fewer valid ones.
+const MIN_INSTANCES: usize = 6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,23 +51,23 @@ pub(super) fn workload(name: &str) -> &'static Workload {
 }
 
 #[test]
-fn labels_are_the_evaluator_s() {
+fn labels_agree_with_the_evaluator() {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
-    let mut wrong = Vec::new();
+    let mut mismatches = Vec::new();
     for workload in workloads() {
         let valid = workload
             .instances
             .iter()
             .filter(|instance| instance.valid)
             .count();
-        let least = if let Constraint::Choice(choices) = &workload.constraint {
+        let min_valid = if let Constraint::Choice(choices) = &workload.constraint {
             choices.len()
         } else {
-            LEAST_INSTANCES
+            MIN_INSTANCES
         };
         assert!(
-            valid >= least.min(LEAST_INSTANCES)
-                && workload.instances.len() - valid >= LEAST_INSTANCES,
+            valid >= min_valid.min(MIN_INSTANCES)
+                && workload.instances.len() - valid >= MIN_INSTANCES,
             "{}",
             workload.name
         );
@@ -76,23 +76,23 @@ fn labels_are_the_evaluator_s() {
             if (verdict == Verdict::Valid) != instance.valid
                 || matches!(verdict, Verdict::NotScored { .. })
             {
-                wrong.push(format!(
+                mismatches.push(format!(
                     "{}, {:?}: {verdict:?}",
                     workload.name, instance.text
                 ));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(mismatches.is_empty(), "{}", mismatches.join("\n"));
 }
 
-/// The constraint of a dataset's first row.
-fn asked_by(source: Source, grammar_dialect: GrammarDialect) -> Constraint {
+/// Returns the constraint of the first row of a dataset.
+fn first_constraint(source: Source, grammar_dialect: GrammarDialect) -> Constraint {
     let plan = DatasetPlan {
         source,
         num_prompts: 1,
         output_len: 128,
-        output: OutputLength::OfTheRow,
+        output: OutputLength::RowOrDefault,
         seed: 0,
         constrained_ratio: 1.0,
         constraints: Constraints::Kept,
@@ -105,7 +105,7 @@ fn asked_by(source: Source, grammar_dialect: GrammarDialect) -> Constraint {
 }
 
 #[test]
-fn workloads_of_datasets_are_what_the_datasets_ask() {
+fn workloads_have_the_constraints_of_their_datasets() {
     let json = |json_schema| Source::Json(JsonPlan { json_schema });
     let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
     for (name, source, dialect) in [
@@ -121,7 +121,7 @@ fn workloads_of_datasets_are_what_the_datasets_ask() {
         ),
     ] {
         assert!(
-            workload(name).constraint == asked_by(source, dialect),
+            workload(name).constraint == first_constraint(source, dialect),
             "{name}"
         );
     }

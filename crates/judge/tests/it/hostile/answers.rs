@@ -1,4 +1,4 @@
-//! Answers that are too long, too deep, or nothing.
+//! Answers that are too long, too deep, or empty.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::inputs::schema;
 use super::{check, items, members};
 
 #[test]
-fn answers_of_every_size_and_depth_are_judged_or_refused_by_name() {
+fn answers_of_every_size_are_judged_or_refused_with_the_limit() {
     let any = schema(json!({}));
     let digits = "9".repeat(1 << 20);
     for (what, text, expected) in [
@@ -37,12 +37,12 @@ fn answers_of_every_size_and_depth_are_judged_or_refused_by_name() {
             "invalid not_json",
         ),
         ("white space", " \n".repeat(500_000), "invalid not_json"),
-        ("nothing", String::new(), "invalid empty"),
+        ("empty", String::new(), "invalid empty"),
         ("NUL", "\0".to_owned(), "invalid not_json"),
         ("NUL in a string", "\"\0\"".to_owned(), "invalid not_json"),
         ("a BOM", "\u{feff}{}".to_owned(), "invalid extra_text"),
         (
-            "half a surrogate pair",
+            "a lone surrogate",
             "\"\\ud800\"".to_owned(),
             "invalid lone_surrogate",
         ),
@@ -59,7 +59,7 @@ fn answers_of_every_size_and_depth_are_judged_or_refused_by_name() {
             "valid",
         ),
         (
-            "an open string",
+            "an unterminated string",
             "\"".to_owned() + &"a".repeat(1_000_000),
             "invalid not_json",
         ),
@@ -88,7 +88,7 @@ fn answers_of_every_size_and_depth_are_judged_or_refused_by_name() {
 }
 
 #[test]
-fn unique_items_take_linear_time_whatever_they_are() {
+fn unique_items_take_linear_time_for_all_values() {
     let unique = schema(json!({ "uniqueItems": true }));
     for (what, text, expected) in [
         (
@@ -97,7 +97,7 @@ fn unique_items_take_linear_time_whatever_they_are() {
             "valid",
         ),
         (
-            "numbers beyond binary64, which hash alike",
+            "numbers beyond binary64 with equal hashes",
             items(50_000, |index| format!("1e{}", 1_000_000 + index)),
             "valid",
         ),
@@ -117,14 +117,14 @@ fn unique_items_take_linear_time_whatever_they_are() {
             "valid",
         ),
         (
-            "one twice, at the end",
+            "a duplicate at the end",
             items(100_001, |index| {
                 format!("{}", index.max(1) - usize::from(index == 100_000))
             }),
             "invalid uniqueItems",
         ),
         (
-            "in another spelling",
+            "a duplicate in another spelling",
             items(20, |index| {
                 if index == 19 {
                     "10e-1".into()

@@ -1,4 +1,4 @@
-//! Grammars that recurse, are ambiguous, empty, endless, huge or ask for files.
+//! Grammars that are recursive, ambiguous, empty, infinite, huge or import files.
 
 use super::check;
 use super::inputs::{ebnf, lark};
@@ -14,44 +14,44 @@ fn grammars_of_every_shape_are_decided() {
             "valid",
         ),
         (
-            "indirectly",
+            "indirectly left-recursive",
             "root ::= b \"a\" | \"a\"\nb ::= root",
             a(50_000),
             "valid",
         ),
         (
-            "hidden behind nothing",
+            "left-recursive after an empty rule",
             "root ::= e root \"a\" | \"a\"\ne ::= \"\" | \"b\"",
             a(10_000),
             "valid",
         ),
         ("ambiguous", "root ::= root root | \"a\"", a(200), "valid"),
         (
-            "of every length at once",
+            "ambiguous with every length",
             "root ::= root root root | root root | \"a\" | \"\"",
             a(100),
             "valid",
         ),
         (
-            "without an end",
+            "infinite sentences",
             "root ::= \"a\" root",
             a(100_000),
             "invalid grammar",
         ),
         (
-            "in a circle",
+            "cyclic",
             "root ::= a | \"x\"\na ::= b\nb ::= root | a",
             "x".to_owned(),
             "valid",
         ),
         (
-            "nothing but itself",
+            "only recursive",
             "root ::= root",
             String::new(),
             "invalid empty",
         ),
         (
-            "counted in counts",
+            "nested repetitions",
             "root ::= ((((\"a\"{1000}){1000}){1000}){1000}){1000}",
             a(10_000),
             "invalid grammar",
@@ -60,7 +60,7 @@ fn grammars_of_every_shape_are_decided() {
         check(what, &ebnf(grammar), &text, expected);
     }
     check(
-        "terminals counted in counts",
+        "nested repetitions in a terminal",
         &lark("start: /(((a{1000}){1000}){1000}){1000}/"),
         "a",
         "invalid grammar",
@@ -68,7 +68,7 @@ fn grammars_of_every_shape_are_decided() {
 }
 
 #[test]
-fn ambiguity_is_bounded_by_steps_and_width_by_items() {
+fn steps_and_chart_items_are_limited() {
     let optional = format!("root ::= {}", "\"a\"? ".repeat(20_000));
     check(
         "steps",
@@ -85,13 +85,13 @@ fn ambiguity_is_bounded_by_steps_and_width_by_items() {
 }
 
 #[test]
-fn grammars_of_every_size_are_read_or_refused_by_name() {
+fn grammars_of_every_size_are_judged_or_refused_with_the_limit() {
     let deep = format!(
         "root ::= {}\"a\"{}",
         "(".repeat(100_000),
         ")".repeat(100_000)
     );
-    let nothing: String = (0..5_000)
+    let empty_rules: String = (0..5_000)
         .map(|rule| format!("r{rule} ::= r{} r{}\n", rule + 1, rule + 1))
         .collect();
     for (what, grammar, expected) in [
@@ -101,7 +101,7 @@ fn grammars_of_every_size_are_read_or_refused_by_name() {
             "unsupported grammar: no start rule in the grammar",
         ),
         (
-            "empty, in Lark",
+            "empty Lark grammar",
             lark(""),
             "unsupported grammar: no start rule in the grammar",
         ),
@@ -116,12 +116,12 @@ fn grammars_of_every_size_are_read_or_refused_by_name() {
             "limit grammar: grammar beyond the limit: nested groups: 128",
         ),
         (
-            "quantified",
+            "repeated quantifiers",
             ebnf(&format!("root ::= \"a\"{}", "*".repeat(100_000))),
             "limit grammar: grammar beyond the limit: quantifiers in a row: 8",
         ),
         (
-            "quantified, in Lark",
+            "repeated quantifiers in Lark",
             lark(&format!("start: \"a\"{}", "?".repeat(100_000))),
             "unsupported grammar: grammar syntax at line 1",
         ),
@@ -131,23 +131,23 @@ fn grammars_of_every_size_are_read_or_refused_by_name() {
             "unsupported grammar: undefined rule in the grammar: b",
         ),
         (
-            "a file",
+            "a file import",
             lark("%import .secrets.KEY\nstart: KEY"),
             "unsupported grammar: unsupported in a grammar: %import .secrets.KEY",
         ),
         (
-            "another file",
+            "another file import",
             lark("%import /etc/passwd.KEY\nstart: KEY"),
             "unsupported grammar",
         ),
         (
             "classes",
             lark(&format!("start: /{}/", "\\w".repeat(100_000))),
-            "limit grammar: grammar beyond the limit: classes of Unicode: 5000",
+            "limit grammar: grammar beyond the limit: Unicode classes: 5000",
         ),
         (
-            "doubling nothing",
-            ebnf(&format!("root ::= r0\n{nothing}r5000 ::= \"\"")),
+            "doubled empty rules",
+            ebnf(&format!("root ::= r0\n{empty_rules}r5000 ::= \"\"")),
             "invalid grammar",
         ),
     ] {

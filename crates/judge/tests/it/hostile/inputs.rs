@@ -1,4 +1,4 @@
-//! Constraints that ask for much in few words. Also included by the engines' tests.
+//! Small constraints that are expensive. Also included by the tests of the engines.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub(crate) fn ebnf(text: &str) -> Constraint {
     }
 }
 
-/// `leaf` behind `depth` definitions, each of which asks twice for the one below: `2^depth` of it
-/// in a few kilobytes.
+/// `leaf` behind `depth` definitions, each of which refers twice to the next: `2^depth` evaluations
+/// from a few kilobytes.
 pub(crate) fn doubling(depth: usize, keyword: &str, leaf: Value) -> Value {
     let mut definitions = Map::from_iter([("a0".to_owned(), leaf)]);
     for index in 1..=depth {
@@ -38,7 +38,7 @@ pub(crate) fn doubling(depth: usize, keyword: &str, leaf: Value) -> Value {
     json!({ "$defs": definitions, "$ref": format!("#/$defs/a{depth}") })
 }
 
-/// `leaf` behind a row of references.
+/// `leaf` behind a chain of references.
 pub(crate) fn chain(links: usize, leaf: Value) -> Value {
     let mut definitions = Map::from_iter([("a0".to_owned(), leaf)]);
     for index in 1..=links {
@@ -50,7 +50,7 @@ pub(crate) fn chain(links: usize, leaf: Value) -> Value {
     json!({ "$defs": definitions, "$ref": format!("#/$defs/a{links}") })
 }
 
-/// Schemas by name, made for each of so many numbers.
+/// Schemas by name, one for each index below `count`.
 pub(crate) fn numbered(count: usize, schema: impl Fn(usize) -> Value) -> Map<String, Value> {
     (0..count)
         .map(|index| (format!("p{index}"), schema(index)))

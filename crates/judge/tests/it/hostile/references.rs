@@ -1,5 +1,5 @@
-//! References that could lead past a bound: resolved in one way where the schema is measured, in
-//! another where it is compiled. And those that only seem to lead in a circle.
+//! References that could bypass a limit because the cost estimate and the compiler resolve them
+//! differently, and references that only seem cyclic.
 
 use serde_json::{Map, Value, json};
 
@@ -11,17 +11,19 @@ const DRAFT_7: &str = "http://json-schema.org/draft-07/schema#";
 const DRAFT_2019: &str = "https://json-schema.org/draft/2019-09/schema";
 const DRAFT_2020: &str = "https://json-schema.org/draft/2020-12/schema";
 
-const OVER: &str = "limit validation over 20000000 steps";
-const TOO_MANY: &str = "limit schema of over 300000 schemas, counted for each way to refer to them";
+const STEP_LIMIT: &str = "limit validation over 20000000 steps";
+const SCHEMA_LIMIT: &str =
+    "limit schema with over 300000 subschemas, counted once per reference path";
 
-/// Definitions `a0` to `a{count}`, made for each number.
+/// Definitions `a0` to `a{count}`, one for each index.
 fn definitions(count: usize, definition: impl Fn(usize) -> Value) -> Map<String, Value> {
     (0..=count)
         .map(|index| (format!("a{index}"), definition(index)))
         .collect()
 }
 
-/// As [`doubling`], with members that should change nothing in every definition but the last.
+/// As [`doubling`], with additional members that should have no effect in every definition but the
+/// last.
 fn doubling_beside(keyword: &str, leaf: Value, members: &Value) -> Value {
     let mut schema = doubling(60, keyword, leaf);
     for (_, definition) in schema["$defs"].as_object_mut().unwrap().iter_mut().skip(1) {
@@ -34,10 +36,10 @@ fn doubling_beside(keyword: &str, leaf: Value, members: &Value) -> Value {
 }
 
 #[test]
-fn ids_and_drafts_hide_no_multiplication() {
+fn ids_and_drafts_do_not_bypass_the_step_limit() {
     let below = |index: usize| format!("#/definitions/a{}", index - 1);
     let twice = |one: Value| json!([one, one]);
-    let beside = definitions(60, |index| match index {
+    let with_id = definitions(60, |index| match index {
         0 => json!({}),
         _ => {
             json!({ "allOf": twice(json!({ "$id": format!("http://x/{index}"), "$ref": below(index) })) })
@@ -61,12 +63,12 @@ fn ids_and_drafts_hide_no_multiplication() {
     let alike = definitions(60, |index| json!({ "$id": format!("a{index}") }));
     for (what, value) in [
         (
-            "id where no draft has it",
+            "id in a draft without it",
             doubling_beside("allOf", json!({}), &json!({ "id": "x" })),
         ),
         (
             "$id beside $ref",
-            json!({ "$schema": DRAFT_7, "definitions": beside, "$ref": "#/definitions/a60" }),
+            json!({ "$schema": DRAFT_7, "definitions": with_id, "$ref": "#/definitions/a60" }),
         ),
         (
             "a pointer into a resource",
@@ -77,24 +79,24 @@ fn ids_and_drafts_hide_no_multiplication() {
             json!({ "$schema": DRAFT_7, "definitions": switching, "$ref": "#/definitions/a60" }),
         ),
         (
-            "names alike elsewhere",
+            "equal names in another resource",
             json!({ "$id": "http://far/", "$defs": { "alike": { "$defs": alike },
                 "near": { "$id": "http://near/", "$defs": near, "$ref": "a60" } }, "$ref": "http://near/" }),
         ),
     ] {
-        check(what, &schema(value), "1", OVER);
+        check(what, &schema(value), "1", STEP_LIMIT);
     }
-    let mut asking = doubling_beside(
+    let mut unevaluated = doubling_beside(
         "allOf",
         json!({ "properties": { "a": {} } }),
         &json!({ "id": "x" }),
     );
-    asking["unevaluatedProperties"] = json!(false);
+    unevaluated["unevaluatedProperties"] = json!(false);
     check(
         "unevaluatedProperties",
-        &schema(asking),
+        &schema(unevaluated),
         "{\"b\":1}",
-        "limit schema with over 50000 schemas to ask",
+        "limit schema with over 50000 subschemas to evaluate",
     );
     let dynamic = definitions(60, |index| match index {
         0 => json!({ "$anchor": "a0", "properties": { "a": {} } }),
@@ -102,23 +104,23 @@ fn ids_and_drafts_hide_no_multiplication() {
             json!({ "$anchor": format!("a{index}"), "allOf": twice(json!({ "$dynamicRef": format!("#a{}", index - 1) })) })
         }
     });
-    let asking = json!({ "$schema": DRAFT_2019, "$defs": dynamic, "$dynamicRef": "#a60", "unevaluatedProperties": false });
+    let unevaluated = json!({ "$schema": DRAFT_2019, "$defs": dynamic, "$dynamicRef": "#a60", "unevaluatedProperties": false });
     check(
-        "by keywords of a later draft",
-        &schema(asking),
+        "keywords of a later draft with unevaluatedProperties",
+        &schema(unevaluated),
         "{\"b\":1}",
-        "limit schema with over 50000 schemas to ask",
+        "limit schema with over 50000 subschemas to evaluate",
     );
 }
 
 #[test]
-fn keywords_that_do_not_look_hide_no_multiplication() {
+fn keywords_without_a_read_do_not_bypass_the_step_limit() {
     for members in [
         json!({ "uniqueItems": false }),
         json!({ "minimum": 1 }),
         json!({ "minContains": 1 }),
         json!({ "additionalProperties": true }),
-        json!({ "format": "unheard-of" }),
+        json!({ "format": "unknown-format" }),
         json!({ "multipleOf": 2 }),
         json!({ "items": true }),
         json!({ "required": [] }),
@@ -130,21 +132,26 @@ fn keywords_that_do_not_look_hide_no_multiplication() {
                 &members.to_string(),
                 &schema(doubling_beside(keyword, leaf, &members)),
                 "1",
-                OVER,
+                STEP_LIMIT,
             );
         }
     }
-    let mut older = doubling_beside("anyOf", json!(false), &json!({ "prefixItems": [{}] }));
-    older["allOf"] = json!([{ "$ref": older["$ref"].take() }]);
-    older.as_object_mut().unwrap().remove("$ref");
-    older["$schema"] = json!(DRAFT_7);
-    check("a keyword of a later draft", &schema(older), "1", OVER);
+    let mut draft_7 = doubling_beside("anyOf", json!(false), &json!({ "prefixItems": [{}] }));
+    draft_7["allOf"] = json!([{ "$ref": draft_7["$ref"].take() }]);
+    draft_7.as_object_mut().unwrap().remove("$ref");
+    draft_7["$schema"] = json!(DRAFT_7);
+    check(
+        "a keyword of a later draft",
+        &schema(draft_7),
+        "1",
+        STEP_LIMIT,
+    );
 }
 
 #[test]
-fn long_rows_of_references_have_room() {
+fn long_chains_of_references_do_not_overflow_the_stack() {
     let value = chain(20_000 - 1, json!({ "type": "array" }));
-    check("as long as may be", &schema(value), "[[]]", "valid");
+    check("maximum length", &schema(value), "[[]]", "valid");
     let mut value = chain(10_000, json!({ "type": "array" }));
     for definition in value["$defs"].as_object_mut().unwrap().values_mut() {
         definition["id"] = json!("x");
@@ -162,13 +169,13 @@ fn long_rows_of_references_have_room() {
         "five each",
         &schema(json!({ "$defs": wide, "$ref": "#/$defs/a3999" })),
         "1",
-        OVER,
+        STEP_LIMIT,
     );
-    let mut asking = chain(10_000, json!({ "properties": { "a": {} } }));
-    asking["unevaluatedProperties"] = json!(false);
+    let mut unevaluated = chain(10_000, json!({ "properties": { "a": {} } }));
+    unevaluated["unevaluatedProperties"] = json!(false);
     check(
-        "asked what is evaluated",
-        &schema(asking),
+        "with unevaluatedProperties",
+        &schema(unevaluated),
         "{\"b\":1}",
         "invalid unevaluatedProperties",
     );
@@ -185,9 +192,9 @@ fn long_rows_of_references_have_room() {
 }
 
 #[test]
-fn resources_that_refer_to_each_other_are_compiled_once_or_refused() {
+fn mutual_resources_are_compiled_once_or_refused() {
     let resource = |index: usize| format!("http://x/a{index}");
-    let among = |count: usize| {
+    let mutual = |count: usize| {
         definitions(count, |index| {
             let others = (0..=count).filter(|other| *other != index);
             let members: Map<String, Value> = others
@@ -199,15 +206,15 @@ fn resources_that_refer_to_each_other_are_compiled_once_or_refused() {
     let text = "{\"p1\":{\"p0\":{\"p1\":1}}}";
     check(
         "few",
-        &schema(json!({ "$defs": among(3), "$ref": resource(0) })),
+        &schema(json!({ "$defs": mutual(3), "$ref": resource(0) })),
         text,
         "invalid type",
     );
     check(
         "many",
-        &schema(json!({ "$defs": among(11), "$ref": resource(0) })),
+        &schema(json!({ "$defs": mutual(11), "$ref": resource(0) })),
         text,
-        TOO_MANY,
+        SCHEMA_LIMIT,
     );
     let backward = definitions(34, |index| {
         let before = index.saturating_sub(2)..index;
@@ -221,33 +228,33 @@ fn resources_that_refer_to_each_other_are_compiled_once_or_refused() {
         }
     });
     check(
-        "each two before it",
+        "each refers to the two before it",
         &schema(json!({ "$defs": backward, "$ref": resource(34) })),
         "1",
-        TOO_MANY,
+        SCHEMA_LIMIT,
     );
-    let row = |count: usize| {
+    let chain_of_resources = |count: usize| {
         definitions(count, |index| match index {
             0 => json!({ "$id": resource(0), "type": "null" }),
             _ => json!({ "$id": resource(index), "$ref": resource(index - 1) }),
         })
     };
     check(
-        "a row",
-        &schema(json!({ "$defs": row(500), "$ref": resource(500) })),
+        "a chain",
+        &schema(json!({ "$defs": chain_of_resources(500), "$ref": resource(500) })),
         "1",
         "invalid type",
     );
     check(
-        "a long row",
-        &schema(json!({ "$defs": row(9_000), "$ref": resource(9_000) })),
+        "a long chain",
+        &schema(json!({ "$defs": chain_of_resources(9_000), "$ref": resource(9_000) })),
         "1",
-        TOO_MANY,
+        SCHEMA_LIMIT,
     );
 }
 
 #[test]
-fn schemas_that_only_seem_to_lead_in_a_circle_are_judged() {
+fn schemas_that_only_seem_cyclic_are_judged() {
     let id = "https://example.com/node";
     for (what, value) in [
         (
@@ -281,7 +288,7 @@ fn schemas_that_only_seem_to_lead_in_a_circle_are_judged() {
             "allOf": [{ "$ref": "#/definitions/a", "not": { "$ref": "#" } }] }),
         ),
         (
-            "$recursiveRef where it is none",
+            "$recursiveRef in a draft without it",
             json!({ "type": "object", "$recursiveRef": "#" }),
         ),
     ] {
@@ -291,7 +298,7 @@ fn schemas_that_only_seem_to_lead_in_a_circle_are_judged() {
 }
 
 #[test]
-fn references_that_cannot_be_followed_refuse_the_schema() {
+fn unresolvable_references_refuse_the_schema() {
     for (value, expected) in [
         (
             json!({ "items": { "$ref": "" } }),

@@ -1,4 +1,4 @@
-//! Schemas that recurse, multiply, point elsewhere or make no sense.
+//! Schemas that are recursive, multiply, refer to other documents or are invalid.
 
 use std::net::TcpListener;
 
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::inputs::{chain, doubling, numbered, schema};
 use super::{check, items, members};
 
-/// A schema as text, for numbers that `json!` cannot hold.
-fn written(text: &str) -> Value {
+/// Parses a schema from text, for numbers that `json!` cannot represent.
+fn parse_schema(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
 #[test]
-fn recursion_through_a_document_ends_with_it_and_in_place_has_no_meaning() {
+fn recursion_through_a_document_is_judged_and_in_place_recursion_is_refused() {
     let draft_2019 = "https://json-schema.org/draft/2019-09/schema";
-    let undefined = "unsupported $ref that leads back to itself without going into the document";
+    let undefined = "unsupported $ref refers back to itself without descending into the document";
     for (what, value, text, expected) in [
         (
-            "itself",
+            "self reference",
             json!({ "properties": { "a": { "$ref": "#" } }, "additionalProperties": false }),
             "{\"a\":{\"a\":{}}}",
             "valid",
@@ -42,9 +42,9 @@ fn recursion_through_a_document_ends_with_it_and_in_place_has_no_meaning() {
             "[[1]]",
             "invalid type",
         ),
-        ("at once", json!({ "$ref": "#" }), "1", undefined),
+        ("direct cycle", json!({ "$ref": "#" }), "1", undefined),
         (
-            "by two",
+            "cycle of two",
             json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } } }),
             "1",
             undefined,
@@ -64,13 +64,13 @@ fn recursion_through_a_document_ends_with_it_and_in_place_has_no_meaning() {
         ("in not", json!({ "not": { "$ref": "#" } }), "1", undefined),
         ("in if", json!({ "if": { "$ref": "#" } }), "1", undefined),
         (
-            "dynamically at once",
+            "dynamic cycle",
             json!({ "$dynamicAnchor": "n", "allOf": [{ "$dynamicRef": "#n" }] }),
             "1",
             undefined,
         ),
         (
-            "never reached",
+            "unreachable cycle",
             json!({ "$defs": { "a": { "$ref": "#/$defs/a" } } }),
             "1",
             "valid",
@@ -112,8 +112,8 @@ fn recursion_through_a_document_ends_with_it_and_in_place_has_no_meaning() {
 }
 
 #[test]
-fn schemas_that_multiply_end_after_counted_steps() {
-    let over = "limit validation over 20000000 steps";
+fn multiplying_schemas_reach_the_step_limit() {
+    let step_limit = "limit validation over 20000000 steps";
     for keyword in ["anyOf", "oneOf", "allOf"] {
         for leaf in [
             json!({ "type": "null" }),
@@ -125,23 +125,23 @@ fn schemas_that_multiply_end_after_counted_steps() {
                 &format!("{keyword} of {leaf}"),
                 &schema(doubling(60, keyword, leaf)),
                 "1",
-                over,
+                step_limit,
             );
         }
     }
     check(
-        "few are no limit",
+        "few doublings",
         &schema(doubling(10, "allOf", json!({ "type": "null" }))),
         "null",
         "valid",
     );
-    let mut asking = doubling(40, "allOf", json!({ "properties": { "a": {} } }));
-    asking["unevaluatedProperties"] = json!(false);
+    let mut unevaluated = doubling(40, "allOf", json!({ "properties": { "a": {} } }));
+    unevaluated["unevaluatedProperties"] = json!(false);
     check(
         "unevaluatedProperties",
-        &schema(asking),
+        &schema(unevaluated),
         "{\"b\":1}",
-        "limit schema with over 50000 schemas to ask",
+        "limit schema with over 50000 subschemas to evaluate",
     );
     let nested = (0..60).fold(
         json!({ "properties": { "a": { "type": "null" } } }),
@@ -153,7 +153,7 @@ fn schemas_that_multiply_end_after_counted_steps() {
         "{\"a\":1,\"b\":2}",
         "invalid anyOf",
     );
-    // At every level of the document two branches, each of which goes on to the next level.
+    // At every level of the document two branches, each of which descends to the next level.
     let deep = format!("{}{{}}{}", "{\"a\":".repeat(100), "}".repeat(100));
     for (keyword, expected) in [
         ("anyOf", "invalid"),
@@ -175,7 +175,7 @@ fn schemas_that_multiply_end_after_counted_steps() {
 }
 
 #[test]
-fn schemas_of_every_size_are_read_or_refused_by_name() {
+fn schemas_of_every_size_are_judged_or_refused_with_the_limit() {
     let deep = |levels: usize| {
         (0..levels).fold(json!({}), |inner, _| {
             Value::Object([("items".to_owned(), inner)].into_iter().collect())
@@ -200,12 +200,12 @@ fn schemas_of_every_size_are_read_or_refused_by_name() {
             "valid",
         ),
         (
-            "a row of references",
+            "a chain of references",
             chain(5_000, json!({ "type": "array" })),
             "valid",
         ),
         (
-            "too long a row",
+            "too long a chain",
             chain(20_001, json!({})),
             "limit schema of over 20000 references",
         ),
@@ -220,7 +220,7 @@ fn schemas_of_every_size_are_read_or_refused_by_name() {
 }
 
 #[test]
-fn a_level_of_10_000_in_a_file_is_refused_where_it_is_read() {
+fn nesting_of_10_000_is_refused_by_the_parser() {
     let text = format!("{}{{}}{}", "{\"not\":".repeat(10_000), "}".repeat(10_000));
     assert!(
         serde_json::from_str::<Value>(&text)
@@ -231,8 +231,8 @@ fn a_level_of_10_000_in_a_file_is_refused_where_it_is_read() {
 }
 
 #[test]
-fn work_inside_one_keyword_is_counted_too() {
-    let over = "limit validation over 20000000 steps";
+fn work_inside_one_keyword_is_counted() {
+    let step_limit = "limit validation over 20000000 steps";
     let objects = json!(
         (0..10_000)
             .map(|index| json!({ "a": [index] }))
@@ -248,7 +248,7 @@ fn work_inside_one_keyword_is_counted_too() {
             "enum",
             json!({ "items": { "enum": objects } }),
             items(20_000, |_| "{\"a\":[9999]}".into()),
-            over,
+            step_limit,
         ),
         (
             "required",
@@ -272,10 +272,10 @@ fn work_inside_one_keyword_is_counted_too() {
             "patternProperties",
             json!({ "patternProperties": numbered(3_000, |_| json!({})) }),
             members(2_000, |at| format!("\"{at}\":1")),
-            over,
+            step_limit,
         ),
         (
-            "names that look around",
+            "name patterns with look-around",
             json!({ "patternProperties": { "(?:(?=.*b)a)*c": {} } }),
             format!("{{\"{}b\":1}}", "a".repeat(100_000)),
             "limit name over 16384 bytes under patternProperties",
@@ -292,8 +292,8 @@ fn work_inside_one_keyword_is_counted_too() {
 }
 
 #[test]
-fn names_are_counted_by_their_length() {
-    let over = "limit validation over 20000000 steps";
+fn long_names_cost_more_steps() {
+    let step_limit = "limit validation over 20000000 steps";
     let long = "n".repeat(1_000_000);
     let each = |schema: Value, times: usize| json!({ "allOf": vec![schema; times] });
     let one = format!("{{\"{long}\":1}}");
@@ -301,43 +301,43 @@ fn names_are_counted_by_their_length() {
     equal["$defs"] = json!({ "a": { "const": { long.clone(): 1 } } });
     for (what, value, text, expected) in [
         (
-            "a violation repeats them",
+            "repeated in violations",
             json!({ "additionalProperties": each(json!({ "type": "null" }), 40_000) }),
             one.clone(),
             "invalid type",
         ),
         (
-            "many keywords read them",
+            "read by many keywords",
             each(json!({ "additionalProperties": false }), 20_000),
             one.clone(),
             "invalid false",
         ),
         (
-            "and all agree",
+            "read by many matching keywords",
             each(json!({ "propertyNames": { "minLength": 1 } }), 20_000),
             one.clone(),
-            over,
+            step_limit,
         ),
         (
-            "they are looked up",
+            "looked up",
             json!({ "items": { "dependentSchemas": { long: {} } } }),
             items(9_000, |_| "{\"a\":1}".into()),
-            over,
+            step_limit,
         ),
         (
             "unique",
             each(json!({ "uniqueItems": true }), 20_000),
             format!("[{one}]"),
-            over,
+            step_limit,
         ),
-        ("equal", equal, one, over),
+        ("equal", equal, one, step_limit),
     ] {
         check(what, &schema(value), &text, expected);
     }
 }
 
 #[test]
-fn patterns_of_names_have_bounds_too() {
+fn name_patterns_are_limited() {
     let slow = "(?=(a+)+$)(a|aa)+\\1b";
     let name = "a".repeat(40);
     let unfinished =
@@ -362,7 +362,7 @@ fn patterns_of_names_have_bounds_too() {
             "valid",
         ),
         (
-            "what we cannot read",
+            "an unsupported pattern",
             json!({ "patternProperties": { "(?:(a)|\\1b)*(?=c)": {} } }),
             "{\"a\":1}".into(),
             "unsupported patternProperties: regex: ",
@@ -374,13 +374,13 @@ fn patterns_of_names_have_bounds_too() {
             "limit pattern over its limit of backtracking steps",
         ),
         (
-            "unfinished so often that no violation is found",
+            "too many unfinished matches to find a violation",
             json!({ "allOf": vec![unfinished; 20_000] }),
             format!("{{\"{name}\":1}}"),
-            "limit 1000000 steps to tell a violation from an unfinished match",
+            "limit 1000000 steps to distinguish a violation from an unfinished match",
         ),
         (
-            "proven beside what is given up",
+            "a violation next to an aborted match",
             json!({ "items": { "type": "integer" }, "allOf": [{ "items": { "pattern": slow } }] }),
             format!("[\"{name}\"]"),
             "invalid type",
@@ -391,7 +391,7 @@ fn patterns_of_names_have_bounds_too() {
 }
 
 #[test]
-fn catastrophic_patterns_take_linear_time_or_counted_steps() {
+fn catastrophic_patterns_take_linear_time_or_reach_the_step_limit() {
     for (pattern, text, expected) in [
         ("^(a+)+$", "a".repeat(50_000) + "b", "invalid pattern"),
         ("^(a|a?)+$", "a".repeat(50_000) + "b", "invalid pattern"),
@@ -416,7 +416,7 @@ fn catastrophic_patterns_take_linear_time_or_counted_steps() {
         (
             &format!("(?=a){}", "\\b".repeat(10_000)),
             "a".to_owned(),
-            "unsupported schema at /pattern: regex with over 1000 places",
+            "unsupported schema at /pattern: regex with over 1000 look-arounds",
         ),
     ] {
         check(
@@ -477,21 +477,21 @@ fn nothing_outside_the_document_is_fetched() {
     ] {
         check("outside", &schema(value), "{}", &expected);
     }
-    let asked = listener.accept().map(|_| ()).unwrap_err();
+    let accepted = listener.accept().map(|_| ()).unwrap_err();
     assert_eq!(
-        asked.kind(),
+        accepted.kind(),
         std::io::ErrorKind::WouldBlock,
-        "nobody has knocked"
+        "the server received no connection"
     );
 }
 
 #[test]
-fn schemas_that_make_no_sense_say_so() {
+fn invalid_schemas_are_refused_with_a_reason() {
     let (draft_4, draft_7) = (
         "http://json-schema.org/draft-04/schema#",
         "http://json-schema.org/draft-07/schema#",
     );
-    let alike = |key: &str| json!({ "$defs": { "a": { key: "urn:x", "type": "null" }, "b": { key: "urn:x", "type": "null" } } });
+    let with_equal_ids = |key: &str| json!({ "$defs": { "a": { key: "urn:x", "type": "null" }, "b": { key: "urn:x", "type": "null" } } });
     for (value, text, expected) in [
         (
             json!({ "$ref": "#/$defs/none" }),
@@ -561,8 +561,8 @@ fn schemas_that_make_no_sense_say_so() {
             "5",
             "invalid type",
         ),
-        (alike("$id"), "5", "valid"),
-        (alike("$comment"), "5", "valid"),
+        (with_equal_ids("$id"), "5", "valid"),
+        (with_equal_ids("$comment"), "5", "valid"),
         (
             json!({ "$defs": { "a": { "$anchor": "x" }, "b": { "$anchor": "x" } }, "$ref": "#x" }),
             "5",
@@ -601,10 +601,10 @@ fn numbers_of_every_size_are_compared_exactly_and_quickly() {
             "invalid contains",
         ),
     ] {
-        check(value, &schema(written(value)), text, expected);
+        check(value, &schema(parse_schema(value)), text, expected);
     }
     assert!(
         serde_json::from_str::<Value>("{\"const\":\"\\ud800\"}").is_err(),
-        "half a pair is refused where it is read"
+        "a lone surrogate is refused by the parser"
     );
 }

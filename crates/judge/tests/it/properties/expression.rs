@@ -1,18 +1,18 @@
-//! Random regular expressions: written for Python's `re` or ECMA-262, and matched by brute force,
-//! by the set of places where a match may end. Knows no engine.
+//! Random regular expressions for Python's `re` or ECMA-262, and a brute-force matcher that
+//! computes all possible ends of a match.
 
 use std::collections::BTreeSet;
 
 use super::source::Source;
 
-/// Whose notation and meaning.
+/// Notation of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notation {
     Python,
     Ecma,
 }
 
-/// An expression with the flags before it.
+/// An expression with its flags.
 #[derive(Debug)]
 pub(super) struct Expression {
     notation: Notation,
@@ -31,7 +31,7 @@ struct Flags {
 #[derive(Clone, Debug)]
 enum Node {
     Character(char, Spelling),
-    /// Characters, and letters of shorthands.
+    /// Characters and shorthand letters.
     Class {
         negated: bool,
         characters: Vec<char>,
@@ -59,7 +59,7 @@ enum Node {
         negated: bool,
         node: Box<Node>,
     },
-    Back(usize),
+    Reference(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,19 +69,19 @@ enum Spelling {
     Unicode,
 }
 
-/// What texts are made of: characters on which the notations differ.
+/// Alphabet of the texts: characters that the notations treat differently.
 pub(super) const LETTERS: [char; 13] = [
     'a', 'b', 'A', '1', '\n', '_', ' ', 'é', '\u{663}', '\u{2028}', '\r', '-', ']',
 ];
 
-/// A place, and what each group has captured.
+/// Position, and the capture of each group.
 type State = (usize, Vec<Option<(usize, usize)>>);
 
-/// What may be drawn.
-struct Drawing {
+/// State of the generator.
+struct Generator {
     notation: Notation,
     groups: usize,
-    /// Groups that are complete, to which one may refer.
+    /// Closed groups, which references may name.
     closed: Vec<usize>,
     captures: bool,
 }
@@ -94,22 +94,22 @@ impl Expression {
             multi_line: python && source.once_in(5),
             dot_all: python && source.once_in(5),
         };
-        let mut drawing = Drawing {
+        let mut generator = Generator {
             notation,
             groups: 0,
             closed: Vec::new(),
             captures: true,
         };
-        let node = drawing.node(source, 3);
+        let node = generator.node(source, 3);
         Self {
             notation,
             flags,
             node,
-            groups: drawing.groups,
+            groups: generator.groups,
         }
     }
 
-    pub(super) fn written(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let flags = [
             (self.flags.ignore_case, 'i'),
             (self.flags.multi_line, 'm'),
@@ -144,15 +144,15 @@ impl Expression {
     }
 
     fn ends(&self, text: &[char], start: usize) -> BTreeSet<State> {
-        let matching = Matching {
+        let matcher = BruteForce {
             expression: self,
             text,
         };
-        matching.ends(&self.node, &(start, vec![None; self.groups]))
+        matcher.ends(&self.node, &(start, vec![None; self.groups]))
     }
 }
 
-impl Drawing {
+impl Generator {
     fn node(&mut self, source: &mut Source, depth: usize) -> Node {
         match source.below(if depth == 0 { 8 } else { 16 }) {
             0 | 1 => Self::character(source),
@@ -164,7 +164,7 @@ impl Drawing {
             6 => Node::Boundary {
                 negated: source.once_in(2),
             },
-            7 if !self.closed.is_empty() => Node::Back(*source.pick(&self.closed)),
+            7 if !self.closed.is_empty() => Node::Reference(*source.pick(&self.closed)),
             7 => Self::character(source),
             8..11 => Node::Sequence(
                 (0..source.below(4))
@@ -224,7 +224,7 @@ impl Drawing {
             (1, Some(3)),
             (2, None),
         ]);
-        // What a group holds after rounds that took nothing is told in many ways.
+        // Engines differ in the captures after empty iterations.
         let captures = std::mem::replace(&mut self.captures, false);
         let node = Box::new(self.node(source, depth - 1));
         self.captures = captures;
@@ -239,7 +239,7 @@ impl Drawing {
     fn look(&mut self, source: &mut Source, depth: usize) -> Node {
         let ahead = source.once_in(2);
         let captures = std::mem::replace(&mut self.captures, false);
-        // Python looks back over texts of one length only.
+        // Python supports only look-behind of fixed length.
         let node = if ahead {
             self.node(source, depth - 1)
         } else {
@@ -265,7 +265,7 @@ impl Node {
                 Spelling::Plain if *character == '\n' => text.push_str("\\n"),
                 Spelling::Plain => text.push(*character),
                 Spelling::Hexadecimal if u32::from(*character) < 256 => {
-                    *text += &format!("\\x{:02x}", u32::from(*character))
+                    *text += &format!("\\x{:02x}", u32::from(*character));
                 }
                 _ => *text += &format!("\\u{:04X}", u32::from(*character)),
             },
@@ -325,8 +325,8 @@ impl Node {
                 };
                 Self::enclosed(text, open, std::slice::from_ref(node), "");
             }
-            // Digits that come next are no part of it.
-            Self::Back(number) => *text += &format!("(?:\\{number})"),
+            // Following digits must not become part of it.
+            Self::Reference(number) => *text += &format!("(?:\\{number})"),
         }
     }
 
@@ -347,17 +347,17 @@ impl Node {
     }
 }
 
-/// One expression on one text.
-struct Matching<'m> {
+/// Matches one expression against one text.
+struct BruteForce<'m> {
     expression: &'m Expression,
     text: &'m [char],
 }
 
-impl Matching<'_> {
-    /// Every state in which a match of `node` may end that begins in `state`.
+impl BruteForce<'_> {
+    /// All states in which a match of `node` from `state` may end.
     fn ends(&self, node: &Node, state: &State) -> BTreeSet<State> {
         let (at, captured) = state;
-        let here = |holds: bool| {
+        let stay_if = |holds: bool| {
             if holds {
                 BTreeSet::from([state.clone()])
             } else {
@@ -369,7 +369,7 @@ impl Matching<'_> {
                 let found = self
                     .text
                     .get(*at)
-                    .is_some_and(|character| self.takes(node, *character));
+                    .is_some_and(|character| self.matches_character(node, *character));
                 if found {
                     BTreeSet::from([(at + 1, captured.clone())])
                 } else {
@@ -377,26 +377,26 @@ impl Matching<'_> {
                 }
             }
             Node::Start => {
-                here(*at == 0 || self.expression.flags.multi_line && self.text[at - 1] == '\n')
+                stay_if(*at == 0 || self.expression.flags.multi_line && self.text[at - 1] == '\n')
             }
-            Node::End => here(self.is_end(*at)),
+            Node::End => stay_if(self.is_end(*at)),
             Node::Boundary { negated } => {
                 let word = |at: Option<usize>| {
                     at.and_then(|at| self.text.get(at))
-                        .is_some_and(|found| self.is('w', *found))
+                        .is_some_and(|found| self.matches_shorthand('w', *found))
                 };
-                here((word(at.checked_sub(1)) != word(Some(*at))) != *negated)
+                stay_if((word(at.checked_sub(1)) != word(Some(*at))) != *negated)
             }
             Node::Sequence(nodes) => nodes
                 .iter()
-                .fold(here(true), |states, node| self.all_ends(node, &states)),
+                .fold(stay_if(true), |states, node| self.all_ends(node, &states)),
             Node::Either(nodes) => nodes
                 .iter()
                 .flat_map(|node| self.ends(node, state))
                 .collect(),
             Node::Repeat {
                 node, least, most, ..
-            } => self.repeated(node, *least, *most, here(true)),
+            } => self.repeat_ends(node, *least, *most, stay_if(true)),
             Node::Group(node) => self.ends(node, state),
             Node::Capture(number, node) => {
                 let mut ends = BTreeSet::new();
@@ -410,7 +410,7 @@ impl Matching<'_> {
                 ahead: true,
                 negated,
                 node,
-            } => here(self.ends(node, state).is_empty() == *negated),
+            } => stay_if(self.ends(node, state).is_empty() == *negated),
             Node::Look {
                 ahead: false,
                 negated,
@@ -421,10 +421,10 @@ impl Matching<'_> {
                         .iter()
                         .any(|(end, _)| end == at)
                 });
-                here(found != *negated)
+                stay_if(found != *negated)
             }
-            Node::Back(number) => match captured[number - 1] {
-                None => here(self.expression.notation == Notation::Ecma),
+            Node::Reference(number) => match captured[number - 1] {
+                None => stay_if(self.expression.notation == Notation::Ecma),
                 Some((start, end)) => {
                     let (group, rest) = (&self.text[start..end], &self.text[*at..]);
                     let equal = rest.len() >= group.len()
@@ -449,7 +449,7 @@ impl Matching<'_> {
             .collect()
     }
 
-    fn repeated(
+    fn repeat_ends(
         &self,
         node: &Node,
         least: usize,
@@ -460,7 +460,7 @@ impl Matching<'_> {
             states = self.all_ends(node, &states);
         }
         let mut found = states.clone();
-        // Every further round that counts takes a character.
+        // Every further relevant iteration consumes a character.
         for _ in least..most.unwrap_or(least + self.text.len() + 1) {
             states = self.all_ends(node, &states);
             found.extend(states.iter().cloned());
@@ -468,7 +468,7 @@ impl Matching<'_> {
         found
     }
 
-    /// Python's `$` is also before a line feed at the end.
+    /// Python's `$` also matches before a final newline.
     fn is_end(&self, at: usize) -> bool {
         let rest = &self.text[at..];
         match self.expression.notation {
@@ -480,9 +480,9 @@ impl Matching<'_> {
         }
     }
 
-    fn takes(&self, node: &Node, character: char) -> bool {
+    fn matches_character(&self, node: &Node, character: char) -> bool {
         match node {
-            Node::Character(wanted, _) => self.equal(*wanted, character),
+            Node::Character(expected, _) => self.equal(*expected, character),
             Node::Class {
                 negated,
                 characters,
@@ -490,11 +490,13 @@ impl Matching<'_> {
             } => {
                 let found = characters
                     .iter()
-                    .any(|wanted| self.equal(*wanted, character))
-                    || shorthands.iter().any(|letter| self.is(*letter, character));
+                    .any(|expected| self.equal(*expected, character))
+                    || shorthands
+                        .iter()
+                        .any(|letter| self.matches_shorthand(*letter, character));
                 found != *negated
             }
-            Node::Shorthand(letter) => self.is(*letter, character),
+            Node::Shorthand(letter) => self.matches_shorthand(*letter, character),
             _ => match self.expression.notation {
                 Notation::Python => self.expression.flags.dot_all || character != '\n',
                 Notation::Ecma => !matches!(character, '\n' | '\r' | '\u{2028}'),
@@ -507,7 +509,7 @@ impl Matching<'_> {
     }
 
     /// `\d`, `\w`, `\s` and their opposites, on [`LETTERS`].
-    fn is(&self, letter: char, character: char) -> bool {
+    fn matches_shorthand(&self, letter: char, character: char) -> bool {
         let ascii = self.expression.notation == Notation::Ecma;
         let found = match letter.to_ascii_lowercase() {
             'd' => character == '1' || !ascii && character == '\u{663}',

@@ -1,5 +1,5 @@
-//! Our recogniser beside a second, independent one (the crate `earlgrey`), and beside all sentences
-//! enumerated, on random grammars.
+//! Compares the recognizer with a second, independent one (the crate `earlgrey`) and with
+//! enumeration of all sentences, on random grammars.
 
 use std::cell::Cell;
 
@@ -10,22 +10,23 @@ use sobench_grammar::{GrammarError, Membership, Recogniser, compile, convert};
 use super::source::{self, Source};
 use super::syntax::{LETTERS, Syntax};
 
-/// Generated grammars.
+/// Number of generated grammars.
 const CASES: usize = 100;
 
-/// Characters of the texts that are enumerated; there are 121 of up to four of three.
+/// Maximum characters of the enumerated texts: 121 texts of up to four characters over three
+/// letters.
 const LENGTH: usize = 4;
 
-/// Sampled sentences of each grammar, each with a mutant.
+/// Number of sampled sentences per grammar, each with a mutant.
 const SAMPLES: usize = 4;
 
-/// Longest sampled text, in characters: the second recogniser takes cubic time.
+/// Maximum characters of a sampled text: the second recognizer takes cubic time.
 const MAX_SAMPLE_CHARS: usize = 16;
 
-/// The second recogniser, over single characters.
-struct Second(EarleyParser);
+/// The second recognizer, over single characters.
+struct SecondRecogniser(EarleyParser);
 
-impl Second {
+impl SecondRecogniser {
     fn new(syntax: &Syntax) -> Self {
         let productions = syntax.productions();
         let mut builder = GrammarBuilder::default();
@@ -37,8 +38,8 @@ impl Second {
             .flat_map(|(_, symbols)| symbols)
             .filter(|symbol| symbol.chars().count() == 1)
         {
-            let wanted = letter.clone();
-            builder.terminal_try(letter, move |found| found == wanted);
+            let expected_letter = letter.clone();
+            builder.terminal_try(letter, move |found| found == expected_letter);
         }
         for (head, symbols) in &productions {
             let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
@@ -56,12 +57,12 @@ impl Second {
     }
 }
 
-/// Our readings of one grammar: of both notations, and of each converted into the other.
-fn ours(syntax: &Syntax) -> Result<Vec<(String, Recogniser)>, String> {
+/// Recognizers of one grammar: in both notations, and each converted to the other.
+fn recognisers(syntax: &Syntax) -> Result<Vec<(String, Recogniser)>, String> {
     let (lark, ebnf) = (GrammarDialect::Lark, GrammarDialect::Ebnf);
     let mut found = Vec::new();
     for (from, to) in [(lark, ebnf), (ebnf, lark)] {
-        let text = syntax.written(from == lark);
+        let text = syntax.to_text(from == lark);
         let compiled = compile(from, &text).map_err(|error| format!("{error}\n{text}"))?;
         found.push((text.clone(), compiled));
         match convert(from, to, &text) {
@@ -70,7 +71,7 @@ fn ours(syntax: &Syntax) -> Result<Vec<(String, Recogniser)>, String> {
                     .map_err(|error| format!("{error}\n{text}\n{}", converted.text))?;
                 found.push((format!("{text}converted:\n{}", converted.text), compiled));
             }
-            // A language without sentences cannot be written for every engine.
+            // A grammar without sentences cannot be converted.
             Err(GrammarError::Unsupported { .. }) => {}
             Err(error) => return Err(format!("{error} on converting\n{text}")),
         }
@@ -78,7 +79,7 @@ fn ours(syntax: &Syntax) -> Result<Vec<(String, Recogniser)>, String> {
     Ok(found)
 }
 
-/// Every text of up to [`LENGTH`] letters.
+/// All texts of up to [`LENGTH`] letters.
 fn texts() -> Vec<String> {
     let mut texts = vec![String::new()];
     let mut longest = texts.clone();
@@ -92,55 +93,55 @@ fn texts() -> Vec<String> {
     texts
 }
 
-/// One character changed, left out or put in.
+/// A text with one character replaced, removed or inserted.
 fn mutant(text: &str, source: &mut Source) -> String {
     let mut characters: Vec<char> = text.chars().collect();
-    let at = source.below(characters.len() + 1);
+    let position = source.below(characters.len() + 1);
     let letter = source
         .pick(&LETTERS)
         .chars()
         .next()
         .expect("letters are not empty");
     match source.below(3) {
-        0 => characters.insert(at, letter),
-        1 if at < characters.len() => characters[at] = letter,
-        _ if at < characters.len() => drop(characters.remove(at)),
+        0 => characters.insert(position, letter),
+        1 if position < characters.len() => characters[position] = letter,
+        _ if position < characters.len() => drop(characters.remove(position)),
         _ => {}
     }
     characters.into_iter().collect()
 }
 
-fn agree(
+fn check_grammar(
     source: &mut Source,
     sentences: &Cell<usize>,
     compared: &Cell<usize>,
 ) -> Result<(), String> {
     let syntax = Syntax::draw(source);
-    let (second, ours) = (Second::new(&syntax), ours(&syntax)?);
+    let (second_recogniser, recognisers) = (SecondRecogniser::new(&syntax), recognisers(&syntax)?);
     let enumerated = syntax.enumerate(LENGTH);
     for text in texts() {
         let member = enumerated.sentences.contains(&text);
-        if second.accepts(&text) != member {
+        if second_recogniser.accepts(&text) != member {
             return Err(format!(
-                "earlgrey beside the enumeration ({member}): {text:?}\n{}",
-                syntax.written(false)
+                "earlgrey differs from the enumeration ({member}): {text:?}\n{}",
+                syntax.to_text(false)
             ));
         }
         let mut ends = text.char_indices().map(|(end, _)| end).chain([text.len()]);
         let viable = ends
-            .rfind(|end| enumerated.beginnings.contains(&text[..*end]))
+            .rfind(|end| enumerated.prefixes.contains(&text[..*end]))
             .unwrap_or(0);
         let expected = if member {
             Membership::Member
         } else {
             Membership::NotMember { byte: viable }
         };
-        let is_prefix = enumerated.beginnings.contains(&text);
-        for (grammar, recogniser) in &ours {
+        let is_prefix = enumerated.prefixes.contains(&text);
+        for (grammar, recogniser) in &recognisers {
             let found = recogniser.recognise(&text);
             if found != expected || recogniser.is_prefix(&text) != is_prefix {
                 return Err(format!(
-                    "{found:?} for {expected:?}, beginning: {is_prefix}: {text:?}\n{grammar}"
+                    "{found:?} for {expected:?}, prefix: {is_prefix}: {text:?}\n{grammar}"
                 ));
             }
         }
@@ -155,12 +156,12 @@ fn agree(
             continue;
         };
         for text in [mutant(&sentence, source), sentence] {
-            let member = second.accepts(&text);
-            for (grammar, recogniser) in &ours {
+            let member = second_recogniser.accepts(&text);
+            for (grammar, recogniser) in &recognisers {
                 let found = recogniser.recognise(&text);
                 if (found == Membership::Member) != member {
                     return Err(format!(
-                        "{found:?}, earlgrey says {member}: {text:?}\n{grammar}"
+                        "{found:?}, earlgrey: {member}: {text:?}\n{grammar}"
                     ));
                 }
             }
@@ -173,7 +174,7 @@ fn agree(
 fn the_recogniser_agrees_with_a_second_one_and_with_enumeration() {
     let (sentences, compared) = (Cell::new(0), Cell::new(0));
     source::check(0x6AAE_EA12, CASES, |source| {
-        agree(source, &sentences, &compared)
+        check_grammar(source, &sentences, &compared)
     });
     assert_eq!(compared.get(), CASES * texts().len());
     assert!(

@@ -1,5 +1,5 @@
-//! Any generated instance of a generated schema is valid, however it is spelt; with one keyword
-//! broken it is not, and the reason names the place. From Draft 4 to 2020-12.
+//! Generated instances of generated schemas are valid in every spelling. With one violated keyword
+//! they are invalid, and the reason names the location. Drafts 4 to 2020-12.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,23 +9,23 @@ use sobench_core::constraint::Constraint;
 use sobench_core::verdict::{Reason, Verdict};
 use sobench_judge::{EvaluateOptions, Evaluator};
 
-use super::breaks::{Break, breaks};
 use super::shape::Shape;
 use super::source::{self, Source};
-use super::spelling::{Liberty, spell};
+use super::spelling::{SpellingFreedom, spell};
+use super::violations::{Violation, violations};
 use super::write;
 use crate::suite::corpus::Draft;
 
-/// Generated schemas.
+/// Number of generated schemas.
 const CASES: usize = 1_500;
 
-/// Instances of each.
+/// Number of instances per schema.
 const INSTANCES: usize = 2;
 
-/// Breaks that are tried of each instance.
-const MAX_BREAKS: usize = 8;
+/// Maximum number of tested violations per instance.
+const MAX_VIOLATIONS: usize = 8;
 
-/// Keywords that have to have been broken and named.
+/// Keywords that must be covered by violations.
 const KEYWORDS: [&str; 24] = [
     "additionalProperties",
     "anyOf",
@@ -61,12 +61,12 @@ struct Case {
 
 impl Case {
     fn judge(&mut self, value: &Value, source: &mut Source) -> (String, Verdict) {
-        let liberty = if self.draft == Draft::Draft4 {
-            Liberty::PlainNumbers
+        let freedom = if self.draft == Draft::Draft4 {
+            SpellingFreedom::PlainNumbers
         } else {
-            Liberty::All
+            SpellingFreedom::All
         };
-        let text = spell(value, source, liberty);
+        let text = spell(value, source, freedom);
         let verdict = self.evaluator.judge_text(
             &Constraint::JsonSchema(self.schema.clone().into()),
             None,
@@ -75,13 +75,13 @@ impl Case {
         (text, verdict)
     }
 
-    fn wrong(&self, text: &str, verdict: &Verdict, expected: &str) -> String {
+    fn failure_message(&self, text: &str, verdict: &Verdict, expected: &str) -> String {
         format!("{}\n{text}\n{verdict:?}\nexpected: {expected}", self.schema)
     }
 }
 
-/// The keyword that `verdict` names, if it is the broken one, at its place.
-fn named<'v>(verdict: &'v Verdict, expected: &Break) -> Option<&'v str> {
+/// The reported keyword, if keyword and location are the expected ones.
+fn reported_keyword<'v>(verdict: &'v Verdict, expected: &Violation) -> Option<&'v str> {
     let Verdict::Invalid {
         reason:
             Reason::Schema {
@@ -97,10 +97,10 @@ fn named<'v>(verdict: &'v Verdict, expected: &Break) -> Option<&'v str> {
         .then_some(keyword)
 }
 
-/// Counts broken keywords by draft.
+/// Number of violations by draft and keyword.
 type Counts = BTreeMap<(Draft, String), usize>;
 
-fn holds(source: &mut Source, counts: &mut Counts) -> Result<(), String> {
+fn check_schema(source: &mut Source, counts: &mut Counts) -> Result<(), String> {
     let draft = Draft::ALL[source.below(Draft::ALL.len())];
     let shape = Shape::draw(source, 3);
     let schema = write::schema(&shape, draft);
@@ -113,14 +113,18 @@ fn holds(source: &mut Source, counts: &mut Counts) -> Result<(), String> {
         let value = shape.sample(source);
         let (text, verdict) = case.judge(&value, source);
         if verdict != Verdict::Valid {
-            return Err(case.wrong(&text, &verdict, "valid"));
+            return Err(case.failure_message(&text, &verdict, "valid"));
         }
-        let found = breaks(&shape, &value, draft);
-        for index in source.order(found.len()).into_iter().take(MAX_BREAKS) {
+        let found = violations(&shape, &value, draft);
+        for index in source
+            .permutation(found.len())
+            .into_iter()
+            .take(MAX_VIOLATIONS)
+        {
             let expected = &found[index];
             let (text, verdict) = case.judge(&expected.value, source);
-            let Some(keyword) = named(&verdict, expected) else {
-                return Err(case.wrong(
+            let Some(keyword) = reported_keyword(&verdict, expected) else {
+                return Err(case.failure_message(
                     &text,
                     &verdict,
                     &format!("{:?} at {:?}", expected.keywords, expected.path),
@@ -133,16 +137,16 @@ fn holds(source: &mut Source, counts: &mut Counts) -> Result<(), String> {
 }
 
 #[test]
-fn generated_instances_are_valid_and_single_breaks_are_named() {
+fn generated_instances_are_valid_and_single_violations_are_reported() {
     let counts = RefCell::new(Counts::new());
     source::check(0x0B5E_55ED, CASES, |source| {
-        holds(source, &mut counts.borrow_mut())
+        check_schema(source, &mut counts.borrow_mut())
     });
     let counts = counts.into_inner();
     for draft in Draft::ALL {
         let broken: Vec<&str> = counts
             .keys()
-            .filter(|(of, _)| *of == draft)
+            .filter(|(other, _)| *other == draft)
             .map(|(_, keyword)| keyword.as_str())
             .collect();
         assert!(broken.len() >= 20, "{}: only {broken:?}", draft.folder());
@@ -150,9 +154,9 @@ fn generated_instances_are_valid_and_single_breaks_are_named() {
     for keyword in KEYWORDS {
         let times: usize = counts
             .iter()
-            .filter(|((_, of), _)| of == keyword)
+            .filter(|((_, other), _)| other == keyword)
             .map(|(_, times)| times)
             .sum();
-        assert!(times > 2, "{keyword} was broken {times} times");
+        assert!(times > 2, "{keyword} was violated {times} times");
     }
 }

@@ -1,5 +1,4 @@
-//! What a generated schema says, in a form from which it can be written for any draft, sampled and
-//! broken. Knows no JSON Schema.
+//! Generated schemas in a form that can be written for any draft, sampled and violated.
 
 use serde_json::{Map, Value};
 
@@ -16,58 +15,58 @@ pub(super) enum Shape {
         least: usize,
         most: usize,
     },
-    /// A text of at least so many characters, but not the one of just so many tildes.
-    TextBut {
+    /// A text of at least `least` characters, except for the text of exactly `least` tildes.
+    TextExcept {
         least: usize,
     },
-    NoText,
+    NotString,
     Matching(&'static Samples),
     Format(&'static Samples),
     Number(Range),
-    /// Integers on either side of a number, which itself would be on both.
-    Beside(i128),
+    /// Integers below or above a number, which itself matches both sides.
+    NotEqual(i128),
     Choice {
         values: Vec<Value>,
         single: bool,
     },
-    Many {
+    List {
         of: Box<Shape>,
         least: usize,
         most: usize,
     },
     /// Distinct integers.
     Distinct,
-    /// Values at fixed places, which may be missing from the end, and what may follow them.
+    /// Values at fixed positions, which may be missing at the end, and the values after them.
     Tuple {
         parts: Vec<Shape>,
         rest: Rest,
     },
-    /// Null at least and at most so often, among numbers.
-    Nulls {
+    /// At least `least` and at most `most` nulls among numbers.
+    CountedNulls {
         least: usize,
         most: usize,
     },
     Record(Record),
-    /// Values of several types; `exactly` says which of two keywords is meant.
+    /// Values of several types. `exactly` selects `oneOf` instead of `anyOf`.
     Either {
         parts: Vec<Shape>,
         exactly: bool,
     },
-    /// The same, each keyword in a part of its own.
-    Apart(Box<Shape>),
-    /// The same, by its name.
+    /// The inner shape, with each keyword in a separate subschema.
+    SeparateKeywords(Box<Shape>),
+    /// The inner shape, as a named definition.
     Named {
         name: String,
         of: Box<Shape>,
     },
-    /// `{"value": .., "next": {..}}`, as deep as one likes.
+    /// `{"value": .., "next": {..}}`, of any depth.
     Chain {
         name: String,
         value: Box<Shape>,
     },
 }
 
-/// A source of a keyword with texts that keep it and texts that do not.
+/// An argument of a keyword with valid and invalid texts.
 #[derive(Debug)]
 pub(super) struct Samples {
     pub(super) source: &'static str,
@@ -80,11 +79,11 @@ pub(super) struct Samples {
 pub(super) struct Range {
     pub(super) integer: bool,
     pub(super) scale: u32,
-    /// 1 where any will do.
+    /// 1 if unrestricted.
     pub(super) step: i128,
     pub(super) low: Option<Bound>,
     pub(super) high: Option<Bound>,
-    /// A number within.
+    /// A number in the range.
     pub(super) inner: i128,
 }
 
@@ -94,13 +93,13 @@ pub(super) struct Bound {
     pub(super) exclusive: bool,
 }
 
-/// What may stand beside what is named.
+/// Values besides the named ones.
 #[derive(Debug)]
 pub(super) enum Rest {
     Anything,
     Nothing,
     Only(Box<Shape>),
-    /// Members whose names begin with `x-`.
+    /// Members whose names start with `x-`.
     Prefixed(Box<Shape>),
 }
 
@@ -110,7 +109,7 @@ pub(super) struct Record {
     pub(super) rest: Rest,
     /// The longest name, in characters.
     pub(super) name_most: Option<usize>,
-    /// With the first of these optional members, the second is there, too.
+    /// The second of these optional members is required if the first is present.
     pub(super) dependent: Option<(usize, usize)>,
     pub(super) least: usize,
     pub(super) most: Option<usize>,
@@ -262,7 +261,7 @@ const FORMATS: &[Samples] = &[
 ];
 
 impl Shape {
-    /// Some shape, with others inside at most `depth` deep.
+    /// Draws a shape with nested shapes up to `depth`.
     pub(super) fn draw(source: &mut Source, depth: usize) -> Self {
         let kind = source.below(if depth == 0 { 5 } else { 12 });
         match kind {
@@ -289,14 +288,14 @@ impl Shape {
             3 => Self::Number(Range::draw(source)),
             4 => Self::Matching(source.pick(PATTERNS)),
             5 => Self::Format(source.pick(FORMATS)),
-            6 => Self::TextBut {
+            6 => Self::TextExcept {
                 least: 1 + source.below(3),
             },
-            7 => Self::Beside(source.below(100) as i128 - 50),
+            7 => Self::NotEqual(source.below(100) as i128 - 50),
             8 => Self::choice(source),
             9 => Self::Anything,
-            10 => Self::NoText,
-            _ => Self::Apart(Box::new(if source.once_in(2) {
+            10 => Self::NotString,
+            _ => Self::SeparateKeywords(Box::new(if source.once_in(2) {
                 Self::Number(Range::draw(source))
             } else {
                 Self::text(source)
@@ -316,8 +315,8 @@ impl Shape {
         let single = source.once_in(2);
         let mut values: Vec<Value> = Vec::new();
         for _ in 0..if single { 1 } else { 1 + source.below(3) } {
-            let value = anything(source, 2);
-            if !values.iter().any(|known| same(known, &value)) {
+            let value = any_value(source, 2);
+            if !values.iter().any(|known| json_equal(known, &value)) {
                 values.push(value);
             }
         }
@@ -329,7 +328,7 @@ impl Shape {
             0 => {
                 let least = source.below(3);
                 let most = (least + source.below(3)).max(1);
-                Self::Many {
+                Self::List {
                     of: Box::new(Self::draw(source, depth - 1)),
                     least,
                     most,
@@ -347,7 +346,7 @@ impl Shape {
             }
             _ => {
                 let least = 1 + source.below(2);
-                Self::Nulls {
+                Self::CountedNulls {
                     least,
                     most: least + source.below(3),
                 }
@@ -356,13 +355,13 @@ impl Shape {
     }
 
     fn either(source: &mut Source, depth: usize) -> Self {
-        let order = source.order(6);
+        let order = source.permutation(6);
         let parts = order[..2 + source.below(3)].iter().map(|kind| match kind {
             0 => Self::Null,
             1 => Self::Boolean,
             2 => Self::text(source),
             3 => Self::Number(Range::draw(source)),
-            4 => Self::Many {
+            4 => Self::List {
                 of: Box::new(Self::draw(source, depth - 1)),
                 least: 1,
                 most: 2,
@@ -376,15 +375,15 @@ impl Shape {
         }
     }
 
-    /// A value of this shape.
+    /// Draws a value of this shape.
     pub(super) fn sample(&self, source: &mut Source) -> Value {
         match self {
-            Self::Anything => anything(source, 2),
+            Self::Anything => any_value(source, 2),
             Self::Null => Value::Null,
             Self::Boolean => Value::Bool(source.once_in(2)),
             Self::Text { least, most } => Value::from(text(source, *least, *most)),
-            Self::TextBut { least } => Value::from(text(source, *least, least + 2)),
-            Self::NoText => [
+            Self::TextExcept { least } => Value::from(text(source, *least, least + 2)),
+            Self::NotString => [
                 Value::Null,
                 Value::Bool(true),
                 number(5, 1),
@@ -395,9 +394,9 @@ impl Shape {
                 Value::from(*source.pick(samples.good))
             }
             Self::Number(range) => range.sample(source),
-            Self::Beside(at) => number(at + [1, -1, 12345, -77][source.below(4)], 0),
+            Self::NotEqual(at) => number(at + [1, -1, 12345, -77][source.below(4)], 0),
             Self::Choice { values, .. } => source.pick(values).clone(),
-            Self::Many { of, least, most } => (0..least + source.below(most - least + 1))
+            Self::List { of, least, most } => (0..least + source.below(most - least + 1))
                 .map(|_| of.sample(source))
                 .collect(),
             Self::Distinct => {
@@ -415,7 +414,7 @@ impl Shape {
                 }
                 Value::Array(values)
             }
-            Self::Nulls { least, most } => {
+            Self::CountedNulls { least, most } => {
                 let mut values = vec![Value::Null; least + source.below(most - least + 1)];
                 for _ in 0..source.below(3) {
                     values.insert(
@@ -427,7 +426,7 @@ impl Shape {
             }
             Self::Record(record) => record.sample(source),
             Self::Either { parts, .. } => source.pick(parts).sample(source),
-            Self::Apart(of) | Self::Named { of, .. } => of.sample(source),
+            Self::SeparateKeywords(of) | Self::Named { of, .. } => of.sample(source),
             Self::Chain { value, .. } => {
                 let link = |value| Map::from_iter([("value".to_owned(), value)]);
                 let mut chain = link(value.sample(source));
@@ -447,7 +446,7 @@ impl Range {
         let integer = source.once_in(2);
         let scale = if integer { 0 } else { source.below(4) as u32 };
         let step = *source.pick(&[1, 2, 5, 7, 25, 1000]);
-        // On both sides of what 64-bit integers and floats can hold.
+        // Around the limits of 64-bit integers and floats.
         let about = *source.pick(&[
             0,
             100,
@@ -496,12 +495,12 @@ impl Range {
         )
     }
 
-    /// The least number within.
+    /// The smallest number in the range.
     pub(super) fn lowest(&self) -> Option<i128> {
         self.low.map(|low| low.at + i128::from(low.exclusive))
     }
 
-    /// The largest number within.
+    /// The largest number in the range.
     pub(super) fn highest(&self) -> Option<i128> {
         self.high.map(|high| high.at - i128::from(high.exclusive))
     }
@@ -520,7 +519,7 @@ impl Rest {
     fn sample(&self, source: &mut Source) -> Vec<Value> {
         match self {
             Self::Nothing => Vec::new(),
-            Self::Anything => (0..source.below(3)).map(|_| anything(source, 1)).collect(),
+            Self::Anything => (0..source.below(3)).map(|_| any_value(source, 1)).collect(),
             Self::Only(shape) | Self::Prefixed(shape) => {
                 (0..source.below(3)).map(|_| shape.sample(source)).collect()
             }
@@ -530,7 +529,7 @@ impl Rest {
 
 impl Record {
     fn draw(source: &mut Source, depth: usize) -> Self {
-        let order = source.order(NAMES.len());
+        let order = source.permutation(NAMES.len());
         let members: Vec<Member> = order[..source.below(4)]
             .iter()
             .map(|name| Member {
@@ -600,8 +599,8 @@ fn definition(source: &mut Source) -> String {
     (*source.pick(&DEFINITIONS)).to_owned()
 }
 
-/// Whether two values are one to JSON Schema, to which 1.0 is 1; for numbers without an exponent.
-pub(super) fn same(one: &Value, other: &Value) -> bool {
+/// Whether two values are equal in JSON Schema, where 1.0 equals 1. Numbers must have no exponent.
+pub(super) fn json_equal(one: &Value, other: &Value) -> bool {
     fn digits(number: &str) -> &str {
         if number.contains('.') {
             number.trim_end_matches('0').trim_end_matches('.')
@@ -614,19 +613,23 @@ pub(super) fn same(one: &Value, other: &Value) -> bool {
             digits(one.as_str()) == digits(other.as_str())
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(other)
+                    .all(|(one, other)| json_equal(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
                 && one
                     .iter()
-                    .all(|(name, one)| other.get(name).is_some_and(|other| same(one, other)))
+                    .all(|(name, one)| other.get(name).is_some_and(|other| json_equal(one, other)))
         }
         (one, other) => one == other,
     }
 }
 
-/// `n * 10^-scale`, written out.
+/// `n * 10^-scale` without an exponent.
 pub(super) fn number(n: i128, scale: u32) -> Value {
     let (sign, digits) = (
         if n < 0 { "-" } else { "" },
@@ -635,7 +638,7 @@ pub(super) fn number(n: i128, scale: u32) -> Value {
     let (whole, fraction) = digits.split_at(digits.len() - scale as usize);
     let point = if fraction.is_empty() { "" } else { "." };
     serde_json::from_str(&format!("{sign}{whole}{point}{fraction}"))
-        .expect("these are numbers in JSON, too")
+        .expect("decimal numbers are valid JSON")
 }
 
 fn text(source: &mut Source, least: usize, most: usize) -> String {
@@ -644,21 +647,21 @@ fn text(source: &mut Source, least: usize, most: usize) -> String {
         .collect()
 }
 
-/// Any value at all, with others inside at most `depth` deep.
-fn anything(source: &mut Source, depth: usize) -> Value {
+/// Draws any value with nested values up to `depth`.
+fn any_value(source: &mut Source, depth: usize) -> Value {
     match source.below(if depth == 0 { 4 } else { 6 }) {
         0 => Value::Null,
         1 => Value::Bool(source.once_in(2)),
         2 => number(source.below(2000) as i128 - 1000, source.below(3) as u32),
         3 => Value::from(text(source, 0, 3)),
         4 => (0..source.below(3))
-            .map(|_| anything(source, depth - 1))
+            .map(|_| any_value(source, depth - 1))
             .collect(),
         _ => {
             let members = (0..source.below(3)).map(|_| {
                 (
                     (*source.pick(&NAMES)).to_owned(),
-                    anything(source, depth - 1),
+                    any_value(source, depth - 1),
                 )
             });
             Value::Object(members.collect())

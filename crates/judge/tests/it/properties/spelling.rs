@@ -1,5 +1,5 @@
-//! Spells a JSON value in one of the many ways that mean the same: white space, escapes, the order
-//! of members, 1 as 1.0 or 10e-1.
+//! Writes a JSON value in one of many equivalent spellings: white space, escapes, member order, 1
+//! as 1.0 or 10e-1.
 
 use std::fmt::Write as _;
 
@@ -7,30 +7,32 @@ use serde_json::Value;
 
 use super::source::Source;
 
-/// How far from the plainest spelling a text may be.
+/// Allowed variations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Liberty {
-    /// An integer stays without point and exponent: in Draft 4, 1.0 is none.
+pub(super) enum SpellingFreedom {
+    /// Integers without point and exponent: in Draft 4, 1.0 is not an integer.
     PlainNumbers,
     All,
 }
 
-/// `value` as a text, spelt as `source` chooses.
-pub(super) fn spell(value: &Value, source: &mut Source, liberty: Liberty) -> String {
+/// Writes `value` in a spelling that `source` chooses.
+pub(super) fn spell(value: &Value, source: &mut Source, freedom: SpellingFreedom) -> String {
     let mut text = String::new();
-    blank(&mut text, source);
-    put(&mut text, value, source, liberty);
-    blank(&mut text, source);
+    put_white_space(&mut text, source);
+    put_value(&mut text, value, source, freedom);
+    put_white_space(&mut text, source);
     text
 }
 
-fn put(text: &mut String, value: &Value, source: &mut Source, liberty: Liberty) {
+fn put_value(text: &mut String, value: &Value, source: &mut Source, freedom: SpellingFreedom) {
     match value {
         Value::Null | Value::Bool(_) => {
-            write!(text, "{value}").expect("writing to a string does not fail")
+            write!(text, "{value}").expect("writing to a string does not fail");
         }
-        Value::Number(number) if liberty == Liberty::PlainNumbers => text.push_str(number.as_str()),
-        Value::Number(number) => text.push_str(&respelt(number.as_str(), source)),
+        Value::Number(number) if freedom == SpellingFreedom::PlainNumbers => {
+            text.push_str(number.as_str());
+        }
+        Value::Number(number) => text.push_str(&respell_number(number.as_str(), source)),
         Value::String(string) => put_string(text, string, source),
         Value::Array(items) => {
             text.push('[');
@@ -38,33 +40,33 @@ fn put(text: &mut String, value: &Value, source: &mut Source, liberty: Liberty) 
                 if index > 0 {
                     text.push(',');
                 }
-                blank(text, source);
-                put(text, item, source, liberty);
-                blank(text, source);
+                put_white_space(text, source);
+                put_value(text, item, source, freedom);
+                put_white_space(text, source);
             }
             text.push(']');
         }
         Value::Object(members) => {
             let members: Vec<(&String, &Value)> = members.iter().collect();
             text.push('{');
-            for (index, member) in source.order(members.len()).into_iter().enumerate() {
+            for (index, member) in source.permutation(members.len()).into_iter().enumerate() {
                 if index > 0 {
                     text.push(',');
                 }
-                blank(text, source);
+                put_white_space(text, source);
                 put_string(text, members[member].0, source);
-                blank(text, source);
+                put_white_space(text, source);
                 text.push(':');
-                blank(text, source);
-                put(text, members[member].1, source, liberty);
-                blank(text, source);
+                put_white_space(text, source);
+                put_value(text, members[member].1, source, freedom);
+                put_white_space(text, source);
             }
             text.push('}');
         }
     }
 }
 
-fn blank(text: &mut String, source: &mut Source) {
+fn put_white_space(text: &mut String, source: &mut Source) {
     text.push_str(["", "", "", " ", "\n\t", "\r\n  "][source.below(6)]);
 }
 
@@ -78,10 +80,10 @@ fn put_string(text: &mut String, string: &str, source: &mut Source) {
             '\n' => Some("\\n"),
             _ => None,
         };
-        let must = matches!(character, '"' | '\\') || character < ' ';
+        let must_escape = matches!(character, '"' | '\\') || character < ' ';
         match (short, source.below(4)) {
             (Some(short), 0..2) => text.push_str(short),
-            (None, 0..2) | (_, 2) if !must => text.push(character),
+            (None, 0..2) | (_, 2) if !must_escape => text.push(character),
             _ => {
                 let mut units = [0; 2];
                 for unit in character.encode_utf16(&mut units) {
@@ -99,8 +101,8 @@ fn put_string(text: &mut String, string: &str, source: &mut Source) {
     text.push('"');
 }
 
-/// A number without an exponent, in another spelling of the same value.
-fn respelt(number: &str, source: &mut Source) -> String {
+/// Another spelling of a number without an exponent.
+fn respell_number(number: &str, source: &mut Source) -> String {
     let (sign, digits) = number
         .strip_prefix('-')
         .map_or(("", number), |digits| ("-", digits));
@@ -121,13 +123,13 @@ fn respelt(number: &str, source: &mut Source) -> String {
 }
 
 #[test]
-fn a_text_means_what_it_was_made_of() {
+fn spellings_parse_to_the_same_value() {
     let value: Value = serde_json::from_str(
         r#"{"a/\"\\":[0,-0.50,12345678901234567890123.5,true,null,"\u0001😀\n é"],"":{}}"#,
     )
     .unwrap();
     super::source::check(0x5EED, 500, |source| {
-        let text = spell(&value, source, Liberty::PlainNumbers);
+        let text = spell(&value, source, SpellingFreedom::PlainNumbers);
         let read: Value =
             serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
         if read == value {
@@ -145,7 +147,7 @@ fn a_text_means_what_it_was_made_of() {
             ("-1000", -1000.0),
             ("0.001", 0.001),
         ] {
-            let text = respelt(number, source);
+            let text = respell_number(number, source);
             let read: f64 =
                 serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
             if read != float {

@@ -1,5 +1,5 @@
-//! Random context-free grammars: written in our notations and as productions for a second
-//! recogniser, and enumerated by brute force. Knows no recogniser.
+//! Random context-free grammars: written in both notations and as productions for a second
+//! recognizer, and enumerated by brute force.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ pub(super) struct Syntax {
     pub(super) rules: Vec<Part>,
 }
 
-/// What a rule says.
+/// Body of a rule.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
     Text(&'static str),
@@ -21,11 +21,11 @@ pub(super) enum Part {
     Rule(usize),
     Sequence(Vec<Part>),
     Choice(Vec<Part>),
-    /// So many times; without an end where there is no most.
+    /// Repetition with a minimum and an optional maximum.
     Times(Box<Part>, usize, Option<usize>),
 }
 
-/// The alphabet, of one to four bytes a character.
+/// The alphabet, with characters of one to four bytes.
 pub(super) const LETTERS: [&str; 3] = ["a", "é", "😀"];
 
 const TEXTS: [&str; 7] = ["a", "é", "😀", "ab", "éa", "a", "b"];
@@ -33,8 +33,7 @@ const TEXTS: [&str; 7] = ["a", "é", "😀", "ab", "éa", "a", "b"];
 const CLASSES: [&str; 4] = ["aé", "é😀", "a😀b", "é"];
 
 impl Syntax {
-    /// Some grammar of up to four rules: recursive on either side, ambiguous, empty or endless as
-    /// it comes.
+    /// Draws a grammar of up to four rules, possibly recursive, ambiguous, empty or infinite.
     pub(super) fn draw(source: &mut Source) -> Self {
         let count = 1 + source.below(4);
         Self {
@@ -42,8 +41,8 @@ impl Syntax {
         }
     }
 
-    /// As Lark, or as EBNF.
-    pub(super) fn written(&self, lark: bool) -> String {
+    /// Writes the grammar as Lark or as EBNF.
+    pub(super) fn to_text(&self, lark: bool) -> String {
         let (define, start) = if lark {
             (":", "start")
         } else {
@@ -51,14 +50,14 @@ impl Syntax {
         };
         let mut text = format!("{start}{define} r0\n");
         for (index, rule) in self.rules.iter().enumerate() {
-            writeln!(text, "r{index}{define} {}", rule.written(lark))
+            writeln!(text, "r{index}{define} {}", rule.to_text(lark))
                 .expect("writing to a string does not fail");
         }
         text
     }
 
-    /// As productions of symbols: heads and terminals (single characters) by name. The first head
-    /// is the start.
+    /// Productions of named symbols: nonterminals and single characters. The first one is the
+    /// start.
     pub(super) fn productions(&self) -> Vec<(String, Vec<String>)> {
         let mut productions = vec![("start".to_owned(), vec!["r0".to_owned()])];
         let mut fresh = 0;
@@ -69,8 +68,7 @@ impl Syntax {
         productions
     }
 
-    /// All sentences of up to `length` characters, and all beginnings of sentences (of any length)
-    /// that are so short.
+    /// All sentences of up to `length` characters, and all prefixes of sentences up to that length.
     pub(super) fn enumerate(&self, length: usize) -> Enumerated {
         let mut found = vec![Language::default(); self.rules.len()];
         loop {
@@ -82,19 +80,19 @@ impl Syntax {
             if next == found {
                 let Language {
                     sentences,
-                    beginnings,
+                    prefixes,
                     ..
                 } = found.swap_remove(0);
                 return Enumerated {
                     sentences,
-                    beginnings,
+                    prefixes,
                 };
             }
             found = next;
         }
     }
 
-    /// A sentence, or `None` where the dice led too deep.
+    /// Draws a sentence. `None` if the derivation is too deep.
     pub(super) fn sentence(&self, source: &mut Source) -> Option<String> {
         let mut text = String::new();
         let mut fuel = 60;
@@ -107,39 +105,38 @@ impl Syntax {
 #[derive(Debug)]
 pub(super) struct Enumerated {
     pub(super) sentences: BTreeSet<String>,
-    pub(super) beginnings: BTreeSet<String>,
+    pub(super) prefixes: BTreeSet<String>,
 }
 
-/// What is known so far of a part's language, cut at a length.
+/// The known part of a language, cut at a length.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Language {
-    /// Whether it has any sentence, however long.
+    /// Whether it has a sentence of any length.
     productive: bool,
     sentences: BTreeSet<String>,
-    beginnings: BTreeSet<String>,
+    prefixes: BTreeSet<String>,
 }
 
 impl Language {
-    fn of(text: &str) -> Self {
+    fn from_sentence(text: &str) -> Self {
         let ends = text.char_indices().map(|(end, _)| end).chain([text.len()]);
-        let beginnings = ends.map(|end| text[..end].to_owned()).collect();
+        let prefixes = ends.map(|end| text[..end].to_owned()).collect();
         Self {
             productive: true,
             sentences: BTreeSet::from([text.to_owned()]),
-            beginnings,
+            prefixes,
         }
     }
 
-    fn or(mut self, other: &Self) -> Self {
+    fn union(mut self, other: &Self) -> Self {
         self.productive |= other.productive;
         self.sentences.extend(other.sentences.iter().cloned());
-        self.beginnings.extend(other.beginnings.iter().cloned());
+        self.prefixes.extend(other.prefixes.iter().cloned());
         self
     }
 
-    /// This one, and after it the other. A beginning of a sequence can be finished only if both
-    /// can.
-    fn then(&self, other: &Self, length: usize) -> Self {
+    /// Concatenation. A prefix of a sequence can be completed only if both parts can.
+    fn concat(&self, other: &Self, length: usize) -> Self {
         if !self.productive || !other.productive {
             return Self::default();
         }
@@ -152,12 +149,12 @@ impl Language {
                 .filter(|text| text.chars().count() <= length)
                 .collect()
         };
-        let mut beginnings = join(&other.beginnings);
-        beginnings.extend(self.beginnings.iter().cloned());
+        let mut prefixes = join(&other.prefixes);
+        prefixes.extend(self.prefixes.iter().cloned());
         Self {
             productive: true,
             sentences: join(&other.sentences),
-            beginnings,
+            prefixes,
         }
     }
 }
@@ -192,9 +189,9 @@ impl Part {
         }
     }
 
-    fn written(&self, lark: bool) -> String {
+    fn to_text(&self, lark: bool) -> String {
         let all = |parts: &[Self], between: &str| {
-            let parts: Vec<String> = parts.iter().map(|part| part.written(lark)).collect();
+            let parts: Vec<String> = parts.iter().map(|part| part.to_text(lark)).collect();
             format!("({})", parts.join(between))
         };
         match self {
@@ -205,7 +202,7 @@ impl Part {
             Self::Sequence(parts) => all(parts, " "),
             Self::Choice(parts) => all(parts, " | "),
             Self::Times(part, least, most) => {
-                let part = part.written(lark);
+                let part = part.to_text(lark);
                 match (least, most) {
                     (0, Some(1)) => format!("({part})?"),
                     (0, None) => format!("({part})*"),
@@ -217,7 +214,7 @@ impl Part {
         }
     }
 
-    /// The symbols that stand for this part, with what productions they need.
+    /// The symbols of this part. Adds their productions.
     fn symbols(
         &self,
         productions: &mut Vec<(String, Vec<String>)>,
@@ -273,33 +270,33 @@ impl Part {
     }
 
     fn language(&self, rules: &[Language], length: usize) -> Language {
-        let empty = || Language::of("");
+        let empty = || Language::from_sentence("");
         match self {
-            Self::Text(text) => cut(Language::of(text), length),
+            Self::Text(text) => truncate_language(Language::from_sentence(text), length),
             Self::Class(class) => class.chars().fold(Language::default(), |all, letter| {
-                all.or(&Language::of(&letter.to_string()))
+                all.union(&Language::from_sentence(&letter.to_string()))
             }),
             Self::Rule(rule) => rules[*rule].clone(),
             Self::Sequence(parts) => parts.iter().fold(empty(), |before, part| {
-                before.then(&part.language(rules, length), length)
+                before.concat(&part.language(rules, length), length)
             }),
             Self::Choice(parts) => parts.iter().fold(Language::default(), |all, part| {
-                all.or(&part.language(rules, length))
+                all.union(&part.language(rules, length))
             }),
             Self::Times(part, least, most) => {
                 let once = part.language(rules, length);
-                let mut found = (0..*least).fold(empty(), |before, _| before.then(&once, length));
-                // Beyond the length nothing new can come.
+                let mut found = (0..*least).fold(empty(), |before, _| before.concat(&once, length));
+                // Longer repetitions add nothing below the length.
                 for _ in *least..most.unwrap_or(least + length + 1) {
-                    let longer = found.then(&once, length);
-                    found = found.or(&longer);
+                    let longer = found.concat(&once, length);
+                    found = found.union(&longer);
                 }
                 found
             }
         }
     }
 
-    /// Appends what is derived; false where the fuel ran out.
+    /// Appends a derivation. `false` if the fuel is used up.
     fn derive(
         &self,
         syntax: &Syntax,
@@ -317,7 +314,7 @@ impl Part {
                 class
                     .chars()
                     .nth(source.below(class.chars().count()))
-                    .expect("within the class"),
+                    .expect("the index is below the number of characters"),
             ),
             Self::Rule(rule) => return syntax.rules[*rule].derive(syntax, source, fuel, text),
             Self::Sequence(parts) => {
@@ -335,12 +332,12 @@ impl Part {
     }
 }
 
-fn cut(mut language: Language, length: usize) -> Language {
+fn truncate_language(mut language: Language, length: usize) -> Language {
     language
         .sentences
         .retain(|text| text.chars().count() <= length);
     language
-        .beginnings
+        .prefixes
         .retain(|text| text.chars().count() <= length);
     language
 }

@@ -1,18 +1,17 @@
-//! Writes a shape as a JSON Schema of any draft, from Draft 4 to 2020-12. Knows where the drafts
-//! differ.
+//! Writes a shape as a JSON Schema of any draft, from Draft 4 to 2020-12.
 
 use serde_json::{Map, Value, json};
 
 use super::shape::{Range, Record, Rest, Shape, number};
 use crate::suite::corpus::Draft;
 
-/// Definitions met on the way.
+/// Writer with the definitions so far.
 struct Writer {
     draft: Draft,
     definitions: Map<String, Value>,
 }
 
-/// `shape` as a schema that names its draft.
+/// Writes `shape` as a schema with `$schema`.
 pub(super) fn schema(shape: &Shape, draft: Draft) -> Value {
     let mut writer = Writer {
         draft,
@@ -28,14 +27,17 @@ pub(super) fn schema(shape: &Shape, draft: Draft) -> Value {
         ),
     }
     if !writer.definitions.is_empty() {
-        schema.insert(writer.home().to_owned(), Value::Object(writer.definitions));
+        schema.insert(
+            writer.definitions_keyword().to_owned(),
+            Value::Object(writer.definitions),
+        );
     }
     Value::Object(schema)
 }
 
 impl Writer {
-    /// Where definitions live.
-    fn home(&self) -> &'static str {
+    /// Keyword of the definitions.
+    fn definitions_keyword(&self) -> &'static str {
         if self.draft >= Draft::Draft201909 {
             "$defs"
         } else {
@@ -52,14 +54,14 @@ impl Writer {
             Shape::Text { least, most } => {
                 json!({ "type": "string", "minLength": least, "maxLength": most })
             }
-            Shape::TextBut { least } => {
+            Shape::TextExcept { least } => {
                 json!({ "type": "string", "minLength": least, "not": self.constant(&Value::from("~".repeat(*least))) })
             }
-            Shape::NoText => json!({ "not": { "type": "string" } }),
+            Shape::NotString => json!({ "not": { "type": "string" } }),
             Shape::Matching(samples) => json!({ "type": "string", "pattern": samples.source }),
             Shape::Format(samples) => json!({ "type": "string", "format": samples.source }),
             Shape::Number(range) => self.range(range),
-            Shape::Beside(at) => {
+            Shape::NotEqual(at) => {
                 let at = number(*at, 0);
                 json!({ "type": "integer", "oneOf": [{ "maximum": at }, { "minimum": at }] })
             }
@@ -71,14 +73,14 @@ impl Writer {
                 values,
                 single: false,
             } => json!({ "enum": values }),
-            Shape::Many { of, least, most } => {
+            Shape::List { of, least, most } => {
                 json!({ "type": "array", "items": self.write(of), "minItems": least, "maxItems": most })
             }
             Shape::Distinct => {
                 json!({ "type": "array", "items": { "type": "integer" }, "uniqueItems": true })
             }
             Shape::Tuple { parts, rest } => self.tuple(parts, rest),
-            Shape::Nulls { least, most } => self.nulls(*least, *most),
+            Shape::CountedNulls { least, most } => self.nulls(*least, *most),
             Shape::Record(record) => self.record(record),
             Shape::Either { parts, exactly } => {
                 let parts: Vec<Value> = parts.iter().map(|part| self.write(part)).collect();
@@ -87,7 +89,7 @@ impl Writer {
                     Value::Array(parts),
                 )]))
             }
-            Shape::Apart(of) => self.apart(of),
+            Shape::SeparateKeywords(of) => self.separate_keywords(of),
             Shape::Named { name, of } => {
                 let body = self.write(of);
                 self.define(name, |_| body)
@@ -106,7 +108,8 @@ impl Writer {
         }
     }
 
-    /// Puts a definition away under a name that begins with `name`; its body may refer to itself.
+    /// Adds a definition whose name starts with `name`, and returns a reference to it. Its body may
+    /// refer to itself.
     fn define(&mut self, name: &str, body: impl FnOnce(Value) -> Value) -> Value {
         let name = format!("{name}{}", self.definitions.len());
         let pointer = name.replace('~', "~0").replace('/', "~1");
@@ -117,7 +120,7 @@ impl Writer {
                 byte => format!("%{byte:02X}"),
             })
             .collect();
-        let reference = json!({ "$ref": format!("#/{}/{encoded}", self.home()) });
+        let reference = json!({ "$ref": format!("#/{}/{encoded}", self.definitions_keyword()) });
         self.definitions.insert(name, body(reference.clone()));
         reference
     }
@@ -205,7 +208,7 @@ impl Writer {
             .filter(|member| member.required)
             .map(|member| member.name)
             .collect();
-        // Draft 4 does not have empty lists here.
+        // Draft 4 does not allow empty lists here.
         if !required.is_empty() {
             members.insert("required".to_owned(), json!(required));
         }
@@ -252,8 +255,8 @@ impl Writer {
         Value::Object(members)
     }
 
-    /// Every keyword in a part of its own, but for Draft 4's pairs.
-    fn apart(&mut self, of: &Shape) -> Value {
+    /// Writes every keyword in a separate subschema, except for Draft 4's pairs.
+    fn separate_keywords(&mut self, of: &Shape) -> Value {
         let Value::Object(members) = self.write(of) else {
             unreachable!("a scalar is written as an object")
         };

@@ -1,12 +1,11 @@
-//! Reads the JSON-Schema-Test-Suite: groups of tests by draft and file. Knows its layout, and
-//! nothing of verdicts.
+//! Reads the JSON-Schema-Test-Suite: groups of tests by draft and file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-/// A draft of JSON Schema that is judged.
+/// A supported draft of JSON Schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Draft {
     Draft4,
@@ -25,7 +24,7 @@ impl Draft {
         Self::Draft202012,
     ];
 
-    /// The suite's name for it.
+    /// Name in the suite.
     pub(crate) fn folder(self) -> &'static str {
         match self {
             Self::Draft4 => "draft4",
@@ -36,7 +35,7 @@ impl Draft {
         }
     }
 
-    /// What `$schema` names it.
+    /// Value of `$schema`.
     pub(crate) fn uri(self) -> &'static str {
         match self {
             Self::Draft4 => "http://json-schema.org/draft-04/schema#",
@@ -48,10 +47,10 @@ impl Draft {
     }
 }
 
-/// A schema with documents that it allows and forbids.
+/// A schema with valid and invalid documents.
 pub(crate) struct Group {
     pub(crate) draft: Draft,
-    /// From the draft's folder, without `.json`.
+    /// Path in the draft's folder, without `.json`.
     pub(crate) file: String,
     pub(crate) description: String,
     schema: Value,
@@ -78,7 +77,7 @@ impl Group {
             data: test["data"].clone(),
             valid: test["valid"]
                 .as_bool()
-                .expect("a test says whether its document is valid"),
+                .expect("a test states whether its document is valid"),
         });
         Self {
             draft,
@@ -89,7 +88,7 @@ impl Group {
         }
     }
 
-    /// The schema as one would send it, naming its draft: in the suite the folder names it.
+    /// The schema with `$schema`, which the suite expresses by the folder.
     pub(crate) fn schema(&self) -> Value {
         match &self.schema {
             Value::Object(members) if !members.contains_key("$schema") => {
@@ -102,8 +101,7 @@ impl Group {
         }
     }
 
-    /// The required tests want `format` to be an annotation; the optional ones about it want it
-    /// asserted.
+    /// The required tests treat `format` as an annotation, the optional tests of formats assert it.
     pub(crate) fn asserts_formats(&self) -> bool {
         self.part() == "format"
     }
@@ -118,8 +116,8 @@ impl Group {
     }
 }
 
-/// Every group of `draft` in the suite at `folder`.
-pub(crate) fn of_suite(folder: &Path, draft: Draft) -> Vec<Group> {
+/// All groups of `draft` in the suite at `folder`.
+pub(crate) fn whole_suite(folder: &Path, draft: Draft) -> Vec<Group> {
     let root = folder.join("tests").join(draft.folder());
     let mut paths = Vec::new();
     json_files(&root, &mut paths);
@@ -155,7 +153,7 @@ fn json_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The groups of `draft` that ship: JSON Lines of `{"file": .., "group": ..}`, each group as in the
+/// The shipped groups of `draft`: JSON Lines of `{"file": .., "group": ..}`, each group as in the
 /// suite.
 pub(crate) fn shipped(folder: &Path, draft: Draft) -> Vec<Group> {
     let text = fs::read_to_string(folder.join(format!("{}.jsonl", draft.folder())))

@@ -1,6 +1,6 @@
-//! Our JSON Schema verdicts beside those of a second validator, the crate `boon`: on entries of our
-//! own, always; on a folder of MaskBench where a variable names one, with a baseline that says of
-//! every disagreement who is right. Knows the public API of both.
+//! Compares the JSON Schema verdicts with a second validator, the crate `boon`: always on shipped
+//! entries, and on a folder of MaskBench if an environment variable names it. A baseline states for
+//! every disagreement which side is correct.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -11,27 +11,28 @@ use serde_json::Value;
 use sobench_core::constraint::Constraint;
 use sobench_core::verdict::Verdict;
 use sobench_judge::{EvaluateOptions, Evaluator};
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use super::corpus::Draft;
 use super::table::{self, Row, Table};
 
-/// Names a folder of MaskBench's files: `{"schema": .., "tests": [{"valid": .., "data": ..}]}`.
+/// Variable with a folder of MaskBench files: `{"schema": .., "tests": [{"valid": .., "data":
+/// ..}]}`.
 const FOLDER: &str = "SOBENCH_MASKBENCH_SAMPLE";
 
-/// Entry and test; who differs; what each says; who is right; why.
+/// Columns: entry, test, differing side, verdicts, correct side, reason.
 const BASELINE: &str = "fixtures/baselines/json-schema-suite-second.csv";
 
-/// Likewise for the entries that ship.
+/// The same for the shipped entries.
 const SHIPPED_BASELINE: &str = "fixtures/baselines/json-schema-suite-second-shipped.csv";
 
-/// Characters of the second validator's words that are kept.
-const MAX_WORDS_CHARS: usize = 120;
+/// Maximum characters of the second validator's message.
+const MAX_MESSAGE_CHARS: usize = 120;
 
-/// Stack for the second validator, which recurses without a limit.
+/// Stack of the second validator, which recurses without a limit.
 const STACK_BYTES: usize = 256 << 20;
 
-/// A document with what its author says of it.
+/// A document with the verdict of its author.
 struct Claim {
     name: Vec<String>,
     schema: Value,
@@ -39,52 +40,56 @@ struct Claim {
     valid: bool,
 }
 
-/// Refuses every schema from outside, as we do.
-struct NothingOutside;
+/// Refuses external schemas.
+struct NoExternalSchemas;
 
-impl UrlLoader for NothingOutside {
+impl UrlLoader for NoExternalSchemas {
     fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
         Err(format!("{url} is outside the document").into())
     }
 }
 
-/// What `boon` says: valid or not, or why it says nothing.
-pub(crate) fn boon_says(schema: &Value, document: &Value) -> Result<bool, String> {
-    const PLACE: &str = "https://example.invalid/schema.json";
+/// Verdict of `boon`, or the reason why it has none.
+pub(crate) fn boon_verdict(schema: &Value, document: &Value) -> Result<bool, String> {
+    const SCHEMA_URL: &str = "https://example.invalid/schema.json";
     let judge = || {
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
-        compiler.use_loader(Box::new(NothingOutside));
+        compiler.use_loader(Box::new(NoExternalSchemas));
         compiler.set_default_draft(boon::Draft::V2020_12);
         compiler.enable_format_assertions();
         compiler
-            .add_resource(PLACE, schema.clone())
+            .add_resource(SCHEMA_URL, schema.clone())
             .map_err(|error| error.to_string())?;
         let compiled = compiler
-            .compile(PLACE, &mut schemas)
+            .compile(SCHEMA_URL, &mut schemas)
             .map_err(|error| format!("{error:#}"))?;
         Ok(schemas.validate(document, compiled).is_ok())
     };
     panic::catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| Err("it panicked".to_owned()))
 }
 
-/// Where the three do not agree, who differs; best first in [`badness`].
-fn differing(ours: &Verdict, boons: Option<bool>, claimed: bool) -> Option<&'static str> {
-    let ours = match ours {
+/// The side that differs from the others, if any. Ordered by [`severity`].
+fn differing_side(
+    sobench_result: &Verdict,
+    boon_result: Option<bool>,
+    claimed: bool,
+) -> Option<&'static str> {
+    let sobench_result = match sobench_result {
         Verdict::Valid => true,
         Verdict::Invalid { .. } => false,
         Verdict::NotScored { .. } => return Some("not_scored"),
     };
-    match boons {
-        Some(boons) if ours == boons && ours == claimed => None,
-        Some(boons) if ours == boons => Some("author_alone"),
-        Some(_) if ours == claimed => Some("boon_alone"),
-        None if ours == claimed => Some("boon_says_nothing"),
+    match boon_result {
+        Some(boon_result) if sobench_result == boon_result && sobench_result == claimed => None,
+        Some(boon_result) if sobench_result == boon_result => Some("author_alone"),
+        Some(_) if sobench_result == claimed => Some("boon_alone"),
+        None if sobench_result == claimed => Some("boon_says_nothing"),
         _ => Some("sobench_alone"),
     }
 }
 
-/// Place in the order of outcomes, best first; what nobody knows is worse than all.
-fn badness(outcome: &str) -> usize {
+/// Rank of an outcome, best first. Unknown outcomes are last.
+fn severity(outcome: &str) -> usize {
     let known = [
         "boon_says_nothing",
         "boon_alone",
@@ -98,28 +103,31 @@ fn badness(outcome: &str) -> usize {
         .unwrap_or(known.len())
 }
 
-/// Every disagreement about `claims`.
+/// All disagreements about `claims`.
 fn disagreements(claims: &[Claim]) -> Table {
     let mut evaluator = Evaluator::new(EvaluateOptions::default());
     let mut table = Table::new();
     for claim in claims {
-        let ours = evaluator.judge_text(
+        let sobench_result = evaluator.judge_text(
             &Constraint::JsonSchema(claim.schema.clone().into()),
             None,
             &claim.text,
         );
         let document = serde_json::from_str(&claim.text);
-        let boons = match &document {
-            Ok(document) => boon_says(&claim.schema, document),
+        let boon_result = match &document {
+            Ok(document) => boon_verdict(&claim.schema, document),
             Err(_) => Ok(false),
         };
-        if let Some(outcome) = differing(&ours, boons.clone().ok(), claim.valid) {
-            let word = |valid| if valid { "valid" } else { "invalid" };
-            let boons = boons.map_or_else(|why| cause(&why), |valid| word(valid).to_owned());
+        if let Some(outcome) =
+            differing_side(&sobench_result, boon_result.clone().ok(), claim.valid)
+        {
+            let name = |valid| if valid { "valid" } else { "invalid" };
+            let boon_result =
+                boon_result.map_or_else(|why| cause(&why), |valid| name(valid).to_owned());
             let says = format!(
-                "sobench: {}; boon: {boons}; author: {}",
-                super::said(&ours),
-                word(claim.valid)
+                "sobench: {}; boon: {boon_result}; author: {}",
+                super::verdict_text(&sobench_result),
+                name(claim.valid)
             );
             let before = table.insert(claim.name.clone(), Row::new(outcome, &says));
             assert!(
@@ -132,19 +140,19 @@ fn disagreements(claims: &[Claim]) -> Table {
     table
 }
 
-/// Its last line is the one that names the cause.
+/// The cause is in the last line.
 fn cause(why: &str) -> String {
     why.lines()
         .last()
         .unwrap_or_default()
         .trim_start_matches([' ', '-'])
         .chars()
-        .take(MAX_WORDS_CHARS)
+        .take(MAX_MESSAGE_CHARS)
         .collect()
 }
 
-/// Runs `work` with room for validators that recurse.
-fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// Runs `work` with a large stack.
+fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let worker = thread::Builder::new()
             .stack_size(STACK_BYTES)
@@ -156,10 +164,10 @@ fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// The texts of the shipped schemas of features.
-fn of_features() -> Vec<Claim> {
+/// Claims of the shipped feature schemas.
+fn feature_claims() -> Vec<Claim> {
     let mut claims = Vec::new();
-    for line in fs::read_to_string(in_package("schemas/features.jsonl"))
+    for line in fs::read_to_string(repository_path("schemas/features.jsonl"))
         .unwrap()
         .lines()
     {
@@ -182,10 +190,10 @@ fn of_features() -> Vec<Claim> {
     claims
 }
 
-/// The traps that are set for engines.
-fn of_traps() -> Vec<Claim> {
+/// Claims of the shipped traps for engines.
+fn trap_claims() -> Vec<Claim> {
     let mut claims = Vec::new();
-    for line in fs::read_to_string(in_package("fixtures/mask/traps.jsonl"))
+    for line in fs::read_to_string(repository_path("fixtures/mask/traps.jsonl"))
         .unwrap()
         .lines()
     {
@@ -210,8 +218,8 @@ fn of_traps() -> Vec<Claim> {
     claims
 }
 
-/// MaskBench's entries in `folder`.
-fn of_maskbench(folder: &Path) -> Vec<Claim> {
+/// Claims of MaskBench's entries in `folder`.
+fn maskbench_claims(folder: &Path) -> Vec<Claim> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -237,41 +245,45 @@ fn of_maskbench(folder: &Path) -> Vec<Claim> {
     claims
 }
 
-/// Holds the disagreements about `claims` to the baseline in `file`.
-fn held(claims: &[Claim], file: &str) {
-    let measured = with_room(|| disagreements(claims));
-    let measured = table::keep(
-        &in_package(file),
+/// Compares the disagreements about `claims` with the baseline in `file`.
+fn assert_baseline(claims: &[Claim], file: &str) {
+    let measured = with_stack(|| disagreements(claims));
+    let measured = table::update(
+        &repository_path(file),
         "entry,test,outcome,says,right,why",
         measured,
     );
-    table::hold(&measured, &table::read(&in_package(file)), badness, file);
-}
-
-#[test]
-fn a_second_validator_agrees_on_the_shipped_entries_but_for_the_baseline() {
-    let claims: Vec<Claim> = of_features().into_iter().chain(of_traps()).collect();
-    assert!(claims.len() > 400, "{} documents", claims.len());
-    held(&claims, SHIPPED_BASELINE);
-}
-
-#[test]
-#[ignore = "needs MaskBench's files: SOBENCH_MASKBENCH_SAMPLE names their folder"]
-fn a_second_validator_agrees_on_maskbench_but_for_the_baseline() {
-    let folder = PathBuf::from(
-        std::env::var_os(FOLDER).unwrap_or_else(|| panic!("{FOLDER} names no folder")),
+    table::assert_matches(
+        &measured,
+        &table::read(&repository_path(file)),
+        severity,
+        file,
     );
-    let claims = of_maskbench(&folder);
-    assert!(claims.len() > 1_000, "{} documents", claims.len());
-    held(&claims, BASELINE);
 }
 
 #[test]
-fn who_differs_is_told_apart() {
+fn the_second_validator_agrees_on_shipped_entries_except_for_the_baseline() {
+    let claims: Vec<Claim> = feature_claims().into_iter().chain(trap_claims()).collect();
+    assert!(claims.len() > 400, "{} documents", claims.len());
+    assert_baseline(&claims, SHIPPED_BASELINE);
+}
+
+#[test]
+#[ignore = "needs the MaskBench files in the folder SOBENCH_MASKBENCH_SAMPLE"]
+fn the_second_validator_agrees_on_maskbench_except_for_the_baseline() {
+    let folder =
+        PathBuf::from(std::env::var_os(FOLDER).unwrap_or_else(|| panic!("{FOLDER} is not set")));
+    let claims = maskbench_claims(&folder);
+    assert!(claims.len() > 1_000, "{} documents", claims.len());
+    assert_baseline(&claims, BASELINE);
+}
+
+#[test]
+fn the_differing_side_is_determined() {
     let not_scored = Verdict::NotScored {
         why: sobench_core::verdict::NotScored::Refused,
     };
-    for (ours, boons, claimed, expected) in [
+    for (sobench_result, boon_result, claimed, expected) in [
         (&Verdict::Valid, Some(true), true, None),
         (&Verdict::Valid, Some(true), false, Some("author_alone")),
         (&Verdict::Valid, Some(false), true, Some("boon_alone")),
@@ -281,37 +293,37 @@ fn who_differs_is_told_apart() {
         (&not_scored, Some(true), true, Some("not_scored")),
     ] {
         assert_eq!(
-            differing(ours, boons, claimed),
+            differing_side(sobench_result, boon_result, claimed),
             expected,
-            "{ours:?} {boons:?} {claimed}"
+            "{sobench_result:?} {boon_result:?} {claimed}"
         );
     }
     assert!(
-        badness("boon_alone") < badness("sobench_alone")
-            && badness("sobench_alone") < badness("unheard of")
+        severity("boon_alone") < severity("sobench_alone")
+            && severity("sobench_alone") < severity("unknown")
     );
 }
 
 #[test]
-fn the_second_validator_reads_every_draft() {
+fn the_second_validator_supports_every_draft() {
     for draft in Draft::ALL {
         let schema = serde_json::json!({ "$schema": draft.uri(), "type": "integer" });
         assert_eq!(
-            boon_says(&schema, &Value::from(1)),
+            boon_verdict(&schema, &Value::from(1)),
             Ok(true),
             "{}",
             draft.folder()
         );
         assert_eq!(
-            boon_says(&schema, &Value::from("1")),
+            boon_verdict(&schema, &Value::from("1")),
             Ok(false),
             "{}",
             draft.folder()
         );
     }
-    let outward = serde_json::json!({ "$ref": "https://example.com/other.json" });
+    let external = serde_json::json!({ "$ref": "https://example.com/other.json" });
     assert!(
-        boon_says(&outward, &Value::Null)
+        boon_verdict(&external, &Value::Null)
             .unwrap_err()
             .contains("outside the document")
     );

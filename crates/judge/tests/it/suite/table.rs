@@ -1,18 +1,17 @@
-//! Baselines of disagreements: CSV with a key, an outcome, what was said, who is right and why. The
-//! last two are written by hand and kept when the file is written anew. Knows no schema.
+//! Baselines of disagreements: CSV with key, outcome, verdicts, correct side and reason. The last
+//! two are written by hand and kept when the file is updated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Set to write baselines anew from what is measured; the difference is then for a person to look
-/// at.
+/// Set this variable to update baselines from the measured results. Review the difference.
 const UPDATE: &str = "UPDATE_BASELINES";
 
-/// Stands where nobody has looked yet; no baseline may have it.
-const UNEXAMINED: &str = "?";
+/// Value of unreviewed cells, not allowed in a baseline.
+const UNREVIEWED: &str = "?";
 
-/// By key: where the disagreement is.
+/// Disagreements by key.
 pub(super) type Table = BTreeMap<Vec<String>, Row>;
 
 /// One disagreement.
@@ -25,25 +24,24 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// A disagreement that nobody has looked at.
+    /// Creates an unreviewed disagreement.
     pub(super) fn new(outcome: &str, says: &str) -> Self {
         Self {
             outcome: outcome.to_owned(),
             says: says.to_owned(),
-            right: UNEXAMINED.to_owned(),
-            why: UNEXAMINED.to_owned(),
+            right: UNREVIEWED.to_owned(),
+            why: UNREVIEWED.to_owned(),
         }
     }
 }
 
-pub(super) fn updating() -> bool {
+pub(super) fn is_update() -> bool {
     std::env::var_os(UPDATE).is_some()
 }
 
-/// `measured`, written to `path` where that was asked for; reasons that are known there already
-/// stay.
-pub(super) fn keep(path: &Path, header: &str, mut measured: Table) -> Table {
-    if !updating() {
+/// Returns `measured`, and writes it to `path` if [`UPDATE`] is set. Existing reasons are kept.
+pub(super) fn update(path: &Path, header: &str, mut measured: Table) -> Table {
+    if !is_update() {
         return measured;
     }
     let known = if path.exists() {
@@ -59,31 +57,35 @@ pub(super) fn keep(path: &Path, header: &str, mut measured: Table) -> Table {
         let cells = key
             .iter()
             .chain([&row.outcome, &row.says, &row.right, &row.why]);
-        let cells: Vec<String> = cells.map(|cell| quoted(cell)).collect();
+        let cells: Vec<String> = cells.map(|cell| quote_cell(cell)).collect();
         writeln!(text, "{}", cells.join(",")).unwrap();
     }
     std::fs::write(path, text).unwrap();
     measured
 }
 
-/// Fails where `measured` is not what `baseline` says, and where a line of the baseline does not
-/// say who is right.
-pub(super) fn hold(measured: &Table, baseline: &Table, badness: fn(&str) -> usize, file: &str) {
-    let differences = differences(measured, baseline, badness);
+/// Panics if `measured` differs from `baseline`, or if a line of the baseline is not reviewed.
+pub(super) fn assert_matches(
+    measured: &Table,
+    baseline: &Table,
+    severity: fn(&str) -> usize,
+    file: &str,
+) {
+    let differences = differences(measured, baseline, severity);
     assert!(
         differences.is_empty(),
-        "{differences}if this is as it should be, run the test of the whole with {UPDATE}=1, say who is right, and commit {file}"
+        "{differences}if this is expected, run the ignored test with {UPDATE}=1, fill in the columns right and why, and commit {file}"
     );
 }
 
-fn differences(measured: &Table, baseline: &Table, badness: fn(&str) -> usize) -> String {
+fn differences(measured: &Table, baseline: &Table, severity: fn(&str) -> usize) -> String {
     let mut differences = String::new();
-    for (key, was) in baseline {
+    for (key, old) in baseline {
         let name = key.join(" / ");
         match measured.get(key) {
-            None => writeln!(differences, "better: {name}: {} -> agrees", was.outcome),
-            Some(now) if now.outcome != was.outcome => {
-                let verdict = if badness(&now.outcome) > badness(&was.outcome) {
+            None => writeln!(differences, "better: {name}: {} -> agrees", old.outcome),
+            Some(new) if new.outcome != old.outcome => {
+                let verdict = if severity(&new.outcome) > severity(&old.outcome) {
                     "WORSE"
                 } else {
                     "better"
@@ -91,33 +93,33 @@ fn differences(measured: &Table, baseline: &Table, badness: fn(&str) -> usize) -
                 writeln!(
                     differences,
                     "{verdict}: {name}: {} -> {} ({})",
-                    was.outcome, now.outcome, now.says
+                    old.outcome, new.outcome, new.says
                 )
             }
-            Some(now) if now.says != was.says => {
+            Some(new) if new.says != old.says => {
                 writeln!(
                     differences,
-                    "other words: {name}: {} -> {}",
-                    was.says, now.says
+                    "other verdict: {name}: {} -> {}",
+                    old.says, new.says
                 )
             }
             Some(_) => Ok(()),
         }
         .unwrap();
-        if was.right == UNEXAMINED
-            || was.right.is_empty()
-            || was.why == UNEXAMINED
-            || was.why.is_empty()
+        if old.right == UNREVIEWED
+            || old.right.is_empty()
+            || old.why == UNREVIEWED
+            || old.why.is_empty()
         {
             writeln!(
                 differences,
-                "who is right? {name}: {} ({})",
-                was.outcome, was.says
+                "not reviewed: {name}: {} ({})",
+                old.outcome, old.says
             )
             .unwrap();
         }
     }
-    for (key, now) in measured
+    for (key, new) in measured
         .iter()
         .filter(|(key, _)| !baseline.contains_key(*key))
     {
@@ -125,8 +127,8 @@ fn differences(measured: &Table, baseline: &Table, badness: fn(&str) -> usize) -
             differences,
             "WORSE: {}: agrees -> {} ({})",
             key.join(" / "),
-            now.outcome,
-            now.says
+            new.outcome,
+            new.says
         )
         .unwrap();
     }
@@ -160,8 +162,8 @@ pub(super) fn read(path: &Path) -> Table {
     text.lines().skip(1).map(row).collect()
 }
 
-/// A cell as RFC 4180 has it; line breaks become blanks.
-fn quoted(cell: &str) -> String {
+/// Writes a cell as in RFC 4180. Line breaks become spaces.
+fn quote_cell(cell: &str) -> String {
     let cell = cell.replace(['\n', '\r'], " ");
     if cell.contains([',', '"']) {
         format!("\"{}\"", cell.replace('"', "\"\""))
@@ -189,20 +191,20 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn cells_are_read_as_they_were_written() {
+fn cells_round_trip() {
     for row in [vec!["a", "b c", ""], vec!["a,b", "\"", "say \"x\", y"]] {
         let line = row
             .iter()
-            .map(|cell| quoted(cell))
+            .map(|cell| quote_cell(cell))
             .collect::<Vec<_>>()
             .join(",");
         assert_eq!(cells(&line), row, "{line}");
     }
-    assert_eq!(quoted("a\nb"), "a b");
+    assert_eq!(quote_cell("a\nb"), "a b");
 }
 
 #[test]
-fn what_differs_is_called_better_or_worse() {
+fn differences_are_better_or_worse() {
     let row = |outcome: &str| Row {
         right: "sobench".to_owned(),
         why: "so".to_owned(),
@@ -235,9 +237,9 @@ fn what_differs_is_called_better_or_worse() {
             expected
         );
     }
-    let unexamined = Table::from([(vec!["a".to_owned()], Row::new("bad", "says"))]);
+    let unreviewed = Table::from([(vec!["a".to_owned()], Row::new("bad", "says"))]);
     assert_eq!(
-        differences(&unexamined, &unexamined, |_| 0),
-        "who is right? a: bad (says)\n"
+        differences(&unreviewed, &unreviewed, |_| 0),
+        "not reviewed: a: bad (says)\n"
     );
 }

@@ -1,10 +1,10 @@
-//! Rows of made-up shards, merged and refused.
+//! Tests of merging and rejecting shards.
 
-use super::super::tests::{about, keys, row};
+use super::super::tests::{keys, record, row};
 use super::*;
 use sobench_notices::notice::sentences;
 
-/// The rows file of a shard with these rows; how its header differs from the others'.
+/// Writes the rows file of a shard; `change` modifies its header.
 fn part(
     folder: &Path,
     name: &str,
@@ -13,13 +13,13 @@ fn part(
     change: impl Fn(&mut MaskRecord),
 ) -> PathBuf {
     let path = folder.join(name);
-    let mut about = MaskRecord {
+    let mut record = MaskRecord {
         shard: Some(shard),
         selected: 2,
-        ..about()
+        ..record()
     };
-    change(&mut about);
-    let mut file = RowsFile::<Row>::create(Some(&path), &about).unwrap();
+    change(&mut record);
+    let mut file = RowsFile::<Row>::create(Some(&path), &record).unwrap();
     rows.iter()
         .for_each(|(engine, index)| file.append(&row(*engine, *index)).unwrap());
     path
@@ -29,7 +29,7 @@ const ONE: Shard = Shard { number: 1, of: 2 };
 const TWO: Shard = Shard { number: 2, of: 2 };
 
 #[test]
-fn rows_of_all_shards_are_those_of_the_whole() {
+fn merged_shards_equal_the_unsharded_rows() {
     use EngineName::{Guidance, Outlines};
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str, shard, rows: &[(EngineName, usize)]| {
@@ -45,40 +45,43 @@ fn rows_of_all_shards_are_those_of_the_whole() {
         ONE,
         &[(Outlines, 0), (Outlines, 5), (Guidance, 0), (Guidance, 5)],
     );
-    let merged = merge(
+    let merged = merge_rows(
         &[two.clone(), one.clone()],
         Some(&folder.path().join("merged")),
     )
     .unwrap();
-    let of = |engine| [0, 3, 5, 7].map(|index| (engine, index));
-    assert_eq!(keys(&merged.rows), [of(Outlines), of(Guidance)].concat());
+    let keys_of = |engine| [0, 3, 5, 7].map(|index| (engine, index));
+    assert_eq!(
+        keys(&merged.rows),
+        [keys_of(Outlines), keys_of(Guidance)].concat()
+    );
     assert_eq!(
         (
-            merged.about.selected,
-            merged.about.shard,
+            merged.record.selected,
+            merged.record.shard,
             merged.missing,
             merged.notices
         ),
         (4, None, 0, vec![])
     );
-    // What a measurement of the whole goes on with, it has.
+    // An unsharded run can resume the merged file.
     let whole = MaskRecord {
         selected: 4,
-        ..about()
+        ..record()
     };
     let (resumed, notice) = RowsFile::<Row>::resume(&folder.path().join("merged"), &whole).unwrap();
     assert_eq!((resumed.rows().len(), notice), (8, None));
     assert!(
-        merge(&[two.clone(), one.clone()], Some(&one))
+        merge_rows(&[two.clone(), one.clone()], Some(&one))
             .unwrap_err()
             .what
-            .contains("exists already")
+            .contains("already exists")
     );
-    assert_eq!(merge(&[one, two], None).unwrap().rows.path(), None);
+    assert_eq!(merge_rows(&[one, two], None).unwrap().rows.path(), None);
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused_by_name() {
+fn mismatched_shards_are_rejected_by_name() {
     use EngineName::{Guidance, Outlines};
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str, shard, rows: &[(EngineName, usize)]| {
@@ -89,20 +92,20 @@ fn what_does_not_belong_together_is_refused_by_name() {
     let again = at("again", TWO, &[]);
     let same = at("same", TWO, &[(Outlines, 0)]);
     let third = at("third", Shard { number: 3, of: 3 }, &[]);
-    let other = part(folder.path(), "other", TWO, &[], |about| {
-        about.timeout_ms = 11
+    let other = part(folder.path(), "other", TWO, &[], |record| {
+        record.timeout_ms = 11;
     });
     let whole = folder.path().join("whole");
-    RowsFile::<Row>::create(Some(&whole), &about()).unwrap();
-    for (paths, words) in [
+    RowsFile::<Row>::create(Some(&whole), &record()).unwrap();
+    for (paths, message) in [
         (vec![], "no rows to merge"),
         (
             vec![one.clone()],
-            "of 2 shards the file of shard 2 is missing",
+            "missing of 2 shards: the file of shard 2",
         ),
         (
             vec![one.clone(), two.clone(), again],
-            "two files are of shard 2/2: ",
+            "two files for shard 2/2: ",
         ),
         (
             vec![one.clone(), same],
@@ -119,20 +122,20 @@ fn what_does_not_belong_together_is_refused_by_name() {
         (vec![one.clone(), whole], "not the rows of a shard"),
         (vec![one.clone(), folder.path().join("none")], "none"),
     ] {
-        let error = merge(&paths, None).expect_err(words);
+        let error = merge_rows(&paths, None).expect_err(message);
         assert!(
-            error.what.contains(words) && error.exit_code() == 2,
-            "{words}: {error}"
+            error.what.contains(message) && error.exit_code() == 2,
+            "{message}: {error}"
         );
     }
     let torn = std::fs::read_to_string(&two).unwrap();
     std::fs::write(&two, &torn[..torn.len() - 4]).unwrap();
-    let merged = merge(&[one, two], None).unwrap();
-    let said = sentences(&merged.notices).join("\n");
+    let merged = merge_rows(&[one, two], None).unwrap();
+    let notices = sentences(&merged.notices).join("\n");
     assert!(
-        said.contains("the last row of ")
-            && said.contains("partial: shard 2/2 has 1 of its 4 rows"),
-        "{said}"
+        notices.contains("the last row of ")
+            && notices.contains("partial: shard 2/2 has 1 of its 4 rows"),
+        "{notices}"
     );
     assert_eq!((merged.rows.len(), merged.missing), (2, 6));
 }

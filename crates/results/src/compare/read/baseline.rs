@@ -1,9 +1,9 @@
-//! A run without its texts, small enough for a repository: `sobench compare --write-baseline`.
+//! Baselines: runs without texts, small enough for a repository (`sobench compare
+//! --write-baseline`).
 //!
-//! One JSON object a run, one after the other; a column a line, so that a change of the baseline is
-//! a change of a few lines. Latencies are kept to a microsecond, instants to a millisecond. Of the
-//! gaps between chunks only their number and sum are kept: a mean can be resampled from those, a
-//! percentile of gaps cannot.
+//! One JSON object per run, with one line per column, so that changes give short diffs. Latencies
+//! are rounded to a microsecond, times to a millisecond. Only the number and sum of gaps are kept,
+//! which is enough to resample a mean, but not a percentile of gaps.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,13 +21,14 @@ use crate::record::condition::Conditions;
 use sobench_core::case::Arm;
 use sobench_core::error::{Error, Result};
 
-/// The member that only baselines have; its value is [`FORMAT_VERSION`].
+/// The key that identifies baselines; its value is [`FORMAT_VERSION`].
 pub(super) const MARK: &str = "sobench_baseline";
 
-/// The version of the format, raised whenever a member changes its meaning or goes away.
+/// The version of the format. It increases when a member changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Columns of requests whose names are older than those of metrics. A column may be of several.
+/// Columns whose names differ from the metric's name for compatibility. A column may have several
+/// metrics.
 const OLD_COLUMNS: [(&Metric, &str); 5] = [
     (&rates::CORRECT_RATE, "correct"),
     (&rates::CONTROL_RATE, "correct"),
@@ -36,14 +37,14 @@ const OLD_COLUMNS: [(&Metric, &str); 5] = [
     (&rates::COVERAGE, "accepted"),
 ];
 
-/// Names among `counts` that are older than those of metrics.
+/// Members of `counts` whose names differ from the metric's name for compatibility.
 const OLD_COUNTS: [(&Metric, &str); 3] = [
     (&rates::CORRECT_RATE, "correct"),
     (&rates::CONTROL_RATE, "control"),
     (&rates::VLLM_CORRECT_RATE, "vllm"),
 ];
 
-/// Letters of columns, with what they say.
+/// Letters of columns and their meanings.
 const BITS: [(char, Option<bool>); 3] = [('1', Some(true)), ('0', Some(false)), ('-', None)];
 const ARMS: [(char, Option<Arm>); 4] = [
     ('c', Some(Arm::Constrained)),
@@ -52,17 +53,17 @@ const ARMS: [(char, Option<Arm>); 4] = [
     ('-', None),
 ];
 
-/// Distributions whose columns stand in every baseline.
+/// Distributions that have a column in every baseline.
 const OLD_VALUES: [&Metric; 3] = [&latencies::TTFT, &latencies::TPOT, &latencies::E2EL];
 
-/// The requests of a run by columns, all of one length.
+/// The requests of a run as columns of equal length.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Columns {
     case: Vec<Option<String>>,
-    /// `c`onstrained, control (`u`nconstrained), `f`ree, `-` not known.
+    /// `c`onstrained, control (`u`nconstrained), `f`ree, `-` unknown.
     arm: String,
     answered: String,
-    /// Of each metric that has values of single requests; in reading, whatever else is there.
+    /// One column per metric with values of single requests; when reading, also unknown members.
     #[serde(flatten)]
     metrics: Map<String, Value>,
     gaps: Vec<u64>,
@@ -72,10 +73,10 @@ pub(super) struct Columns {
     output_tokens: Vec<Option<u64>>,
 }
 
-/// Writes runs, one after the other.
+/// Writes runs one after the other.
 ///
 /// # Errors
-/// A figure that is no JSON, which is a defect.
+/// A figure that is not valid JSON, which is a bug.
 pub fn write(runs: &[Run]) -> Result<String> {
     let mut text = String::new();
     for run in runs {
@@ -90,9 +91,8 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
         name: String::new(),
         runs: vec![run.clone()],
     };
-    // What tables show, whether or not the file said it: of what is left out here (single gaps),
-    // nothing could be said later.
-    let shown = Figure::shown()
+    // The shown figures are computed from the requests now, because single gaps are not kept.
+    let shown = Figure::in_tables()
         .into_iter()
         .filter_map(|shown| Some((shown.to_string(), figure(&side, shown)?)));
     let mut figures = run.figures.clone();
@@ -110,7 +110,7 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
         .iter()
         .map(|(metric, mean)| (mean_name(metric).to_owned(), json!(mean)))
         .collect();
-    // The name alone: where it lay on somebody's machine is nobody's business.
+    // Only the file name: the path is private.
     let name = Path::new(&run.file).file_name().map_or_else(
         || run.file.clone(),
         |name| name.to_string_lossy().into_owned(),
@@ -122,7 +122,7 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
         ("notices", serde_json::to_string(&run.notices)?),
         (
             "duration_s",
-            serde_json::to_string(&run.duration_s.map(|it| rounded(it, 1e6)))?,
+            serde_json::to_string(&run.duration_s.map(|seconds| rounded(seconds, 1e6)))?,
         ),
         ("figures", lines(&serde_json::to_value(&figures)?)?),
         ("counts", lines(&serde_json::to_value(counts)?)?),
@@ -135,8 +135,8 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
         ));
     }
     text.push_str("{\n");
-    for (place, (key, value)) in members.iter().enumerate() {
-        let comma = if place + 1 < members.len() { "," } else { "" };
+    for (index, (key, value)) in members.iter().enumerate() {
+        let comma = if index + 1 < members.len() { "," } else { "" };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  \"{key}\": {value}{comma}");
     }
@@ -144,7 +144,7 @@ fn write_run(run: &Run, text: &mut String) -> serde_json::Result<()> {
     Ok(())
 }
 
-/// An object with a member a line.
+/// An object with one member per line.
 fn lines(value: &Value) -> serde_json::Result<String> {
     let members = value.as_object().cloned().unwrap_or_default();
     let line = |(key, value): (&String, &Value)| {
@@ -169,38 +169,38 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
     let version = raw.rest.get(MARK).and_then(Value::as_u64);
     if version != Some(u64::from(FORMAT_VERSION)) {
         let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-        return Err(Error::usage(format!(
-            "a baseline of version {version}, which this sobench cannot read: {file}"
-        ))
-        .hint("write it again with --write-baseline"));
+        return Err(
+            Error::usage(format!("unsupported baseline version {version}: {file}"))
+                .hint("write it again with --write-baseline"),
+        );
     }
-    let broken = |what: &str| {
-        Error::usage(format!("a baseline with broken {what}: {file}"))
+    let invalid = |what: &str| {
+        Error::usage(format!("invalid {what} in baseline: {file}"))
             .hint("write it again with --write-baseline")
     };
     let requests = raw
         .requests
         .take()
-        .map(|columns| columns.requests().ok_or_else(|| broken("requests")))
+        .map(|columns| columns.requests().ok_or_else(|| invalid("requests")))
         .transpose()?;
     Ok(Run {
         file: file.to_owned(),
         kind: FileKind::SobenchBaseline,
         conditions: part::<Conditions>(&mut raw.rest, "settings")
-            .ok_or_else(|| broken("settings"))?,
+            .ok_or_else(|| invalid("settings"))?,
         duration_s: raw.rest.get("duration_s").and_then(number),
         figures: part::<BTreeMap<String, f64>>(&mut raw.rest, "figures")
-            .ok_or_else(|| broken("figures"))?,
+            .ok_or_else(|| invalid("figures"))?,
         means: by_metric::<SavedMean>(&mut raw.rest, "means", mean_name)
-            .ok_or_else(|| broken("means"))?,
+            .ok_or_else(|| invalid("means"))?,
         counts: by_metric::<Share>(&mut raw.rest, "counts", count_name)
-            .ok_or_else(|| broken("counts"))?,
-        notices: part::<Vec<String>>(&mut raw.rest, "notices").ok_or_else(|| broken("notices"))?,
+            .ok_or_else(|| invalid("counts"))?,
+        notices: part::<Vec<String>>(&mut raw.rest, "notices").ok_or_else(|| invalid("notices"))?,
         requests,
     })
 }
 
-/// A member whose own members are named for metrics; names of others are passed over.
+/// A member whose own members are named after metrics; unknown names are ignored.
 fn by_metric<T: for<'de> Deserialize<'de>>(
     rest: &mut Map<String, Value>,
     key: &str,
@@ -219,8 +219,8 @@ fn part<T: for<'de> Deserialize<'de>>(rest: &mut Map<String, Value>, key: &str) 
     serde_json::from_value(rest.remove(key)?).ok()
 }
 
-/// The column of a metric: of a rate a letter each (`1` yes, `0` no, `-` not known), of a
-/// distribution a number each.
+/// The column of a metric: for a rate one letter per request (`1` yes, `0` no, `-` unknown), for a
+/// distribution one number per request.
 fn column_name(metric: &Metric) -> &'static str {
     OLD_COLUMNS
         .iter()
@@ -228,7 +228,7 @@ fn column_name(metric: &Metric) -> &'static str {
         .map_or(metric.name, |(_, name)| name)
 }
 
-/// The name of a rate among `counts`.
+/// The name of a rate in `counts`.
 fn count_name(metric: &Metric) -> &'static str {
     OLD_COUNTS
         .iter()
@@ -236,17 +236,17 @@ fn count_name(metric: &Metric) -> &'static str {
         .map_or(metric.name, |(_, name)| name)
 }
 
-/// The name of a distribution among `means`.
+/// The name of a distribution in `means`.
 fn mean_name(metric: &Metric) -> &'static str {
     metric.name.trim_end_matches("_ms")
 }
 
 impl Columns {
     fn new(requests: &[Request]) -> Self {
-        let rounded_column = |of: fn(&Request) -> Option<f64>| {
+        let rounded_column = |value: fn(&Request) -> Option<f64>| {
             requests
                 .iter()
-                .map(|request| of(request).map(millis))
+                .map(|request| value(request).map(millis))
                 .collect()
         };
         let mut metrics = Map::new();
@@ -312,12 +312,12 @@ impl Columns {
         }
     }
 
-    /// How many requests there are.
+    /// Number of requests.
     pub(super) fn len(&self) -> usize {
         self.case.len()
     }
 
-    /// `None` where columns are of different lengths, or a letter is none.
+    /// `None` if columns have different lengths or unknown letters.
     fn requests(mut self) -> Option<Vec<Request>> {
         let n = self.len();
         let answered = meanings(&BITS, &self.answered, n)?;
@@ -346,22 +346,22 @@ impl Columns {
                         .zip(column)
                         .for_each(|(values, value)| values.set_value(metric, value));
                 }
-                // A baseline of before a metric was added has no column of it.
+                // Baselines of older versions lack the columns of newer metrics.
                 (_, _) => {}
             }
         }
-        let request = |((place, case), values): ((usize, Option<String>), RequestValues)| Request {
+        let request = |((index, case), values): ((usize, Option<String>), RequestValues)| Request {
             case,
-            arm: arms[place],
-            answered: answered[place] == Some(true),
+            arm: arms[index],
+            answered: answered[index] == Some(true),
             values,
             gaps: Gaps::Sum {
-                n: self.gaps[place],
-                total_ms: self.gaps_total_ms[place],
+                n: self.gaps[index],
+                total_ms: self.gaps_total_ms[index],
             },
-            sent_s: self.sent_s[place],
-            input_tokens: self.input_tokens[place],
-            output_tokens: self.output_tokens[place],
+            sent_s: self.sent_s[index],
+            input_tokens: self.input_tokens[index],
+            output_tokens: self.output_tokens[index],
             answer: None,
         };
         Some(
@@ -375,8 +375,7 @@ impl Columns {
     }
 }
 
-/// The letters of a column as what they say; `None` where it has another length, or a letter is
-/// none.
+/// The meanings of the letters of a column; `None` if it has another length or an unknown letter.
 fn meanings<T: Copy>(alphabet: &[(char, T)], letters: &str, n: usize) -> Option<Vec<T>> {
     let meaning = |letter: char| {
         alphabet
@@ -398,7 +397,7 @@ fn letter<T: Copy + PartialEq>(alphabet: &[(char, T)], meaning: T) -> char {
         .map_or('-', |(letter, _)| *letter)
 }
 
-/// Rounded to a thousandth.
+/// Rounds to a thousandth.
 fn millis(value: f64) -> f64 {
     rounded(value, 1e3)
 }
@@ -410,11 +409,11 @@ fn rounded(value: f64, scale: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::read::runs;
+    use crate::compare::read::parse_runs;
     use crate::compare::testing::{request, run};
 
     #[test]
-    fn a_baseline_reads_back_without_its_texts() {
+    fn baseline_round_trips_without_texts() {
         let odd = Request {
             arm: Some(Arm::Control),
             gaps: Gaps::Each(vec![1.5, 2.25]),
@@ -463,9 +462,9 @@ mod tests {
                 }
             ])
             .unwrap(),
-            "the same bytes every time"
+            "output is deterministic"
         );
-        let back = runs("base", text.as_bytes()).unwrap();
+        let back = parse_runs("base", text.as_bytes()).unwrap();
         assert_eq!((back.len(), back[1].requests.as_ref()), (2, None));
         let rows = back[0].requests.as_ref().unwrap();
         assert_eq!(
@@ -502,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn the_contract_names_every_metric() {
+    fn contract_names_every_metric() {
         let contract = include_str!("../../../../../schemas/contracts/baseline.schema.json");
         let contract: Value = serde_json::from_str(contract).unwrap();
         let properties = &contract["properties"];
@@ -530,43 +529,43 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_baseline_is_an_error() {
+    fn invalid_baseline_is_an_error() {
         let text = write(&[run(vec![request()])]).unwrap();
         for (from, to, what) in [
             (
                 "\"sobench_baseline\": 1",
                 "\"sobench_baseline\": 9",
-                "a baseline of version 9, which this sobench cannot read: base",
+                "unsupported baseline version 9: base",
             ),
             (
                 "\"correct\": \"1\"",
                 "\"correct\": \"x\"",
-                "a baseline with broken requests: base",
+                "invalid requests in baseline: base",
             ),
             (
                 "\"correct\": \"1\"",
                 "\"correct\": \"11\"",
-                "a baseline with broken requests: base",
+                "invalid requests in baseline: base",
             ),
             (
                 "\"gaps\": [0]",
                 "\"gaps\": []",
-                "a baseline with broken requests: base",
+                "invalid requests in baseline: base",
             ),
             (
                 "\"model\"",
                 "\"modell\"",
-                "a baseline with broken settings: base",
+                "invalid settings in baseline: base",
             ),
             (
                 "\"notices\": []",
                 "\"notices\": 3",
-                "a baseline with broken notices: base",
+                "invalid notices in baseline: base",
             ),
         ] {
-            let broken = text.replace(from, to);
-            assert_ne!(broken, text, "{from}");
-            let error = runs("base", broken.as_bytes()).unwrap_err();
+            let invalid = text.replace(from, to);
+            assert_ne!(invalid, text, "{from}");
+            let error = parse_runs("base", invalid.as_bytes()).unwrap_err();
             assert_eq!((error.what.as_str(), error.exit_code()), (what, 2));
         }
     }

@@ -1,5 +1,4 @@
-//! Bytes of a file to runs: sobench's results and baselines, and the result files of vLLM's two
-//! tools.
+//! Reads result files: results and baselines of sobench, and results of vLLM's two tools.
 
 mod baseline;
 mod raw;
@@ -8,7 +7,7 @@ mod sobench;
 mod vllm;
 
 pub use baseline::{FORMAT_VERSION, write as write_baseline};
-pub use runlog::{of_log, of_metrics};
+pub use runlog::{run_from_log, run_from_metrics};
 
 use serde_json::{Map, Value};
 
@@ -16,26 +15,26 @@ use self::raw::Raw;
 use super::side::{FileKind, Run};
 use crate::metrics::registry::{Figure, RequestValues, latencies};
 use sobench_core::error::{Error, Result};
-use sobench_core::input::json::Repeated;
+use sobench_core::input::json::DuplicateKeys;
 use sobench_notices::notice::DatasetNotice;
 use sobench_pycompat::nan::without_nan;
 
 const MS_PER_S: f64 = 1000.0;
 
-/// The most runs that one file may hold (`--append-result` writes a line each).
+/// Maximum number of runs of one file (`--append-result` writes a line each).
 pub const MAX_RUNS: usize = 1000;
 
-/// The most requests of one run.
+/// Maximum number of requests of one run.
 pub const MAX_REQUESTS: usize = 5_000_000;
 
-/// The most gaps between chunks of one run.
+/// Maximum number of gaps of one run.
 pub const MAX_GAPS: usize = 100_000_000;
 
-/// Reads every run of a file; `file` is its name for messages.
+/// Reads the runs of a file; `file` is its name for messages.
 ///
 /// # Errors
-/// Usage errors that name the file: not JSON, not a result, or past a limit.
-pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
+/// Usage errors that name the file: not JSON, not a result, or above a limit.
+pub fn parse_runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
     let bytes = without_nan(bytes);
     let mut found = Vec::new();
     for raw in serde_json::Deserializer::from_slice(&bytes).into_iter::<Raw>() {
@@ -46,13 +45,11 @@ pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
         found.push(run(file, raw)?);
     }
     if found.is_empty() {
-        return Err(
-            Error::usage(format!("there is no result in this file: {file}"))
-                .hint("was the run saved to the end?"),
-        );
+        return Err(Error::usage(format!("no result in this file: {file}"))
+            .hint("check that the run was saved completely"));
     }
-    let mut repeated = Repeated::default();
-    repeated.look(&String::from_utf8_lossy(&bytes), |line| {
+    let mut repeated = DuplicateKeys::default();
+    repeated.scan(&String::from_utf8_lossy(&bytes), |line| {
         format!("{file}, line {line}")
     });
     found[0]
@@ -61,10 +58,11 @@ pub fn runs(file: &str, bytes: &[u8]) -> Result<Vec<Run>> {
     Ok(found)
 }
 
-/// What is said of a file that no result is in.
+/// The error for a file that is not a result.
 pub(super) fn no_result(file: &str, why: &str) -> Error {
-    Error::usage(format!("this is no result ({why}): {file}"))
-        .hint("give what --save-result or --write-baseline wrote, or a result file of vLLM's tools")
+    Error::usage(format!("not a result ({why}): {file}")).hint(
+        "give a file written by --save-result or --write-baseline, or a result of vLLM's tools",
+    )
 }
 
 fn run(file: &str, raw: Raw) -> Result<Run> {
@@ -82,12 +80,12 @@ fn run(file: &str, raw: Raw) -> Result<Run> {
         Some(FileKind::SobenchBaseline) => baseline::read(file, raw),
         Some(FileKind::SobenchResult) => sobench::read(file, raw),
         Some(kind @ (FileKind::VllmBenchServe | FileKind::VllmScript)) => Ok(vllm::read(file, raw, kind)),
-        Some(FileKind::SobenchRunLog) | None => Err(Error::usage(format!("this is no result that sobench knows: {file}"))
+        Some(FileKind::SobenchRunLog) | None => Err(Error::usage(format!("unknown result format: {file}"))
             .hint("give a result of sobench, of `vllm bench serve --save-result`, or of vLLM's structured-output script")),
     }
 }
 
-/// Who wrote it, by the keys that only they write.
+/// Detects the tool that wrote a file from its keys.
 fn kind(rest: &Map<String, Value>, raw: &Raw) -> Option<FileKind> {
     let has = |key: &str| rest.contains_key(key);
     if has(baseline::MARK) {
@@ -108,10 +106,10 @@ fn kind(rest: &Map<String, Value>, raw: &Raw) -> Option<FileKind> {
 }
 
 fn too_much(file: &str, what: &str, limit: usize) -> Error {
-    Error::usage(format!("more than {limit} {what}: {file}")).hint("compare parts of it")
+    Error::usage(format!("more than {limit} {what}: {file}")).hint("compare fewer")
 }
 
-/// The figures at the top of a result, by the names that metrics have.
+/// The top-level figures of a result, by the names of metrics.
 fn figures(rest: &Map<String, Value>) -> std::collections::BTreeMap<String, f64> {
     let named = |(key, value): (&String, &Value)| {
         Some((Figure::parse(key).ok()?.to_string(), number(value)?))
@@ -123,9 +121,9 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| number.is_finite())
 }
 
-/// A setting in one spelling: numbers as `f64` prints them, so that 1 and 1.0 are the same; nothing
-/// for `null`.
-fn spelt(value: &Value) -> Option<String> {
+/// A normalized setting: numbers as `f64` prints them, so that 1 and 1.0 are equal; `None` for
+/// `null`.
+fn normalized(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
@@ -138,7 +136,7 @@ fn spelt(value: &Value) -> Option<String> {
     }
 }
 
-/// The latencies of a request from its times in seconds; a TPOT of answers of more than one token.
+/// Sets the latencies of a request from its times in seconds; TPOT needs more than one token.
 fn set_times(
     values: &mut RequestValues,
     ttft_s: Option<f64>,

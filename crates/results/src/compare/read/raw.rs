@@ -1,5 +1,4 @@
-//! A result file as it is: columns as numbers, everything else as JSON. Knows no meaning of any
-//! key.
+//! A result file before interpretation: columns as numbers, everything else as JSON.
 
 use std::fmt;
 
@@ -10,8 +9,8 @@ use serde_json::{Map, Value};
 use super::baseline::Columns;
 use sobench_core::case::Arm;
 
-/// A file's members. Columns are read straight into numbers: as JSON values, those of a long run
-/// would not fit into memory.
+/// The members of a file. Columns are parsed directly into numbers, because JSON values of a long
+/// run would not fit into memory.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
     pub(super) input_lens: Option<Vec<Option<f64>>>,
@@ -27,7 +26,7 @@ pub(super) struct Raw {
     pub(super) rest: Map<String, Value>,
 }
 
-/// A record of `outputs`: what sobench and vLLM's script write there.
+/// A record of `outputs`, as written by sobench and vLLM's script.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Output {
@@ -51,7 +50,7 @@ pub(super) struct Tokens {
 }
 
 impl Raw {
-    /// The most rows of any column.
+    /// The length of the longest column.
     pub(super) fn longest(&self) -> usize {
         let numbers = [
             &self.input_lens,
@@ -82,7 +81,7 @@ impl<'de> Visitor<'de> for Members {
     type Value = Raw;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the object of a result")
+        f.write_str("a result object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_numbers_and_the_rest_is_kept() {
+    fn columns_are_numbers_and_other_members_are_kept() {
         let raw: Raw = serde_json::from_str(
             r#"{"ttfts": [0.5, null], "itls": [[0.1], []], "outputs": [{"generated": "a", "x": 1}], "p99": 3}"#,
         )
@@ -125,8 +124,8 @@ mod tests {
         );
         assert_eq!(raw.outputs.unwrap()[0].generated.as_deref(), Some("a"));
         assert_eq!(raw.rest.len(), 1);
-        for broken in ["[]", "3", r#"{"ttfts": "x"}"#] {
-            assert!(serde_json::from_str::<Raw>(broken).is_err(), "{broken}");
+        for invalid in ["[]", "3", r#"{"ttfts": "x"}"#] {
+            assert!(serde_json::from_str::<Raw>(invalid).is_err(), "{invalid}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A run log that was read, as a run.
+//! Converts a run log to a run of a comparison.
 
 use super::sobench;
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
@@ -8,19 +8,19 @@ use crate::metrics::{Metrics, MetricsOptions, Sample, summarise};
 use crate::record::RunRecord;
 use crate::runlog::RunLog;
 use sobench_core::error::Result;
-use sobench_core::observation::failure_words;
+use sobench_core::observation::failure_message;
 
 const NS_PER_S: f64 = 1e9;
 
-/// The run of a log. What was not judged (the run was killed) has no verdict and no token counts.
+/// The run of a log. If the run was killed before judging, there are no verdicts and token counts.
 ///
 /// # Errors
-/// The log cannot be read again.
-pub fn of_log(file: &str, log: &RunLog) -> Result<Run> {
+/// The log cannot be read.
+pub fn run_from_log(file: &str, log: &RunLog) -> Result<Run> {
     let samples = log.requests.samples();
     let last_ns = samples
         .iter()
-        .filter_map(|sample| sample.moments().end_ns)
+        .filter_map(|sample| sample.request_times().end_ns)
         .max();
     let duration_ns = log
         .footer
@@ -30,12 +30,12 @@ pub fn of_log(file: &str, log: &RunLog) -> Result<Run> {
         .unwrap_or(0);
     let options = &log.record.settings.metrics;
     let metrics = summarise(&samples, duration_ns, options);
-    let mut run = of_metrics(file, &log.record, &metrics);
+    let mut run = run_from_metrics(file, &log.record, &metrics);
     run.kind = FileKind::SobenchRunLog;
     run.notices = sobench::notices(&log.record, log.is_partial(), false);
     if !log.is_judged {
         run.notices
-            .push("killed before its answers were judged: it has no rates".to_owned());
+            .push("the run was killed before its answers were judged: it has no rates".to_owned());
         run.counts.clear();
     }
     run.requests = Some(
@@ -48,9 +48,8 @@ pub fn of_log(file: &str, log: &RunLog) -> Result<Run> {
     Ok(run)
 }
 
-/// The run of a record and its figures, without its requests: what a gate looks at when the run is
-/// over.
-pub fn of_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Run {
+/// The run of a record and its metrics, without requests, for the gate of a finished run.
+pub fn run_from_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Run {
     let mut run = Run {
         file: file.to_owned(),
         kind: FileKind::SobenchResult,
@@ -64,7 +63,7 @@ pub fn of_metrics(file: &str, record: &RunRecord, metrics: &Metrics) -> Run {
 
 fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
     let (verdict, outcome, tokens) = (sample.verdict(), sample.outcome(), sample.tokens());
-    let failure = failure_words(outcome);
+    let failure = failure_message(outcome);
     Request {
         case: Some(sample.id()),
         arm: Some(sample.arm()),
@@ -75,13 +74,16 @@ fn request(sample: &Sample<'_>, options: &MetricsOptions) -> Request {
         } else {
             Vec::new()
         }),
-        sent_s: sample.moments().sent_ns.map(|ns| ns as f64 / NS_PER_S),
+        sent_s: sample
+            .request_times()
+            .sent_ns
+            .map(|ns| ns as f64 / NS_PER_S),
         input_tokens: tokens.input,
         output_tokens: tokens.output,
         answer: Some(Answer {
             text: sample.text().to_owned(),
             verdict: if failure.is_empty() {
-                sobench::words(verdict)
+                sobench::verdict_text(verdict)
             } else {
                 failure
             },

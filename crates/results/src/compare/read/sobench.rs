@@ -1,4 +1,4 @@
-//! sobench's own result (`report::json`), with or without the requests.
+//! Results of sobench (`report::json`), with or without requests.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::raw::{Output, Raw};
 use super::{MS_PER_S, figures, number, set_times};
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
-use crate::metrics::client::ClientVerdict;
+use crate::metrics::client_overhead::ClientVerdict;
 use crate::metrics::quality::ENDED_BY_ITSELF;
 use crate::metrics::registry::{self, Kind, RequestValues, Values, rates};
 use crate::record::RunRecord;
@@ -14,15 +14,14 @@ use sobench_core::error::{Error, Result};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 use sobench_notices::enforcement::State;
 
-/// The part of a result that vLLM has no keys for, as far as a comparison looks at it.
+/// The members under the key `sobench`, as far as a comparison needs them.
 #[derive(Deserialize)]
 struct Own {
     record: RunRecord,
     #[serde(default)]
     partial: bool,
     client: Option<OwnClient>,
-    /// `None` in results of sobench before it wrote every metric by its name: they have the next
-    /// two alone.
+    /// `None` in results of older versions, which have only `quality` and `overall`.
     metrics: Option<Values>,
     quality: Value,
     overall: Value,
@@ -35,8 +34,8 @@ struct OwnClient {
 
 pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
     let own: Own = serde_json::from_value(raw.rest.remove("sobench").unwrap_or_default()).map_err(|error| {
-        Error::usage(format!("this result has no run record that can be read ({error}): {file}"))
-            .hint("make it again from its run log, with sobench report --format json, or run the benchmark again")
+        Error::usage(format!("cannot read the run record of this result ({error}): {file}"))
+            .hint("create it again from its run log with sobench report --format json, or run the benchmark again")
     })?;
     let requests_of = raw
         .rest
@@ -66,7 +65,7 @@ pub(super) fn read(file: &str, mut raw: Raw) -> Result<Run> {
     Ok(run)
 }
 
-/// The metrics of a result that has them in its parts alone, each under its name.
+/// The metrics of a result of an older version, from its parts.
 fn values_by_part(quality: &Value, overall: &Value) -> Values {
     let latency = &overall["latency"];
     Values::from_fn(|metric| {
@@ -84,27 +83,27 @@ fn values_by_part(quality: &Value, overall: &Value) -> Values {
     })
 }
 
-/// What a reader of a comparison has to know of a run.
+/// Notices about a run for the reader of a comparison.
 pub(super) fn notices(record: &RunRecord, partial: bool, distrusted: bool) -> Vec<String> {
     let notices = [
-        (partial, "partial: the run was stopped before its end"),
+        (partial, "partial: the run was stopped early"),
         (
             record.enforcement.state == State::NotEnforced,
-            "CONSTRAINT NOT ENFORCED: its figures are those of plain text",
+            "CONSTRAINT NOT ENFORCED: the figures describe unconstrained answers",
         ),
         (
             distrusted,
-            "its client stood in the way: do not trust its latencies",
+            "client overhead is too high: do not trust the latencies",
         ),
     ];
     notices
         .into_iter()
-        .filter(|(holds, _)| *holds)
-        .map(|(_, words)| words.to_owned())
+        .filter(|(applies, _)| *applies)
+        .map(|(_, text)| text.to_owned())
         .collect()
 }
 
-/// `None` where a column is missing or of another length than the records.
+/// `None` if a column is missing or has a different length.
 fn requests(raw: Raw) -> Option<Vec<Request>> {
     let (outputs, ttfts, itls, latencies, starts) = (
         raw.outputs?,
@@ -122,16 +121,16 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
         .into_iter()
         .zip(itls)
         .enumerate()
-        .map(|(place, (output, itls))| {
+        .map(|(index, (output, itls))| {
             let error = errors
-                .get(place)
+                .get(index)
                 .cloned()
                 .flatten()
-                .filter(|words| !words.is_empty());
+                .filter(|message| !message.is_empty());
             request(
                 output,
                 error,
-                [ttfts[place], latencies[place], starts[place]],
+                [ttfts[index], latencies[index], starts[index]],
                 itls,
             )
         });
@@ -148,13 +147,14 @@ fn request(
         output
             .outcome
             .as_ref()
-            .and_then(|it| it.get(member))
+            .and_then(|outcome| outcome.get(member))
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
     let kind = of_outcome("kind");
-    // As `metrics::quality::is_taken_up`.
-    let came_there = kind != "cancelled" && (kind, of_outcome("cause")) != ("transport", "local");
+    // The same rule as in `metrics::quality::is_taken_up`.
+    let reached_server =
+        kind != "cancelled" && (kind, of_outcome("cause")) != ("transport", "local");
     let answered = matches!(kind, "completed" | "truncated");
     let verdict = output
         .verdict
@@ -163,23 +163,24 @@ fn request(
         && output
             .finish_reason
             .as_deref()
-            .is_some_and(|it| ENDED_BY_ITSELF.contains(&it));
+            .is_some_and(|reason| ENDED_BY_ITSELF.contains(&reason));
     let complied = match &verdict {
         Some(Verdict::Valid) if ended => Some(true),
         Some(Verdict::Invalid { .. }) if ended => Some(false),
         _ => None,
     };
     let taken_up = answered || ttft_s.is_some();
-    let words = error.unwrap_or_else(|| verdict.as_ref().map(words).unwrap_or_default());
+    let shown_verdict =
+        error.unwrap_or_else(|| verdict.as_ref().map(verdict_text).unwrap_or_default());
     let mut values = RequestValues::default();
     values.set_correct(output.correctness);
     values.set_hit(&rates::VLLM_CORRECT_RATE, output.vllm_correctness);
     values.set_hit(&rates::COMPLIANCE, complied);
     values.set_hit(
         &rates::COVERAGE,
-        (taken_up || came_there).then_some(taken_up),
+        (taken_up || reached_server).then_some(taken_up),
     );
-    // As `metrics::latency::tpot_ms`: of answers of two tokens or more in two chunks or more.
+    // The same rule as in `metrics::latency::tpot_ms`: at least two tokens in at least two chunks.
     set_times(
         &mut values,
         ttft_s,
@@ -191,19 +192,19 @@ fn request(
         arm: output.arm,
         answered,
         values,
-        gaps: Gaps::Each(itls.into_iter().map(|it| it * MS_PER_S).collect()),
+        gaps: Gaps::Each(itls.into_iter().map(|gap_s| gap_s * MS_PER_S).collect()),
         sent_s,
         input_tokens: output.tokens.input,
         output_tokens: output.tokens.output,
         answer: Some(Answer {
             text: output.generated.unwrap_or_default(),
-            verdict: words,
+            verdict: shown_verdict,
         }),
     }
 }
 
-/// A verdict in words.
-pub(super) fn words(verdict: &Verdict) -> String {
+/// A verdict as text.
+pub(super) fn verdict_text(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Valid => "valid".to_owned(),
         Verdict::Invalid { reason } => Reason::to_string(reason),

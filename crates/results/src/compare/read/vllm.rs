@@ -1,22 +1,21 @@
 //! Result files of `vllm bench serve --save-result [--save-detailed]` and of
 //! `benchmark_serving_structured_output.py` (vLLM 0.6.4 to 0.33).
 //!
-//! Both keep seconds, and 0 where a request failed. The script's `correct_rate(%)` comes of its own
-//! formula, which looks at no schema: it is read as `vllm_correct_rate`, never as a correct rate.
-//! The script saves no instants, so that its throughput has no interval; its requests' latency is
-//! put together from TTFT and gaps.
+//! Both use seconds, and 0 for failed requests. The script's `correct_rate(%)` does not check the
+//! schema; it is read as `vllm_correct_rate`, never as a correct rate. The script saves no
+//! timestamps, so its throughput has no interval; request latency is the sum of TTFT and gaps.
 
 use serde_json::{Map, Value};
 
 use super::raw::Raw;
-use super::{MS_PER_S, figures, number, set_times, spelt};
+use super::{MS_PER_S, figures, normalized, number, set_times};
 use crate::compare::side::{Answer, FileKind, Gaps, Request, Run};
 use crate::metrics::registry::{RequestValues, rates, totals};
 use crate::record::condition::{Conditions, Field, NONE};
 
 pub(super) fn read(file: &str, raw: Raw, kind: FileKind) -> Run {
     let mut figures = figures(&raw.rest);
-    // vLLM's tools count chunks where their key says tokens.
+    // vLLM's tools count chunks, although the key says tokens.
     let renamed = [
         (&totals::MAX_OUTPUT_TOKENS, &totals::MAX_OUTPUT_CHUNKS),
         (&rates::CORRECT_RATE, &rates::VLLM_CORRECT_RATE),
@@ -37,10 +36,10 @@ pub(super) fn read(file: &str, raw: Raw, kind: FileKind) -> Run {
 }
 
 fn conditions(top: &Map<String, Value>) -> Conditions {
-    let at = |key: &str| top.get(key).and_then(spelt);
+    let at = |key: &str| top.get(key).and_then(normalized);
     let limit = |key: &str| {
         top.get(key)
-            .map(|value| spelt(value).unwrap_or_else(|| NONE.to_owned()))
+            .map(|value| normalized(value).unwrap_or_else(|| NONE.to_owned()))
     };
     let ramp = at("ramp_up_strategy").map(|strategy| {
         let part = |key: &str| at(key).unwrap_or_default();
@@ -68,7 +67,7 @@ fn conditions(top: &Map<String, Value>) -> Conditions {
         .collect()
 }
 
-/// `None` where a column is missing or of another length.
+/// `None` if a column is missing or has a different length.
 fn requests(raw: Raw) -> Option<Vec<Request>> {
     let (ttfts, itls) = (raw.ttfts?, raw.itls?);
     let n = ttfts.len();
@@ -85,10 +84,10 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
     {
         return None;
     }
-    let at = |column: &Option<Vec<Option<f64>>>, place: usize| {
-        column.as_ref().and_then(|column| column[place])
+    let at = |column: &Option<Vec<Option<f64>>>, index: usize| {
+        column.as_ref().and_then(|column| column[index])
     };
-    // vLLM's instants are of a clock of its own: they count from the first of them here.
+    // vLLM uses a clock of its own; times start at the first request here.
     let origin_s = raw
         .start_times
         .iter()
@@ -97,35 +96,35 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
         .copied()
         .reduce(f64::min)
         .unwrap_or(0.0);
-    let error_at = |place: usize| {
+    let error_at = |index: usize| {
         raw.errors
             .as_ref()
-            .and_then(|errors| errors.get(place).cloned().flatten())
+            .and_then(|errors| errors.get(index).cloned().flatten())
             .unwrap_or_default()
     };
     let rows = ttfts
         .iter()
         .zip(itls)
         .enumerate()
-        .map(|(place, (ttft_s, itls))| {
-            let error = error_at(place);
-            // A failed request has 0 for a TTFT; an answer without any content had none either.
+        .map(|(index, (ttft_s, itls))| {
+            let error = error_at(index);
+            // Failed requests and answers without content have a TTFT of 0.
             let ttft_s = ttft_s.filter(|ttft_s| *ttft_s > 0.0);
             let answered = error.is_empty() && ttft_s.is_some();
-            let last_s = at(&raw.latencies, place)
+            let last_s = at(&raw.latencies, index)
                 .or_else(|| Some(ttft_s? + itls.iter().sum::<f64>()))
                 .filter(|_| answered);
             let tokens = |column: &Option<Vec<Option<f64>>>| {
-                at(column, place)
-                    .filter(|it| *it >= 0.0)
-                    .map(|it| it as u64)
+                at(column, index)
+                    .filter(|tokens| *tokens >= 0.0)
+                    .map(|tokens| tokens as u64)
             };
             let output_tokens = tokens(&raw.output_lens);
-            let output = raw.outputs.as_ref().map(|outputs| &outputs[place]);
+            let output = raw.outputs.as_ref().map(|outputs| &outputs[index]);
             let generated = raw
                 .generated_texts
                 .as_ref()
-                .and_then(|texts| texts.get(place).cloned().flatten());
+                .and_then(|texts| texts.get(index).cloned().flatten());
             let vllm_correct = output.and_then(|output| output.correctness);
             let mut values = RequestValues::default();
             values.set_hit(&rates::VLLM_CORRECT_RATE, vllm_correct);
@@ -135,8 +134,8 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
                 arm: None,
                 answered,
                 values,
-                gaps: Gaps::Each(itls.into_iter().map(|it| it * MS_PER_S).collect()),
-                sent_s: at(&raw.start_times, place).map(|sent_s| sent_s - origin_s),
+                gaps: Gaps::Each(itls.into_iter().map(|gap_s| gap_s * MS_PER_S).collect()),
+                sent_s: at(&raw.start_times, index).map(|sent_s| sent_s - origin_s),
                 input_tokens: tokens(&raw.input_lens),
                 output_tokens,
                 answer: Some(Answer {
@@ -154,8 +153,8 @@ fn requests(raw: Raw) -> Option<Vec<Request>> {
 fn verdict(vllm_correct: Option<bool>, error: String) -> String {
     match vllm_correct {
         _ if !error.is_empty() => error,
-        Some(true) => "correct by the script's formula".to_owned(),
-        Some(false) => "not correct by the script's formula".to_owned(),
+        Some(true) => "correct according to the script".to_owned(),
+        Some(false) => "incorrect according to the script".to_owned(),
         None => String::new(),
     }
 }

@@ -1,43 +1,43 @@
-//! Runs in which it is known what a new schema did, if anything.
+//! Runs with a known effect of new schemas.
 
 use super::*;
-use crate::metrics::testing::{Made, made, with_cases};
+use crate::metrics::testing::{TestRequest, test_request, with_cases};
 use sobench_core::case::Case;
 use sobench_pycompat::random::NumpyRandom;
 
-/// Sent at one millisecond, first token so much later, then chunks at these gaps.
-fn sent(at: u64, ttft: u64, gaps: &[u64]) -> Made<'static> {
+/// A request with send time, TTFT and gaps in milliseconds.
+fn sent(at: u64, ttft: u64, gaps: &[u64]) -> TestRequest<'static> {
     let mut chunks = vec![at + ttft];
     chunks.extend(gaps.iter().scan(at + ttft, |last, gap| {
         *last += gap;
         Some(*last)
     }));
     let end = chunks.last().map(|last| last + 1);
-    Made {
+    TestRequest {
         due: at,
         sent: Some(at),
         chunks,
         end,
-        ..made()
+        ..test_request()
     }
 }
 
-fn compared(run: &[(Made<'_>, bool)], seed: u64) -> ColdLoad {
-    let made: Vec<Made<'_>> = run.iter().map(|(made, _)| made.clone()).collect();
+fn compared(run: &[(TestRequest<'_>, bool)], seed: u64) -> ColdLoad {
+    let made: Vec<TestRequest<'_>> = run.iter().map(|(made, _)| made.clone()).collect();
     let tag =
         |index: usize, case: &mut Case| case.tags.extend(run[index].1.then(|| COLD_TAG.to_owned()));
     with_cases(&made, tag, |samples| {
-        ColdLoad::of(samples, &MetricsOptions::default(), 10, seed)
+        ColdLoad::new(samples, &MetricsOptions::default(), 10, seed)
     })
 }
 
 #[test]
-fn what_began_shortly_after_a_new_schema_is_beside_it() {
+fn latencies_are_assigned_to_the_preceding_request() {
     let run = [
-        (sent(0, 30, &[10, 10]), false), // nothing was sent before it; its gaps began at 30 and 40, after nothing recent
+        (sent(0, 30, &[10, 10]), false), // nothing was sent before it; its gaps start at 30 and 40, after nothing recent
         (sent(100, 40, &[]), true),      // the window is 40 ms
-        (sent(139, 25, &[10]), false), // beside the new one; its gap began at 164, beside nothing but itself
-        (sent(95, 20, &[50, 10]), false), // began before it; gaps at 115 (beside the new one) and 165 (beside the one of 139)
+        (sent(139, 25, &[10]), false), // beside the new one; its gap starts at 164, beside nothing but itself
+        (sent(95, 20, &[50, 10]), false), // starts before it; gaps at 115 (beside the new one) and 165 (beside the one of 139)
         (sent(170, 30, &[]), false),      // beside the one of 139
         (sent(500, 30, &[]), false),      // beside nothing
     ];
@@ -75,7 +75,7 @@ fn what_began_shortly_after_a_new_schema_is_beside_it() {
 }
 
 #[test]
-fn without_a_new_answer_there_is_nothing_to_compare() {
+fn without_new_answers_there_is_no_comparison() {
     let load = compared(
         &[(sent(0, 30, &[10]), false), (sent(1, 30, &[10]), false)],
         0,
@@ -91,10 +91,10 @@ fn without_a_new_answer_there_is_nothing_to_compare() {
     );
 }
 
-/// A server that works in steps of 10 ms, as they all do: a request joins at the next step and has
-/// its first token at that step's end. Each tenth has a new schema, which takes `compile_steps`
-/// more, and makes every step in that time longer by `harm_ms` (of others).
-fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, bool)> {
+/// Simulates a server with steps of 10 ms. A request joins at the next step and gets its first
+/// token at the end of that step. Every tenth request has a new schema, which takes `compile_steps`
+/// more steps and makes every step in that time longer by `harm_ms`.
+fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(TestRequest<'static>, bool)> {
     let mut random = NumpyRandom::new(seed);
     let mut at_ms = 0.0;
     let arrivals: Vec<u64> = (0..700)
@@ -103,16 +103,16 @@ fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, 
             at_ms as u64
         })
         .collect();
-    // When each step ends, given what is compiled while it runs.
+    // The end of each step, depending on compilations during it.
     let is_new = |index: usize| index % 10 == 9;
     let mut ends = vec![10_u64];
     while *ends.last().unwrap() < at_ms as u64 + 1000 {
-        let begin = *ends.last().unwrap();
+        let start = *ends.last().unwrap();
         let compiles = arrivals
             .iter()
             .enumerate()
-            .any(|(index, at)| is_new(index) && *at < begin && begin <= at + 10 * compile_steps);
-        ends.push(begin + 10 + if compiles { harm_ms } else { 0 });
+            .any(|(index, at)| is_new(index) && *at < start && start <= at + 10 * compile_steps);
+        ends.push(start + 10 + if compiles { harm_ms } else { 0 });
     }
     let request = |(index, at): (usize, &u64)| {
         let joins = ends.partition_point(|end| end <= at)
@@ -128,9 +128,9 @@ fn in_steps(seed: u32, compile_steps: u64, harm_ms: u64) -> Vec<(Made<'static>, 
     arrivals.iter().enumerate().map(request).collect()
 }
 
-/// How many of thirty runs have an interval that leaves out zero: of TTFT, and of ITL.
+/// Number of thirty runs whose interval excludes zero, for TTFT and ITL.
 fn found(compile_steps: u64, harm_ms: u64) -> [usize; 2] {
-    let leaves_out_zero = |beside: &Beside| {
+    let excludes_zero = |beside: &BesideLatencies| {
         let difference = beside.difference_ms.unwrap();
         usize::from(
             difference.low.is_some_and(|low| low > 0.0)
@@ -140,27 +140,27 @@ fn found(compile_steps: u64, harm_ms: u64) -> [usize; 2] {
     (0..30).fold([0, 0], |[ttft, itl], seed| {
         let load = compared(&in_steps(seed, compile_steps, harm_ms), u64::from(seed));
         [
-            ttft + leaves_out_zero(&load.ttft),
-            itl + leaves_out_zero(&load.itl),
+            ttft + excludes_zero(&load.ttft),
+            itl + excludes_zero(&load.itl),
         ]
     })
 }
 
 #[test]
-fn a_placebo_does_nothing() {
-    // Of 30 intervals of 95 %, one or two may miss; five would be a chance of 1.6 %.
+fn placebo_has_no_effect() {
+    // Of 30 intervals of 95 %, one or two may miss; five have a probability of 1.6 %.
     let [ttft, itl] = found(0, 0);
     assert!(
         ttft < 5 && itl < 5,
-        "{ttft} and {itl} of 30 placebos had an effect"
+        "{ttft} and {itl} of 30 placebo runs show an effect"
     );
 }
 
 #[test]
-fn harm_is_found() {
+fn slower_steps_are_detected() {
     let [ttft, itl] = found(3, 5);
     assert!(
         ttft > 25 && itl > 25,
-        "only {ttft} and {itl} of 30 runs show that steps were longer"
+        "only {ttft} and {itl} of 30 runs show the effect"
     );
 }

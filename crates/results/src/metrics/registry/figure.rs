@@ -1,5 +1,4 @@
-//! One number of a run: a metric, and of a distribution one of its statistics. The names are the
-//! keys of saved results.
+//! Figures: single numbers of a run, named as the keys of saved results.
 
 use std::fmt;
 
@@ -9,55 +8,55 @@ use super::values::{Value, Values};
 use super::{Better, Metric, Unit, latencies};
 use sobench_core::error::{Error, Result};
 
-/// A number of a run. Its name is the saved file's key; `correct_rate(%)` may be written without
-/// the unit.
+/// A figure of a run: a metric, and for a distribution one of its statistics. Its name is the key
+/// in saved results; `correct_rate(%)` may be written without the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Figure {
     pub metric: &'static Metric,
-    /// Of distributions.
+    /// Set for distributions.
     pub stat: Option<Stat>,
 }
 
-/// What is taken of a distribution.
+/// A statistic of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stat {
     Mean,
     Median,
-    /// In thousandths of a percent, above 0 and below 100 000.
+    /// In thousandths of a percent, between 0 and 100 000.
     Percentile(u32),
     Std,
 }
 
-/// Thousandths in a percent.
+/// Thousandths per percent.
 const PER_PERCENT: f64 = 1000.0;
 
-/// What tables show of the latencies that vLLM prints.
-const OF_MAIN: [Stat; 4] = [
+/// Statistics of the main latencies in tables.
+const MAIN_STATS: [Stat; 4] = [
     Stat::Mean,
     Stat::Median,
     Stat::Percentile(90_000),
     Stat::Percentile(99_000),
 ];
 
-/// What tables show of other distributions.
-const OF_OTHERS: [Stat; 2] = [Stat::Mean, Stat::Percentile(99_000)];
+/// Statistics of other distributions in tables.
+const OTHER_STATS: [Stat; 2] = [Stat::Mean, Stat::Percentile(99_000)];
 
 impl Figure {
-    /// The number of a metric that has one.
+    /// The figure of a metric with a single value.
     pub fn new(metric: &'static Metric) -> Self {
         Self { metric, stat: None }
     }
 
     /// A statistic of a distribution.
-    pub fn of_distribution(metric: &'static Metric, stat: Stat) -> Self {
+    pub fn from_distribution(metric: &'static Metric, stat: Stat) -> Self {
         Self {
             metric,
             stat: Some(stat),
         }
     }
 
-    /// What a table shows of every run, in its order.
-    pub fn shown() -> Vec<Self> {
+    /// The figures of tables, in order.
+    pub fn in_tables() -> Vec<Self> {
         let is_main = |metric: &Metric| {
             [
                 &latencies::TTFT,
@@ -67,50 +66,50 @@ impl Figure {
             ]
             .contains(&metric)
         };
-        let of_metric = |metric: &'static Metric| -> Vec<Self> {
+        let figures_of = |metric: &'static Metric| -> Vec<Self> {
             let stats: &[Stat] = if is_main(metric) {
-                &OF_MAIN
+                &MAIN_STATS
             } else {
-                &OF_OTHERS
+                &OTHER_STATS
             };
             match metric.is_distribution() {
                 true => stats
                     .iter()
-                    .map(|stat| Self::of_distribution(metric, *stat))
+                    .map(|stat| Self::from_distribution(metric, *stat))
                     .collect(),
                 false => vec![Self::new(metric)],
             }
         };
         Metric::ALL
             .iter()
-            .flat_map(|metric| of_metric(metric))
+            .flat_map(|metric| figures_of(metric))
             .collect()
     }
 
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// No such name; the hint has those that look most alike.
+    /// The name is unknown; the hint lists similar names.
     pub fn parse(name: &str) -> Result<Self> {
         let bare = name.strip_suffix("(%)").unwrap_or(name);
         let single = Metric::named(bare)
             .filter(|metric| !metric.is_distribution())
             .map(Self::new);
-        let of_distribution = || {
+        let distribution = || {
             let (stat, metric) = bare.split_once('_')?;
             let metric = Metric::named(metric).filter(|metric| metric.is_distribution())?;
-            Some(Self::of_distribution(metric, Stat::parse(stat)?))
+            Some(Self::from_distribution(metric, Stat::parse(stat)?))
         };
-        single.or_else(of_distribution).ok_or_else(|| {
-            Error::usage(format!("no such figure: {name}")).hint(format!(
-                "the nearest names are {}",
+        single.or_else(distribution).ok_or_else(|| {
+            Error::usage(format!("unknown figure: {name}")).hint(format!(
+                "check the name; the nearest names are {}",
                 nearest(bare).join(", ")
             ))
         })
     }
 
-    /// Every number that values hold, in order: of distributions every statistic.
-    pub fn all_of(values: &Values) -> Vec<(Self, f64)> {
+    /// Every figure with a value, in order; for distributions every statistic.
+    pub fn all_known(values: &Values) -> Vec<(Self, f64)> {
         let mut figures = Vec::new();
         for (metric, value) in values.iter() {
             let mut push = |stat: Option<Stat>, value: Option<f64>| {
@@ -136,12 +135,12 @@ impl Figure {
         figures
     }
 
-    /// Whether it is a share of requests.
+    /// Whether it is a rate of requests.
     pub fn is_rate(self) -> bool {
         self.metric.is_rate()
     }
 
-    /// Which way is better.
+    /// The direction of an improvement.
     pub fn better(self) -> Better {
         if self.stat == Some(Stat::Std) {
             Better::Neither
@@ -150,22 +149,22 @@ impl Figure {
         }
     }
 
-    /// The unit of its values, after a space in tables; empty for counts.
+    /// The unit of its values; empty for counts.
     pub fn unit(self) -> &'static str {
         self.metric.unit.name()
     }
 
-    /// The unit of a difference of two of its values: of rates, percentage points.
+    /// The unit of a change; percentage points for rates.
     pub fn unit_of_change(self) -> &'static str {
         if self.is_rate() { "pp" } else { self.unit() }
     }
 
-    /// Whether its values are whole numbers that nothing is divided by.
+    /// Whether its values are counts.
     pub fn is_count(self) -> bool {
         self.metric.unit == Unit::Count
     }
 
-    /// A value of it as a text, `n/a` where there is none.
+    /// A value as text, `n/a` without a value.
     pub fn text(self, value: Option<f64>) -> String {
         match value {
             None => "n/a".to_owned(),
@@ -196,7 +195,7 @@ impl Serialize for Figure {
 }
 
 impl Stat {
-    /// A percentile above 0 and below 100, in steps of a thousandth.
+    /// A percentile between 0 and 100, in steps of a thousandth.
     pub fn from_percent(percent: f64) -> Option<Self> {
         let thousandths = percent * PER_PERCENT;
         let within = thousandths > 0.0
@@ -205,7 +204,7 @@ impl Stat {
         within.then(|| Self::Percentile(thousandths.round() as u32))
     }
 
-    /// The percentile that it is, 0 to 100.
+    /// The percentile, 0 to 100.
     pub fn percent(self) -> Option<f64> {
         match self {
             Self::Mean | Self::Std => None,
@@ -235,9 +234,9 @@ impl fmt::Display for Stat {
     }
 }
 
-/// The three names that look most like one.
+/// The three most similar names.
 fn nearest(name: &str) -> Vec<String> {
-    let mut names: Vec<String> = Figure::shown().iter().map(Figure::to_string).collect();
+    let mut names: Vec<String> = Figure::in_tables().iter().map(Figure::to_string).collect();
     names.sort_by(|a, b| strsim::jaro_winkler(b, name).total_cmp(&strsim::jaro_winkler(a, name)));
     names.truncate(3);
     names
@@ -249,27 +248,27 @@ mod tests {
     use crate::metrics::registry::rates;
 
     #[test]
-    fn every_name_reads_back() {
-        for figure in Figure::shown() {
+    fn names_round_trip() {
+        for figure in Figure::in_tables() {
             assert_eq!(Figure::parse(&figure.to_string()).unwrap(), figure);
         }
         for (name, expected) in [
             ("correct_rate(%)", Figure::new(&rates::CORRECT_RATE)),
             (
                 "p99.9_ttft_ms",
-                Figure::of_distribution(&latencies::TTFT, Stat::Percentile(99_900)),
+                Figure::from_distribution(&latencies::TTFT, Stat::Percentile(99_900)),
             ),
             (
                 "p50_itl_ms",
-                Figure::of_distribution(&latencies::ITL, Stat::Percentile(50_000)),
+                Figure::from_distribution(&latencies::ITL, Stat::Percentile(50_000)),
             ),
             (
                 "std_e2el_ms",
-                Figure::of_distribution(&latencies::E2EL, Stat::Std),
+                Figure::from_distribution(&latencies::E2EL, Stat::Std),
             ),
             (
                 "p90_ttft_from_due_ms",
-                Figure::of_distribution(&latencies::TTFT_FROM_DUE, Stat::Percentile(90_000)),
+                Figure::from_distribution(&latencies::TTFT_FROM_DUE, Stat::Percentile(90_000)),
             ),
         ] {
             assert_eq!(Figure::parse(name).unwrap(), expected);
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_its_neighbours() {
+    fn unknown_name_lists_similar_names() {
         for (name, neighbour) in [
             ("corect_rate", "correct_rate"),
             ("p99_ttft", "p99_ttft_ms"),
@@ -287,7 +286,7 @@ mod tests {
             assert_eq!(
                 (error.what, error.kind),
                 (
-                    format!("no such figure: {name}"),
+                    format!("unknown figure: {name}"),
                     sobench_core::error::Kind::Usage
                 )
             );
@@ -295,7 +294,7 @@ mod tests {
         }
         assert!(
             Figure::parse("ttft_ms").is_err(),
-            "a distribution is no number"
+            "a distribution is not a figure"
         );
     }
 }

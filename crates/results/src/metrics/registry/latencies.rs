@@ -1,24 +1,24 @@
-//! Latencies: one value or several of each request, in milliseconds. [`crate::metrics::latency`]
-//! has the formulas.
+//! Latency metrics: one or more values per request, in milliseconds. The formulas are in
+//! [`crate::metrics::latency`].
 
-use super::{Among, Better, Kind, Metric, Unit};
+use super::{Better, Kind, Metric, Population, Unit};
 use crate::metrics::latency::{chunk_gaps_ms, tokens_per_chunk};
 use crate::metrics::token_gaps::token_gaps_ms;
 use crate::metrics::{MetricsOptions, Sample};
 
-/// TTFT: sent to first content. One value a streamed answer.
+/// TTFT: sent to first content. One value per streamed answer.
 pub static TTFT: Metric = of_answers("ttft_ms", "TTFT", |sample, options| {
     sample.latency(options).ttft_ms
 });
 
-/// TPOT: (last content - first content) / (output tokens - 1). One value a streamed answer of two
-/// tokens or more in two chunks or more.
+/// TPOT: (last content - first content) / (output tokens - 1). One value per streamed answer with
+/// at least two tokens in at least two chunks.
 pub static TPOT: Metric = of_answers("tpot_ms", "TPOT", |sample, options| {
     sample.latency(options).tpot_ms
 });
 
-/// ITL: gaps between consecutive content chunks of a streamed answer, those of all answers pooled,
-/// as vLLM has it.
+/// ITL: gaps between consecutive content chunks of streamed answers, pooled over all answers, as in
+/// vLLM.
 pub static ITL: Metric = pooled("itl_ms", "ITL", |sample, options| {
     match sample.streamed(options) {
         true => chunk_gaps_ms(&sample.chunks_ns()).collect(),
@@ -26,29 +26,28 @@ pub static ITL: Metric = pooled("itl_ms", "ITL", |sample, options| {
     }
 });
 
-/// E2EL: sent to last content. One value an answer.
+/// E2EL: sent to last content. One value per answer.
 pub static E2EL: Metric = of_answers("e2el_ms", "E2EL", |sample, options| {
     sample.latency(options).e2el_ms
 });
 
-/// Sent to first reasoning. One value a streamed answer with reasoning.
+/// Sent to first reasoning. One value per streamed answer with reasoning.
 pub static TTFT_REASONING: Metric = of_answers(
     "ttft_reasoning_ms",
     "TTFT of the reasoning",
     |sample, options| sample.latency(options).ttft_reasoning_ms,
 );
 
-/// Sent to first content of the answer itself. One value a streamed answer with reasoning and an
-/// answer.
+/// Sent to first content of the answer. One value per streamed answer with reasoning and an answer.
 pub static TTFT_ANSWER: Metric =
     of_answers("ttft_answer_ms", "TTFT of the answer", |sample, options| {
         sample.latency(options).ttft_answer_ms
     });
 
-/// The gaps of ITL, each divided by the tokens that a chunk of its answer carries on average. Where
-/// an answer has at most one token more than chunks, that one is its end token, a chunk is one
-/// token, and gaps stay as they are. Beyond that the count does not tell whether an end token is in
-/// it, and the average is tokens / chunks: where there is one, it is 1 / chunks too large.
+/// ITL divided by the mean number of tokens per chunk of the answer. If an answer has at most one
+/// token more than chunks, that token is taken as its end token, and gaps are unchanged. Otherwise
+/// the mean is tokens / chunks. If the count includes an end token, this is too large by 1 /
+/// chunks.
 pub static ITL_PER_TOKEN: Metric = pooled(
     "itl_per_token_ms",
     "ITL spread over tokens",
@@ -56,53 +55,51 @@ pub static ITL_PER_TOKEN: Metric = pooled(
         let Some(tokens) = sample.tokens().output.filter(|_| sample.streamed(options)) else {
             return Vec::new();
         };
-        let share = tokens_per_chunk(tokens, sample.moments().chunks).recip();
+        let share = tokens_per_chunk(tokens, sample.request_times().chunks).recip();
         chunk_gaps_ms(&sample.chunks_ns())
             .map(|gap| gap * share)
             .collect()
     },
 );
 
-/// ITL of single tokens, where the server says how many came in each chunk; no value of any other
-/// answer.
+/// ITL of single tokens, if the server counts the tokens of each chunk.
 pub static ITL_COUNTED: Metric = pooled(
     "itl_counted_ms",
     "ITL of counted tokens",
     |sample, options| {
-        // Counts that cannot be right in the end were not right on the way.
-        if !sample.streamed(options) || !sample.usage_makes_sense() {
+        // If the final counts are implausible, so are the counts of chunks.
+        if !sample.streamed(options) || !sample.has_plausible_usage() {
             return Vec::new();
         }
-        let (instants, counts) = sample.counted_chunks();
-        token_gaps_ms(&instants, &counts)
+        let (times, counts) = sample.counted_chunks();
+        token_gaps_ms(&times, &counts)
             .into_iter()
             .flatten()
             .collect()
     },
 );
 
-/// TTFT with the time before sending: due to first content.
+/// TTFT including the time before sending: due to first content.
 pub static TTFT_FROM_DUE: Metric = queued(
     "ttft_from_due_ms",
     "TTFT from due",
-    Among::Answers,
+    Population::Answers,
     |sample, options| sample.latency(options).ttft_from_due_ms,
 );
 
-/// E2EL with the time before sending: due to last content.
+/// E2EL including the time before sending: due to last content.
 pub static E2EL_FROM_DUE: Metric = queued(
     "e2el_from_due_ms",
     "E2EL from due",
-    Among::Answers,
+    Population::Answers,
     |sample, options| sample.latency(options).e2el_from_due_ms,
 );
 
-/// Sent - due, over every request that was sent, whatever became of it: waiting for a free slot,
-/// and the client's own delay.
+/// Sent - due, over every sent request: the wait for a free slot plus the client's send delay.
 pub static SCHEDULE_LAG: Metric = queued(
     "schedule_lag_ms",
     "schedule lag",
-    Among::Every,
+    Population::Every,
     |sample, options| sample.latency(options).schedule_lag_ms,
 );
 
@@ -113,14 +110,19 @@ const fn of_answers(name: &'static str, label: &'static str, value: ValueOf) -> 
         name,
         label,
         Kind::Distribution {
-            among: Among::Answers,
+            among: Population::Answers,
             queued: false,
             value,
         },
     )
 }
 
-const fn queued(name: &'static str, label: &'static str, among: Among, value: ValueOf) -> Metric {
+const fn queued(
+    name: &'static str,
+    label: &'static str,
+    among: Population,
+    value: ValueOf,
+) -> Metric {
     latency(
         name,
         label,

@@ -1,10 +1,9 @@
-//! The metrics of a run, each defined once: name, unit, which direction is better, and how it is
-//! made from the requests.
+//! The registry of metrics: name, unit, direction of improvement, and definition of each metric.
 //!
-//! [`Metric::ALL`] is the list. Reports, files, comparisons, baselines, gates and the matrix
-//! iterate over it, so that a new metric is a definition in `rates.rs`, `latencies.rs` or
-//! `totals.rs` and a line in the list. [`Values`] are the metrics of one run, [`Figure`] is a
-//! number of one: a rate, a total, or a statistic of a distribution.
+//! Reports, files, comparisons, baselines, gates and the matrix iterate over [`Metric::ALL`]. A new
+//! metric is a definition in `rates.rs`, `latencies.rs` or `totals.rs` and a line in the list.
+//! [`Values`] are the metrics of one run. A [`Figure`] is a single number: a rate, a total, or a
+//! statistic of a distribution.
 
 mod figure;
 pub mod latencies;
@@ -28,51 +27,51 @@ use super::{ArmMetrics, MetricsOptions, Sample};
 use sobench_core::case::Arm;
 use sobench_statistics::{Rate, Summary, mean};
 
-/// One metric.
+/// A metric.
 pub struct Metric {
     /// The key in files and in rules such as `--require`.
     pub name: &'static str,
-    /// The name in tables, without the unit.
+    /// The label in tables, without the unit.
     pub label: &'static str,
     pub unit: Unit,
     pub better: Better,
     pub kind: Kind,
 }
 
-/// How a metric is made.
+/// The definition of a metric.
 #[derive(Clone, Copy)]
 pub enum Kind {
-    /// A share of requests: whether a request is a hit; `None` for one that does not count.
+    /// A share of requests. `hit` is `None` for a request that does not count.
     Rate {
-        among: Among,
+        among: Population,
         hit: fn(&Sample<'_>) -> Option<bool>,
     },
-    /// One value a request, in the metric's unit; `None` where the request has none. With the wait
-    /// before sending in it (`queued`), the values of a run rise and fall together, so that
-    /// resampling them tells nothing of chance.
+    /// One value per request, in the metric's unit; `None` if the request has none. The values of
+    /// metrics that include the wait before sending (`queued`) are correlated within a run and
+    /// cannot be resampled.
     Distribution {
-        among: Among,
+        among: Population,
         queued: bool,
         value: fn(&Sample<'_>, &MetricsOptions) -> Option<f64>,
     },
-    /// Several values an answer, those of all answers pooled.
+    /// Several values per answer, pooled over all answers.
     Pooled(fn(&Sample<'_>, &MetricsOptions) -> Vec<f64>),
-    /// A count, per second of the run.
+    /// A count per second of the run.
     PerSecond(fn(&RunSamples<'_>) -> Option<u64>),
-    /// One value of the run.
+    /// A single value of the run.
     Total(fn(&RunSamples<'_>) -> Option<f64>),
 }
 
-/// Which requests a metric is over.
+/// The requests that a metric covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Among {
+pub enum Population {
     Every,
-    /// Requests that got an answer, whole or cut at the token limit.
+    /// Requests with an answer, complete or truncated at the token limit.
     Answers,
     Arm(Arm),
 }
 
-/// What values are counted in.
+/// The unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Percent,
@@ -84,7 +83,7 @@ pub enum Unit {
     ChunksPerSecond,
 }
 
-/// Which way is better.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     Up,
@@ -92,18 +91,18 @@ pub enum Better {
     Neither,
 }
 
-/// What totals are made from.
+/// The input of totals.
 pub struct RunSamples<'r> {
-    /// In plan order.
+    /// The requests in plan order.
     pub samples: &'r [&'r Sample<'r>],
     pub duration_ns: u64,
     pub options: &'r MetricsOptions,
-    /// What was already computed of all requests.
+    /// Figures of all requests that are already computed.
     pub overall: &'r ArmMetrics,
 }
 
 impl Metric {
-    /// Every metric, in the order of tables.
+    /// Every metric in table order.
     pub const ALL: &'static [&'static Self] = &[
         &rates::CORRECT_RATE,
         &rates::COMPLIANCE,
@@ -151,13 +150,13 @@ impl Metric {
         &totals::DURATION,
     ];
 
-    /// The metric of a name.
+    /// Finds a metric by name.
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::ALL.iter().copied().find(|metric| metric.name == name)
     }
 
-    /// Its place in [`Metric::ALL`].
-    pub fn place(&self) -> usize {
+    /// Its index in [`Metric::ALL`].
+    pub fn index(&self) -> usize {
         Self::ALL
             .iter()
             .position(|metric| std::ptr::eq(*metric, self))
@@ -182,27 +181,27 @@ impl Metric {
         matches!(self.kind, Kind::Distribution { .. } | Kind::Pooled(_))
     }
 
-    /// Whether a request is a hit; `None` where it does not count, or the metric is no rate.
+    /// Whether a request is a hit; `None` if it does not count, or the metric is not a rate.
     pub fn hit(&self, sample: &Sample<'_>) -> Option<bool> {
         match self.kind {
-            Kind::Rate { among, hit } => hit(sample).filter(|_| among.has(sample)),
+            Kind::Rate { among, hit } => hit(sample).filter(|_| among.includes(sample)),
             _ => None,
         }
     }
 
-    /// The value of a request, of pooled ones their mean; `None` where it has none, or the metric
-    /// is no distribution.
+    /// The value of a request, or the mean of its pooled values; `None` if it has none, or the
+    /// metric is not a distribution.
     pub fn value(&self, sample: &Sample<'_>, options: &MetricsOptions) -> Option<f64> {
         match self.kind {
             Kind::Distribution { among, value, .. } => {
-                value(sample, options).filter(|_| among.has(sample))
+                value(sample, options).filter(|_| among.includes(sample))
             }
             Kind::Pooled(values) if sample.outcome().is_answer() => mean(&values(sample, options)),
             _ => None,
         }
     }
 
-    /// The rate over some requests; `None` where none counts, or the metric is no rate.
+    /// The rate over requests; `None` if none counts, or the metric is not a rate.
     pub fn rate<'s, 'a: 's>(
         &self,
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
@@ -212,10 +211,10 @@ impl Metric {
             of += 1;
             hits += usize::from(hit);
         }
-        Rate::of(hits, of)
+        Rate::new(hits, of)
     }
 
-    /// The distribution over some requests; empty where the metric is no distribution.
+    /// The distribution over requests; empty if the metric is not a distribution.
     pub fn summary(&self, samples: &[&Sample<'_>], options: &MetricsOptions) -> Summary {
         match self.kind {
             Kind::Distribution { .. } => {
@@ -223,17 +222,17 @@ impl Metric {
                     .iter()
                     .filter_map(|sample| self.value(sample, options))
                     .collect();
-                Summary::of(values, &options.percentiles)
+                Summary::new(values, &options.percentiles)
             }
             _ => self
                 .pooled(samples.iter().copied(), options)
                 .map_or_else(Summary::default, |pooled| {
-                    pooled.sum_up(&options.percentiles)
+                    pooled.summary(&options.percentiles)
                 }),
         }
     }
 
-    /// The values of all answers; `None` where the metric is no pooled one.
+    /// The pooled values of all answers; `None` if the metric is not pooled.
     pub fn pooled<'s, 'a: 's>(
         &self,
         samples: impl IntoIterator<Item = &'s Sample<'a>>,
@@ -251,12 +250,12 @@ impl Metric {
     }
 }
 
-impl Among {
-    fn has(self, sample: &Sample<'_>) -> bool {
+impl Population {
+    fn includes(self, sample: &Sample<'_>) -> bool {
         self.counts(Some(sample.arm()), sample.outcome().is_answer())
     }
 
-    /// Whether a request of an arm, answered or not, counts.
+    /// Whether a request of an arm counts.
     pub fn counts(self, arm: Option<Arm>, answered: bool) -> bool {
         match self {
             Self::Every => true,
@@ -267,7 +266,7 @@ impl Among {
 }
 
 impl Unit {
-    /// As it stands behind a value; empty for counts.
+    /// The symbol after a value; empty for counts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Percent => "%",
@@ -297,7 +296,7 @@ impl PartialOrd for Metric {
 
 impl Ord for Metric {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.place().cmp(&other.place())
+        self.index().cmp(&other.index())
     }
 }
 
@@ -313,15 +312,15 @@ mod tests {
 
     #[test]
     fn names_and_labels_are_unique() {
-        for (place, metric) in Metric::ALL.iter().enumerate() {
+        for (index, metric) in Metric::ALL.iter().enumerate() {
             assert_eq!(
-                (metric.place(), Metric::named(metric.name)),
-                (place, Some(*metric))
+                (metric.index(), Metric::named(metric.name)),
+                (index, Some(*metric))
             );
-            let of_name = Metric::ALL
+            let same_name = Metric::ALL
                 .iter()
                 .filter(|other| other.name == metric.name || other.label == metric.label);
-            assert_eq!(of_name.count(), 1, "{metric:?}");
+            assert_eq!(same_name.count(), 1, "{metric:?}");
         }
     }
 

@@ -1,15 +1,15 @@
-//! Rates: shares of requests, those of constrained ones first of all.
+//! Rates: shares of requests.
 
-use super::{Among, Better, Kind, Metric, Unit};
+use super::{Better, Kind, Metric, Population, Unit};
 use crate::metrics::Sample;
 use crate::metrics::quality::{complied, is_correct, is_failure, is_taken_up, is_unjudged};
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS};
 
-const CONSTRAINED: Among = Among::Arm(Arm::Constrained);
+const CONSTRAINED: Population = Population::Arm(Arm::Constrained);
 
-/// Valid answers of constrained requests that can be judged: answers with a verdict, and requests
-/// that were refused or failed.
+/// Share of valid answers among constrained requests that can be judged: answers with a verdict,
+/// and rejected or failed requests.
 pub static CORRECT_RATE: Metric = rate(
     "correct_rate",
     "correct rate",
@@ -18,8 +18,8 @@ pub static CORRECT_RATE: Metric = rate(
     |sample| is_correct(sample.verdict()),
 );
 
-/// Valid answers of those that ended by themselves and have a verdict: what is left is the engine's
-/// own fault.
+/// Share of valid answers among answers that ended normally and have a verdict. An invalid one is
+/// an error of the engine.
 pub static COMPLIANCE: Metric = rate(
     "compliance",
     "compliance",
@@ -28,34 +28,34 @@ pub static COMPLIANCE: Metric = rate(
     complied,
 );
 
-/// Requests that the server took up (an answer, or the start of one) of those that reached it and
-/// were not stopped before.
+/// Share of requests that the server accepted (an answer, or the start of one), among those that
+/// reached it and were not cancelled before.
 pub static COVERAGE: Metric = rate("coverage", "coverage", Better::Up, CONSTRAINED, |sample| {
     is_taken_up(
         sample.outcome(),
-        sample.moments().first_content_ns.is_some(),
+        sample.request_times().first_content_ns.is_some(),
     )
 });
 
-/// Valid answers of requests that were sent without their constraint.
+/// Share of valid answers among requests of the control arm.
 pub static CONTROL_RATE: Metric = rate(
     "control_rate",
     "control rate",
     Better::Neither,
-    Among::Arm(Arm::Control),
+    Population::Arm(Arm::Control),
     |sample| is_correct(sample.verdict()),
 );
 
-/// What vLLM's script would call correct, of every request that it scores.
+/// Share of answers that vLLM's script counts as correct, among requests that it scores.
 pub static VLLM_CORRECT_RATE: Metric = rate(
     "vllm_correct_rate",
     "vLLM's formula",
     Better::Up,
-    Among::Every,
+    Population::Every,
     |sample| sample.vllm_correct(),
 );
 
-/// Answers that are the call that the reference asks for, of requests whose reference is a call.
+/// Share of answers that are the expected call, among requests with an expected call.
 pub static RIGHT_CALLS: Metric = rate(
     "right_calls",
     "right calls",
@@ -64,7 +64,7 @@ pub static RIGHT_CALLS: Metric = rate(
     |sample| sample.right_call(),
 );
 
-/// Answers cut at the token limit.
+/// Share of answers truncated at the token limit.
 pub static TRUNCATED_RATE: Metric = rate(
     "truncated_rate",
     "truncated",
@@ -73,7 +73,7 @@ pub static TRUNCATED_RATE: Metric = rate(
     |sample| Some(*sample.outcome() == Outcome::Truncated),
 );
 
-/// Answers cut at the token limit that end in white space.
+/// Share of answers truncated at the token limit that end in white space.
 pub static WHITE_SPACE_RATE: Metric = rate(
     "white_space_rate",
     "white-space runs",
@@ -82,7 +82,7 @@ pub static WHITE_SPACE_RATE: Metric = rate(
     |sample| Some(sample.white_space_run()),
 );
 
-/// Requests that the server refused.
+/// Share of requests that the server refused.
 pub static REFUSED_RATE: Metric = rate(
     "refused_rate",
     "refused",
@@ -96,7 +96,7 @@ pub static REFUSED_RATE: Metric = rate(
     },
 );
 
-/// Requests that the server refused for its load or a limit on the rate: status 429.
+/// Share of requests refused with status 429.
 pub static OVERLOADED_RATE: Metric = rate(
     "overloaded_rate",
     "refused for load",
@@ -113,7 +113,7 @@ pub static OVERLOADED_RATE: Metric = rate(
     },
 );
 
-/// Requests that failed in the server, in the stream, on the way, or by time.
+/// Share of requests that timed out, or failed in the server, the stream or the network.
 pub static FAILED_RATE: Metric = rate(
     "failed_rate",
     "failed",
@@ -122,7 +122,7 @@ pub static FAILED_RATE: Metric = rate(
     |sample| Some(is_failure(sample.outcome())),
 );
 
-/// Requests that the end of the run overtook.
+/// Share of requests cancelled at the end of the run.
 pub static CANCELLED_RATE: Metric = rate(
     "cancelled_rate",
     "cancelled",
@@ -131,7 +131,7 @@ pub static CANCELLED_RATE: Metric = rate(
     |sample| Some(*sample.outcome() == Outcome::Cancelled),
 );
 
-/// Requests that this machine had no connection for.
+/// Share of requests without a connection on this machine.
 pub static NOT_SENT_RATE: Metric = rate(
     "not_sent_rate",
     "not sent",
@@ -140,7 +140,7 @@ pub static NOT_SENT_RATE: Metric = rate(
     |sample| Some(sample.outcome().is_local()),
 );
 
-/// Answers without a verdict: they are in no rate of verdicts.
+/// Share of answers without a verdict. They do not count in rates of verdicts.
 pub static NOT_JUDGED_RATE: Metric = rate(
     "not_judged_rate",
     "not judged",
@@ -153,7 +153,7 @@ const fn rate(
     name: &'static str,
     label: &'static str,
     better: Better,
-    among: Among,
+    among: Population,
     hit: fn(&Sample<'_>) -> Option<bool>,
 ) -> Metric {
     Metric {

@@ -1,26 +1,26 @@
-//! What one request is in every rate and distribution.
+//! The values of one request in all rates and distributions.
 
 use super::{Kind, Metric, rates};
 use crate::metrics::{MetricsOptions, Sample};
 
-/// Hits and values of one request by metric, whether or not it counts there ([`super::Among`]). Few
-/// are known of each, so that they are searched.
+/// Hits and values of one request by metric, including metrics in which it does not count
+/// ([`super::Population`]). The lists are short, so they are searched.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestValues {
-    /// By the metric's place in [`Metric::ALL`], ascending.
+    /// By the metric's index in [`Metric::ALL`], ascending.
     hits: Vec<(u8, bool)>,
     values: Vec<(u8, f64)>,
 }
 
 impl RequestValues {
-    /// Everything that is known of a request.
+    /// Computes the hits and values of a request.
     pub fn new(sample: &Sample<'_>, options: &MetricsOptions) -> Self {
         let mut values = Self::default();
         for metric in Metric::ALL {
             match metric.kind {
                 Kind::Rate { hit, .. } => values.set_hit(metric, hit(sample)),
                 Kind::Distribution { value, .. } => {
-                    values.set_value(metric, value(sample, options))
+                    values.set_value(metric, value(sample, options));
                 }
                 Kind::Pooled(_) | Kind::PerSecond(_) | Kind::Total(_) => {}
             }
@@ -38,18 +38,17 @@ impl RequestValues {
         find(&self.values, metric)
     }
 
-    /// Sets what is known.
+    /// Sets or removes a hit.
     pub fn set_hit(&mut self, metric: &Metric, hit: Option<bool>) {
         set(&mut self.hits, metric, hit);
     }
 
-    /// Sets what is known.
+    /// Sets or removes a value.
     pub fn set_value(&mut self, metric: &Metric, value: Option<f64>) {
         set(&mut self.values, metric, value);
     }
 
-    /// Sets whether the request counts as correct: with its constraint in the one rate, without it
-    /// in the other.
+    /// Sets whether the answer is correct, for the correct rate and the control rate.
     pub fn set_correct(&mut self, correct: Option<bool>) {
         self.set_hit(&rates::CORRECT_RATE, correct);
         self.set_hit(&rates::CONTROL_RATE, correct);
@@ -57,18 +56,18 @@ impl RequestValues {
 }
 
 fn find<T: Copy>(known: &[(u8, T)], metric: &Metric) -> Option<T> {
-    let place = metric.place();
+    let index = metric.index();
     known
         .iter()
-        .find(|(own, _)| usize::from(*own) == place)
+        .find(|(own, _)| usize::from(*own) == index)
         .map(|(_, value)| *value)
 }
 
 fn set<T>(known: &mut Vec<(u8, T)>, metric: &Metric, value: Option<T>) {
-    let place = metric.place() as u8;
-    known.retain(|(own, _)| *own != place);
+    let index = metric.index() as u8;
+    known.retain(|(own, _)| *own != index);
     if let Some(value) = value {
-        let at = known.partition_point(|(own, _)| *own < place);
-        known.insert(at, (place, value));
+        let at = known.partition_point(|(own, _)| *own < index);
+        known.insert(at, (index, value));
     }
 }

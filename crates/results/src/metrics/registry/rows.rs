@@ -1,30 +1,30 @@
-//! Metrics as rows of a table, for pages that have no table of their own for them.
+//! Metrics as rows of a table, for reports without a table of their own.
 
 use super::{Figure, Metric, Value, rates, totals};
 use crate::metrics::Metrics;
 
 /// The columns of [`rows`].
-pub const ROW_COLUMNS: [&str; 3] = ["metric", "value", "from"];
+pub const ROW_COLUMNS: [&str; 3] = ["metric", "value", "details"];
 
-/// Which rows a page has.
+/// The selection of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// Only metrics that say something and that no other table of the console has.
+    /// Only relevant metrics that are not in another table of the console.
     Console,
-    /// Every metric that has a value.
+    /// Every metric with a value.
     Whole,
 }
 
-/// The rows of a page, a metric each: its label with the unit, its value, and what the value is
-/// from.
+/// One row per metric: label with unit, value, and details of the value.
 pub fn rows(metrics: &Metrics, page: Page) -> Vec<[String; 3]> {
     let values = metrics.values.iter();
-    let shown = values.filter(|(metric, _)| page == Page::Whole || is_for_console(metric, metrics));
+    let shown = values
+        .filter(|(metric, _)| page == Page::Whole || is_relevant_for_console(metric, metrics));
     shown.map(|(metric, value)| row(metric, value)).collect()
 }
 
-/// Whether a metric says something that no other table of the console does.
-fn is_for_console(metric: &Metric, metrics: &Metrics) -> bool {
+/// Whether a metric is relevant and not in another table of the console.
+fn is_relevant_for_console(metric: &Metric, metrics: &Metrics) -> bool {
     let number = metrics.values.number(metric);
     if *metric == totals::VALID_THROUGHPUT {
         return number != metrics.values.number(&totals::REQUEST_THROUGHPUT);
@@ -46,7 +46,7 @@ fn is_for_console(metric: &Metric, metrics: &Metrics) -> bool {
 
 fn row(metric: &'static Metric, value: &Value) -> [String; 3] {
     let text = |value: Option<f64>| Figure::new(metric).text(value);
-    let (value, from) = match value {
+    let (value, details) = match value {
         Value::Rate(rate) => {
             let interval = format!("{:.2} to {:.2}", rate.low_percent, rate.high_percent);
             (
@@ -58,7 +58,7 @@ fn row(metric: &'static Metric, value: &Value) -> [String; 3] {
             let percentiles = summary
                 .percentiles
                 .iter()
-                .map(|it| format!(", p{} {}", it.word(), text(it.value)));
+                .map(|percentile| format!(", p{} {}", percentile.label(), text(percentile.value)));
             let median = format!("median {}", text(summary.median));
             let percentiles: String = percentiles.collect();
             (
@@ -73,7 +73,7 @@ fn row(metric: &'static Metric, value: &Value) -> [String; 3] {
         ),
         Value::Total(value) => (text(Some(*value)), String::new()),
     };
-    [metric.title(), value, from]
+    [metric.title(), value, details]
 }
 
 #[cfg(test)]
@@ -81,9 +81,9 @@ mod tests {
     use super::*;
     use crate::metrics::registry::testing::{eventful_run, options};
     use crate::metrics::summarise;
-    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
 
-    fn labels(run: &[Made<'_>], page: Page) -> Vec<String> {
+    fn labels(run: &[TestRequest<'_>], page: Page) -> Vec<String> {
         let metrics = with_samples(run, |samples| summarise(samples, 2_000_000_000, &options()));
         rows(&metrics, page)
             .into_iter()
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_page_has_every_metric() {
+    fn all_selects_every_metric() {
         assert_eq!(
             labels(&eventful_run(), Page::Whole).len(),
             Metric::ALL.len()
@@ -100,15 +100,15 @@ mod tests {
     }
 
     #[test]
-    fn the_console_of_a_plain_run_has_none() {
-        assert!(labels(&[made()], Page::Console).is_empty());
-        let empty = Made {
+    fn console_of_a_plain_run_has_no_rows() {
+        assert!(labels(&[test_request()], Page::Console).is_empty());
+        let empty = TestRequest {
             chunks: vec![],
             output: Some(0),
-            ..made()
+            ..test_request()
         };
         assert_eq!(
-            labels(&[made(), empty], Page::Console),
+            labels(&[test_request(), empty], Page::Console),
             ["Answers without content"]
         );
     }

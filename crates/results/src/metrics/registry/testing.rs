@@ -1,29 +1,29 @@
 //! A run in which every metric has a value, for tests.
 
 use super::Values;
-use crate::metrics::testing::{Made, made, with_samples};
+use crate::metrics::testing::{TestRequest, test_request, with_samples};
 use crate::metrics::{MetricsOptions, Slo, summarise};
 use sobench_core::case::Arm;
 use sobench_core::observation::{Outcome, TOO_MANY_REQUESTS, TransportCause};
 use sobench_core::verdict::{NotScored, Reason, Verdict};
 
-/// Requests of which every rate has a hit, and every total something to count.
-pub fn eventful_run() -> Vec<Made<'static>> {
-    let without_answer = |outcome: Outcome, why: NotScored| Made {
+/// Requests that give every rate a hit and every total a count.
+pub fn eventful_run() -> Vec<TestRequest<'static>> {
+    let without_answer = |outcome: Outcome, why: NotScored| TestRequest {
         outcome,
         verdict: Verdict::NotScored { why },
         chunks: vec![],
         output: None,
-        ..made()
+        ..test_request()
     };
-    let cut = Made {
+    let cut = TestRequest {
         outcome: Outcome::Truncated,
         verdict: Verdict::Invalid {
             reason: Reason::Truncated,
         },
         finish_reason: Some("length"),
         text: "{}                                ",
-        ..made()
+        ..test_request()
     };
     let busy = Outcome::Rejected {
         status: TOO_MANY_REQUESTS,
@@ -40,43 +40,43 @@ pub fn eventful_run() -> Vec<Made<'static>> {
         advice: None,
     };
     vec![
-        Made {
+        TestRequest {
             right_call: Some(true),
             reasoning: Some(5),
             answer: Some(20),
-            ..made()
+            ..test_request()
         },
-        Made {
+        TestRequest {
             chunk_tokens: vec![1, 3, 9],
             output: Some(9),
-            ..made()
+            ..test_request()
         },
-        Made {
+        TestRequest {
             chunks: vec![],
             output: Some(0),
-            ..made()
+            ..test_request()
         },
-        Made {
+        TestRequest {
             arm: Arm::Control,
-            ..made()
+            ..test_request()
         },
-        Made {
+        TestRequest {
             arm: Arm::Control,
             ..cut.clone()
         },
         cut,
-        Made {
+        TestRequest {
             verdict: Verdict::NotScored {
                 why: NotScored::Limit {
                     what: "too deep".into(),
                 },
             },
-            ..made()
+            ..test_request()
         },
         without_answer(busy, NotScored::Refused),
         without_answer(error, NotScored::Failed),
         without_answer(no_connection, NotScored::NotSent),
-        Made {
+        TestRequest {
             sent: None,
             end: None,
             ..without_answer(Outcome::Cancelled, NotScored::Cancelled)
@@ -84,7 +84,7 @@ pub fn eventful_run() -> Vec<Made<'static>> {
     ]
 }
 
-/// Options under which every metric has a value.
+/// Options with which every metric has a value.
 pub fn options() -> MetricsOptions {
     let goodput = Some(Slo {
         e2el_ms: Some(1000.0),
@@ -97,7 +97,7 @@ pub fn options() -> MetricsOptions {
     }
 }
 
-/// The metrics of [`eventful_run`] over two seconds.
+/// The metrics of [`eventful_run`] with a duration of two seconds.
 pub fn values() -> Values {
     with_samples(&eventful_run(), |samples| {
         summarise(samples, 2_000_000_000, &options()).values

@@ -1,5 +1,5 @@
-//! Values that a run has once: throughput, peaks, counts. [`crate::metrics::throughput`] has the
-//! formulas.
+//! Metrics with a single value per run: throughput, peaks and counts. The formulas are in
+//! [`crate::metrics::throughput`].
 
 use super::{Better, Kind, Metric, RunSamples, Unit};
 
@@ -19,7 +19,7 @@ pub static OUTPUT_THROUGHPUT: Metric = per_second(
     |run| run.overall.throughput.counts.output_tokens,
 );
 
-/// Input and output tokens of answers per second; where answers have no tokens, those of the input.
+/// Input and output tokens of answers per second; only input tokens if answers have none.
 pub static TOTAL_TOKEN_THROUGHPUT: Metric = per_second(
     "total_token_throughput",
     "Total token throughput",
@@ -35,7 +35,7 @@ pub static VALID_THROUGHPUT: Metric = per_second(
     |run| run.overall.throughput.counts.valid,
 );
 
-/// Answers that met every objective, per second.
+/// Answers that meet every objective, per second.
 pub static REQUEST_GOODPUT: Metric = per_second(
     "request_goodput",
     "Request goodput",
@@ -43,7 +43,7 @@ pub static REQUEST_GOODPUT: Metric = per_second(
     |run| run.overall.throughput.counts.good,
 );
 
-/// Answers that met every objective and were valid, per second.
+/// Valid answers that meet every objective, per second.
 pub static VALID_GOODPUT: Metric = per_second(
     "valid_goodput",
     "Valid request goodput",
@@ -51,7 +51,7 @@ pub static VALID_GOODPUT: Metric = per_second(
     |run| run.overall.throughput.counts.valid_good,
 );
 
-/// Most output tokens in a second of the run.
+/// Maximum output tokens in a second of the run.
 pub static MAX_OUTPUT_TOKENS: Metric = total(
     "max_output_tokens_per_s",
     "Peak output token throughput",
@@ -60,7 +60,7 @@ pub static MAX_OUTPUT_TOKENS: Metric = total(
     |run| run.overall.throughput.max_output_tokens_per_s,
 );
 
-/// Most content chunks in a second of the run.
+/// Maximum content chunks in a second of the run.
 pub static MAX_OUTPUT_CHUNKS: Metric = total(
     "max_output_chunks_per_s",
     "Peak output chunk throughput",
@@ -74,7 +74,7 @@ pub static MAX_OUTPUT_CHUNKS: Metric = total(
     },
 );
 
-/// Most answers that touched the same second of the run.
+/// Maximum number of answers in progress during the same second of the run.
 pub static MAX_CONCURRENT_REQUESTS: Metric = total(
     "max_concurrent_requests",
     "Peak concurrent requests",
@@ -88,10 +88,10 @@ pub static MAX_CONCURRENT_REQUESTS: Metric = total(
     },
 );
 
-/// Most requests under way at one instant.
+/// Maximum number of requests in flight.
 pub static MAX_IN_FLIGHT: Metric = total(
     "max_in_flight",
-    "most requests under way at one instant",
+    "Peak requests in flight",
     Unit::Count,
     Better::Neither,
     |run| {
@@ -102,7 +102,7 @@ pub static MAX_IN_FLIGHT: Metric = total(
     },
 );
 
-/// Requests that got an answer, whole or cut at the token limit.
+/// Requests with an answer, complete or truncated at the token limit.
 pub static COMPLETED: Metric = total(
     "completed",
     "Successful requests",
@@ -111,7 +111,7 @@ pub static COMPLETED: Metric = total(
     |run| Some(run.overall.completed as f64),
 );
 
-/// Requests that were refused, or failed in the server, in the stream, on the way or by time.
+/// Requests that were rejected, timed out, or failed in the server, the stream or the network.
 pub static FAILED: Metric = total(
     "failed",
     "Failed requests",
@@ -120,7 +120,7 @@ pub static FAILED: Metric = total(
     |run| Some(run.overall.failed as f64),
 );
 
-/// Requests that the end of the run overtook.
+/// Requests cancelled at the end of the run.
 pub static CANCELLED: Metric = total(
     "cancelled",
     "Cancelled requests",
@@ -129,10 +129,10 @@ pub static CANCELLED: Metric = total(
     |run| Some(run.overall.cancelled as f64),
 );
 
-/// Answers cut at the token limit, in all arms.
+/// Answers truncated at the token limit, in all arms.
 pub static TRUNCATED: Metric = total(
     "truncated",
-    "Answers cut at the token limit",
+    "Answers truncated at the token limit",
     Unit::Count,
     Better::Neither,
     |run| Some(run.overall.truncated as f64),
@@ -147,7 +147,7 @@ pub static NEVER_SENT: Metric = total(
     |run| Some(run.overall.latency.never_sent as f64),
 );
 
-/// Answers that ended without any content.
+/// Answers without content.
 pub static EMPTY_ANSWERS: Metric = total(
     "empty_answers",
     "Answers without content",
@@ -174,7 +174,7 @@ pub static OUTPUT_TOKENS: Metric = total(
     |run| run.overall.tokens.output.map(|count| count as f64),
 );
 
-/// Seconds from the instant from which due times count to the end of the last request.
+/// Seconds from the start of the schedule to the end of the last request.
 pub static DURATION: Metric = total(
     "duration",
     "Benchmark duration",

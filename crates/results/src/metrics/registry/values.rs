@@ -1,4 +1,4 @@
-//! The metrics of one run, as a report keeps them and a result file writes them.
+//! The values of all metrics of a run.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::{Kind, Metric, RunSamples};
 use sobench_statistics::{Rate, Summary};
 
-/// A metric of one run.
+/// The value of a metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -18,16 +18,16 @@ pub enum Value {
     Total(f64),
 }
 
-/// A count, per second of the run.
+/// A count per second of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PerSecond {
     pub per_second: f64,
-    /// `None` where a file does not have it.
+    /// `None` if a file does not have it.
     pub count: Option<u64>,
 }
 
-/// The values of [`Metric::ALL`], in its order; in files an object of one member each, `null` where
-/// a value is not known.
+/// The values of [`Metric::ALL`] in order; in files an object with one member per metric, `null` if
+/// unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Values(Vec<Option<Value>>);
 
@@ -42,12 +42,12 @@ impl Values {
         )
     }
 
-    /// The values that `find` knows.
+    /// Builds values from a function.
     pub fn from_fn(find: impl Fn(&'static Metric) -> Option<Value>) -> Self {
         Self(Metric::ALL.iter().map(|metric| find(metric)).collect())
     }
 
-    /// Every metric that has a value.
+    /// Every metric with a value.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Metric, &Value)> {
         Metric::ALL
             .iter()
@@ -57,10 +57,10 @@ impl Values {
 
     /// The value of a metric.
     pub fn get(&self, metric: &Metric) -> Option<&Value> {
-        self.0.get(metric.place())?.as_ref()
+        self.0.get(metric.index())?.as_ref()
     }
 
-    /// The rate of a metric that is one.
+    /// The value of a rate.
     pub fn rate(&self, metric: &Metric) -> Option<Rate> {
         match self.get(metric)? {
             Value::Rate(rate) => Some(*rate),
@@ -68,7 +68,7 @@ impl Values {
         }
     }
 
-    /// The value of a metric that is one number.
+    /// The value of a metric with a single number.
     pub fn number(&self, metric: &Metric) -> Option<f64> {
         match self.get(metric)? {
             Value::Rate(rate) => Some(rate.percent),
@@ -78,7 +78,7 @@ impl Values {
         }
     }
 
-    /// The distribution of a metric that is one.
+    /// The value of a distribution.
     pub fn summary(&self, metric: &Metric) -> Option<&Summary> {
         match self.get(metric)? {
             Value::Distribution(summary) => Some(summary),
@@ -88,12 +88,12 @@ impl Values {
 }
 
 impl Value {
-    /// `None` where nothing is known: no request counts, or the run took no time.
+    /// `None` if unknown: no request counts, or the duration is zero.
     fn new(metric: &Metric, run: &RunSamples<'_>) -> Option<Self> {
         match metric.kind {
             Kind::Rate { .. } => metric.rate(run.samples.iter().copied()).map(Self::Rate),
             Kind::Distribution { .. } | Kind::Pooled(_) => {
-                let known = run.overall.latency.of_metric(metric).cloned();
+                let known = run.overall.latency.metric_summary(metric).cloned();
                 let summary = known.unwrap_or_else(|| metric.summary(run.samples, run.options));
                 (summary.n > 0).then_some(Self::Distribution(summary))
             }
@@ -109,12 +109,12 @@ impl Value {
         }
     }
 
-    /// Reads a value of a file; `None` where it is none.
+    /// Parses a value of a file; `None` if it is invalid.
     pub fn read(metric: &Metric, json: &serde_json::Value) -> Option<Self> {
         fn typed<T: DeserializeOwned>(json: &serde_json::Value) -> Option<T> {
             serde_json::from_value(json.clone()).ok()
         }
-        /// The part of a rate that counts: the rest follows from it.
+        /// The counts of a rate, from which everything else follows.
         #[derive(Deserialize)]
         struct Counts {
             hits: usize,
@@ -123,7 +123,7 @@ impl Value {
         match metric.kind {
             Kind::Rate { .. } => {
                 let counts = typed::<Counts>(json).filter(|counts| counts.hits <= counts.of)?;
-                Rate::of(counts.hits, counts.of).map(Self::Rate)
+                Rate::new(counts.hits, counts.of).map(Self::Rate)
             }
             Kind::Distribution { .. } | Kind::Pooled(_) => typed(json).map(Self::Distribution),
             Kind::PerSecond(_) => match json.as_f64() {
@@ -148,7 +148,7 @@ impl Serialize for Values {
     }
 }
 
-/// Names of metrics that are not known are passed over: a later version may have more.
+/// Ignores unknown metrics, which a later version may write.
 impl<'de> Deserialize<'de> for Values {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let members: BTreeMap<String, serde_json::Value> = Deserialize::deserialize(deserializer)?;
@@ -162,24 +162,24 @@ impl<'de> Deserialize<'de> for Values {
 mod tests {
     use super::*;
     use crate::metrics::registry::{latencies, rates, totals};
-    use crate::metrics::testing::{Made, made, with_samples};
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
     use crate::metrics::{MetricsOptions, summarise};
     use sobench_core::observation::Outcome;
 
-    fn values(run: &[Made<'_>]) -> Values {
+    fn values(run: &[TestRequest<'_>]) -> Values {
         with_samples(run, |samples| {
             summarise(samples, 2_000_000_000, &MetricsOptions::default()).values
         })
     }
 
     #[test]
-    fn values_are_those_of_the_report() {
+    fn values_equal_those_of_the_report() {
         let run = [
-            made(),
-            Made {
+            test_request(),
+            TestRequest {
                 outcome: Outcome::Truncated,
                 finish_reason: Some("length"),
-                ..made()
+                ..test_request()
             },
         ];
         with_samples(&run, |samples| {
@@ -206,22 +206,21 @@ mod tests {
         });
     }
 
-    /// What is kept of latencies is what the definition computes.
     #[test]
-    fn kept_summaries_are_those_of_the_definitions() {
-        let reasoned = Made {
+    fn stored_summaries_match_the_metric_definitions() {
+        let reasoned = TestRequest {
             reasoning: Some(5),
             answer: Some(25),
             chunk_tokens: vec![1, 3, 4],
             output: Some(4),
-            ..made()
+            ..test_request()
         };
-        with_samples(&[made(), reasoned], |samples| {
+        with_samples(&[test_request(), reasoned], |samples| {
             let samples: Vec<_> = samples.iter().collect();
             let options = MetricsOptions::default();
-            let latency = crate::metrics::latency::Latency::of(&samples, &options);
+            let latency = crate::metrics::latency::Latency::new(&samples, &options);
             for metric in Metric::ALL.iter().filter(|metric| metric.is_distribution()) {
-                let kept = latency.of_metric(metric);
+                let kept = latency.metric_summary(metric);
                 assert_eq!(
                     kept,
                     Some(&metric.summary(&samples, &options)),
@@ -263,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn values_read_back() {
-        let values = values(&[made(), made()]);
+    fn values_round_trip() {
+        let values = values(&[test_request(), test_request()]);
         let text = serde_json::to_string(&values).unwrap();
         assert_eq!(serde_json::from_str::<Values>(&text).unwrap(), values);
         assert_eq!(

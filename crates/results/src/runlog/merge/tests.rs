@@ -1,4 +1,4 @@
-//! Logs of made-up shards, merged and held against the log of one run with the same observations.
+//! Run logs of shards, merged and compared with the log of one run with the same observations.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::Value;
 
 use super::super::tests::{cases, footer, judged, observations, record};
-use super::super::write::{Access, Secrets, Writing, event_channel};
+use super::super::write::{Access, LogWriter, Secrets, event_channel};
 use super::*;
 use crate::record::ShardRecord;
 use sobench_core::run_event::RunEvent;
@@ -14,72 +14,75 @@ use sobench_core::schedule::Until;
 use sobench_core::shard::ClockOffset;
 use sobench_notices::notice::Notice;
 
-/// How a log is made otherwise than the others.
-struct Otherwise<'a> {
+/// Differences of a log from the default.
+struct LogOptions<'a> {
     record: &'a dyn Fn(&mut RunRecord),
-    /// Which requests are in it.
-    holds: &'a dyn Fn(usize) -> bool,
+    /// Selects the requests in the log.
+    includes: &'a dyn Fn(usize) -> bool,
     started_unix_ns: u64,
-    is_whole: bool,
+    has_footer: bool,
     clock_before: Option<ClockOffset>,
     clock_after: Option<ClockOffset>,
 }
 
-fn as_planned() -> Otherwise<'static> {
-    Otherwise {
+fn default_options() -> LogOptions<'static> {
+    LogOptions {
         record: &|_| {},
-        holds: &|_| true,
+        includes: &|_| true,
         started_unix_ns: 5_000_000_007,
-        is_whole: true,
+        has_footer: true,
         clock_before: None,
         clock_after: None,
     }
 }
 
-/// Writes the log of a part, or of the whole.
-fn log(path: &Path, part: Option<Shard>, how: &Otherwise<'_>) -> PathBuf {
+/// Writes the log of a shard, or of the whole run.
+fn log(path: &Path, part: Option<Shard>, options: &LogOptions<'_>) -> PathBuf {
     let cases = cases();
     let mut record = record();
     record.dataset.requests = cases.len();
     record.settings.load.until = Until::LastCase;
     record.shard = part.map(|part| ShardRecord::new(part, &cases, &[Duration::ZERO; 5]));
-    (how.record)(&mut record);
+    (options.record)(&mut record);
     let plan_sha256 = record.plan_sha256();
     if let Some(shard) = &mut record.shard {
         shard.plan_sha256 = plan_sha256;
     }
     let (events, receiver) = event_channel();
-    let at = UNIX_EPOCH + Duration::from_nanos(how.started_unix_ns);
+    let at = UNIX_EPOCH + Duration::from_nanos(options.started_unix_ns);
     events.send(RunEvent::Started {
         at,
-        clock: how.clock_before,
+        clock: options.clock_before,
     });
     let own = observations()
         .into_iter()
-        .filter(|it| (how.holds)(it.case_index));
+        .filter(|observation| (options.includes)(observation.case_index));
     let own: Vec<_> = own
-        .filter(|it| part.is_none_or(|part| part.takes(it.case_index)))
+        .filter(|observation| part.is_none_or(|part| part.takes(observation.case_index)))
         .collect();
-    let mut indices: Vec<usize> = own.iter().map(|it| it.case_index).collect();
+    let mut indices: Vec<usize> = own
+        .iter()
+        .map(|observation| observation.case_index)
+        .collect();
     indices.sort_unstable();
     own.into_iter()
         .for_each(|observation| events.send(RunEvent::Ended(Box::new(observation))));
     drop(events);
-    let writing = Writing {
+    let writing = LogWriter {
         record,
-        open: &|_| Sink::create(path, Access::Usual).unwrap(),
-        spell: |_| "then".to_owned(),
+        open: &|_| Sink::create(path, Access::Default).unwrap(),
+        format_time: |_| "start time".to_owned(),
         case_of: &|index| cases.get(index).map(|case| (case, case.id.clone())),
         secrets: &Secrets::default(),
-        failed: &|error| panic!("{error}"),
+        on_failure: &|error| panic!("{error}"),
     };
     let (mut sink, _) = writing.write(receiver);
-    if how.is_whole {
+    if options.has_footer {
         let duration_ns = 100 + part.map_or(2, |part| part.number) as u64;
         let footer = Footer {
             requests: indices.len(),
             duration_ns,
-            clock: how.clock_after,
+            clock: options.clock_after,
             ..footer()
         };
         assert_eq!(
@@ -95,7 +98,7 @@ fn shards(paths: &[PathBuf]) -> Result<Shards> {
 }
 
 fn merge(paths: &[PathBuf], to: &Path) -> RunLog {
-    let mut sink = Sink::create(to, Access::Usual).unwrap();
+    let mut sink = Sink::create(to, Access::Default).unwrap();
     shards(paths)
         .unwrap()
         .write(&mut sink, |ns| format!("at {ns}"))
@@ -103,16 +106,16 @@ fn merge(paths: &[PathBuf], to: &Path) -> RunLog {
     RunLog::read(to, Keep::Texts).unwrap()
 }
 
-/// Everything of every request, the server's own counts and the head's instant among it, which only
-/// the file has.
+/// The content of every request, including server token counts and the time of response headers,
+/// which only the file has.
 fn contents(log: &RunLog) -> Vec<String> {
     let text = std::fs::read_to_string(log.source().path().unwrap()).unwrap();
     let mut lines: Vec<Value> = text
         .lines()
         .filter(|line| line.starts_with("{\"request\""))
-        .map(|it| serde_json::from_str(it).unwrap())
+        .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    // Numbers of what is shared are each file's own.
+    // Numbers of shared parts differ between files.
     lines
         .iter_mut()
         .for_each(|line| line["request"]["numbers"] = Value::Null);
@@ -120,12 +123,12 @@ fn contents(log: &RunLog) -> Vec<String> {
     let requests = log.requests.iter();
     requests
         .zip(lines)
-        .map(|(it, line)| {
+        .map(|(request, line)| {
             format!(
                 "{:?} {:?} {:?} {line}",
-                it.case(),
-                it.observation(),
-                it.judged()
+                request.case(),
+                request.observation(),
+                request.judged()
             )
         })
         .collect()
@@ -135,15 +138,15 @@ const ONE: Shard = Shard { number: 1, of: 2 };
 const TWO: Shard = Shard { number: 2, of: 2 };
 
 #[test]
-fn a_merged_log_is_the_log_of_one_run() {
+fn merged_log_equals_the_log_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let whole = log(&at("whole"), None, &as_planned());
+    let whole = log(&at("whole"), None, &default_options());
     let whole = RunLog::read(&whole, Keep::Texts).unwrap();
     // In any order.
     let paths = [
-        log(&at("2"), Some(TWO), &as_planned()),
-        log(&at("1"), Some(ONE), &as_planned()),
+        log(&at("2"), Some(TWO), &default_options()),
+        log(&at("1"), Some(ONE), &default_options()),
     ];
     let merged = merge(&paths, &at("merged"));
     assert_eq!(contents(&merged), contents(&whole));
@@ -170,41 +173,44 @@ fn a_merged_log_is_the_log_of_one_run() {
     );
     let same = RunRecord {
         merged: Vec::new(),
-        started: "then".to_owned(),
+        started: "start time".to_owned(),
         ..merged.record.clone()
     };
     assert_eq!(same, whole.record);
-    let told: Vec<_> = merged
+    let merged_shards: Vec<_> = merged
         .record
         .merged
         .iter()
-        .map(|it| (it.number, it.requests, it.begin_ns, it.uncertainty_ns()))
+        .map(|shard| {
+            (
+                shard.number,
+                shard.requests,
+                shard.begin_ns,
+                shard.uncertainty_ns(),
+            )
+        })
         .collect();
-    assert_eq!(told, [(1, 3, 0, None), (2, 2, 0, None)]);
+    assert_eq!(merged_shards, [(1, 3, 0, None), (2, 2, 0, None)]);
     let text = std::fs::read_to_string(at("merged")).unwrap();
     let order: Vec<&str> = text
         .lines()
         .map(|line| &line[2..line[2..].find('"').unwrap() + 2])
         .collect();
     assert_eq!(
-        order.iter().filter(|it| **it == "prompt").count(),
+        order.iter().filter(|member| **member == "prompt").count(),
         4,
-        "what two logs share is there once: {order:?}"
+        "parts of several logs are written once: {order:?}"
     );
     assert_eq!(order.last(), Some(&"footer"));
     let indices = text
         .lines()
         .filter_map(|line| line.strip_prefix("{\"request\":{\"index\":"))
         .map(|rest| &rest[..1]);
-    assert_eq!(
-        indices.collect::<String>(),
-        "01234",
-        "in the order of the plan"
-    );
+    assert_eq!(indices.collect::<String>(), "01234", "in plan order");
 }
 
 #[test]
-fn instants_are_on_one_time_line() {
+fn times_are_shifted_to_the_merged_start() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let clock = |offset_ns, uncertainty_ns| {
@@ -218,30 +224,30 @@ fn instants_are_on_one_time_line() {
         let one = log(
             &at("1"),
             Some(ONE),
-            &Otherwise {
+            &LogOptions {
                 clock_before: clock(0, 0),
-                ..as_planned()
+                ..default_options()
             },
         );
         let (clock_before, clock_after) = (clock(-1_000, 40), clock(-1_010, 30));
-        let two = Otherwise {
+        let two = LogOptions {
             started_unix_ns,
             clock_before,
             clock_after,
-            ..as_planned()
+            ..default_options()
         };
         let two = log(&at("2"), Some(TWO), &two);
         let merged = merge(&[one, two], &at("merged"));
-        let told = &merged.record.merged[1];
+        let shard = &merged.record.merged[1];
         assert_eq!(
-            (told.begin_ns, told.uncertainty_ns()),
+            (shard.begin_ns, shard.uncertainty_ns()),
             (begin_ns, Some(50)),
             "40 and a drift of 10"
         );
         let sent: Vec<Option<u64>> = merged
             .requests
             .iter()
-            .map(|it| it.moments().sent_ns)
+            .map(|request| request.request_times().sent_ns)
             .collect();
         assert_eq!(sent, [Some(3), None, Some(3), Some(3 + begin_ns), Some(3)]);
         assert_eq!(merged.requests.get(3).unwrap().chunks_ns(), [1 + begin_ns]);
@@ -251,114 +257,108 @@ fn instants_are_on_one_time_line() {
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused_by_name() {
+fn logs_of_different_runs_are_rejected_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let three = |number: usize| {
         log(
             &at(&format!("{number}of3")),
             Shard::new(number, 3),
-            &as_planned(),
+            &default_options(),
         )
     };
-    let whole = log(&at("whole"), None, &as_planned());
-    let one = log(&at("1"), Some(ONE), &as_planned());
-    let two = log(&at("2"), Some(TWO), &as_planned());
-    let again = log(&at("again"), Some(TWO), &as_planned());
+    let whole = log(&at("whole"), None, &default_options());
+    let one = log(&at("1"), Some(ONE), &default_options());
+    let two = log(&at("2"), Some(TWO), &default_options());
+    let again = log(&at("again"), Some(TWO), &default_options());
     let seed = log(
         &at("seed"),
         Some(TWO),
-        &Otherwise {
+        &LogOptions {
             record: &|record| record.settings.dataset.seed = 7,
-            ..as_planned()
+            ..default_options()
         },
     );
     let short = log(
         &at("short"),
         Some(TWO),
-        &Otherwise {
-            holds: &|index| index != 3,
-            ..as_planned()
+        &LogOptions {
+            includes: &|index| index != 3,
+            ..default_options()
         },
     );
     merge(&[one.clone(), two.clone()], &at("merged"));
-    // A log with a request of the other part; one whose header was changed.
+    // A log with a request of the other shard, and one with a changed header.
     let text = std::fs::read_to_string(&one).unwrap();
     let foreign = text
         .replace("\"index\":4", "\"index\":1")
         .replace("\"id\":\"json-4\"", "\"id\":\"json-1\"");
     std::fs::write(at("foreign"), foreign).unwrap();
     std::fs::write(at("changed"), text.replacen("\"seed\":0", "\"seed\":1", 1)).unwrap();
-    for (paths, words) in [
+    for (paths, message) in [
         (vec![], "no logs to merge"),
-        (
-            vec![whole],
-            "not the log of a shard, for its run was the whole: ",
-        ),
+        (vec![whole], "not the log of a shard: "),
         (
             vec![one.clone()],
-            "of 2 shards the file of shard 2 is missing",
+            "missing of 2 shards: the file of shard 2",
         ),
         (
             vec![three(2)],
-            "of 3 shards the files of shards 1, 3 are missing",
+            "missing of 3 shards: the files of shards 1, 3",
         ),
         (
             vec![one.clone(), two.clone(), again],
-            "two files are of shard 2/2: ",
+            "two files for shard 2/2: ",
         ),
         (
             vec![one.clone(), seed],
-            "the logs are of different plans: load.seed is 0 in ",
+            "the logs have different plans: load.seed is 0 in ",
         ),
         (
             vec![one.clone(), three(2)],
-            "the logs are of different plans: ",
+            "the logs have different plans: ",
         ),
         (
             vec![one, short],
-            "shard 2/2 ended, and the request of index 3 is not in its log: ",
+            "request with index 3 is missing in the log of shard 2/2: ",
         ),
         (
             vec![at("foreign"), two.clone()],
-            "request json-1 (index 1) is in the log of shard 1/2, and belongs to shard 2/2: ",
+            "request json-1 (index 1) is in the log of shard 1/2, but belongs to shard 2/2: ",
         ),
         (
             vec![at("changed"), two.clone()],
-            "the header of shard 1/2 does not fit the digest of its own plan: ",
+            "the header of shard 1/2 does not match the digest of its plan: ",
         ),
-        (
-            vec![at("merged"), two],
-            "this log was merged from shards already: ",
-        ),
+        (vec![at("merged"), two], "log is already merged: "),
     ] {
-        let error = shards(&paths).expect_err(words);
+        let error = shards(&paths).expect_err(message);
         assert!(
-            error.what.contains(words) && error.hint.is_some() && error.exit_code() == 2,
-            "{words}: {error}"
+            error.what.contains(message) && error.hint.is_some() && error.exit_code() == 2,
+            "{message}: {error}"
         );
     }
 }
 
 #[test]
-fn a_shard_that_was_killed_counts_as_far_as_it_went() {
+fn requests_of_a_killed_shard_are_merged() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let one = log(&at("1"), Some(ONE), &as_planned());
+    let one = log(&at("1"), Some(ONE), &default_options());
     let two = log(
         &at("2"),
         Some(TWO),
-        &Otherwise {
-            holds: &|index| index != 1,
-            is_whole: false,
-            ..as_planned()
+        &LogOptions {
+            includes: &|index| index != 1,
+            has_footer: false,
+            ..default_options()
         },
     );
     let mut read = shards(&[one, two]).unwrap();
     for log in read.logs_mut().iter_mut().filter(|log| !log.is_judged) {
         log.judge(|_, _| judged()).unwrap();
     }
-    let mut sink = Sink::create(&at("merged"), Access::Usual).unwrap();
+    let mut sink = Sink::create(&at("merged"), Access::Default).unwrap();
     read.write(&mut sink, |_| String::new()).unwrap();
     let merged = RunLog::read(&at("merged"), Keep::WithoutTexts).unwrap();
     assert_eq!(

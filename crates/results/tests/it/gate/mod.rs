@@ -1,16 +1,16 @@
-//! The gate keeps its promise on runs that were made up: it calls what is not there at most once in
-//! a hundred gates, and finds what is. The whole table is `cargo run --release -p sobench-results
-//! --example gate_power`; here some of its pairs.
+//! Tests the default gate on simulated runs: at most one gate in a hundred fails on equal sides,
+//! and planted regressions are found. Create the whole table with `cargo run --release -p
+//! sobench-results --example gate_power`; these tests check some of its pairs.
 
 pub(crate) mod simulation;
 
 use std::fs;
 
-use sobench_testkit::in_package;
+use sobench_testkit::repository_path;
 
 use self::simulation::{PLANTED, Planted, Setting, broken};
 
-/// Called gates of every line of `fixtures/baselines/gate-power.csv`.
+/// A line of `fixtures/baselines/gate-power.csv`; `called` counts failed gates.
 struct Line {
     planted: Planted,
     requests: usize,
@@ -20,7 +20,7 @@ struct Line {
 }
 
 fn table() -> Vec<Line> {
-    let text = fs::read_to_string(in_package("fixtures/baselines/gate-power.csv")).unwrap();
+    let text = fs::read_to_string(repository_path("fixtures/baselines/gate-power.csv")).unwrap();
     let line = |line: &str| {
         let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
         let [validity_pp, latency_percent, requests, runs, pairs, called] = cells[..] else {
@@ -45,7 +45,7 @@ fn share(line: &Line) -> f64 {
     line.called as f64 / line.pairs as f64
 }
 
-/// How many of the first pairs of a line are called.
+/// Number of failed gates among the first pairs of a line.
 fn called(planted: Planted, requests: usize, pairs: u64) -> u64 {
     (0..pairs)
         .map(|pair| {
@@ -65,7 +65,7 @@ fn called(planted: Planted, requests: usize, pairs: u64) -> u64 {
 }
 
 #[test]
-fn the_table_keeps_the_promise() {
+fn table_has_few_false_alarms_and_enough_power() {
     let table = table();
     let nothing: Vec<&Line> = table
         .iter()
@@ -95,7 +95,7 @@ fn the_table_keeps_the_promise() {
             .map(share)
             .unwrap()
     };
-    // The ratchet: what is found today is found tomorrow.
+    // Guards against regressions of the gate's power.
     assert!(
         power(5.0, 0.0, 1000) >= 0.95
             && power(0.0, 20.0, 1000) >= 0.95
@@ -111,8 +111,8 @@ fn the_table_keeps_the_promise() {
 }
 
 #[test]
-fn the_docs_show_the_table() {
-    let page = fs::read_to_string(in_package("docs/compare.md")).unwrap();
+fn docs_show_the_table() {
+    let page = fs::read_to_string(repository_path("docs/compare.md")).unwrap();
     let table = table();
     for planted in PLANTED {
         let name = match planted {
@@ -141,9 +141,9 @@ fn the_docs_show_the_table() {
 }
 
 #[test]
-fn a_sample_of_the_table_comes_out_again() {
-    // Were one gate in a hundred called, more than two of these many would be with a chance of two
-    // in a thousand; the table says fewer.
+fn sampled_pairs_match_the_table() {
+    // With one failed gate in a hundred, more than two of these pairs fail with a probability of
+    // 0.002; according to the table, even fewer fail.
     assert!(called(PLANTED[0], 200, 24) <= 2);
     assert_eq!(
         called(

@@ -1,43 +1,41 @@
-//! Pairs of runs made up by a model of a server, and what the default gate makes of them. Knows no
-//! server and no file.
+//! Simulates pairs of runs and evaluates the default gate on them.
 //!
-//! The model: every case has a length, a weight of its prompt and a chance to be answered validly,
-//! the same on both sides. A TTFT is log-normal around its case's, with a rare long wait on top; a
-//! TPOT is log-normal; both rise and fall together with the server's load, which drifts from
-//! request to request. Runs of the same server differ: by a factor on all times (a standard
-//! deviation of 2 %), and by how often there is a long wait (30 %). Sixteen requests are under way
-//! at once.
+//! The model: every case has an output length, a prompt weight and a probability of a valid answer,
+//! equal on both sides. TTFT is log-normal around the value of the case, plus a rare long wait;
+//! TPOT is log-normal; both follow the server's load, which drifts from request to request. Runs of
+//! the same server differ by a factor on all times (standard deviation 2 %) and by the frequency of
+//! long waits (30 %). Sixteen requests are in flight.
 
 use sobench_core::case::Arm;
 use sobench_results::compare::Gate;
-use sobench_results::compare::gate::{Undecided, level, ruled};
+use sobench_results::compare::gate::{Undecided, evaluate_rules, interval_level};
 use sobench_results::compare::measure::Resampling;
-use sobench_results::compare::rules::Change;
+use sobench_results::compare::rules::ChangeRule;
 use sobench_results::compare::side::{FileKind, Gaps, Request, Run, Side};
 use sobench_results::metrics::registry::{RequestValues, latencies, rates};
 use sobench_results::record::condition::Field;
 use sobench_statistics::bootstrap::{RandomSource, SplitMix, resamples_for};
 
-/// What was made worse on the second side.
+/// The regression of the second side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Planted {
-    /// Percentage points of validity.
+    /// Decrease of validity in percentage points.
     pub(crate) validity_pp: f64,
-    /// Percent of all times.
+    /// Increase of all times in percent.
     pub(crate) latency_percent: f64,
 }
 
-/// One line of the table.
+/// The setting of one line of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) planted: Planted,
-    /// Requests of a run.
+    /// Requests per run.
     pub(crate) requests: usize,
-    /// Runs of a side.
+    /// Runs per side.
     pub(crate) runs: usize,
 }
 
-/// What is planted in the table's lines; nothing first.
+/// The regressions of the table; the first is none.
 pub(crate) const PLANTED: [Planted; 7] = [
     Planted {
         validity_pp: 0.0,
@@ -76,9 +74,9 @@ const HARD_CASES: f64 = 0.1;
 const VALID_IF_HARD: f64 = 0.75;
 const VALID: f64 = 0.999;
 
-/// Which of the default rules the pair of this number breaks.
-pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<Change> {
-    let changes = Change::defaults().expect("the default rules are rules");
+/// The default rules that a pair breaks.
+pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<ChangeRule> {
+    let changes = ChangeRule::defaults().expect("the default rules are valid");
     let gate = Gate {
         changes,
         limits: Vec::new(),
@@ -88,26 +86,26 @@ pub(crate) fn broken(setting: Setting, pair: u64) -> Vec<Change> {
     let side = |name: &str, planted: Planted, from: u64| Side {
         name: name.to_owned(),
         runs: (0..setting.runs as u64)
-            .map(|run| made_up(setting.requests, planted, pair, from + run))
+            .map(|run| simulated_run(setting.requests, planted, pair, from + run))
             .collect(),
     };
     let (a, b) = (side("a", none, 0), side("b", setting.planted, 1000));
-    let level = level(gate.changes.len());
+    let level = interval_level(gate.changes.len());
     let resampling = Resampling {
         resamples: resamples_for(level),
         seed: pair,
         run_spread: sobench_results::compare::DEFAULT_RUN_SPREAD,
     };
-    let rulings = ruled(&a, &b, &gate.changes, level, resampling);
+    let rulings = evaluate_rules(&a, &b, &gate.changes, level, resampling);
     rulings
         .into_iter()
-        .filter(|it| it.ruling.fails(gate.undecided))
-        .map(|it| it.rule)
+        .filter(|change| change.ruling.fails(gate.undecided))
+        .map(|change| change.rule)
         .collect()
 }
 
-/// One run: the pair decides the cases, the number the rest.
-fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
+/// A run: the pair determines the cases, the number everything else.
+fn simulated_run(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
     let mut noise = Noise(SplitMix::new(pair.wrapping_mul(7919) + 1, number + 1));
     let speed = (BETWEEN_RUNS * noise.normal()).exp() * (1.0 + planted.latency_percent / 100.0);
     let long_wait = 0.02 * (BETWEEN_RUNS_OF_WAITS * noise.normal()).exp();
@@ -116,8 +114,8 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
     let mut free_s = vec![0.0_f64; UNDER_WAY];
     let mut load = 0.0;
     let mut all = Vec::with_capacity(requests);
-    for place in 0..requests {
-        let case = Case::of(pair, place as u64);
+    for index in 0..requests {
+        let case = Case::new(pair, index as u64);
         load = 0.8 * load + 0.06 * noise.normal();
         let wait_ms = if noise.unit() < long_wait {
             (80.0_f64.ln() + 0.4 * noise.normal()).exp()
@@ -146,7 +144,7 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
             values.set_value(metric, Some(value));
         }
         all.push(Request {
-            case: Some(format!("case-{place}")),
+            case: Some(format!("case-{index}")),
             arm: Some(Arm::Constrained),
             answered: true,
             values,
@@ -173,7 +171,7 @@ fn made_up(requests: usize, planted: Planted, pair: u64, number: u64) -> Run {
     }
 }
 
-/// A case, the same in every run of a pair.
+/// A case, equal in every run of a pair.
 struct Case {
     tokens: u64,
     weight: f64,
@@ -181,8 +179,8 @@ struct Case {
 }
 
 impl Case {
-    fn of(pair: u64, place: u64) -> Self {
-        let mut noise = Noise(SplitMix::new(pair.wrapping_mul(104_729) + 5, place));
+    fn new(pair: u64, index: u64) -> Self {
+        let mut noise = Noise(SplitMix::new(pair.wrapping_mul(104_729) + 5, index));
         let tokens = 20 + noise.0.below(60) as u64;
         let valid = if noise.unit() < HARD_CASES {
             VALID_IF_HARD
@@ -204,7 +202,7 @@ impl Noise {
         self.0.unit()
     }
 
-    /// A value of the normal distribution, by Box and Muller (1958).
+    /// A standard normal value, by Box and Muller (1958).
     fn normal(&mut self) -> f64 {
         let (radius, angle) = (
             (-2.0 * (1.0 - self.unit()).ln()).sqrt(),

@@ -1,4 +1,4 @@
-//! What becomes of the flags of datasets, and which are refused.
+//! Tests of the dataset flags: plans, and refused flags.
 
 use std::ffi::OsString;
 
@@ -17,7 +17,7 @@ fn run(arguments: &[&str]) -> Result<RunPlan> {
         .chain(arguments.iter().copied())
         .map(OsString::from);
     let command = Cli::parse_arguments(arguments)
-        .expect("clap takes these arguments")
+        .expect("the arguments parse")
         .into_command();
     let Command::Bench(arguments) = command else {
         panic!("{command:?}")
@@ -26,7 +26,7 @@ fn run(arguments: &[&str]) -> Result<RunPlan> {
 }
 
 #[test]
-fn options_have_the_tools_defaults_and_flags() {
+fn dataset_options_have_the_defaults_and_flags_of_vllm() {
     let random = RandomPlan::default();
     let prefixed = RandomPlan {
         prefix: 256,
@@ -133,40 +133,44 @@ fn options_have_the_tools_defaults_and_flags() {
             .dataset;
         assert_eq!(
             (plan.source, plan.output_len, plan.output),
-            (source, tokens, OutputLength::OfTheRow),
+            (source, tokens, OutputLength::RowOrDefault),
             "{arguments:?}"
         );
     }
 }
 
 #[test]
-fn lengths_of_answers_come_from_the_row_or_the_flags() {
+fn answer_lengths_come_from_the_row_or_the_flags() {
     for (arguments, tokens, output) in [
-        (&["sharegpt"][..], 128, OutputLength::OfTheRow),
+        (&["sharegpt"][..], 128, OutputLength::RowOrDefault),
         (
             &["sharegpt", "--sharegpt-output-len", "8"],
             8,
-            OutputLength::OfThePlan,
+            OutputLength::Fixed,
         ),
+        (&["burstgpt", "--output-len", "8"], 8, OutputLength::Fixed),
+        (&["hf", "--hf-output-len", "8"], 8, OutputLength::Fixed),
+        (&["jsonschemabench"], 512, OutputLength::RowOrDefault),
         (
-            &["burstgpt", "--output-len", "8"],
+            &["bfcl", "--hf-output-len", "8"],
             8,
-            OutputLength::OfThePlan,
+            OutputLength::RowOrDefault,
         ),
-        (&["hf", "--hf-output-len", "8"], 8, OutputLength::OfThePlan),
-        (&["jsonschemabench"], 512, OutputLength::OfTheRow),
-        (&["bfcl", "--hf-output-len", "8"], 8, OutputLength::OfTheRow),
-        (&["json"], 128, OutputLength::OfTheRow),
-        (&["custom", "--output-len", "9"], 9, OutputLength::OfTheRow),
+        (&["json"], 128, OutputLength::RowOrDefault),
+        (
+            &["custom", "--output-len", "9"],
+            9,
+            OutputLength::RowOrDefault,
+        ),
         (
             &["custom", "--custom-output-len", "9"],
             9,
-            OutputLength::OfThePlan,
+            OutputLength::Fixed,
         ),
         (
             &["custom", "--custom-output-len", "-1"],
             128,
-            OutputLength::OfEveryRow,
+            OutputLength::RowRequired,
         ),
     ] {
         let plan = run(&[&["--dataset"], arguments].concat())
@@ -182,7 +186,7 @@ fn lengths_of_answers_come_from_the_row_or_the_flags() {
 }
 
 #[test]
-fn rows_are_chosen_as_asked() {
+fn row_selection_follows_the_flags() {
     let plan = run(&[
         "--dataset",
         "hf",
@@ -199,7 +203,7 @@ fn rows_are_chosen_as_asked() {
         hf_name: Some("a/b".to_owned()),
         text_column: Some("q".to_owned()),
         order: Order::AsStored,
-        shortfall: Shortfall::Fewer,
+        shortfall: Shortfall::FewerRequests,
         ..HfPlan::default()
     };
     assert_eq!(plan.source, Source::Hf(own));
@@ -223,10 +227,10 @@ fn rows_are_chosen_as_asked() {
 }
 
 #[test]
-fn a_plain_dataset_has_no_constraint_and_random_answers_no_end() {
+fn plain_datasets_have_no_constraint_and_random_ones_ignore_eos() {
     for name in DatasetName::ALL
         .into_iter()
-        .filter(|name| name.is_plain() && *name != DatasetName::Audio)
+        .filter(|name| name.is_unconstrained() && *name != DatasetName::Audio)
     {
         let plan = run(&["--dataset", name.name()]).unwrap();
         assert_eq!(
@@ -234,7 +238,7 @@ fn a_plain_dataset_has_no_constraint_and_random_answers_no_end() {
                 plan.settings.dataset.constrained_ratio,
                 plan.settings.dataset.constraints
             ),
-            (0.0, Constraints::LeftOut),
+            (0.0, Constraints::Dropped),
             "{name}"
         );
         assert_eq!(
@@ -266,23 +270,23 @@ fn a_plain_dataset_has_no_constraint_and_random_answers_no_end() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
-    for (arguments, words) in [
+fn wrong_dataset_flags_are_refused() {
+    for (arguments, message) in [
         (
             &["random", "--guided-decoding-ratio", "0.5"][..],
-            "the dataset random has no constraint: --guided-decoding-ratio 0.5",
+            "the dataset random has no constraints: --guided-decoding-ratio 0.5",
         ),
         (
             &["hf", "--constraint-dialect", "guided"],
-            "the dataset hf has no constraint: --constraint-dialect guided",
+            "the dataset hf has no constraints: --constraint-dialect guided",
         ),
         (
             &["random", "--random-batch-size", "2"],
-            "--random-batch-size would put several inputs into one request: 2",
+            "--random-batch-size is not 1: 2",
         ),
         (
             &["random", "--random-range-ratio", "1"],
-            "--random-range-ratio is no share from 0 to below 1: 1",
+            "--random-range-ratio is not a number from 0 to below 1: 1",
         ),
         (
             &["random", "--random-range-ratio", r#"{"input": 0}"#],
@@ -299,36 +303,36 @@ fn what_makes_no_sense_is_refused_by_name() {
         ),
         (
             &["custom", "--custom-output-len", "-2"],
-            "--custom-output-len is no number of tokens: -2",
+            "--custom-output-len is not a number of tokens: -2",
         ),
         (
             &["custom", "--custom-output-len", "2", "--output-len", "3"],
-            "both say how long answers may be",
+            "both set the answer length",
         ),
         (
             &["json", "--disable-ignore-eos"],
-            "--disable-ignore-eos has no meaning with --dataset json",
+            "--disable-ignore-eos has no effect with --dataset json",
         ),
         (
             &["burstgpt", "--disable-shuffle"],
-            "--disable-shuffle has no meaning with --dataset burstgpt",
+            "--disable-shuffle has no effect with --dataset burstgpt",
         ),
         (
             &["random", "--dataset-path", "x"],
-            "--dataset-path has no meaning with --dataset random",
+            "--dataset-path has no effect with --dataset random",
         ),
         (
             &["json", "--hf-split", "test"],
-            "--hf-split has no meaning with --dataset json",
+            "--hf-split has no effect with --dataset json",
         ),
         (
             &["hf", "--bfcl-categories", "simple"],
-            "--bfcl-categories has no meaning with --dataset hf",
+            "--bfcl-categories has no effect with --dataset hf",
         ),
     ] {
         let error = run(&[&["--dataset"], arguments].concat())
             .expect_err("the flags contradict each other");
-        assert!(error.what.contains(words), "{arguments:?}: {error}");
+        assert!(error.what.contains(message), "{arguments:?}: {error}");
         assert_eq!(error.exit_code(), 2);
         assert!(error.hint.is_some(), "{arguments:?}");
     }
@@ -353,7 +357,7 @@ fn sample(flag: &clap::Arg) -> String {
 }
 
 #[test]
-fn every_flag_that_a_dataset_reads_changes_its_settings() {
+fn every_flag_of_a_dataset_changes_its_settings() {
     const WITHOUT_EFFECT: [&str; 2] = ["skip_chat_template", "random_batch_size"];
     let program = Cli::command();
     let bench = program.find_subcommand("bench").unwrap();
@@ -386,15 +390,15 @@ fn every_flag_that_a_dataset_reads_changes_its_settings() {
 }
 
 #[test]
-fn a_stray_flag_is_refused_with_the_datasets_that_read_it() {
+fn a_flag_of_another_dataset_is_refused_with_a_hint() {
     let refused = |arguments: &[&str]| run(arguments).unwrap_err().hint.unwrap();
     assert_eq!(
         refused(&["--dataset", "regex", "--json-schema", "nested"]),
-        "use it with --dataset json or --dataset json-unique, or leave it out"
+        "use it with --dataset json or --dataset json-unique, or remove it"
     );
     assert_eq!(
         refused(&["--dataset", "json", "--grammar-dialect", "lark"]),
-        "use it with --dataset grammar or --dataset custom, or leave it out"
+        "use it with --dataset grammar or --dataset custom, or remove it"
     );
     let mixed = [
         "--mix",
@@ -402,10 +406,7 @@ fn a_stray_flag_is_refused_with_the_datasets_that_read_it() {
         "--bfcl-categories",
         "simple",
     ];
-    assert_eq!(
-        refused(&mixed),
-        "use it with --dataset bfcl, or leave it out"
-    );
+    assert_eq!(refused(&mixed), "use it with --dataset bfcl, or remove it");
     assert!(
         run(&[
             "--mix",

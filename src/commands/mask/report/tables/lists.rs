@@ -1,9 +1,8 @@
-//! Tables that list: tags, routes, reasons, wrong masks, disputed instances, the engines
-//! themselves.
+//! List tables: tags, routes, reasons, wrong masks, disputed instances, engines.
 
 use super::{add_section, by_engine, row};
 use crate::commands::mask::report::number::{UNKNOWN, Unit, bytes, count};
-use crate::commands::mask::report::outcome::{Class, InstanceClass, SchemaOutcome};
+use crate::commands::mask::report::outcome::{InstanceClass, OutcomeClass, SchemaOutcome};
 use crate::commands::mask::report::reason::Reasons;
 use crate::commands::mask::report::witness::Witness;
 use crate::commands::mask::report::{EngineSummary, Summary};
@@ -11,22 +10,22 @@ use sobench_core::printable::printable;
 use sobench_engine::EngineName;
 use sobench_render::{Align, Column, Document, Table};
 
-/// How many lines a person is shown; the file has the rest.
+/// Number of rows shown; the JSON report has all.
 const TAGS_SHOWN: usize = 20;
 const REASONS_SHOWN: usize = 8;
 const WITNESSES_SHOWN: usize = 20;
 const DISPUTED_SHOWN: usize = 20;
 
-/// The most characters of a cell.
+/// Maximum lengths of cells.
 const NAME_CHARS: usize = 40;
-const WORDS_CHARS: usize = 56;
+const MESSAGE_CHARS: usize = 56;
 const TOKEN_CHARS: usize = 24;
 const BEFORE_CHARS: usize = 12;
 
-/// Where a list goes on that is cut for the reader.
-const FILE: &str = "the file of --json has more";
+/// Pointer to the complete list.
+const FILE: &str = "the complete list is in the --json report";
 
-/// Tags, those with the most faults first.
+/// Tags, most faults first.
 pub(super) fn add_tags(document: &mut Document, summary: &Summary) {
     let sorted = summary.tags.sorted();
     let mut table = by_engine(summary, "tag");
@@ -73,7 +72,7 @@ pub(super) fn add_tags(document: &mut Document, summary: &Summary) {
     add_section(document, title, table, &[&legend]);
 }
 
-/// Where `auto` sent schemas.
+/// Engines chosen by `auto`.
 pub(super) fn add_routes(document: &mut Document, summary: &Summary) {
     let mut table = Table::new(["engine", "why", "schemas"], 2);
     for auto in summary
@@ -84,41 +83,37 @@ pub(super) fn add_routes(document: &mut Document, summary: &Summary) {
         for route in &auto.routes {
             table.row([
                 route.engine.name().to_owned(),
-                printable(&route.why, 2 * WORDS_CHARS),
+                printable(&route.why, 2 * MESSAGE_CHARS),
                 count(route.schemas),
             ]);
         }
         let routed: u64 = auto.routes.iter().map(|route| route.schemas).sum();
         let none = auto.schemas.saturating_sub(routed);
         if none > 0 {
-            table.row([
-                "none",
-                "no engine took it; --explain says which and why",
-                &count(none),
-            ]);
+            table.row(["none", "no engine accepted it; see --explain", &count(none)]);
         }
     }
     add_section(
         document,
-        "Where auto sent schemas (unit: schema)".to_owned(),
+        "Engines chosen by auto (unit: schema)".to_owned(),
         table,
         &[],
     );
 }
 
-/// Why schemas were declined, and what ended rows, a table an engine.
+/// Reasons for declines and stops, one table per engine.
 pub(super) fn add_reasons(document: &mut Document, summary: &Summary) {
     for engine in &summary.engines {
         let name = engine.engine.name();
         add_reasons_of(
             document,
             &engine.declines,
-            format!("What {name} declared that it cannot do (unit: schema)"),
+            format!("Schemas declined by {name} (unit: schema)"),
         );
         add_reasons_of(
             document,
             &engine.stops,
-            format!("What ended rows of {name} early (unit: schema, any spelling)"),
+            format!("Rows of {name} stopped early (unit: schema, any spelling)"),
         );
     }
 }
@@ -126,12 +121,12 @@ pub(super) fn add_reasons(document: &mut Document, summary: &Summary) {
 fn add_reasons_of(document: &mut Document, reasons: &Reasons, title: String) {
     let sorted = reasons.sorted();
     let rows = sorted.iter().take(REASONS_SHOWN).map(|reason| {
-        let words = [
+        let message = [
             reason.outcome.title().to_owned(),
-            printable(&reason.reason, WORDS_CHARS),
-            end_of(&reason.entry),
+            printable(&reason.reason, MESSAGE_CHARS),
+            fit_end(&reason.entry),
         ];
-        words.into_iter().chain([count(reason.schemas)])
+        message.into_iter().chain([count(reason.schemas)])
     });
     let table = Table::new(["outcome", "reason", "first schema", "schemas"], 3).with_rows(rows);
     let shown = table.rows.len();
@@ -142,25 +137,22 @@ fn add_reasons_of(document: &mut Document, reasons: &Reasons, title: String) {
     };
     let beyond = match reasons.left_out() {
         0 => String::new(),
-        left_out => format!(
-            "; {} schemas had further reasons that were not told apart",
-            count(left_out)
-        ),
+        left_out => format!("; {} schemas had other reasons", count(left_out)),
     };
     let legend = format!(
-        "{shown} of {} reasons, the most frequent first{file}{beyond}",
+        "{shown} of {} reasons, most frequent first{file}{beyond}",
         sorted.len()
     );
     add_section(document, title, table, &[&legend]);
 }
 
-/// Wrong masks, a table an engine.
+/// Wrong masks, one table per engine.
 pub(super) fn add_witnesses(document: &mut Document, summary: &Summary) {
     for engine in &summary.engines {
         let all: Vec<&Witness> = engine.witnesses.iter().collect();
         let mut kinds: Vec<InstanceClass> = all.iter().map(|witness| witness.class).collect();
         kinds.dedup();
-        // Every kind gets its share of the lines, so that many of the worst do not hide the others.
+        // Each kind gets an equal share of the rows, so that one kind does not hide the others.
         let each = WITNESSES_SHOWN / kinds.len().max(1);
         let of_kind = |kind: InstanceClass| {
             all.iter()
@@ -169,13 +161,7 @@ pub(super) fn add_witnesses(document: &mut Document, summary: &Summary) {
         };
         let mut table = Table::new(
             [
-                "kind",
-                "schema",
-                "instance",
-                "spelling",
-                "byte",
-                "after",
-                "what was wrong",
+                "kind", "schema", "instance", "spelling", "byte", "after", "error",
             ],
             7,
         );
@@ -190,18 +176,18 @@ pub(super) fn add_witnesses(document: &mut Document, summary: &Summary) {
             String::new()
         };
         let title = format!(
-            "Wrong masks of {} (unit: schema, its first of a kind)",
+            "Wrong masks of {} (unit: schema, first of each kind)",
             engine.engine.name()
         );
         let legend = format!(
-            "the first {schemas}, {each} of a kind at most{file}; instances count from 0; byte: bytes of the text before the wrong \
+            "the first {schemas}, at most {each} of each kind{file}; instances count from 0; byte: bytes of the text before the wrong \
              mask; after: the end of that text"
         );
         add_section(document, title, table, &[&legend]);
     }
 }
 
-/// Instances whose labels our evaluator disagrees with.
+/// Instances whose label and verdict differ.
 pub(super) fn add_disputed(document: &mut Document, summary: &Summary) {
     let word = |verdict: Option<bool>| match verdict {
         Some(true) => "valid".to_owned(),
@@ -221,7 +207,7 @@ pub(super) fn add_disputed(document: &mut Document, summary: &Summary) {
         .iter()
         .take(DISPUTED_SHOWN)
         .map(|disputed| {
-            let place = [end_of(&disputed.entry), disputed.instance.to_string()];
+            let place = [fit_end(&disputed.entry), disputed.instance.to_string()];
             place.into_iter().chain([
                 word(disputed.label),
                 word(disputed.judged),
@@ -229,18 +215,12 @@ pub(super) fn add_disputed(document: &mut Document, summary: &Summary) {
             ])
         });
     let table = Table::new(
-        [
-            "schema",
-            "instance",
-            "corpus says",
-            "evaluator says",
-            "accepted by",
-        ],
+        ["schema", "instance", "label", "evaluator", "accepted by"],
         5,
     )
     .with_rows(rows);
     let legend = format!(
-        "{} of {}; instances count from 0; the file of --json has them all",
+        "{} of {}; instances count from 0; the complete list is in the --json report",
         table.rows.len(),
         count(summary.disputes.total() as u64)
     );
@@ -252,23 +232,23 @@ pub(super) fn add_disputed(document: &mut Document, summary: &Summary) {
     );
 }
 
-/// What was measured, and how long it took.
+/// Settings, open time, wall time and memory of the engines.
 pub(super) fn add_engines(document: &mut Document, summary: &Summary) {
-    let about = |engine: &EngineSummary| {
+    let measured = |engine: &EngineSummary| {
         summary
             .measurement
-            .about
+            .record
             .engines
             .iter()
-            .find(|about| about.engine == engine.engine)
+            .find(|measured| measured.engine == engine.engine)
     };
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in summary
         .measurement
-        .about
+        .record
         .engines
         .iter()
-        .flat_map(|about| &about.settings)
+        .flat_map(|measured| &measured.settings)
     {
         if !names.contains(&name.as_str()) {
             names.push(name);
@@ -277,28 +257,24 @@ pub(super) fn add_engines(document: &mut Document, summary: &Summary) {
     let mut table = by_engine(summary, "setting");
     for name in names {
         table.row(row(summary, printable(name, NAME_CHARS), |engine| {
-            let setting =
-                about(engine).and_then(|about| about.settings.iter().find(|(key, _)| key == name));
+            let setting = measured(engine)
+                .and_then(|measured| measured.settings.iter().find(|(key, _)| key == name));
             setting.map_or_else(String::new, |(_, value)| printable(value, TOKEN_CHARS))
         }));
     }
     let seconds = |ns: u64| format!("{:.1}", ns as f64 / 1e9);
-    table.row(row(
-        summary,
-        "opened over the vocabulary in (ms)",
-        |engine| {
-            Unit::Ms.of_ns(
-                about(engine)
-                    .and_then(|about| about.open_ns)
-                    .map(|ns| ns as f64),
-            )
-        },
-    ));
-    table.row(row(summary, "wall time of its rows (s)", |engine| {
-        about(engine).map_or_else(|| UNKNOWN.to_owned(), |about| seconds(about.wall_ns))
+    table.row(row(summary, "open time (ms)", |engine| {
+        Unit::Ms.format_ns(
+            measured(engine)
+                .and_then(|measured| measured.open_ns)
+                .map(|ns| ns as f64),
+        )
     }));
-    table.row(row(summary, "most resident memory", |engine| {
-        bytes(about(engine).and_then(|about| about.peak_rss_bytes))
+    table.row(row(summary, "wall time (s)", |engine| {
+        measured(engine).map_or_else(|| UNKNOWN.to_owned(), |measured| seconds(measured.wall_ns))
+    }));
+    table.row(row(summary, "peak resident memory", |engine| {
+        bytes(measured(engine).and_then(|measured| measured.peak_rss_bytes))
     }));
     add_section(
         document,
@@ -309,9 +285,9 @@ pub(super) fn add_engines(document: &mut Document, summary: &Summary) {
 }
 
 fn witness_cells(witness: &Witness) -> Vec<String> {
-    let token = match (&witness.token, &witness.words, witness.class) {
+    let token = match (&witness.token, &witness.message, witness.class) {
         (Some(token), _, _) => format!("no {}", printable(&format!("{token:?}"), TOKEN_CHARS)),
-        (None, Some(words), _) => printable(words, TOKEN_CHARS),
+        (None, Some(message), _) => printable(message, TOKEN_CHARS),
         (None, None, InstanceClass::RejectsValid) => "no end".to_owned(),
         (None, None, InstanceClass::DeadEnd) => "nothing allowed".to_owned(),
         (None, None, InstanceClass::AcceptsInvalid) => "end allowed".to_owned(),
@@ -324,7 +300,7 @@ fn witness_cells(witness: &Witness) -> Vec<String> {
         .unwrap_or_default();
     vec![
         witness.class.title().to_owned(),
-        end_of(&witness.entry),
+        fit_end(&witness.entry),
         witness.instance.to_string(),
         witness.spelling.name().to_owned(),
         witness.byte.to_string(),
@@ -333,7 +309,7 @@ fn witness_cells(witness: &Witness) -> Vec<String> {
     ]
 }
 
-/// The last so many characters of a text.
+/// The last characters of a text.
 fn last(text: &str, characters: usize) -> &str {
     text.char_indices()
         .rev()
@@ -341,9 +317,9 @@ fn last(text: &str, characters: usize) -> &str {
         .map_or(text, |(start, _)| &text[start..])
 }
 
-/// A name that is too long for its cell is told by its end: the folders that it begins with are
-/// those of its neighbours.
-fn end_of(name: &str) -> String {
+/// The end of a name that is too long for its cell: its first folders are usually common to all
+/// rows.
+fn fit_end(name: &str) -> String {
     let characters = name.chars().count();
     match characters.checked_sub(NAME_CHARS) {
         None | Some(0) => printable(name, NAME_CHARS),

@@ -8,16 +8,16 @@ use super::{EngineSummary, Summary};
 use sobench_core::printable::printable;
 use sobench_render::{Document, Table};
 
-/// The most characters of a line in a table's head.
+/// Maximum length of a line in a table head.
 const HEAD_CHARS: usize = 18;
 
-/// A label, and the part of a thing that it stands for.
+/// A label with an accessor.
 type Labelled<T, U> = (&'static str, fn(&T) -> &U);
 
-/// A label, and the count of a thing that it stands for.
+/// A label with a count.
 type Counted<T> = (&'static str, fn(&T) -> u64);
 
-/// Adds every table that has rows, with its heading and its legend.
+/// Adds every non-empty table with its heading and legend.
 pub(super) fn add(document: &mut Document, summary: &Summary) {
     outcomes::add_schemas(document, summary);
     outcomes::add_instances(document, summary);
@@ -63,9 +63,7 @@ fn engine_head(engine: &EngineSummary) -> String {
         .split(' ')
         .flat_map(pieces)
     {
-        let line = lines
-            .last_mut()
-            .expect("there are two lines from the start");
+        let line = lines.last_mut().expect("there are at least two lines");
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > HEAD_CHARS {
             lines.push(word);
         } else {
@@ -75,7 +73,7 @@ fn engine_head(engine: &EngineSummary) -> String {
     lines.join("\n")
 }
 
-/// A word in pieces that fit into a line.
+/// Splits a word into pieces that fit on a line.
 fn pieces(word: &str) -> Vec<String> {
     word.chars()
         .collect::<Vec<_>>()

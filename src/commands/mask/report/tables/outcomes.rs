@@ -1,44 +1,46 @@
-//! Outcomes of schemas and of instances, an engine a column.
+//! Tables of schema and instance outcomes, one column per engine.
 
 use super::{Counted, add_section, by_engine, row};
 use crate::commands::mask::report::number::count;
-use crate::commands::mask::report::outcome::{Class, Counts, InstanceClass, SchemaOutcome};
+use crate::commands::mask::report::outcome::{Counts, InstanceClass, OutcomeClass, SchemaOutcome};
 use crate::commands::mask::report::{EngineSummary, SpellingSummary, Summary};
 use sobench_render::Document;
 
 /// Outcomes of schemas in the headline spelling.
 pub(super) fn add_schemas(document: &mut Document, summary: &Summary) {
-    let of = |engine: &EngineSummary, outcome| {
+    let cell = |engine: &EngineSummary, outcome| {
         share(engine.headline().schemas.get(outcome), engine.schemas)
     };
     let mut table = by_engine(summary, "schemas");
-    table.row(row(summary, "all that were measured", |engine| {
+    table.row(row(summary, "measured schemas", |engine| {
         count(engine.schemas)
     }));
-    for outcome in shown(summary, |spelling| &spelling.schemas, SchemaOutcome::Pass) {
-        table.row(row(summary, outcome.title(), |engine| of(engine, outcome)));
+    for outcome in relevant_outcomes(summary, |spelling| &spelling.schemas, SchemaOutcome::Pass) {
+        table.row(row(summary, outcome.title(), |engine| {
+            cell(engine, outcome)
+        }));
     }
     let title = format!(
         "Outcomes of schemas (unit: schema; the worst instance decides; spelling: {})",
         summary.headline.name()
     );
-    add_section(document, title, table, &["% of all that were measured"]);
+    add_section(document, title, table, &["% of the measured schemas"]);
 }
 
 /// Outcomes of instances in the headline spelling.
 pub(super) fn add_instances(document: &mut Document, summary: &Summary) {
     let mut table = by_engine(summary, "instances");
-    table.row(row(summary, "all that were reached", |engine| {
+    table.row(row(summary, "reached instances", |engine| {
         count(engine.headline().instances.total())
     }));
-    for class in shown(summary, |spelling| &spelling.instances, InstanceClass::Pass) {
+    for class in relevant_outcomes(summary, |spelling| &spelling.instances, InstanceClass::Pass) {
         table.row(row(summary, class.title(), |engine| {
             let instances = &engine.headline().instances;
             share(instances.get(class), instances.total())
         }));
     }
     let details: [Counted<SpellingSummary>; 2] = [
-        ("rejects valid: only the end", |spelling| {
+        ("rejects valid: end only", |spelling| {
             spelling.rejects_valid_at_end
         }),
         ("accepts invalid: valid text, early end", |spelling| {
@@ -58,11 +60,11 @@ pub(super) fn add_instances(document: &mut Document, summary: &Summary) {
         "Outcomes of instances (unit: instance; spelling: {})",
         summary.headline.name()
     );
-    let legend = "% of all that were reached; a schema that was declined or stopped has instances that were not";
+    let legend = "% of the reached instances; declined or stopped schemas have unreached instances";
     add_section(document, title, table, &[legend]);
 }
 
-/// What the other spellings change in the outcomes of schemas.
+/// Differences of schema outcomes in the other spellings.
 pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
     let others = summary
         .engines
@@ -103,17 +105,13 @@ pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
             ));
         }
     }
-    let title = "Outcomes in the other spellings (unit: schema; only what differs)".to_owned();
-    let legend = format!(
-        "in brackets: more or fewer than in {}",
-        summary.headline.name()
-    );
+    let title = "Outcomes in the other spellings (unit: schema; differences only)".to_owned();
+    let legend = format!("in brackets: difference from {}", summary.headline.name());
     add_section(document, title, table, &[&legend]);
 }
 
-/// The word that always stands there, then the worse ones that some engine earned, then what says
-/// nothing about an engine.
-fn shown<K: Class>(
+/// The outcome `always`, then the worse ones that occur, then those that do not concern the engine.
+fn relevant_outcomes<K: OutcomeClass>(
     summary: &Summary,
     of: impl Fn(&SpellingSummary) -> &Counts<K>,
     always: K,

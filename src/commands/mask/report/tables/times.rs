@@ -1,4 +1,4 @@
-//! Durations of compiles, masks and batches; memory; the columns of MaskBench.
+//! Tables of compile, mask and batch times, memory, and MaskBench's columns.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::commands::mask::report::{EngineSummary, Summary};
 use sobench_render::{Document, Table};
 use sobench_results::metrics::distribution::{Distribution, SLOW_NS, VERY_SLOW_NS};
 
-/// The most engines whose own and common sets stand side by side; of more, the sets become tables
-/// of their own.
+/// Maximum engines for own and common sets in one table; with more engines, each set gets its own
+/// table.
 const SIDE_BY_SIDE_ENGINES: usize = 3;
 
-/// A row of a table of durations: its label, and a cell from what one column is about.
+/// A row of a table of durations: its label, and a function that formats a cell.
 type Line<T> = (String, Box<dyn Fn(&T) -> String>);
 
 /// Compile and first mask, in ms.
@@ -30,7 +30,7 @@ pub(super) fn add_compile(document: &mut Document, summary: &Summary) {
             Box::new(|compile| count(compile.cold.n())),
         ),
         (
-            "of them, compile timed out".into(),
+            "compile timed out".into(),
             Box::new(|compile| count(compile.cold.censored())),
         ),
     ];
@@ -80,11 +80,11 @@ pub(super) fn add_masks(document: &mut Document, summary: &Summary) {
     let mut lines: Vec<Line<MaskSummary>> = vec![
         ("schemas".into(), Box::new(|masks| count(masks.schemas))),
         (
-            "of them, stopped in a walk".into(),
+            "stopped in a walk".into(),
             Box::new(|masks| count(masks.stopped)),
         ),
     ];
-    for &(pass, of) in passes(&summary.measurement.about) {
+    for &(pass, of) in passes(&summary.measurement.record) {
         let name = format!("{pass} mask");
         lines.push((
             format!("{name} n (tokens)"),
@@ -124,7 +124,7 @@ pub(super) fn add_masks(document: &mut Document, summary: &Summary) {
         "Masks (unit of n: token; spelling: {}), us",
         summary.headline.name()
     );
-    add_of_masks(document, summary, &title, &lines);
+    add_mask_section(document, summary, &title, &lines);
 }
 
 /// Masks in the other spellings, a few figures each.
@@ -135,7 +135,7 @@ pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
         .filter(|_| summary.common_schemas > 0)
         .map_or(0, |engine| engine.spellings.len());
     let mut table = by_engine(summary, "mask");
-    let (pass, of) = passes(&summary.measurement.about)[0];
+    let (pass, of) = passes(&summary.measurement.record)[0];
     for place in 1..spellings {
         let name = summary.engines[0].spellings[place].spelling.name();
         let mut add = |label: &str, cell: &dyn Fn(&Distribution) -> String| {
@@ -156,9 +156,9 @@ pub(super) fn add_other_spellings(document: &mut Document, summary: &Summary) {
     add_section(document, title, table, &[]);
 }
 
-/// What one core carries.
+/// Capacity of one core.
 pub(super) fn add_one_core(document: &mut Document, summary: &Summary) {
-    let (pass, walk) = passes(&summary.measurement.about)[0];
+    let (pass, walk) = passes(&summary.measurement.record)[0];
     let mut lines: Vec<Line<MaskSummary>> = vec![(
         "step n (tokens)".into(),
         Box::new(move |masks| count(walk(masks).step.n())),
@@ -188,11 +188,11 @@ pub(super) fn add_one_core(document: &mut Document, summary: &Summary) {
         "sequences in 10 ms, by p99".into(),
         carried(|capacity| capacity.sequences_by_p99),
     ));
-    let title = format!("What one core carries ({pass}; step: mask and commit of one token), us");
-    add_of_masks(document, summary, &title, &lines);
+    let title = format!("Capacity of one core ({pass}; step: mask and commit of one token), us");
+    add_mask_section(document, summary, &title, &lines);
 }
 
-/// Several sequences at once, on all threads.
+/// Batches, on all threads.
 pub(super) fn add_batches(document: &mut Document, summary: &Summary) {
     let distinct = |of: fn(&BatchSummary) -> usize| -> BTreeSet<usize> {
         summary
@@ -204,10 +204,14 @@ pub(super) fn add_batches(document: &mut Document, summary: &Summary) {
     let mut table = by_engine(summary, "batch");
     for size in distinct(|batch| batch.sequences) {
         let mut add = |label: &str, of: &dyn Fn(&BatchSummary) -> String| {
-            table.row(row(summary, format!("{size} at once: {label}"), |engine| {
-                let batch = engine.batches.iter().find(|batch| batch.sequences == size);
-                batch.map_or_else(|| UNKNOWN.to_owned(), of)
-            }));
+            table.row(row(
+                summary,
+                format!("batch of {size}: {label}"),
+                |engine| {
+                    let batch = engine.batches.iter().find(|batch| batch.sequences == size);
+                    batch.map_or_else(|| UNKNOWN.to_owned(), of)
+                },
+            ));
         };
         add("distinct", &|batch| count(batch.distinct as u64));
         add("steps", &|batch| count(batch.step.n()));
@@ -226,24 +230,24 @@ pub(super) fn add_batches(document: &mut Document, summary: &Summary) {
         .map(usize::to_string)
         .collect();
     let title = format!(
-        "Several sequences at once (unit: step, a mask of every sequence; threads: {})",
+        "Batches (unit: step, one mask of every sequence; threads: {})",
         threads.join(", ")
     );
-    let legend = "each engine runs its own documents, those that it passes, so that engines differ in what they mask here; \
-                  distinct: different documents among the sequences, the others run again";
+    let legend = "each engine runs instances that it passes, so engines may mask different instances; \
+                  distinct: number of different instances, repeated to fill the batch";
     add_section(document, title, table, &[legend]);
 }
 
-/// Compiled grammars and the process.
+/// Memory of compiled grammars and of the process.
 pub(super) fn add_memory(document: &mut Document, summary: &Summary) {
     let peak_rss = |engine: &EngineSummary| {
-        let about = summary
+        let measured = summary
             .measurement
-            .about
+            .record
             .engines
             .iter()
-            .find(|about| about.engine == engine.engine);
-        bytes(about.and_then(|about| about.peak_rss_bytes))
+            .find(|measured| measured.engine == engine.engine);
+        bytes(measured.and_then(|measured| measured.peak_rss_bytes))
     };
     let of_memory = |label: &str, of: fn(&MemorySummary) -> String| {
         row(summary, label, |engine| of(&engine.memory))
@@ -264,13 +268,13 @@ pub(super) fn add_memory(document: &mut Document, summary: &Summary) {
         of_memory("growth, p50", |memory| bytes(memory.peak.percentile(50.0))),
         of_memory("growth, p99", |memory| bytes(memory.peak.percentile(99.0))),
         of_memory("growth, max", |memory| bytes(memory.peak.max())),
-        row(summary, "whole process, most resident", peak_rss),
+        row(summary, "whole process, peak resident", peak_rss),
     ]);
     let legend = [
-        "growth: how far the process peaked above what it had before the compile; a schema without growth fitted into memory \
-         kept from earlier rows, and percentiles are over those with growth alone, so that they tell of the process and not \
-         of what a schema needs",
-        "whole process: the most of any child process; children that died are not in it",
+        "growth: increase of the process's peak memory over the memory before the compile; a schema without growth fitted into memory \
+         kept from earlier rows; percentiles cover only schemas with growth, so they describe the process, not \
+         the need of a schema",
+        "whole process: maximum of all child processes, excluding those that died",
     ];
     add_section(
         document,
@@ -280,7 +284,7 @@ pub(super) fn add_memory(document: &mut Document, summary: &Summary) {
     );
 }
 
-/// MaskBench's own columns.
+/// MaskBench's columns.
 pub(super) fn add_maskbench(document: &mut Document, summary: &Summary) {
     if summary
         .engines
@@ -298,7 +302,7 @@ pub(super) fn add_maskbench(document: &mut Document, summary: &Summary) {
                 .map_or_else(|| UNKNOWN.to_owned(), of)
         }));
     };
-    let us = |value: Option<f64>| Unit::Us.of_ns(value.map(|us| us * 1e3));
+    let us = |value: Option<f64>| Unit::Us.format_ns(value.map(|us| us * 1e3));
     let times: [Labelled<MaskbenchColumn, MaskbenchTimes>; 2] = [
         ("TBM", |column| &column.tbm),
         ("TTFM", |column| &column.ttfm),
@@ -321,16 +325,16 @@ pub(super) fn add_maskbench(document: &mut Document, summary: &Summary) {
         ("timeout", |column| column.timeout),
         ("validation error", |column| column.validation_error),
         ("invalidation error", |column| column.invalidation_error),
-        ("not judged (ours)", |column| column.not_judged),
+        ("not judged (sobench)", |column| column.not_judged),
     ];
     for (label, of) in counts {
         add(label, &|column| count(of(column)));
     }
-    let title = "As MaskBench counts (us; one outcome a schema, its last wrong test), to compare with its published table";
+    let title = "MaskBench-compatible figures (us; one outcome per schema, its last wrong test)";
     add_section(document, title.to_owned(), table, &DIFFERENCES);
 }
 
-/// Percentiles, the longest, and the mean of one thing.
+/// Percentiles, maximum and mean of a distribution.
 fn distribution_lines<T: 'static>(
     name: &str,
     unit: Unit,
@@ -350,13 +354,13 @@ fn distribution_lines<T: 'static>(
     ));
     lines.push((
         format!("{name} mean"),
-        Box::new(move |part| unit.of_ns(of(part).mean_ns())),
+        Box::new(move |part| unit.format_ns(of(part).mean_ns())),
     ));
     lines
 }
 
-/// Adds lines about the masks of the headline spelling, over both sets.
-fn add_of_masks(
+/// Adds rows about the masks of the headline spelling, over both sets.
+fn add_mask_section(
     document: &mut Document,
     summary: &Summary,
     title: &str,
@@ -374,7 +378,7 @@ fn add_of_masks(
     }
 }
 
-/// The lines over both sets: side by side where there is room, otherwise a table for each.
+/// The rows over both sets: side by side if they fit, otherwise one table per set.
 fn over_sets<T>(
     summary: &Summary,
     lines: &[Line<T>],
@@ -410,11 +414,11 @@ fn over_sets<T>(
 fn own_and_common(summary: &Summary) -> String {
     let schemas = summary.common_schemas;
     if schemas == 0 {
-        return "own: all of this engine's; no schema is passed by every engine, so that there is no common set".to_owned();
+        return "own: all schemas of this engine; there is no common set, since no schema is passed by every engine".to_owned();
     }
-    let them = if schemas == 1 { "schema" } else { "schemas" };
+    let noun = if schemas == 1 { "schema" } else { "schemas" };
     format!(
-        "own: all of this engine's; common: the {} {them} that every engine passes; see the definitions",
+        "own: all schemas of this engine; common: the {} {noun} passed by every engine; see the definitions",
         count(schemas)
     )
 }

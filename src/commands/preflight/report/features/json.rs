@@ -1,16 +1,16 @@
-//! The saved file of a survey. Knows no console. Its contract is
-//! `schemas/contracts/preflight-features.schema.json`. What is not known is `null`.
+//! The JSON file of `sobench preflight --features`, specified by
+//! `schemas/contracts/preflight-features.schema.json`. Unknown values are `null`.
 
 use serde_json::{Map, Value, json};
 
 use crate::commands::preflight::report::json::key;
 use sobench_notices::notice::sentences;
-use sobench_preflight::features::{FeatureVerdict, Survey, Surveyed};
+use sobench_preflight::features::{FeatureVerdict, ServerSurvey, Survey};
 
-/// The version of the file, raised whenever a key changes its meaning or goes away.
+/// The format version, increased when a key changes its meaning or is removed.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
-/// The temperature that answers are sampled at.
+/// The sampling temperature.
 const TEMPERATURE: u32 = 1;
 
 /// The whole file.
@@ -37,7 +37,7 @@ pub(crate) fn render(survey: &Survey) -> Value {
     })
 }
 
-fn server(server: &Surveyed) -> Value {
+fn server(server: &ServerSurvey) -> Value {
     let counts: Map<String, Value> = FeatureVerdict::ALL
         .into_iter()
         .map(|verdict| (key(verdict), server.count(verdict).into()))
@@ -68,11 +68,11 @@ mod tests {
     fn check(file: &Value) -> Result<(), String> {
         let schema: Value = serde_json::from_str(CONTRACT).expect("the contract is JSON");
         jsonschema::draft202012::meta::validate(&schema)
-            .map_err(|error| format!("the contract itself: {error}"))?;
+            .map_err(|error| format!("invalid contract: {error}"))?;
         let validator = jsonschema::draft202012::new(&schema).expect("the contract is a schema");
         let errors: Vec<String> = validator
             .iter_errors(file)
-            .map(|it| format!("{}: {it}", it.instance_path()))
+            .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
         if errors.is_empty() {
             Ok(())
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_keeps_the_contract_and_the_contract_bites() {
+    fn files_match_the_contract_and_invalid_ones_are_rejected() {
         let file: Value =
             serde_json::from_str(&render(&survey()).to_string()).expect("what we write is JSON");
         assert_eq!(check(&file), Ok(()));

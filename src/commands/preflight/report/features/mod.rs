@@ -1,4 +1,4 @@
-//! The page and the JSON file of a survey of JSON-Schema features.
+//! Report and JSON file of `sobench preflight --features`.
 
 pub(crate) mod json;
 pub(crate) mod page;

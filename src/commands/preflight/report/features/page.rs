@@ -1,28 +1,27 @@
-//! The page of a survey: keyword, verdict, n and evidence; several servers side by side, the
-//! evidence below.
+//! The report of a survey: keyword, verdict, n and evidence. Several servers are compared in one
+//! table, with the evidence below.
 
 use sobench_backend::error_message;
 use sobench_core::printable::{NAME_CHARS, printable};
-use sobench_preflight::features::{FeatureVerdict, Found, Survey, Surveyed};
+use sobench_preflight::features::{FeatureResult, FeatureVerdict, ServerSurvey, Survey};
 use sobench_render::{Document, Table};
 
 /// The width of the table of one server.
 const TABLE_WIDTH: usize = 120;
 
-/// The least width that evidence gets, however long the names beside it are.
+/// Minimum width of the evidence column.
 const MIN_EVIDENCE_CHARS: usize = 40;
 
-/// What a row of the table takes beside its cells: three bars and the blanks around the four of
-/// them.
+/// Width of a row besides its cells: three rules and the blanks around four cells.
 const BETWEEN_CELLS: usize = 12;
 
 const ANSWER_CHARS: usize = 90;
-const WORDS_CHARS: usize = 160;
+const MESSAGE_CHARS: usize = 160;
 
-/// The page.
+/// The report.
 pub(crate) fn document(survey: &Survey) -> Document {
     let mut document = Document::new("sobench: JSON-Schema features");
-    document.heading("How much of JSON Schema is enforced");
+    document.heading("JSON Schema enforcement");
     match survey.servers.as_slice() {
         [one] => document.table(with_evidence(one)),
         several => {
@@ -32,7 +31,7 @@ pub(crate) fn document(survey: &Survey) -> Document {
                 .for_each(|server| add_evidence(&mut document, server));
         }
     }
-    document.heading("In short");
+    document.heading("Summary");
     document.facts(
         survey
             .servers
@@ -40,7 +39,7 @@ pub(crate) fn document(survey: &Survey) -> Document {
             .map(|server| (label(server), counts(server))),
     );
     add_conditions(&mut document, survey);
-    document.heading("What the words mean");
+    document.heading("Verdicts");
     let appears = |verdict: &FeatureVerdict| {
         survey
             .servers
@@ -53,37 +52,37 @@ pub(crate) fn document(survey: &Survey) -> Document {
         .map(|verdict| (verdict.name(), verdict.meaning()));
     document.definitions(verdicts.chain([(
         "n",
-        "complete answers of those asked for; where the first request fails, no more are sent. An answer that was cut at the token \
-         limit proves nothing unless its beginning breaks the schema already. A model that does not do as the prompt says may leave a \
-         hole unseen",
+        "complete answers per request sent; if the first request fails, no more are sent. A truncated answer proves nothing unless it \
+                 already breaks the schema. A model that does not follow the prompt may hide violations",
     )]));
     document
 }
 
 /// The table of one server.
-fn with_evidence(server: &Surveyed) -> Table {
-    let width = |cell: fn(&Found) -> usize| server.found.iter().map(cell).max().unwrap_or(0);
+fn with_evidence(server: &ServerSurvey) -> Table {
+    let width =
+        |cell: fn(&FeatureResult) -> usize| server.found.iter().map(cell).max().unwrap_or(0);
     let beside = width(|found| found.id.chars().count())
         + width(|found| found.verdict.name().len())
-        + width(|found| counted(found).len());
+        + width(|found| answer_counts(found).len());
     let room = TABLE_WIDTH
         .saturating_sub(beside + BETWEEN_CELLS)
         .max(MIN_EVIDENCE_CHARS);
-    let row = |found: &Found| {
-        // The ellipsis takes a place of its own.
+    let row = |found: &FeatureResult| {
+        // One column is for the ellipsis.
         let evidence = printable(&evidence(found, NAME_CHARS, NAME_CHARS), room - 1);
         [
             found.id.clone(),
             found.verdict.name().to_owned(),
-            counted(found),
+            answer_counts(found),
             evidence,
         ]
     };
     Table::new(["keyword", "verdict", "n", "evidence"], 4).with_rows(server.found.iter().map(row))
 }
 
-/// The table of several servers: rows are features, columns servers.
-fn side_by_side(servers: &[Surveyed]) -> Table {
+/// The table of several servers: one row per feature, one column per server.
+fn side_by_side(servers: &[ServerSurvey]) -> Table {
     let heads = std::iter::once("keyword".to_owned()).chain(servers.iter().map(label));
     let mut table = Table::new(heads, 1 + servers.len());
     let ids = servers
@@ -92,11 +91,11 @@ fn side_by_side(servers: &[Surveyed]) -> Table {
         .iter()
         .map(|found| found.id.as_str());
     for id in ids {
-        let cell = |server: &Surveyed| {
+        let cell = |server: &ServerSurvey| {
             let found = server.found.iter().find(|found| found.id == id);
             found.map_or_else(String::new, |found| match found.verdict {
                 FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced => {
-                    format!("{} {}", found.verdict.name(), counted(found))
+                    format!("{} {}", found.verdict.name(), answer_counts(found))
                 }
                 other => other.name().to_owned(),
             })
@@ -106,15 +105,15 @@ fn side_by_side(servers: &[Surveyed]) -> Table {
     table
 }
 
-/// The evidence of what is not enforced, a line each.
-fn add_evidence(document: &mut Document, server: &Surveyed) {
+/// The evidence for features that are not enforced, one line each.
+fn add_evidence(document: &mut Document, server: &ServerSurvey) {
     document.heading(label(server));
     for found in server
         .found
         .iter()
         .filter(|found| found.verdict != FeatureVerdict::Enforced)
     {
-        let evidence = evidence(found, ANSWER_CHARS, WORDS_CHARS);
+        let evidence = evidence(found, ANSWER_CHARS, MESSAGE_CHARS);
         document.paragraph(format!(
             "{}: {}: {evidence}",
             found.id,
@@ -123,8 +122,8 @@ fn add_evidence(document: &mut Document, server: &Surveyed) {
     }
 }
 
-/// How many features got each verdict.
-fn counts(server: &Surveyed) -> String {
+/// The number of features with each verdict.
+fn counts(server: &ServerSurvey) -> String {
     let counts = FeatureVerdict::ALL
         .into_iter()
         .map(|verdict| (verdict.name(), server.count(verdict)));
@@ -135,20 +134,20 @@ fn counts(server: &Surveyed) -> String {
     format!("{} of {} features", counts.join(", "), server.found.len())
 }
 
-/// The offending answer and where it broke, or the server's words.
-fn evidence(found: &Found, answer_chars: usize, words_chars: usize) -> String {
-    let twice = (found.duplicate_members > 0)
-        .then(|| format!("{} with a member twice", found.duplicate_members));
+/// The invalid answer and its violation, or the server's message.
+fn evidence(found: &FeatureResult, answer_chars: usize, message_chars: usize) -> String {
+    let duplicates = (found.duplicate_members > 0)
+        .then(|| format!("{} with duplicate members", found.duplicate_members));
     let status = found
         .status
         .map(|status| format!("{status} "))
         .unwrap_or_default();
-    let words = match &found.offending {
+    let message = match &found.offending {
         Some(offending) => {
             let cut = if offending.cut { " (cut)" } else { "" };
             let (text, reason) = (
                 printable(&offending.text, answer_chars),
-                printable(&offending.reason, words_chars),
+                printable(&offending.reason, message_chars),
             );
             Some(format!(
                 "{} of {}: {text}{cut} {reason}",
@@ -158,27 +157,27 @@ fn evidence(found: &Found, answer_chars: usize, words_chars: usize) -> String {
         None if found.words.is_empty() => None,
         None => Some(format!(
             "{status}{}",
-            printable(&error_message(&found.words), words_chars)
+            printable(&error_message(&found.words), message_chars)
         )),
     };
-    words
+    message
         .into_iter()
-        .chain(twice)
+        .chain(duplicates)
         .collect::<Vec<_>>()
         .join("; ")
 }
 
-fn counted(found: &Found) -> String {
+fn answer_counts(found: &FeatureResult) -> String {
     format!("{}/{}", found.complete, found.asked)
 }
 
-fn label(server: &Surveyed) -> String {
+fn label(server: &ServerSurvey) -> String {
     printable(&server.label, NAME_CHARS)
 }
 
 fn add_conditions(document: &mut Document, survey: &Survey) {
     let settings = &survey.settings;
-    document.heading("How it was asked");
+    document.heading("Settings");
     for server in &survey.servers {
         document.facts([(label(server), conditions(server))]);
         document.notes(
@@ -190,12 +189,12 @@ fn add_conditions(document: &mut Document, survey: &Survey) {
         );
     }
     document.paragraph(format!(
-        "{} answers a feature at temperature 1, seeds from {} on, at most {} tokens and {} s each, {} at a time",
+        "{} answers per feature at temperature 1, first seed {}, at most {} tokens and {} s each, concurrency {}",
         settings.samples, settings.seed, settings.output_len, settings.request_timeout_s, settings.max_concurrency
     ));
 }
 
-fn conditions(server: &Surveyed) -> String {
+fn conditions(server: &ServerSurvey) -> String {
     let name = |text: &String| printable(text, NAME_CHARS);
     let facts = &server.facts;
     let version = facts
@@ -233,12 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn several_stand_side_by_side() {
+    fn several_servers_are_compared_in_one_table() {
         insta::assert_snapshot!(text::render(&document(&survey())));
     }
 
     #[test]
-    fn a_page_carries_nothing_that_a_terminal_obeys() {
+    fn a_page_has_no_control_characters() {
         let page = text::render(&document(&survey()));
         assert!(
             !page

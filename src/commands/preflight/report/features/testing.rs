@@ -1,29 +1,31 @@
-//! A survey made by hand, for tests of what is made of one.
+//! A survey for tests.
 
 use sobench_backend::{ConstraintDialect, ServerKind};
 use sobench_notices::notice::Notice;
 use sobench_preflight::ServerFacts;
 use sobench_preflight::features::data::shipped;
-use sobench_preflight::features::{FeatureVerdict, Found, Offending, Settings, Survey, Surveyed};
+use sobench_preflight::features::{
+    FeatureResult, FeatureVerdict, InvalidAnswer, ServerSurvey, Settings, Survey,
+};
 
-/// Two servers and five features, in which everything happened.
+/// Two servers, with a feature for every verdict.
 pub(super) fn survey() -> Survey {
     let features: Vec<_> = shipped()
         .into_iter()
         .take(FeatureVerdict::ALL.len())
         .collect();
-    let found = |verdicts: &[FeatureVerdict]| -> Vec<Found> {
+    let found = |verdicts: &[FeatureVerdict]| -> Vec<FeatureResult> {
         features
             .iter()
             .zip(verdicts)
-            .map(|(feature, verdict)| of_verdict(&feature.id, &feature.keyword, *verdict))
+            .map(|(feature, verdict)| feature_result(&feature.id, &feature.keyword, *verdict))
             .collect()
     };
-    let mut turned = FeatureVerdict::ALL;
-    turned.reverse();
+    let mut reversed = FeatureVerdict::ALL;
+    reversed.reverse();
     let servers = vec![
-        surveyed("guidance", found(&FeatureVerdict::ALL)),
-        surveyed("vLLM \u{202e}xgrammar", found(&turned)),
+        server_survey("guidance", found(&FeatureVerdict::ALL)),
+        server_survey("vLLM \u{202e}xgrammar", found(&reversed)),
     ];
     let settings = Settings {
         samples: 16,
@@ -40,8 +42,8 @@ pub(super) fn survey() -> Survey {
     }
 }
 
-fn surveyed(label: &str, found: Vec<Found>) -> Surveyed {
-    Surveyed {
+fn server_survey(label: &str, found: Vec<FeatureResult>) -> ServerSurvey {
+    ServerSurvey {
         label: label.to_owned(),
         backend: ServerKind::Vllm,
         base_url: "http://127.0.0.1:8000".to_owned(),
@@ -58,7 +60,7 @@ fn surveyed(label: &str, found: Vec<Found>) -> Surveyed {
     }
 }
 
-fn of_verdict(id: &str, keyword: &str, verdict: FeatureVerdict) -> Found {
+fn feature_result(id: &str, keyword: &str, verdict: FeatureVerdict) -> FeatureResult {
     let is_answered = matches!(
         verdict,
         FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced
@@ -68,7 +70,7 @@ fn of_verdict(id: &str, keyword: &str, verdict: FeatureVerdict) -> Found {
     } else {
         0
     };
-    Found {
+    FeatureResult {
         id: id.to_owned(),
         keyword: keyword.to_owned(),
         verdict,
@@ -81,7 +83,7 @@ fn of_verdict(id: &str, keyword: &str, verdict: FeatureVerdict) -> Found {
         valid: if is_answered { 14 - invalid } else { 0 },
         invalid,
         duplicate_members: if is_answered { 1 } else { 0 },
-        offending: (invalid > 0).then(|| Offending {
+        offending: (invalid > 0).then(|| InvalidAnswer {
             text: "{\"v\": \"\u{1b}[31mred\"}".to_owned(),
             reason:
                 "breaks `type` at /v: \"red\" is not of type \"integer\", and this sentence goes on for longer than any table"
@@ -93,8 +95,8 @@ fn of_verdict(id: &str, keyword: &str, verdict: FeatureVerdict) -> Found {
         words: match verdict {
             FeatureVerdict::Rejected => "{\"error\": \"not supported\"}".to_owned(),
             FeatureVerdict::Crashed => "connection reset".to_owned(),
-            FeatureVerdict::NotAsked => "the server takes no connections any more".to_owned(),
-            FeatureVerdict::Undecided => "16 of 16 cut at the token limit, 0 ran out of time".to_owned(),
+            FeatureVerdict::NotAsked => "the server does not accept connections any more".to_owned(),
+            FeatureVerdict::Undecided => "16 of 16 cut at the token limit, 0 timed out".to_owned(),
             FeatureVerdict::Enforced | FeatureVerdict::UnderEnforced => String::new(),
         },
     }

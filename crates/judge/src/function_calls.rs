@@ -1,0 +1,280 @@
+//! Compares the function calls of an answer with a reference, by the rules of the Berkeley
+//! Function-Calling Leaderboard (`ast_checker`).
+//!
+//! The reference is `{"ground_truth": [{function: {parameter: [allowed value, ...]}}, ...]}`. A
+//! call is correct if its function is in the reference, all its parameters are in the reference,
+//! and each has an allowed value. A parameter may be absent if the empty string is among its
+//! values. Strings are compared without case, spaces and the characters `,./-_*^`, and with `'` as
+//! `"`. Numbers are compared by value. Several calls may be in any order, each once.
+
+use serde_json::{Map, Value};
+
+use sobench_core::observation::{Outcome, TransportCause};
+
+/// Maximum number of calls of a reference. Longer references are ignored.
+pub const MAX_CALLS: usize = 1000;
+
+/// Whether an answer makes the calls of the reference. Rejected, truncated and failed requests made
+/// no correct call. Cancelled requests, and those that failed in the client, are not scored.
+pub fn is_correct(reference: Option<&str>, outcome: &Outcome, text: &str) -> Option<bool> {
+    let reference = reference?;
+    match outcome {
+        Outcome::Cancelled
+        | Outcome::Transport {
+            cause: TransportCause::Local,
+            ..
+        } => None,
+        Outcome::Completed => matches_reference(reference, text),
+        _ => matches_reference(reference, ""),
+    }
+}
+
+/// Whether the answer makes the calls of the reference. `None` if the reference has another format.
+/// An answer without calls is incorrect.
+pub fn matches_reference(reference: &str, answer: &str) -> Option<bool> {
+    let reference: Value = serde_json::from_str(reference).ok()?;
+    let expected = reference
+        .get("ground_truth")?
+        .as_array()
+        .filter(|calls| calls.len() <= MAX_CALLS)?;
+    let Ok(answer) = serde_json::from_str::<Value>(answer.trim()) else {
+        return Some(false);
+    };
+    let calls_made = match &answer {
+        Value::Array(calls) => calls.iter().collect(),
+        call => vec![call],
+    };
+    Some(calls_made.len() == expected.len() && can_assign_all(expected, &calls_made))
+}
+
+/// Whether every call can be assigned to its own reference call. A call may match several, so
+/// assignments are revised (Kuhn's augmenting paths).
+fn can_assign_all(expected: &[Value], calls_made: &[&Value]) -> bool {
+    let matches: Vec<Vec<bool>> = calls_made
+        .iter()
+        .map(|call| {
+            expected
+                .iter()
+                .map(|reference| call_matches(reference, call))
+                .collect()
+        })
+        .collect();
+    let mut assigned_to = vec![None; expected.len()];
+    (0..calls_made.len()).all(|call| {
+        assign(
+            call,
+            &matches,
+            &mut assigned_to,
+            &mut vec![false; expected.len()],
+        )
+    })
+}
+
+fn assign(
+    call: usize,
+    matches: &[Vec<bool>],
+    assigned_to: &mut [Option<usize>],
+    is_visited: &mut [bool],
+) -> bool {
+    for reference_index in 0..assigned_to.len() {
+        if !matches[call][reference_index] || is_visited[reference_index] {
+            continue;
+        }
+        is_visited[reference_index] = true;
+        if assigned_to[reference_index]
+            .is_none_or(|previous| assign(previous, matches, assigned_to, is_visited))
+        {
+            assigned_to[reference_index] = Some(call);
+            return true;
+        }
+    }
+    false
+}
+
+fn call_matches(expected: &Value, call: &Value) -> bool {
+    let arguments = call.get("arguments").and_then(Value::as_object);
+    let allowed_arguments = call
+        .get("name")
+        .and_then(Value::as_str)
+        .and_then(|name| expected.get(name)?.as_object());
+    allowed_arguments
+        .zip(arguments)
+        .is_some_and(|(allowed, arguments)| members_match(allowed, arguments))
+}
+
+/// Whether every member has an allowed value, and all absent ones may be absent.
+fn members_match(allowed: &Map<String, Value>, members: &Map<String, Value>) -> bool {
+    let members_are_allowed = members.iter().all(|(name, value)| {
+        allowed
+            .get(name)
+            .is_some_and(|values| value_matches(values, value))
+    });
+    let may_be_absent = |values: &Value| {
+        values
+            .as_array()
+            .is_some_and(|values| values.iter().any(|value| value == ""))
+    };
+    members_are_allowed
+        && allowed
+            .iter()
+            .all(|(name, values)| members.contains_key(name) || may_be_absent(values))
+}
+
+fn value_matches(allowed: &Value, value: &Value) -> bool {
+    match allowed {
+        Value::Array(values) => values.iter().any(|allowed| values_equal(allowed, value)),
+        single => values_equal(single, value),
+    }
+}
+
+fn values_equal(expected: &Value, value: &Value) -> bool {
+    match (expected, value) {
+        (Value::String(expected), Value::String(text)) => normalize(expected) == normalize(text),
+        (Value::Number(expected), Value::Number(number)) => expected.as_f64() == number.as_f64(),
+        (Value::Array(expected), Value::Array(items)) => {
+            expected.len() == items.len()
+                && expected
+                    .iter()
+                    .zip(items)
+                    .all(|(expected, item)| values_equal(expected, item))
+        }
+        // Nested values of a reference are lists of allowed values as well.
+        (Value::Object(expected), Value::Object(members)) => members_match(expected, members),
+        (expected, value) => expected == value,
+    }
+}
+
+/// Normalizes a string for comparison (`standardize_string`).
+fn normalize(text: &str) -> String {
+    let significant = text
+        .chars()
+        .filter(|character| !matches!(character, ' ' | ',' | '.' | '/' | '-' | '_' | '*' | '^'));
+    significant
+        .flat_map(char::to_lowercase)
+        .map(|character| if character == '\'' { '"' } else { character })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AREA: &str = r#"{"ground_truth": [{"area": {"base": [10], "height": [5, 5.5], "unit": ["units", ""]}}]}"#;
+    const TWO: &str = r#"{"ground_truth": [{"go": {"to": ["Paris", "New York, NY"]}}, {"go": {"to": ["Paris"]}}]}"#;
+    const DEEP: &str =
+        r#"{"ground_truth": [{"f": {"where": [{"x": [[1, 2]], "y": ["a", ""]}], "on": [true]}}]}"#;
+
+    #[track_caller]
+    fn check(reference: &str, answer: &str, expected: Option<bool>) {
+        assert_eq!(matches_reference(reference, answer), expected, "{answer}");
+    }
+
+    #[test]
+    fn a_call_is_correct_if_every_value_is_allowed() {
+        for (answer, expected) in [
+            (
+                r#"{"name": "area", "arguments": {"base": 10, "height": 5}}"#,
+                true,
+            ),
+            (
+                r#" {"name": "area", "arguments": {"base": 10.0, "height": 5.5, "unit": "Units."}} "#,
+                true,
+            ),
+            (
+                r#"[{"name": "area", "arguments": {"base": 10, "height": 5}}]"#,
+                true,
+            ),
+            (
+                r#"{"name": "area", "arguments": {"base": 10, "height": 6}}"#,
+                false,
+            ),
+            (
+                r#"{"name": "area", "arguments": {"base": "10", "height": 5}}"#,
+                false,
+            ),
+            (r#"{"name": "area", "arguments": {"base": 10}}"#, false),
+            (
+                r#"{"name": "area", "arguments": {"base": 10, "height": 5, "depth": 1}}"#,
+                false,
+            ),
+            (
+                r#"{"name": "Area", "arguments": {"base": 10, "height": 5}}"#,
+                false,
+            ),
+            (r#"{"name": "area"}"#, false),
+            ("I cannot", false),
+            ("", false),
+            ("[]", false),
+        ] {
+            check(AREA, answer, Some(expected));
+        }
+    }
+
+    #[test]
+    fn calls_match_in_any_order_each_once() {
+        let call = |to: &str| format!(r#"{{"name": "go", "arguments": {{"to": "{to}"}}}}"#);
+        for (calls, expected) in [
+            (["new york ny", "paris"], true),
+            (["paris", "New York, NY"], true),
+            (["Paris", "Paris"], true),
+            (["New York NY", "New York NY"], false),
+        ] {
+            check(
+                TWO,
+                &format!("[{}]", calls.map(call).join(",")),
+                Some(expected),
+            );
+        }
+        check(TWO, &call("Paris"), Some(false));
+
+        // Testing every order would not terminate in reasonable time.
+        let reference = format!(
+            r#"{{"ground_truth": [{}, {{"go": {{"to": ["Rome"]}}}}]}}"#,
+            [r#"{"go": {"to": ["Paris"]}}"#; 200].join(",")
+        );
+        let calls = [call("Paris").as_str(); 201].join(",");
+        check(&reference, &format!("[{calls}]"), Some(false));
+    }
+
+    #[test]
+    fn nested_values_are_compared() {
+        let call = |arguments: &str| format!(r#"{{"name": "f", "arguments": {arguments}}}"#);
+        check(
+            DEEP,
+            &call(r#"{"where": {"x": [1, 2.0]}, "on": true}"#),
+            Some(true),
+        );
+        check(
+            DEEP,
+            &call(r#"{"where": {"x": [1, 2], "y": "A"}, "on": true}"#),
+            Some(true),
+        );
+        check(
+            DEEP,
+            &call(r#"{"where": {"x": [2, 1]}, "on": true}"#),
+            Some(false),
+        );
+        check(
+            DEEP,
+            &call(r#"{"where": {"x": [1, 2]}, "on": "true"}"#),
+            Some(false),
+        );
+    }
+
+    #[test]
+    fn references_of_another_format_are_ignored() {
+        let many = format!(
+            r#"{{"ground_truth": [{}]}}"#,
+            ["{}"; MAX_CALLS + 1].join(",")
+        );
+        for reference in [
+            many.as_str(),
+            "",
+            "{}",
+            r#"{"name": "x"}"#,
+            r#"{"ground_truth": 1}"#,
+        ] {
+            check(reference, "{}", None);
+        }
+    }
+}

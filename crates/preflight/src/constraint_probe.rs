@@ -1,0 +1,314 @@
+//! Constraint probes: requests whose constrained answer no model gives by chance.
+//!
+//! Every probe has its own random words of twelve consonants each. They are in no language, differ
+//! from the answers to other probes (for example from a caching proxy), and are guessed with a
+//! probability of 20 to the power of -12. The prompt requests a plain sentence and never contains
+//! the words, so an answer with them shows that the server read the constraint.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use sobench_core::case::{Case, Prompt};
+use sobench_core::constraint::{AlwaysTrue, Constraint, GrammarDialect};
+use sobench_notices::enforcement::Kind;
+use sobench_pycompat::random::PythonRandom;
+
+/// The prompt of every probe. It contains "JSON", because OpenAI refuses `json_object` otherwise.
+pub const PROMPT: &str =
+    "Write one short sentence about the weather at sea, in plain words and not as JSON.";
+
+/// Letters of random words. There are no vowels, to avoid words of a language, and no `y`, to avoid
+/// common abbreviations.
+const LETTERS: &[u8; 20] = b"bcdfghjklmnpqrstvwxz";
+
+/// Letters per word.
+const WORD_LETTERS: usize = 12;
+
+/// A non-ASCII letter, which servers write or escape.
+const NON_ASCII: char = 'ü';
+
+/// Generator of random words, reproducible by seed.
+pub struct RandomWords {
+    random: PythonRandom,
+}
+
+impl RandomWords {
+    /// The generator for a seed.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            random: PythonRandom::new(seed),
+        }
+    }
+
+    fn word(&mut self) -> String {
+        (0..WORD_LETTERS).map(|_| self.letter()).collect()
+    }
+
+    fn letter(&mut self) -> char {
+        // `below` returns an index.
+        char::from(LETTERS[self.random.below(LETTERS.len() as u64) as usize])
+    }
+}
+
+/// A constraint to test, and the expected answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConstraintProbe {
+    pub kind: Kind,
+    /// The constraint that is sent.
+    pub constraint: Arc<Constraint>,
+    /// The constraint that judges the answer: the same one, if the evaluator supports it.
+    pub judged_by: Arc<Constraint>,
+    /// Its random words.
+    pub random_words: Vec<String>,
+    allowed: AllowedAnswers,
+}
+
+/// The allowed answers.
+#[derive(Clone, Debug, PartialEq)]
+enum AllowedAnswers {
+    /// One of the random words.
+    Word,
+    /// One document, with any white space.
+    Document(String),
+    /// Any JSON object.
+    AnyObject,
+}
+
+impl ConstraintProbe {
+    /// A new probe for a kind; a grammar is written in `notation`.
+    pub fn random(kind: Kind, notation: GrammarDialect, words: &mut RandomWords) -> Self {
+        let pair = [words.word(), words.word()];
+        let [first, second] = &pair;
+        let constraint = match kind {
+            Kind::Json => return Self::document(first, second),
+            Kind::JsonObject => Constraint::JsonObject(AlwaysTrue),
+            Kind::Regex => Constraint::Regex(format!("({first}|{second})").into()),
+            Kind::Choice => Constraint::Choice(pair.to_vec().into()),
+            Kind::Grammar => {
+                let rule = match notation {
+                    GrammarDialect::Ebnf => "root ::=",
+                    GrammarDialect::Lark => "start:",
+                };
+                let text = format!("{rule} \"{first}\" | \"{second}\"\n");
+                Constraint::Grammar {
+                    dialect: notation,
+                    text: text.into(),
+                }
+            }
+            Kind::StructuralTag => Constraint::StructuralTag(Arc::new(tag(&pair))),
+        };
+        let constraint = Arc::new(constraint);
+        let judged_by = match kind {
+            Kind::StructuralTag => Arc::new(Constraint::Choice(pair.to_vec().into())),
+            _ => Arc::clone(&constraint),
+        };
+        let (allowed, random_words) = if kind == Kind::JsonObject {
+            (AllowedAnswers::AnyObject, Vec::new())
+        } else {
+            (AllowedAnswers::Word, pair.to_vec())
+        };
+        Self {
+            kind,
+            constraint,
+            judged_by,
+            random_words,
+            allowed,
+        }
+    }
+
+    /// A schema with one member, which has a random name and a random value.
+    fn document(name: &str, value: &str) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {name: {"type": "string", "const": value}},
+            "required": [name],
+            "additionalProperties": false,
+        });
+        let constraint = Arc::new(Constraint::JsonSchema(Arc::new(schema)));
+        Self {
+            kind: Kind::Json,
+            judged_by: Arc::clone(&constraint),
+            constraint,
+            random_words: vec![name.to_owned(), value.to_owned()],
+            allowed: AllowedAnswers::Document(json!({name: value}).to_string()),
+        }
+    }
+
+    /// The request, with at most `output_len` output tokens.
+    pub fn case(&self, output_len: u32) -> Case {
+        case(self.kind.name(), Some(&self.constraint), output_len)
+    }
+
+    /// The number of random letters in `text`, if it is a prefix of an allowed answer; `None`
+    /// otherwise, or if the constraint has no random letters.
+    pub fn matched_prefix_letters(&self, text: &str) -> Option<usize> {
+        match &self.allowed {
+            AllowedAnswers::Word => self
+                .random_words
+                .iter()
+                .any(|word| word.starts_with(text))
+                .then_some(text.len()),
+            AllowedAnswers::Document(document) => {
+                let dense: String = text
+                    .chars()
+                    .filter(|character| !character.is_ascii_whitespace())
+                    .collect();
+                document
+                    .starts_with(&dense)
+                    .then(|| dense.bytes().filter(u8::is_ascii_lowercase).count())
+            }
+            AllowedAnswers::AnyObject => None,
+        }
+    }
+
+    /// Whether `text` contains a random word, which can only come from the constraint.
+    pub fn appears_in(&self, text: &str) -> bool {
+        self.random_words.iter().any(|word| text.contains(word))
+    }
+
+    /// Whether the answer is a JSON document.
+    pub fn expects_json(&self) -> bool {
+        matches!(self.kind, Kind::Json | Kind::JsonObject)
+    }
+}
+
+/// The request without a constraint, to compare with.
+pub fn control_case(output_len: u32) -> Case {
+    case("control", None, output_len)
+}
+
+/// The probe for JSON formatting: its members are not in alphabetical order, and one value has a
+/// non-ASCII letter. Also returns the member names in the declared order.
+pub fn json_formatting_probe(words: &mut RandomWords) -> (ConstraintProbe, [String; 3]) {
+    let names = ["m", "z", "b"].map(|first| format!("{first}{}", words.word()));
+    let value = format!("{NON_ASCII}{}", words.word());
+    let [first, second, third] = &names;
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            first: {"type": "string", "enum": [words.word()]},
+            second: {"type": "string", "enum": [&value]},
+            third: {"type": "string", "enum": [words.word()]},
+        },
+        "required": [first, second, third],
+        "additionalProperties": false,
+    });
+    let constraint = Arc::new(Constraint::JsonSchema(Arc::new(schema)));
+    let probe = ConstraintProbe {
+        kind: Kind::Json,
+        judged_by: Arc::clone(&constraint),
+        constraint,
+        random_words: names.to_vec(),
+        allowed: AllowedAnswers::AnyObject,
+    };
+    (probe, names)
+}
+
+fn case(id: &str, constraint: Option<&Arc<Constraint>>, output_len: u32) -> Case {
+    Case::new(
+        format!("preflight-{id}"),
+        Prompt::Text(PROMPT.into()),
+        constraint.cloned(),
+        output_len,
+    )
+}
+
+/// xgrammar's structural tag for one of two strings.
+fn tag(pair: &[String; 2]) -> Value {
+    let strings: Vec<Value> = pair
+        .iter()
+        .map(|word| json!({"type": "const_string", "value": word}))
+        .collect();
+    json!({"type": "structural_tag", "format": {"type": "or", "elements": strings}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sobench_core::verdict::Verdict;
+    use sobench_judge::{EvaluateOptions, Evaluator};
+
+    fn random(kind: Kind, seed: u64) -> ConstraintProbe {
+        ConstraintProbe::random(kind, GrammarDialect::Lark, &mut RandomWords::new(seed))
+    }
+
+    #[test]
+    fn random_words_are_reproducible_and_distinct() {
+        for kind in Kind::ALL {
+            assert_eq!(random(kind, 7), random(kind, 7), "{kind}");
+            assert_eq!(
+                random(kind, 7) == random(kind, 8),
+                kind == Kind::JsonObject,
+                "{kind}"
+            );
+        }
+        let mut words = RandomWords::new(1);
+        let drawn: Vec<String> = (0..200).map(|_| words.word()).collect();
+        let distinct: std::collections::HashSet<&String> = drawn.iter().collect();
+        assert_eq!(distinct.len(), drawn.len());
+        assert!(drawn.iter().all(
+            |word| word.len() == WORD_LETTERS && !word.contains(['a', 'e', 'i', 'o', 'u', 'y'])
+        ));
+    }
+
+    #[test]
+    fn allowed_answers_are_valid_and_not_in_the_prompt() {
+        let mut evaluator = Evaluator::new(EvaluateOptions::default());
+        for notation in [GrammarDialect::Ebnf, GrammarDialect::Lark] {
+            for kind in Kind::ALL {
+                let probe = ConstraintProbe::random(kind, notation, &mut RandomWords::new(3));
+                assert_eq!(Kind::from_constraint(&probe.constraint), kind);
+                let answer = match &probe.allowed {
+                    AllowedAnswers::Word => probe.random_words[1].clone(),
+                    AllowedAnswers::Document(document) => document.clone(),
+                    AllowedAnswers::AnyObject => "{}".to_owned(),
+                };
+                assert_eq!(
+                    evaluator.judge_text(&probe.judged_by, None, &answer),
+                    Verdict::Valid,
+                    "{kind} {notation}"
+                );
+                assert_ne!(
+                    evaluator.judge_text(&probe.judged_by, None, "The sea is calm."),
+                    Verdict::Valid,
+                    "{kind}"
+                );
+                assert!(!probe.appears_in(PROMPT));
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_are_recognised() {
+        let word =
+            |probe: &ConstraintProbe, letters: usize| probe.random_words[0][..letters].to_owned();
+        let choice = random(Kind::Choice, 4);
+        assert_eq!(choice.matched_prefix_letters(&word(&choice, 5)), Some(5));
+        assert_eq!(choice.matched_prefix_letters(""), Some(0));
+        assert_eq!(choice.matched_prefix_letters("The"), None);
+        let json = random(Kind::Json, 4);
+        assert_eq!(
+            json.matched_prefix_letters(&format!("{{ \n \"{}", word(&json, 6))),
+            Some(6)
+        );
+        assert_eq!(json.matched_prefix_letters("{ \n\n"), Some(0));
+        assert_eq!(json.matched_prefix_letters("{\"name\""), None);
+        assert_eq!(
+            random(Kind::JsonObject, 4).matched_prefix_letters("{"),
+            None
+        );
+    }
+
+    #[test]
+    fn the_formatting_probe_declares_its_members_out_of_order() {
+        let (probe, names) = json_formatting_probe(&mut RandomWords::new(5));
+        let Constraint::JsonSchema(schema) = &*probe.constraint else {
+            panic!("it is a schema")
+        };
+        let declared: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(declared, names.iter().collect::<Vec<_>>());
+        assert!(!declared.is_sorted() && !declared.iter().rev().is_sorted());
+        assert!(!schema.to_string().is_ascii());
+    }
+}

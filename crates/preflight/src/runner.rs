@@ -1,0 +1,501 @@
+//! Sends the requests of a preflight one after the other and collects the results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::classify::{Control, Evidence, classify};
+use super::constraint_probe::{ConstraintProbe, RandomWords, control_case, json_formatting_probe};
+use super::envelope::{Envelope, envelopes};
+use super::{Cell, Preflight, PreflightConditions};
+use sobench_backend::{
+    Adapter, ConstraintDialect, Product, RequestOptions, Sampling, ServerKind, adapter,
+};
+use sobench_client::{Client, ClientOptions, ProbeResponse, get_path, send_one};
+use sobench_core::case::Case;
+use sobench_core::constraint::{Constraint, GrammarDialect};
+use sobench_core::error::{Error, Result};
+use sobench_core::observation::{Observation, Outcome, TransportCause};
+use sobench_core::printable::printable_body;
+use sobench_core::verdict::Verdict;
+use sobench_judge::{EvaluateOptions, Evaluator};
+use sobench_notices::enforcement::{Cause, Class, Finding, Kind, Page, ServerFacts, Spelling};
+use sobench_notices::notice::{Notice, PreflightNotice};
+use sobench_shutdown::Shutdown;
+
+/// Maximum tokens of a first answer: enough for every allowed text, at one letter per token.
+pub const DEFAULT_OUTPUT_LEN: u32 = 64;
+
+/// Default request timeout. A first grammar compilation took 12 s on a real server.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Factor of the token limit for the second request after a truncated answer: a model may reason
+/// before it answers.
+const RETRY_FACTOR: u32 = 16;
+
+/// Factor of the token limit for the formatting request, which has three members.
+const JSON_FORMATTING_FACTOR: u32 = 4;
+
+/// Maximum characters of a server's message that an error quotes.
+const QUOTED_CHARS: usize = 400;
+
+/// Settings of a preflight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    pub backend: ServerKind,
+    /// The model's name on the server.
+    pub model: String,
+    /// In the order in which they are tested.
+    pub kinds: Vec<Kind>,
+    /// In the order in which they are tested, that of `auto` first.
+    pub dialects: Vec<ConstraintDialect>,
+    /// The notation in which grammars are tested first. The other one is tested only if the server
+    /// refuses this one, because some servers crash on a grammar that they cannot parse.
+    pub notation: GrammarDialect,
+    pub seed: u64,
+    /// Maximum tokens of a first answer.
+    pub output_len: u32,
+    /// Whether to stream, as the following runs do.
+    pub stream: bool,
+    /// Sent in the `guided` dialect, like `--guided-decoding-backend`.
+    pub guided_decoding_backend: Option<String>,
+    /// Merged into every body, like `--extra-body`. Its constraint fields are omitted from the
+    /// control.
+    pub extra_body: Option<Map<String, Value>>,
+    /// Timeout of one request.
+    pub timeout: Duration,
+    pub extent: Extent,
+}
+
+impl Options {
+    /// The options that all requests in a dialect share.
+    pub(super) fn request(&self, dialect: ConstraintDialect, sampling: Sampling) -> RequestOptions {
+        RequestOptions {
+            model: self.model.clone(),
+            stream: self.stream,
+            sampling,
+            ignore_eos: false,
+            dialect,
+            guided_decoding_backend: self.guided_decoding_backend.clone(),
+            extra_body: self.extra_body.clone(),
+        }
+    }
+}
+
+/// The extent of a preflight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything, including server information, grammars in the second notation and JSON
+    /// formatting.
+    Whole,
+    /// Only what a run needs: grammars in one notation, and no further dialect after one that
+    /// enforces every kind.
+    BeforeRun,
+}
+
+/// Runs the preflight until the first shutdown request. `on_cell` is called with each cell.
+///
+/// # Errors
+/// Environment errors that quote the server: it does not answer, or it refuses the same request
+/// without a constraint, so that constraints cannot be tested. Interrupted by the user.
+pub async fn run(
+    client: &Client,
+    options: &Options,
+    shutdown: &Shutdown,
+    mut on_cell: impl FnMut(&Cell),
+) -> Result<Preflight> {
+    let client = Client::new(ClientOptions {
+        request_timeout: Some(options.timeout),
+        idle_timeout: None,
+        ..client.options().clone()
+    })?;
+    let is_whole = options.extent == Extent::Whole;
+    let mut runner = Runner {
+        adapter: Arc::from(adapter(options.backend)),
+        random_words: RandomWords::new(options.seed),
+        evaluator: Evaluator::new(EvaluateOptions::default()),
+        control: Control {
+            answer: None,
+            failure: None,
+        },
+        requests: 0,
+        last_request: None,
+        cells: Vec::new(),
+        tested_dialects: Vec::new(),
+        options,
+        client,
+        shutdown: shutdown.clone(),
+    };
+    runner.send_control().await?;
+    let facts = self::facts(&runner.client).await;
+    for dialect in &options.dialects {
+        runner.tested_dialects.push(*dialect);
+        for kind in &options.kinds {
+            let before = runner.cells.len();
+            runner.test_kind(*kind, *dialect).await?;
+            runner.cells[before..].iter().for_each(&mut on_cell);
+        }
+        let in_dialect = |cell: &&Cell| cell.dialect == *dialect;
+        if !is_whole
+            && runner
+                .cells
+                .iter()
+                .filter(in_dialect)
+                .all(|cell| cell.finding.class == Class::Enforced)
+        {
+            break;
+        }
+    }
+    let mut preflight = runner.finish(facts);
+    if is_whole || options.kinds.contains(&Kind::Json) {
+        runner.test_json_formatting(&mut preflight).await?;
+    }
+    preflight.requests = runner.requests;
+    Ok(preflight)
+}
+
+/// Server information. Stops at the first request without a response, because a hanging server
+/// would hang on every page.
+pub async fn facts(client: &Client) -> ServerFacts {
+    let mut pages = Vec::new();
+    for path in Product::page_paths() {
+        let Some(ProbeResponse {
+            status,
+            server,
+            body,
+        }) = get_path(client, path).await
+        else {
+            break;
+        };
+        pages.push(Page {
+            path,
+            status,
+            server,
+            body,
+        });
+    }
+    ServerFacts::from_pages(&pages)
+}
+
+struct Runner<'a> {
+    client: Client,
+    shutdown: Shutdown,
+    adapter: Arc<dyn Adapter>,
+    options: &'a Options,
+    random_words: RandomWords,
+    evaluator: Evaluator,
+    control: Control,
+    requests: usize,
+    /// The last request before the server was gone.
+    last_request: Option<String>,
+    cells: Vec<Cell>,
+    /// The tested dialects.
+    tested_dialects: Vec<ConstraintDialect>,
+}
+
+impl Runner<'_> {
+    /// Sends the request without a constraint.
+    async fn send_control(&mut self) -> Result<()> {
+        // The dialect does not matter without a constraint.
+        let dialect = self
+            .options
+            .dialects
+            .first()
+            .copied()
+            .unwrap_or(ConstraintDialect::ResponseFormat);
+        let mut request = self.request(dialect);
+        if let Some(extra) = &mut request.extra_body {
+            extra.retain(|field, value| !ConstraintDialect::constrains(field, value));
+        }
+        let observation = self
+            .send(&control_case(self.options.output_len), &request)
+            .await?;
+        if let Some(error) = self.control_error(&observation.outcome) {
+            return Err(error);
+        }
+        self.control = Control::from_observation(&observation);
+        Ok(())
+    }
+
+    /// The error for an outcome of the control after which constraints cannot be tested.
+    fn control_error(&self, outcome: &Outcome) -> Option<Error> {
+        let url = self.client.url();
+        let error = |reason: &str| {
+            Error::environment(format!(
+                "no answer without a constraint from {url}: {reason}"
+            ))
+        };
+        match outcome {
+            Outcome::Rejected { status, body, .. } => {
+                let hint = match status {
+                    401 | 403 => "set OPENAI_API_KEY, or give the key with --header",
+                    404 => {
+                        "check that the server lists --model, and that --endpoint and --backend fit it"
+                    }
+                    _ => {
+                        "see the message of the server; use --extra-body to change fields of the request"
+                    }
+                };
+                Some(error(&format!("{status} {}", printable_body(body, QUOTED_CHARS))).hint(hint))
+            }
+            Outcome::Transport {
+                cause: TransportCause::Connect,
+                message,
+            } => Some(error(message).hint("start the server, or give its address with --base-url")),
+            Outcome::TimedOut { limit_ms, .. } => Some(
+                error(&format!("no response within {limit_ms} ms"))
+                    .hint("raise --request-timeout, or check the server"),
+            ),
+            _ => None,
+        }
+    }
+
+    /// Tests one kind in one dialect; a grammar that is refused in one notation is tested in the
+    /// other.
+    async fn test_kind(&mut self, kind: Kind, dialect: ConstraintDialect) -> Result<()> {
+        let first = self.options.notation;
+        let class = self.test_cell(kind, first, dialect).await?;
+        if kind == Kind::Grammar && class == Class::Rejected && self.options.extent == Extent::Whole
+        {
+            self.test_cell(kind, other_notation(first), dialect).await?;
+        }
+        Ok(())
+    }
+
+    async fn test_cell(
+        &mut self,
+        kind: Kind,
+        notation: GrammarDialect,
+        dialect: ConstraintDialect,
+    ) -> Result<Class> {
+        let mut asked_again = false;
+        let finding = match &self.last_request {
+            Some(last) => Finding::new(
+                Class::NotSent,
+                format!("the server has not accepted connections since the request: {last}"),
+            ),
+            None => {
+                let (finding, cut) = self
+                    .test_once(kind, notation, dialect, self.options.output_len)
+                    .await?;
+                if finding.class == Class::Unproven && cut {
+                    asked_again = true;
+                    self.test_once(
+                        kind,
+                        notation,
+                        dialect,
+                        self.options.output_len.saturating_mul(RETRY_FACTOR),
+                    )
+                    .await?
+                    .0
+                } else {
+                    finding
+                }
+            }
+        };
+        let class = finding.class;
+        let notation = (kind == Kind::Grammar).then_some(notation);
+        self.cells.push(Cell {
+            kind,
+            notation,
+            dialect,
+            finding,
+            asked_again,
+        });
+        Ok(class)
+    }
+
+    /// Sends one request and classifies the answer. Also returns whether the answer was truncated.
+    async fn test_once(
+        &mut self,
+        kind: Kind,
+        notation: GrammarDialect,
+        dialect: ConstraintDialect,
+        output_len: u32,
+    ) -> Result<(Finding, bool)> {
+        let probe = ConstraintProbe::random(kind, notation, &mut self.random_words);
+        let case = probe.case(output_len);
+        let request = self.request(dialect);
+        let envelopes = match self.adapter.encode(&case, &request) {
+            Err(unsendable) => {
+                return Ok((Finding::new(Class::NotCarried, unsendable.what), false));
+            }
+            Ok(body) => self::envelopes_of(&body, &probe.constraint),
+        };
+        let observation = self.send(&case, &request).await?;
+        if let Outcome::Transport {
+            cause: TransportCause::Connect,
+            message,
+        } = &observation.outcome
+        {
+            let last = self
+                .cells
+                .iter()
+                .rfind(|cell| cell.finding.class != Class::NotCarried);
+            let last = last.map_or("control".to_owned(), |cell| {
+                format!("{} in {}", cell.label(), cell.dialect)
+            });
+            let message = format!(
+                "the server has not accepted connections since the request: {last}: {message}"
+            );
+            self.last_request = Some(last);
+            return Ok((Finding::new(Class::NotSent, message), false));
+        }
+        let evidence = Evidence {
+            probe: &probe,
+            observation: &observation,
+            control: &self.control,
+            envelopes: &envelopes,
+        };
+        Ok((
+            classify(&evidence, &mut self.evaluator),
+            observation.outcome == Outcome::Truncated,
+        ))
+    }
+
+    /// Tests the formatting of JSON, if a dialect enforces schemas.
+    async fn test_json_formatting(&mut self, preflight: &mut Preflight) -> Result<()> {
+        let enforces = |dialect: &&ConstraintDialect| {
+            preflight
+                .verdict_for(Kind::Json, **dialect)
+                .is_some_and(|cell| cell.finding.class == Class::Enforced)
+        };
+        let Some(dialect) = self
+            .options
+            .dialects
+            .iter()
+            .find(enforces)
+            .filter(|_| self.last_request.is_none())
+        else {
+            return Ok(());
+        };
+        let (probe, names) = json_formatting_probe(&mut self.random_words);
+        let case = probe.case(
+            self.options
+                .output_len
+                .saturating_mul(JSON_FORMATTING_FACTOR),
+        );
+        let observation = self.send(&case, &self.request(*dialect)).await?;
+        match self
+            .evaluator
+            .judge_text(&probe.judged_by, None, &observation.answer.text())
+        {
+            Verdict::Valid => {
+                preflight.spelling =
+                    Some(Spelling::from_answer(&observation.answer.text(), &names));
+            }
+            _ => preflight.notices.push(
+                PreflightNotice::SpellingUnknown {
+                    outcome: observation.outcome.name().to_owned(),
+                }
+                .into(),
+            ),
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, case: &Case, request: &RequestOptions) -> Result<Observation> {
+        let label = format!("preflight-{}", self.requests);
+        self.requests += 1;
+        let adapter = Arc::clone(&self.adapter);
+        let observation =
+            send_one(&self.client, adapter, request, case, &label, &self.shutdown).await?;
+        if self.shutdown.is_requested() {
+            return Err(Error::interrupted("stopped during the preflight")
+                .hint("run it again; no run was started"));
+        }
+        Ok(observation)
+    }
+
+    fn request(&self, dialect: ConstraintDialect) -> RequestOptions {
+        self.options.request(
+            dialect,
+            Sampling {
+                temperature: Some(0.0),
+                ..Sampling::default()
+            },
+        )
+    }
+
+    fn finish(&mut self, facts: ServerFacts) -> Preflight {
+        let endpoint = &self.client.options().endpoint;
+        let mut notices = notices(&self.control, self.last_request.as_deref(), &self.cells);
+        if self.options.extent == Extent::Whole {
+            notices.extend(fixed_engine(&facts, &self.cells));
+        }
+        Preflight {
+            about: PreflightConditions {
+                backend: self.options.backend,
+                base_url: endpoint.base_url.clone(),
+                path: endpoint.path.clone(),
+                model: self.options.model.clone(),
+                seed: self.options.seed,
+                output_len: self.options.output_len,
+                stream: self.options.stream,
+                kinds: self.options.kinds.clone(),
+                dialects: std::mem::take(&mut self.tested_dialects),
+                notation: self.options.notation,
+            },
+            facts,
+            control: self.control.clone(),
+            cells: std::mem::take(&mut self.cells),
+            spelling: None,
+            requests: self.requests,
+            notices,
+        }
+    }
+}
+
+/// Notices for the reader.
+fn notices(control: &Control, last_request: Option<&str>, cells: &[Cell]) -> Vec<Notice> {
+    let failed = control
+        .failure
+        .as_ref()
+        .map(|failure| PreflightNotice::ControlFailed {
+            why: failure.reason.clone(),
+        });
+    let last_request = last_request.map(|last| PreflightNotice::ServerGone {
+        last_request: last.to_owned(),
+    });
+    let white_space_runaway = cells
+        .iter()
+        .find(|cell| cell.finding.cause == Some(Cause::WhiteSpaceRunAway));
+    let white_space_runaway = white_space_runaway.map(|cell| PreflightNotice::WhiteSpaceRunaway {
+        constraint: cell.label(),
+        dialect: cell.dialect,
+    });
+    [failed, last_request, white_space_runaway]
+        .into_iter()
+        .flatten()
+        .map(Notice::from)
+        .collect()
+}
+
+/// Notice that a vLLM server in `auto` may have fixed its engine because of the preflight.
+fn fixed_engine(facts: &ServerFacts, cells: &[Cell]) -> Option<Notice> {
+    let first = cells
+        .iter()
+        .find(|cell| !matches!(cell.finding.class, Class::NotCarried | Class::NotSent))?;
+    facts.is_vllm().then(|| {
+        PreflightNotice::EngineFixedByPreflight {
+            constraint: first.label(),
+            dialect: first.dialect,
+        }
+        .into()
+    })
+}
+
+fn envelopes_of(body: &[u8], constraint: &Constraint) -> Vec<Envelope> {
+    match (constraint, serde_json::from_slice::<Value>(body)) {
+        (Constraint::JsonSchema(schema), Ok(request)) => envelopes(&request, schema),
+        _ => Vec::new(),
+    }
+}
+
+fn other_notation(notation: GrammarDialect) -> GrammarDialect {
+    match notation {
+        GrammarDialect::Ebnf => GrammarDialect::Lark,
+        GrammarDialect::Lark => GrammarDialect::Ebnf,
+    }
+}

@@ -1,0 +1,59 @@
+//! Table of latencies with confidence intervals: one row per latency and arm.
+
+use super::text::figure;
+use super::{Report, confidence};
+use sobench_render::Table;
+use sobench_results::metrics::{ArmMetrics, LatencyMetric};
+use sobench_statistics::Summary;
+
+/// `None` without latencies.
+pub(super) fn latencies(report: &Report) -> Option<Table> {
+    let percentiles = &report.metrics.overall.latency.e2el_ms.percentiles;
+    let names = percentiles.iter().flat_map(|percentile| {
+        [
+            format!("p{}", percentile.label()),
+            "95 % interval".to_owned(),
+        ]
+    });
+    let heads = ["latency (ms)", "n", "mean", "median"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(names);
+    let mut table = Table::new(heads, 1);
+    let mut arms: Vec<(&str, &ArmMetrics)> = report.metrics.arms.iter().collect();
+    if arms.len() < 2 {
+        arms = vec![("", &report.metrics.overall)];
+    }
+    for metric in LatencyMetric::ALL {
+        for (arm, metrics) in &arms {
+            let summary = metrics.latency.summary(metric);
+            let name = if arm.is_empty() {
+                metric.label().to_owned()
+            } else {
+                format!("{}, {arm}", metric.label())
+            };
+            if summary.n > 0 {
+                table.row(row(name, summary));
+            }
+        }
+    }
+    table.non_empty()
+}
+
+fn row(name: String, summary: &Summary) -> Vec<String> {
+    let cells = summary.percentiles.iter().flat_map(|percentile| {
+        [
+            figure(percentile.value),
+            confidence::interval(percentile, summary),
+        ]
+    });
+    [
+        name,
+        summary.n.to_string(),
+        figure(summary.mean),
+        figure(summary.median),
+    ]
+    .into_iter()
+    .chain(cells)
+    .collect()
+}

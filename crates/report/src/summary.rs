@@ -1,0 +1,774 @@
+//! The report on one screen: the result in a line, vLLM's block, the arms side by side, why answers
+//! are invalid, the conditions, and the command that shows the rest.
+
+use super::arm_difference::ArmDifferences;
+use super::tables::is_judged;
+use super::view::{Requirements, View};
+use super::{Report, client_overhead, conditions, error_span, text};
+use sobench_core::case::Arm;
+use sobench_core::error::Result;
+use sobench_core::observation::Outcome;
+use sobench_core::printable::printable;
+use sobench_core::verdict::{Reason, Verdict};
+use sobench_notices::enforcement::State;
+use sobench_notices::notice::{BenchNotice, FigureNotice, Notice, PreflightNotice};
+use sobench_render::{self as render, Block, Document, Table, Text};
+use sobench_results::metrics::client_overhead::ClientVerdict;
+use sobench_results::metrics::examples::Group;
+use sobench_results::metrics::mean_difference::Difference;
+use sobench_results::metrics::quality::Quality;
+use sobench_results::metrics::{Answers, ArmMetrics, LatencyMetric, Sample};
+use sobench_statistics::{Rate, Summary};
+
+/// Lines of a summary with one arm and with several, for the default latencies and percentiles.
+pub const MAX_LINES_ONE_ARM: usize = 50;
+pub const MAX_LINES: usize = 60;
+
+/// The widest line.
+pub const WIDTH: usize = render::text::WIDTH;
+
+/// Reasons that are shown with an example; the others are counted in one line.
+const MAX_REASONS: usize = 3;
+
+/// Lines of a notice, and of the verdict on `--require`.
+const MAX_WRAPPED_LINES: usize = 2;
+
+/// Indentation of a reason and of its example.
+const REASON_INDENT: usize = 2;
+const EXAMPLE_INDENT: usize = 4;
+
+/// The widest name of a row, cell of an arm, and difference; wider ones wrap.
+const MAX_NAME_CHARS: usize = 24;
+const MAX_CELL_CHARS: usize = 21;
+const MAX_DIFFERENCE_CHARS: usize = 24;
+
+/// The part of the result that is left out where the line is too long.
+const NO_CONTROL_ARM: &str = "no control arm";
+
+/// The name that text puts before a notice.
+const NOTE: &str = "note: ";
+
+/// The percentile in the table of arms, where the run has it.
+const SHOWN_PERCENTILE: f64 = 99.0;
+
+/// The mark of a percentile of too few samples.
+const TOO_FEW: &str = "*";
+
+/// The summary as text, with a final line feed.
+///
+/// # Errors
+/// An answer that is shown as an example cannot be read from the log.
+pub fn render(view: &View<'_>) -> Result<String> {
+    Ok(render::text::render(&document(view)?))
+}
+
+/// The summary.
+///
+/// # Errors
+/// As [`render`].
+pub fn document(view: &View<'_>) -> Result<Document> {
+    let report = view.report;
+    let mut page = Document::default();
+    page.paragraph(result(report));
+    if let Some(requirements) = view.requirements {
+        page.paragraph(clipped(&requirements_line(requirements), ""));
+    }
+    if let Some(warning) = report.record.enforcement.warning() {
+        page.alarm(clipped(&warning, ""));
+    }
+    page.push(Block::Preformatted(text::vllm_block(report)));
+    add_arms(&mut page, view);
+    let mut end = Document::default();
+    end.facts(facts(report));
+    end.push(Block::Preformatted(full_report(view)));
+    let notices = notices(report);
+
+    let max_lines = if report.metrics.arms.iter().count() > 1 {
+        MAX_LINES
+    } else {
+        MAX_LINES_ONE_ARM
+    };
+    // The first notice, and the line that counts the others.
+    let first_notice = notices
+        .first()
+        .map_or(0, |notice| lines_of(notice, NOTE).len())
+        + usize::from(notices.len() > 1);
+    let room = max_lines.saturating_sub(lines(&page) + 1 + lines(&end) + first_notice);
+    add_reasons(&mut page, view, room)?;
+    page.gap();
+    page.blocks.append(&mut end.blocks);
+    let room = max_lines.saturating_sub(lines(&page));
+    page.notes(fitting_notices(&notices, room));
+    Ok(page)
+}
+
+fn lines(page: &Document) -> usize {
+    render::text::render(page).lines().count()
+}
+
+/// The result of the run in one line.
+fn result(report: &Report) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if report.record.enforcement.state == State::NotEnforced {
+        parts.push("constraint NOT ENFORCED".to_owned());
+    }
+    if report.partial {
+        parts.push("partial run".to_owned());
+    }
+    parts.extend(validity(report));
+    let (client, short) = match report.client.as_ref() {
+        None => ("client overhead not known", "client not known"),
+        Some(part) => match part.verdict {
+            ClientVerdict::DoNotTrust => (
+                "client overhead not negligible: figures not trusted",
+                "figures not trusted",
+            ),
+            ClientVerdict::NotTheBottleneck if part.cost.includes_server => {
+                ("client sent on time", "client sent on time")
+            }
+            ClientVerdict::NotTheBottleneck => ("client overhead negligible", "client trusted"),
+        },
+    };
+    let line = parts.join("; ");
+    let candidates = [format!("{line}; {client}"), format!("{line}; {short}")];
+    parts.retain(|part| part != NO_CONTROL_ARM);
+    let shortest = format!("{}; {short}", parts.join("; "));
+    candidates
+        .into_iter()
+        .find(|line| line.chars().count() <= WIDTH)
+        .unwrap_or(shortest)
+}
+
+/// How many answers are valid, in each arm.
+fn validity(report: &Report) -> Vec<String> {
+    let (metrics, quality) = (&report.metrics, &report.metrics.quality);
+    let overall = &metrics.overall;
+    if overall.requests == 0 {
+        return vec!["no requests".to_owned()];
+    }
+    if !is_judged(report) {
+        let (completed, requests) = (overall.completed, overall.requests);
+        return vec![format!("{completed} of {requests} requests completed")];
+    }
+    let mut parts = match quality.correct_rate {
+        None => vec!["no constrained requests judged".to_owned()],
+        Some(rate) if rate.hits == rate.of => vec![format!("{} of {} valid", rate.hits, rate.of)],
+        Some(rate) => {
+            // A share below 100 % never reads as 100.00 %.
+            let percent = rate.percent.min(99.99);
+            let (hits, of) = (rate.hits, rate.of);
+            vec![format!("{hits} of {of} valid ({percent:.2} %)")]
+        }
+    };
+    parts.extend(problems(quality));
+    parts.push(match quality.control_rate {
+        _ if quality.control == 0 => NO_CONTROL_ARM.to_owned(),
+        Some(rate) => format!("control arm {} of {} valid", rate.hits, rate.of),
+        None => "control arm not judged".to_owned(),
+    });
+    parts
+}
+
+/// Constrained requests without a valid answer, by outcome.
+fn problems(quality: &Quality) -> Option<String> {
+    let invalid = quality.reasons.iter().map(|group| group.count).sum();
+    let counts = [
+        (invalid, "invalid"),
+        (quality.refused + quality.failed, "without an answer"),
+        (quality.unjudged(), "not judged"),
+        (quality.cancelled, "cancelled"),
+        (quality.not_sent, "not sent"),
+    ];
+    let shown: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, name)| format!("{count} {name}"))
+        .collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+fn requirements_line(requirements: &Requirements) -> String {
+    let notes: Vec<&str> = requirements
+        .notes
+        .iter()
+        .map(|note| note.strip_prefix("require: ").unwrap_or(note))
+        .collect();
+    let rules = requirements.rules;
+    let kept = rules.saturating_sub(notes.len());
+    let verdict = if requirements.are_met {
+        "passed"
+    } else {
+        "FAILED"
+    };
+    let mut line = format!("requirements {verdict}: {kept} of {rules} kept");
+    if !notes.is_empty() {
+        line.push_str(&format!("; {}", notes.join("; ")));
+    }
+    line
+}
+
+/// An arm that has requests.
+struct ArmColumn<'r> {
+    arm: Arm,
+    name: &'r str,
+    metrics: &'r ArmMetrics,
+    refused: usize,
+}
+
+fn arm_columns<'r>(view: &View<'r>) -> Vec<ArmColumn<'r>> {
+    let refused = |arm: Arm| {
+        let of_arm = view.samples.iter().filter(|sample| sample.arm() == arm);
+        of_arm
+            .filter(|sample| {
+                matches!(
+                    sample.outcome(),
+                    Outcome::Rejected { .. } | Outcome::Unsupported { .. }
+                )
+            })
+            .count()
+    };
+    let arms = &view.report.metrics.arms;
+    [
+        (Arm::Constrained, "constrained", &arms.constrained),
+        (Arm::Control, "control", &arms.control),
+        (Arm::Free, "without constraint", &arms.free),
+    ]
+    .into_iter()
+    .filter_map(|(arm, name, metrics)| {
+        Some(ArmColumn {
+            arm,
+            name,
+            metrics: metrics.as_ref()?,
+            refused: refused(arm),
+        })
+    })
+    .collect()
+}
+
+/// The arms side by side, a column each. With two arms, their differences are in a column of their
+/// own.
+fn add_arms(page: &mut Document, view: &View<'_>) {
+    let report = view.report;
+    let columns = arm_columns(view);
+    let title = match &columns[..] {
+        [] => return,
+        [only] => match only.arm {
+            Arm::Constrained => "Constrained requests",
+            Arm::Control => "Control requests",
+            Arm::Free => "Requests",
+        },
+        _ => "Constrained vs control",
+    };
+    let has_differences = columns
+        .iter()
+        .map(|column| column.arm)
+        .eq([Arm::Constrained, Arm::Control]);
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut push = |name: &str, cells: Vec<String>, difference: Option<String>| {
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            let mut row = vec![name.to_owned()];
+            row.extend(cells);
+            row.extend(has_differences.then(|| difference.unwrap_or_default()));
+            rows.push(row);
+        }
+    };
+    let cells = |cell: &dyn Fn(&ArmColumn<'_>) -> String| columns.iter().map(cell).collect();
+    let quality = &report.metrics.quality;
+    push(
+        "requests",
+        cells(&|column| column.metrics.requests.to_string()),
+        None,
+    );
+    if is_judged(report) {
+        push(
+            "correct rate (%)",
+            cells(&|column| match column.arm {
+                Arm::Constrained => percent(quality.correct_rate),
+                Arm::Control => percent(quality.control_rate),
+                Arm::Free => String::new(),
+            }),
+            quality
+                .correct_rate
+                .zip(quality.control_rate)
+                .map(|(correct, control)| format!("{:+.2}", correct.percent - control.percent)),
+        );
+        push(
+            "compliance (%)",
+            cells(&|column| match column.arm {
+                Arm::Constrained => percent(quality.compliance),
+                Arm::Control | Arm::Free => String::new(),
+            }),
+            None,
+        );
+    }
+    let (name, counts) = without_answer(&columns);
+    push(&name, counts, None);
+    let differences = report.differences.unwrap_or_default();
+    for metric in [LatencyMetric::Ttft, LatencyMetric::Tpot] {
+        push(
+            &latency_name(report, metric),
+            cells(&|column| latency(column.metrics.latency.summary(metric))),
+            mean_difference(&columns, metric, &differences),
+        );
+    }
+    let is_computed = report.metrics.options.answers == Answers::Computed;
+    let name = if is_computed {
+        latency_name(report, LatencyMetric::E2el)
+    } else {
+        "E2EL mean (ms)".to_owned()
+    };
+    push(
+        &name,
+        cells(&|column| {
+            let summary = column.metrics.latency.summary(LatencyMetric::E2el);
+            if is_computed {
+                latency(summary)
+            } else {
+                summary.mean.map(short).unwrap_or_default()
+            }
+        }),
+        mean_difference(&columns, LatencyMetric::E2el, &differences),
+    );
+    push(
+        "output tok/s",
+        cells(&|column| {
+            let throughput = column.metrics.throughput.output_throughput;
+            throughput.map(short).unwrap_or_default()
+        }),
+        None,
+    );
+    let has_marks = rows.iter().flatten().any(|cell| cell.ends_with(TOO_FEW));
+    let legend = match (is_judged(report), has_marks) {
+        (true, true) => " (95 % interval; * too few samples for the percentile)",
+        (true, false) => " (95 % interval)",
+        (false, true) => " (* too few samples for the percentile)",
+        (false, false) => "",
+    };
+    page.heading(format!("{title}{legend}"));
+    page.table(table(&columns, has_differences, rows));
+}
+
+/// A row of the counts that are not zero in every arm: its name, and its cells.
+fn without_answer(columns: &[ArmColumn<'_>]) -> (String, Vec<String>) {
+    type Count = fn(&ArmColumn<'_>) -> usize;
+    let counts: [(&str, Count); 3] = [
+        ("truncated", |column| column.metrics.truncated),
+        ("refused", |column| column.refused),
+        ("failed", |column| {
+            column.metrics.failed.saturating_sub(column.refused)
+        }),
+    ];
+    let (names, counts): (Vec<_>, Vec<_>) = counts
+        .into_iter()
+        .filter(|(_, count)| columns.iter().any(|column| count(column) > 0))
+        .unzip();
+    let cell = |column: &ArmColumn<'_>| {
+        let counts: Vec<String> = counts
+            .iter()
+            .map(|count| count(column).to_string())
+            .collect();
+        counts.join("/")
+    };
+    (names.join("/"), columns.iter().map(cell).collect())
+}
+
+fn table(columns: &[ArmColumn<'_>], has_differences: bool, rows: Vec<Vec<String>>) -> Table {
+    let heads: Vec<&str> = match columns {
+        [_] => vec!["", ""],
+        _ => std::iter::once("")
+            .chain(columns.iter().map(|column| column.name))
+            .chain(has_differences.then_some("difference"))
+            .collect(),
+    };
+    let mut table = Table::new(heads, 1).wrapped(0, MAX_NAME_CHARS);
+    for column in 1..=columns.len() {
+        table = table.wrapped(column, MAX_CELL_CHARS);
+    }
+    if has_differences {
+        table = table.wrapped(columns.len() + 1, MAX_DIFFERENCE_CHARS);
+    }
+    table.with_rows(rows)
+}
+
+fn percent(rate: Option<Rate>) -> String {
+    rate.map_or_else(
+        || "n/a".to_owned(),
+        |rate| {
+            let percent = if rate.hits == rate.of {
+                "100".to_owned()
+            } else {
+                format!("{:.2}", rate.percent)
+            };
+            let (low, high) = (rate.low_percent, rate.high_percent);
+            format!("{percent} ({low:.1} to {high:.1})")
+        },
+    )
+}
+
+/// A figure with about four digits.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// p99 where the run has it, else the last percentile that is not the median.
+fn shown_percentile(summary: &Summary) -> Option<&sobench_statistics::Percentile> {
+    let p99 = summary
+        .percentiles
+        .iter()
+        .find(|percentile| percentile.p == SHOWN_PERCENTILE);
+    p99.or_else(|| {
+        summary
+            .percentiles
+            .iter()
+            .rfind(|percentile| percentile.p != 50.0)
+    })
+}
+
+fn latency_name(report: &Report, metric: LatencyMetric) -> String {
+    let summary = report.metrics.overall.latency.summary(metric);
+    let percentile = shown_percentile(summary)
+        .map(|percentile| format!("/p{}", percentile.label()))
+        .unwrap_or_default();
+    format!("{} mean/p50{percentile} (ms)", metric.label())
+}
+
+fn latency(summary: &Summary) -> String {
+    let Some((mean, median)) = summary.mean.zip(summary.median) else {
+        return String::new();
+    };
+    let percentile = shown_percentile(summary).and_then(|percentile| {
+        let mark = if percentile.enough { "" } else { TOO_FEW };
+        Some(format!("/{}{mark}", short(percentile.value?)))
+    });
+    format!(
+        "{}/{}{}",
+        short(mean),
+        short(median),
+        percentile.unwrap_or_default()
+    )
+}
+
+/// The constrained mean less the control mean, with the interval that the report has.
+fn mean_difference(
+    columns: &[ArmColumn<'_>],
+    metric: LatencyMetric,
+    differences: &ArmDifferences,
+) -> Option<String> {
+    if let Some(found) = differences.get(metric) {
+        return Some(difference(&found));
+    }
+    let mut means = columns
+        .iter()
+        .map(|column| column.metrics.latency.summary(metric).mean);
+    let (constrained, control) = (means.next()??, means.next()??);
+    Some(signed(constrained - control))
+}
+
+fn difference(found: &Difference) -> String {
+    let interval = found
+        .low
+        .zip(found.high)
+        .map(|(low, high)| format!(" ({} to {})", short(low), short(high)));
+    signed(found.difference) + &interval.unwrap_or_default()
+}
+
+fn signed(value: f64) -> String {
+    let sign = if value < 0.0 { "" } else { "+" };
+    format!("{sign}{}", short(value))
+}
+
+/// Adds reasons with their first example, then requests without an answer, in `room` lines. One is
+/// always shown.
+fn add_reasons(page: &mut Document, view: &View<'_>, room: usize) -> Result<()> {
+    let metrics = &view.report.metrics;
+    let reasons = &metrics.quality.reasons;
+    // Cancelled requests are counted in the result.
+    let failures: Vec<&Group> = metrics
+        .failures
+        .iter()
+        .filter(|group| group.name != Outcome::Cancelled.name())
+        .collect();
+    let title = match (reasons.is_empty(), failures.is_empty()) {
+        (true, true) => return Ok(()),
+        (false, true) => "Why answers are invalid",
+        (true, false) => "Why requests have no answer",
+        (false, false) => "Why answers are invalid or missing",
+    };
+    let mut items: Vec<(Text, Vec<Text>)> = Vec::new();
+    for group in reasons.iter().take(MAX_REASONS) {
+        items.push(reason_item(view, group)?);
+    }
+    items.extend(failures.iter().map(|group| failure_item(group)));
+    items.truncate(MAX_REASONS);
+
+    let groups: Vec<&Group> = reasons.iter().chain(failures.iter().copied()).collect();
+    // The heading and the blank line above it.
+    let used = |shown: usize| {
+        let lines: usize = items[..shown]
+            .iter()
+            .map(|(_, below)| 1 + below.len())
+            .sum();
+        2 + lines + usize::from(shown < groups.len())
+    };
+    let shown = (1..=items.len())
+        .rev()
+        .find(|shown| used(*shown) <= room)
+        .unwrap_or(1);
+    page.heading(title);
+    items.truncate(shown);
+    for (text, below) in items {
+        page.push(Block::Item { text, below });
+    }
+    let others: Vec<String> = groups[shown..]
+        .iter()
+        .map(|group| format!("{} {}", group.count, group.name))
+        .collect();
+    if !others.is_empty() {
+        let line = format!("also {}", others.join(", "));
+        page.push(Block::Item {
+            text: printable(&line, WIDTH - REASON_INDENT - 1).into(),
+            below: Vec::new(),
+        });
+    }
+    Ok(())
+}
+
+/// A reason, and below it its first example.
+fn reason_item(view: &View<'_>, group: &Group) -> Result<(Text, Vec<Text>)> {
+    let first = view
+        .samples
+        .iter()
+        .enumerate()
+        .find_map(|(index, sample)| Some((index, sample, broken(sample, group.name)?)));
+    let Some((index, sample, reason)) = first else {
+        return Ok(failure_item(group));
+    };
+    let line = reason_line(group, &sample.id(), &reason.to_string());
+    Ok((line.into(), example(&(view.answer)(index)?, reason)))
+}
+
+fn failure_item(group: &Group) -> (Text, Vec<Text>) {
+    let line = group.examples.first().map_or_else(
+        || format!("{} {}", group.count, group.name),
+        |excerpt| reason_line(group, &excerpt.case_id, &excerpt.message),
+    );
+    (line.into(), Vec::new())
+}
+
+/// The reason of a constrained answer that is invalid by the reason of this name.
+fn broken<'s>(sample: &Sample<'s>, name: &str) -> Option<&'s Reason> {
+    match sample.verdict() {
+        Verdict::Invalid { reason }
+            if sample.arm() == Arm::Constrained && reason.name() == name =>
+        {
+            Some(reason)
+        }
+        _ => None,
+    }
+}
+
+fn reason_line(group: &Group, id: &str, message: &str) -> String {
+    let (count, name) = (group.count, group.name);
+    let line = format!("{count} {name}, first in {id}: {message}");
+    printable(&line, WIDTH - REASON_INDENT - 1)
+}
+
+fn example(answer: &str, reason: &Reason) -> Vec<Text> {
+    if answer.is_empty() {
+        return Vec::new();
+    }
+    vec![quoted(answer, reason, WIDTH - EXAMPLE_INDENT).into()]
+}
+
+/// The answer around its error, in quotes and with the error between `>>>` and `<<<`, in at most
+/// `width` characters.
+fn quoted(answer: &str, reason: &Reason, width: usize) -> String {
+    let found = error_span::mark(answer, reason, width);
+    let (open, close) = if found.marked.is_empty() {
+        ("", "")
+    } else {
+        (">>>", "<<<")
+    };
+    let end = if found.ended_early {
+        " <- ends here"
+    } else {
+        ""
+    };
+    // Two quotes and three ellipses at most.
+    let room = width - open.len() - close.len() - end.len() - 5;
+    let marked = printable(found.marked, room / 3);
+    let room = room.saturating_sub(marked.chars().count());
+    let [before, after] = [found.before, found.after].map(escaped);
+    let after_chars: usize = after.iter().map(|shown| shown.chars().count()).sum();
+    let before_room = (room / 2).max(room.saturating_sub(after_chars));
+    let (mut before, cut_before) = fitting(before.iter().rev(), before_room);
+    before.reverse();
+    let before = before.concat();
+    let (after, cut_after) = fitting(after.iter(), room - before.chars().count().min(room));
+    let ellipsis = |is_cut: bool| if is_cut { "…" } else { "" };
+    format!(
+        "\"{}{before}{open}{marked}{close}{}{}\"{end}",
+        ellipsis(cut_before || found.cut_before > 0),
+        after.concat(),
+        ellipsis(cut_after || found.cut_after > 0),
+    )
+}
+
+/// Each character as a terminal may show it.
+fn escaped(text: &str) -> Vec<String> {
+    text.chars()
+        .map(|character| printable(character.encode_utf8(&mut [0; 4]), usize::MAX))
+        .collect()
+}
+
+/// The first of `shown` that fit into `room` characters, and whether others are left out.
+fn fitting<'s>(shown: impl Iterator<Item = &'s String>, room: usize) -> (Vec<&'s str>, bool) {
+    let (mut fitting, mut used) = (Vec::new(), 0);
+    for piece in shown {
+        used += piece.chars().count();
+        if used > room {
+            return (fitting, true);
+        }
+        fitting.push(piece.as_str());
+    }
+    (fitting, false)
+}
+
+/// A line each on the client, the server and the constraint.
+fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let mut lines = vec![(
+        "client",
+        report
+            .client
+            .as_ref()
+            .map_or_else(|| "not measured".to_owned(), client_overhead::summary),
+    )];
+    lines.push(("server", conditions::server_line(report)));
+    lines.push(("constraint", conditions::constraint_line(report)));
+    lines
+        .into_iter()
+        .map(|(name, line)| {
+            (
+                name,
+                printable(&line, WIDTH - name.len() - ": …".chars().count()),
+            )
+        })
+        .collect()
+}
+
+/// The command that shows the full report of this run.
+fn full_report(view: &View<'_>) -> String {
+    let Some(path) = view.run_log else {
+        let flag = if view.report.record.merged.is_empty() {
+            "--run-log"
+        } else {
+            "--output"
+        };
+        return format!("all figures: --detail full; no run log was kept, {flag} PATH keeps one");
+    };
+    let path = shell_word(&path.display().to_string());
+    let line = format!("all figures: sobench report {path} --detail full");
+    if line.chars().count() <= WIDTH {
+        line
+    } else {
+        format!("all figures: sobench report --detail full \\\n{path}")
+    }
+}
+
+/// A word of a shell command, in quotes where it needs them.
+fn shell_word(word: &str) -> String {
+    let word = printable(word, usize::MAX);
+    let is_plain =
+        |character: char| character.is_alphanumeric() || "_-./+=:@%,~".contains(character);
+    if word.chars().all(is_plain) {
+        word
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The notices that a reader of the summary needs.
+fn notices(report: &Report) -> Vec<String> {
+    conditions::notices(report)
+        .iter()
+        .filter(|notice| is_needed(notice))
+        .map(|notice| clipped(&conditions::notice_text(notice), NOTE))
+        .collect()
+}
+
+/// The first notices that fit into `room` lines, and the number of the others. The first one is
+/// always shown.
+fn fitting_notices(notices: &[String], mut room: usize) -> Vec<String> {
+    let mut shown = Vec::new();
+    for (place, notice) in notices.iter().enumerate() {
+        let lines = lines_of(notice, NOTE).len();
+        // The line that counts the others needs room, too.
+        let others = usize::from(place + 1 < notices.len());
+        if place > 0 && lines + others > room {
+            break;
+        }
+        room = room.saturating_sub(lines);
+        shown.push(notice.clone());
+    }
+    let others = notices.len() - shown.len();
+    if others > 0 {
+        shown.push(format!("{others} more with --detail full"));
+    }
+    shown
+}
+
+/// Whether a notice is a warning that the rest of the summary does not state already.
+fn is_needed(notice: &Notice) -> bool {
+    !matches!(
+        notice,
+        Notice::Figure(
+            FigureNotice::RoundedItl { .. }
+                | FigureNotice::NotJudged { .. }
+                | FigureNotice::PeakBelowMean
+                | FigureNotice::Goodput { .. }
+                | FigureNotice::MultiTokenChunks { .. }
+                | FigureNotice::BrokenConstraints {
+                    seen_enforced: false,
+                    ..
+                }
+        ) | Notice::Bench(
+            BenchNotice::FlagWithoutEffect { .. }
+                | BenchNotice::ResultFlagsUnused
+                | BenchNotice::ChatTemplateKwargsUnused { .. }
+                | BenchNotice::SyntheticModel { embedded: true }
+                | BenchNotice::EngineDeclared { .. }
+                | BenchNotice::LoraModules { .. }
+                | BenchNotice::ColdSchemas { .. }
+                | BenchNotice::FirstUse { .. }
+        ) | Notice::Preflight(PreflightNotice::Enforced { .. })
+    )
+}
+
+/// The lines that text is wrapped into behind `name`.
+fn lines_of(sentence: &str, name: &str) -> Vec<String> {
+    let wrapped = render::text::wrap(&format!("{name}{sentence}"), WIDTH, "  ");
+    wrapped.lines().map(str::to_owned).collect()
+}
+
+/// The sentence, cut so that it takes at most two lines behind `name`.
+fn clipped(sentence: &str, name: &str) -> String {
+    if lines_of(sentence, name).len() <= MAX_WRAPPED_LINES {
+        return sentence.to_owned();
+    }
+    let mut cut: Vec<&str> = sentence.split(' ').collect();
+    while cut.len() > 1 {
+        cut.pop();
+        let shorter = format!("{} …", cut.join(" "));
+        if lines_of(&shorter, name).len() <= MAX_WRAPPED_LINES {
+            return shorter;
+        }
+    }
+    printable(sentence, WIDTH)
+}
+
+#[cfg(test)]
+mod tests;

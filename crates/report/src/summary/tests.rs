@@ -1,0 +1,305 @@
+//! Tests of the summary.
+
+use super::*;
+use crate::text::vllm_block;
+use crate::view::testing::with_view;
+use sobench_core::verdict::NotScored;
+use sobench_results::metrics::client_overhead::{
+    ClientCost, ClientOverhead, ExceededLimit, Measure,
+};
+use sobench_results::metrics::testing::{TestRequest, test_request};
+use sobench_results::metrics::{MetricsOptions, summarise};
+use sobench_results::record::RunRecord;
+use sobench_results::record::testing::record;
+use std::path::Path;
+
+/// Renders the summary of a run with a client, a run log and notices.
+fn summary(run: &[TestRequest<'_>], record: RunRecord, client: ClientOverhead) -> (String, String) {
+    with_view(run, record, |view| {
+        let report = Report {
+            client: Some(client),
+            metrics: summarise(view.samples, 2_000_000_000, &MetricsOptions::default()),
+            differences: ArmDifferences::new(view.samples, &view.report.metrics.options, 0),
+            ..view.report.clone()
+        };
+        let view = View {
+            report: &report,
+            run_log: Some(Path::new("/home/me/.cache/sobench/runs/run of today.jsonl")),
+            ..view
+        };
+        (render(&view).unwrap(), vllm_block(&report))
+    })
+}
+
+fn invalid(reason: Reason) -> Verdict {
+    Verdict::Invalid { reason }
+}
+
+/// Requests that end in every way that has a line of its own.
+fn failing(arm: Arm) -> Vec<TestRequest<'static>> {
+    let refused = TestRequest {
+        outcome: Outcome::Rejected {
+            status: 400,
+            body: "no such grammar ".repeat(20),
+            advice: None,
+        },
+        verdict: Verdict::NotScored {
+            why: NotScored::Refused,
+        },
+        chunks: vec![],
+        text: "",
+        finish_reason: None,
+        ..test_request()
+    };
+    let failed = TestRequest {
+        outcome: Outcome::TimedOut {
+            limit_ms: 1,
+            limit: Default::default(),
+            stage: None,
+        },
+        verdict: Verdict::NotScored {
+            why: NotScored::Failed,
+        },
+        chunks: vec![],
+        text: "",
+        finish_reason: None,
+        ..test_request()
+    };
+    let truncated = TestRequest {
+        outcome: Outcome::Truncated,
+        verdict: invalid(Reason::Truncated),
+        text: r#"{"name": "#,
+        finish_reason: Some("length"),
+        ..test_request()
+    };
+    let answers = [
+        (Reason::Choice, "yes "),
+        (
+            Reason::NotJson {
+                message: "odd ".repeat(50),
+                byte: 1,
+            },
+            "{\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}",
+        ),
+        (Reason::ExtraText { byte: 0 }, "Sure! {}"),
+        (Reason::Regex { prefix: true }, "12"),
+    ];
+    let answers = answers.into_iter().map(|(reason, text)| TestRequest {
+        verdict: invalid(reason),
+        text,
+        ..test_request()
+    });
+    answers
+        .chain([refused, failed, truncated])
+        .map(|made| TestRequest { arm, ..made })
+        .collect()
+}
+
+fn doubtful() -> ClientOverhead {
+    let doubt = |measure| ExceededLimit {
+        measure,
+        value: 1234.5,
+        limit: 0.5,
+    };
+    ClientOverhead {
+        verdict: ClientVerdict::DoNotTrust,
+        exceeded: [
+            Measure::SendDelayP99Ms,
+            Measure::BurstWidthMs,
+            Measure::RateDeviationPercent,
+            Measure::CpuPercent,
+            Measure::MachineBusyPercent,
+        ]
+        .map(doubt)
+        .to_vec(),
+        ..ClientOverhead::default()
+    }
+}
+
+fn with_long_notices() -> RunRecord {
+    RunRecord {
+        notices: (0..9)
+            .map(|number| {
+                Notice::Other(format!("warning {number} {}", "of many words ".repeat(40)))
+            })
+            .collect(),
+        ..record()
+    }
+}
+
+#[track_caller]
+fn check_size((page, block): (String, String), max_lines: usize) {
+    assert!(page.contains(&block), "{page}");
+    assert!(page.lines().count() <= max_lines, "{page}");
+    for line in page.lines() {
+        assert!(line.chars().count() <= 100, "{line}\n{page}");
+    }
+}
+
+#[test]
+fn a_summary_fits_on_one_screen() {
+    let both = |run: fn(Arm) -> Vec<TestRequest<'static>>| {
+        [run(Arm::Constrained), run(Arm::Control)].concat()
+    };
+    let valid = |arm: Arm| {
+        vec![
+            TestRequest {
+                arm,
+                ..test_request()
+            };
+            20
+        ]
+    };
+    for (run, lines) in [
+        (valid(Arm::Constrained), 50),
+        (failing(Arm::Constrained), 50),
+        (both(valid), 60),
+        (both(failing), 60),
+    ] {
+        check_size(summary(&run, with_long_notices(), doubtful()), lines);
+        check_size(summary(&run, record(), ClientOverhead::default()), lines);
+    }
+}
+
+#[test]
+fn the_first_line_is_the_result() {
+    let first = |run: &[TestRequest<'_>], client: ClientOverhead| {
+        let (page, _) = summary(run, record(), client);
+        page.lines().next().unwrap().to_owned()
+    };
+    let valid = vec![test_request(); 20];
+    assert_eq!(
+        first(&valid, ClientOverhead::default()),
+        "20 of 20 valid; no control arm; client overhead negligible"
+    );
+    let embedded = ClientOverhead {
+        cost: ClientCost {
+            includes_server: true,
+            ..ClientCost::default()
+        },
+        ..ClientOverhead::default()
+    };
+    assert_eq!(
+        first(&valid, embedded),
+        "20 of 20 valid; no control arm; client sent on time"
+    );
+    let wrong = TestRequest {
+        verdict: invalid(Reason::Choice),
+        ..test_request()
+    };
+    let run = [vec![test_request(); 2], vec![wrong.clone()]].concat();
+    assert_eq!(
+        first(&run, doubtful()),
+        "2 of 3 valid (66.67 %); 1 invalid; no control arm; figures not trusted"
+    );
+    let control = TestRequest {
+        arm: Arm::Control,
+        ..wrong
+    };
+    assert_eq!(
+        first(&[run, vec![control]].concat(), doubtful()),
+        "2 of 3 valid (66.67 %); 1 invalid; control arm 0 of 1 valid; figures not trusted"
+    );
+}
+
+#[test]
+fn requirements_are_below_the_result() {
+    let line = |are_met, notes: &[&str]| {
+        requirements_line(&Requirements {
+            rules: 2,
+            notes: notes.iter().map(ToString::to_string).collect(),
+            are_met,
+        })
+    };
+    assert_eq!(line(true, &[]), "requirements passed: 2 of 2 kept");
+    assert_eq!(
+        line(false, &["require: a>=1: a is 0"]),
+        "requirements FAILED: 1 of 2 kept; a>=1: a is 0"
+    );
+}
+
+#[test]
+fn counts_of_zero_have_no_row_and_two_arms_have_a_difference() {
+    let control = TestRequest {
+        arm: Arm::Control,
+        chunks: vec![5, 15],
+        ..test_request()
+    };
+    let run = [vec![test_request(); 20], vec![control; 20]].concat();
+    let (page, _) = summary(&run, record(), ClientOverhead::default());
+    for absent in ["truncated", "refused", "failed"] {
+        assert!(!page.contains(absent), "{page}");
+    }
+    let row = page
+        .lines()
+        .find(|line| line.contains("TTFT mean/p50/p99"))
+        .unwrap();
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    assert_eq!(
+        cells[1..],
+        [
+            "10.00/10.00/10.00*",
+            "5.00/5.00/5.00*",
+            "+5.00 (5.00 to 5.00)"
+        ]
+    );
+    let (page, _) = summary(
+        &failing(Arm::Constrained),
+        record(),
+        ClientOverhead::default(),
+    );
+    assert!(page.contains(" truncated/refused/failed | "), "{page}");
+}
+
+#[test]
+fn an_example_is_quoted_and_marks_its_error() {
+    assert_eq!(quoted("yes ", &Reason::Choice, 96), "\"yes \"");
+    let at = |byte| Reason::NotJson {
+        message: String::new(),
+        byte,
+    };
+    assert_eq!(quoted(r#"{"a": x}"#, &at(6), 96), r#""{"a": >>>x<<<}""#);
+    assert_eq!(quoted(r#"{"a""#, &at(4), 96), r#""{"a"" <- ends here"#);
+    let long = format!("{}!{}", "a".repeat(500), "b".repeat(500));
+    let shown = quoted(&long, &at(500), 96);
+    assert!(
+        shown.starts_with("\"…aaa") && shown.contains("a>>>!<<<b") && shown.ends_with("b…\""),
+        "{shown}"
+    );
+    assert!((90..=96).contains(&shown.chars().count()), "{shown}");
+    let shown = quoted(&"\u{1b}".repeat(300), &at(100), 96);
+    assert!(
+        shown.chars().count() <= 96 && shown.contains(">>>\\u{1b}<<<"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_command_for_the_full_report_can_be_pasted() {
+    assert_eq!(shell_word("runs/a-1.jsonl"), "runs/a-1.jsonl");
+    assert_eq!(shell_word("it's here.jsonl"), r"'it'\''s here.jsonl'");
+    let (page, _) = summary(&[test_request()], record(), ClientOverhead::default());
+    assert!(
+        page.contains("all figures: sobench report '/home/me/.cache/sobench/runs/run of today.jsonl' --detail full\n"),
+        "{page}"
+    );
+    let page = with_view(&[test_request()], record(), |view| render(&view).unwrap());
+    assert!(
+        page.contains("no run log was kept, --run-log PATH keeps one"),
+        "{page}"
+    );
+}
+
+#[test]
+fn notices_that_do_not_fit_are_counted() {
+    let (page, _) = summary(
+        &vec![test_request(); 20],
+        with_long_notices(),
+        ClientOverhead::default(),
+    );
+    assert!(page.contains("\nnote: warning 0 of many words"), "{page}");
+    assert!(
+        page.trim_end().ends_with("more with --detail full"),
+        "{page}"
+    );
+}

@@ -1,0 +1,246 @@
+//! The cost of constraints in percent of the control arm, with a confidence interval.
+//!
+//! The same cases are sent on the same schedule with and without their constraint, so values come
+//! in pairs. The figure is the ratio of the two means over all pairs, minus one. The interval is a
+//! two-stage bootstrap (Davison and Hinkley, "Bootstrap Methods and their Application", section
+//! 3.8): repeats are resampled, and pairs within each. Resamples of few repeats vary too little, so
+//! with several repeats the interval is at least Student's interval of the mean of the logarithms
+//! of the repeats' ratios. With one repeat, the interval covers only the variation between
+//! requests.
+
+use serde::Serialize;
+
+use super::mean_difference::{MAX_DRAWS, MIN_VALUES, RESAMPLES, percentile_interval};
+use sobench_pycompat::random::NumpyRandom;
+use sobench_statistics::Z_95;
+use sobench_statistics::bootstrap::RandomSource;
+use sobench_statistics::distributions::student_t_975;
+
+/// The relative difference between constrained requests and the same requests without a constraint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Overhead {
+    /// In percent of the control's mean: 0 is no difference, 100 is twice as much.
+    pub percent: f64,
+    /// Bounds of the 95 % interval; `None` with fewer than ten pairs.
+    pub low_percent: Option<f64>,
+    pub high_percent: Option<f64>,
+    /// Number of pairs of a constrained request and its control, both with a value.
+    pub pairs: usize,
+    /// The same figure for each repeat, in order.
+    pub repeats_percent: Vec<f64>,
+}
+
+impl Overhead {
+    /// Computes the figure from the pairs (constrained, control) of each repeat; `None` without
+    /// pairs, or if the control's sum is zero.
+    pub fn new(repeats: &[Vec<(f64, f64)>], seed: u64) -> Option<Self> {
+        // A repeat without pairs cannot be resampled.
+        let repeats: Vec<Vec<(f64, f64)>> = repeats
+            .iter()
+            .filter(|pairs| !pairs.is_empty())
+            .cloned()
+            .collect();
+        let all: Vec<(f64, f64)> = repeats.iter().flatten().copied().collect();
+        let percent = percent(&all)?;
+        let pairs = all.len();
+        let bounds = (pairs >= MIN_VALUES).then(|| {
+            if pairs.saturating_mul(RESAMPLES) > MAX_DRAWS {
+                let half = 100.0 * Z_95 * ratio_error(&all);
+                let (low, high) =
+                    percentile_interval(seed, |random| ratio_of_drawn_repeats(random, &repeats));
+                (100.0 * (low - 1.0) - half, 100.0 * (high - 1.0) + half)
+            } else {
+                let (low, high) = percentile_interval(seed, |random| drawn_ratio(random, &repeats));
+                (100.0 * (low - 1.0), 100.0 * (high - 1.0))
+            }
+        });
+        let repeats_percent: Vec<f64> = repeats
+            .iter()
+            .filter_map(|pairs| self::percent(pairs))
+            .collect();
+        let bounds = bounds.map(|(low, high)| match between_runs(&repeats_percent) {
+            Some((lower, higher)) => (low.min(lower), high.max(higher)),
+            None => (low, high),
+        });
+        let (low_percent, high_percent) = bounds.unzip();
+        Some(Self {
+            percent,
+            low_percent,
+            high_percent,
+            pairs,
+            repeats_percent,
+        })
+    }
+}
+
+fn percent(pairs: &[(f64, f64)]) -> Option<f64> {
+    let (above, below) = sums(pairs.iter());
+    (below > 0.0).then(|| 100.0 * (above / below - 1.0))
+}
+
+fn sums<'a>(pairs: impl Iterator<Item = &'a (f64, f64)>) -> (f64, f64) {
+    pairs.fold((0.0, 0.0), |(above, below), (one, other)| {
+        (above + one, below + other)
+    })
+}
+
+fn drawn_ratio(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>]) -> f64 {
+    let (mut above, mut below) = (0.0, 0.0);
+    for _ in repeats {
+        let pairs = &repeats[random.below(repeats.len())];
+        for _ in pairs {
+            let (one, other) = pairs[random.below(pairs.len())];
+            above += one;
+            below += other;
+        }
+    }
+    above / below
+}
+
+/// For many pairs: resamples only repeats, because the variation between requests is known from the
+/// standard error.
+fn ratio_of_drawn_repeats(random: &mut NumpyRandom, repeats: &[Vec<(f64, f64)>]) -> f64 {
+    let of_repeats: Vec<(f64, f64)> = repeats.iter().map(|pairs| sums(pairs.iter())).collect();
+    let drawn: Vec<(f64, f64)> = of_repeats
+        .iter()
+        .map(|_| of_repeats[random.below(of_repeats.len())])
+        .collect();
+    let (above, below) = sums(drawn.iter());
+    above / below
+}
+
+/// Student's 95 % interval over repeats, on the logarithm of their ratios; `None` with fewer than
+/// two.
+fn between_runs(repeats_percent: &[f64]) -> Option<(f64, f64)> {
+    let n = repeats_percent.len();
+    let logs: Vec<f64> = repeats_percent
+        .iter()
+        .map(|percent| (1.0 + percent / 100.0).ln())
+        .collect();
+    if n < 2 || logs.iter().any(|log| !log.is_finite()) {
+        return None;
+    }
+    let centre = logs.iter().sum::<f64>() / n as f64;
+    let squares: f64 = logs.iter().map(|log| (log - centre).powi(2)).sum();
+    let half = student_t_975(n - 1) * (squares / ((n - 1) * n) as f64).sqrt();
+    let percent = |log: f64| 100.0 * log.exp_m1();
+    Some((percent(centre - half), percent(centre + half)))
+}
+
+/// Standard error of a ratio of sums over pairs.
+fn ratio_error(pairs: &[(f64, f64)]) -> f64 {
+    let n = pairs.len() as f64;
+    let (above, below) = sums(pairs.iter());
+    let ratio = above / below;
+    let squares: f64 = pairs
+        .iter()
+        .map(|(one, other)| (one - ratio * other).powi(2))
+        .sum();
+    (squares / (n * (n - 1.0))).sqrt() / (below / n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pairs with controls around 10 and constrained values of about `factor` times the control.
+    fn pairs(n: usize, factor: f64) -> Vec<(f64, f64)> {
+        (0..n)
+            .map(|index| {
+                let control = 9.0 + 2.0 * (index % 11) as f64 / 10.0;
+                (
+                    control * factor + if index.is_multiple_of(2) { 0.5 } else { -0.5 },
+                    control,
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn planted_cost_is_within_its_interval() {
+        for factor in [0.9, 1.0, 1.2] {
+            let found = Overhead::new(&[pairs(50, factor), pairs(50, factor)], 0).unwrap();
+            let planted = 100.0 * (factor - 1.0);
+            let (low, high) = (found.low_percent.unwrap(), found.high_percent.unwrap());
+            assert!((found.percent - planted).abs() < 0.01, "{found:?}");
+            // The values scatter by 0.5 around 10: a relative standard error of 0.5 % over a
+            // hundred pairs.
+            assert!(
+                low < planted && planted < high && (1.0..3.0).contains(&(high - low)),
+                "{found:?}"
+            );
+            assert_eq!(found.repeats_percent.len(), 2);
+            assert_eq!(
+                Overhead::new(&[pairs(50, factor), pairs(50, factor)], 0).unwrap(),
+                found,
+                "the same seed gives the same interval"
+            );
+        }
+    }
+
+    #[test]
+    fn different_repeats_widen_the_interval() {
+        for n in [50, 20_002] {
+            let found = Overhead::new(&[pairs(n, 1.0), pairs(n, 1.4)], 0).unwrap();
+            let (low, high) = (found.low_percent.unwrap(), found.high_percent.unwrap());
+            assert!(
+                (found.percent - 20.0).abs() < 0.01 && low < 0.1 && high > 39.9,
+                "{found:?}"
+            );
+        }
+        let found = Overhead::new(&[vec![], pairs(50, 1.2)], 0).unwrap();
+        assert_eq!((found.pairs, found.repeats_percent.len()), (50, 1));
+    }
+
+    #[test]
+    fn few_repeats_have_a_wide_interval() {
+        // The distance of ln 1.1 and ln 1.3 is 0.167. Half of it is the standard error, and 12.706
+        // times the standard error is 1.061, the half width of the interval around 0.179.
+        let (low, high) = between_runs(&[10.0, 30.0]).unwrap();
+        assert!(
+            (low + 58.6).abs() < 0.2 && (high - 245.6).abs() < 1.0,
+            "{low} to {high}"
+        );
+        assert_eq!(
+            (between_runs(&[10.0]), between_runs(&[10.0, -100.0])),
+            (None, None)
+        );
+        let two = Overhead::new(&[pairs(50, 1.1), pairs(50, 1.3)], 0).unwrap();
+        let eight: Vec<_> = (0..8)
+            .map(|repeat| pairs(50, if repeat % 2 == 0 { 1.1 } else { 1.3 }))
+            .collect();
+        let eight = Overhead::new(&eight, 0).unwrap();
+        assert!(
+            two.low_percent < Some(-50.0) && eight.low_percent > Some(5.0),
+            "{two:?} {eight:?}"
+        );
+    }
+
+    #[test]
+    fn both_methods_give_similar_intervals() {
+        let many = Overhead::new(&[pairs(20_002, 1.2)], 0).unwrap();
+        let width = many.high_percent.unwrap() - many.low_percent.unwrap();
+        let few = Overhead::new(&[pairs(200, 1.2)], 0).unwrap();
+        let expected = (few.high_percent.unwrap() - few.low_percent.unwrap()) / 10.0;
+        assert!(
+            (width / expected - 1.0).abs() < 0.1,
+            "{width} and {expected}"
+        );
+    }
+
+    #[test]
+    fn few_pairs_have_no_interval_and_none_have_no_figure() {
+        let found = Overhead::new(&[pairs(9, 1.2)], 0).unwrap();
+        assert_eq!(
+            (found.low_percent, found.high_percent, found.pairs),
+            (None, None, 9)
+        );
+        assert_eq!(Overhead::new(&[], 0), None);
+        assert_eq!(Overhead::new(&[vec![]], 0), None);
+        assert_eq!(
+            Overhead::new(&[vec![(1.0, 0.0)]], 0),
+            None,
+            "a control of zero has no percentage"
+        );
+    }
+}

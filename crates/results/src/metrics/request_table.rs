@@ -1,0 +1,641 @@
+//! A compact table of the requests of a run, some hundred bytes each, so that a million requests
+//! fit into memory.
+//!
+//! Values shared by many requests (input, verdict, outcome) are stored once. Times of chunks are
+//! stored as gaps up to a memory limit; beyond it, [`ChunkSource`] reads them from the run log.
+
+mod sample;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::gap_encoding::{self, EncodedGaps};
+use super::{Judged, Sample, TokenSource, Tokens};
+use sobench_core::case::{Arm, BodyKey, Case, Prompt};
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::verdict::{NotScored, Reason, Verdict};
+
+/// Maximum size of chunk times in memory if they can be read again: some ten million chunks.
+const MAX_GAP_BYTES: usize = 32 << 20;
+
+/// Maximum number of distinct verdicts, and of distinct outcomes, that are stored with their
+/// messages. Beyond it, messages are dropped; the run log still has them.
+const MAX_WITH_MESSAGES: usize = 1 << 16;
+
+/// Replacement of dropped messages.
+const DROPPED_MESSAGE: &str = "…";
+
+/// Missing times and numbers.
+const NONE_NS: u64 = u64::MAX;
+const NONE: u32 = u32::MAX;
+
+/// Times of chunks in nanoseconds since the start, and the cumulative tokens of each chunk if the
+/// server counts them.
+pub type ChunksAndTokens = (Vec<u64>, Vec<u64>);
+
+/// Reads chunks that are not in memory.
+pub trait ChunkSource: fmt::Debug + Send + Sync {
+    /// The chunks of request `case_index` with the line at `offset`; `None` if they cannot be read.
+    fn chunks(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens>;
+}
+
+/// The input of a request, shared by many requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestInput {
+    pub prompt: Prompt,
+    pub constraint: Option<Arc<Constraint>>,
+    pub output_len: u32,
+    pub completion: Option<String>,
+    pub tags: Vec<String>,
+    pub grammar_oracle: Option<Arc<str>>,
+    pub model: Option<Arc<str>>,
+}
+
+/// The times of a request, with only the first and the last of its chunks; see [`Timing`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTimes {
+    pub due_ns: u64,
+    pub ready_ns: Option<u64>,
+    pub sent_ns: Option<u64>,
+    pub first_content_ns: Option<u64>,
+    pub last_content_ns: Option<u64>,
+    pub first_reasoning_ns: Option<u64>,
+    pub first_answer_ns: Option<u64>,
+    pub end_ns: Option<u64>,
+    /// Number of chunks with content.
+    pub chunks: u64,
+    pub streamed: bool,
+}
+
+/// All requests of a run.
+#[derive(Clone, Debug, Default)]
+pub struct RequestTable {
+    rows: Vec<Row>,
+    inputs: Vec<RequestInput>,
+    known_inputs: HashMap<InputKey, u32>,
+    /// Ids without their number.
+    names: Shared<String>,
+    /// Ids that do not end in the request's number.
+    odd_ids: HashMap<u32, String>,
+    outcomes: Shared<Outcome>,
+    finish_reasons: Shared<String>,
+    verdicts: Shared<Verdict>,
+    /// First reasoning and first answer, for requests with reasoning.
+    reasoned: HashMap<u32, (Option<u64>, Option<u64>)>,
+    /// Counts that do not fit into a row.
+    odd_tokens: HashMap<u32, Tokens>,
+    texts: HashMap<u32, (String, String)>,
+    gaps: Vec<u8>,
+    chunk_source: Option<Arc<dyn ChunkSource>>,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    due_ns: u64,
+    ready_ns: u64,
+    sent_ns: u64,
+    first_ns: u64,
+    last_ns: u64,
+    end_ns: u64,
+    offset: u64,
+    /// Offset of the gaps; [`NONE`] if they have to be read from the log.
+    gaps_at: u32,
+    chunks: u32,
+    case_index: u32,
+    input_number: u32,
+    name: u32,
+    outcome: u32,
+    finish_reason: u32,
+    verdict: u32,
+    input: u32,
+    output: u32,
+    input_source: TokenSource,
+    output_source: TokenSource,
+    arm: Arm,
+    flags: u16,
+}
+
+const STREAMED: u16 = 1;
+const IN_ORDER: u16 = 2;
+const SCRIPT_SCORES: u16 = 4;
+const SCRIPT_CORRECT: u16 = 8;
+const WHITE_SPACE_RUN: u16 = 16;
+const HAS_CALL: u16 = 32;
+const RIGHT_CALL: u16 = 64;
+/// Implausible counts of the server: input tokens, output tokens, or any.
+const IMPLAUSIBLE_INPUT: u16 = 128;
+const IMPLAUSIBLE_OUTPUT: u16 = 256;
+const IMPLAUSIBLE_USAGE: u16 = 512;
+
+/// Distinct values with their numbers.
+#[derive(Clone, Debug)]
+struct Shared<T> {
+    values: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct InputKey {
+    body: BodyKey,
+    oracle: usize,
+    completion: Option<String>,
+    tags: Vec<String>,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self {
+            values: Vec::new(),
+            numbers: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Shared<T> {
+    fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let number = self.values.len() as u32;
+        self.values.push(value.clone());
+        self.numbers.insert(value, number);
+        number
+    }
+
+    fn get(&self, number: u32) -> Option<&T> {
+        self.values.get(number as usize)
+    }
+}
+
+impl RequestTable {
+    /// An empty table with capacity for `requests`. Chunks beyond the memory limit are read from
+    /// `chunk_source`; without it, all are kept in memory.
+    pub fn new(requests: usize, chunk_source: Option<Arc<dyn ChunkSource>>) -> Self {
+        Self {
+            rows: Vec::with_capacity(requests),
+            chunk_source,
+            ..Self::default()
+        }
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are no requests.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Adds a request, with its texts if they are not empty. `offset` is the offset of its line.
+    /// Returns false if its number does not fit into 32 bits.
+    pub fn push(&mut self, case: &Case, observation: &Observation, offset: u64) -> bool {
+        let Some(case_index) = u32::try_from(observation.case_index)
+            .ok()
+            .filter(|index| *index != NONE)
+        else {
+            return false;
+        };
+        let timing = &observation.timing;
+        if timing.first_reasoning_ns.is_some() {
+            self.reasoned.insert(
+                case_index,
+                (timing.first_reasoning_ns, timing.first_answer_ns),
+            );
+        }
+        let answer = &observation.answer;
+        let text = answer.text();
+        if !text.is_empty() || !answer.reasoning.is_empty() {
+            self.texts
+                .insert(case_index, (text.into_owned(), answer.reasoning.clone()));
+        }
+        let chunks = timing.chunks_ns.len();
+        let is_plausible = observation
+            .usage
+            .is_none_or(|usage| usage.is_plausible(chunks));
+        let [implausible_input, implausible_output] = observation
+            .usage
+            .map_or([false; 2], |usage| usage.implausible(chunks));
+        let time = |ns: Option<u64>| ns.unwrap_or(NONE_NS);
+        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        let row = Row {
+            due_ns: timing.due_ns,
+            ready_ns: time(timing.ready_ns),
+            sent_ns: time(timing.sent_ns),
+            first_ns: time(timing.first_content_ns()),
+            last_ns: time(timing.last_content_ns()),
+            end_ns: time(timing.end_ns),
+            offset,
+            gaps_at: self.keep_gaps(timing),
+            chunks: u32::try_from(timing.chunks_ns.len()).unwrap_or(NONE),
+            case_index,
+            input_number: self.input_number(case),
+            name: self.name(&case.id, case_index),
+            outcome: self.outcome(&observation.outcome),
+            finish_reason: observation
+                .finish_reason
+                .as_ref()
+                .map_or(NONE, |reason| self.finish_reasons.number(reason.clone())),
+            verdict: NONE,
+            input: NONE,
+            output: NONE,
+            input_source: TokenSource::Unknown,
+            output_source: TokenSource::Unknown,
+            arm: case.arm,
+            flags: flag(timing.streamed, STREAMED)
+                | flag(timing.is_in_order(), IN_ORDER)
+                | flag(!is_plausible, IMPLAUSIBLE_USAGE)
+                | flag(implausible_input, IMPLAUSIBLE_INPUT)
+                | flag(implausible_output, IMPLAUSIBLE_OUTPUT),
+        };
+        self.rows.push(row);
+        true
+    }
+
+    /// Sorts the requests into plan order.
+    ///
+    /// # Errors
+    /// The duplicate number, if two requests have the same.
+    pub fn sort(&mut self) -> Result<(), usize> {
+        self.rows.sort_unstable_by_key(|row| row.case_index);
+        let duplicate = self
+            .rows
+            .windows(2)
+            .find(|pair| pair[0].case_index == pair[1].case_index);
+        duplicate.map_or(Ok(()), |pair| Err(pair[0].case_index as usize))
+    }
+
+    /// The index of a request by its number in the plan. The table has to be sorted.
+    pub fn position(&self, case_index: usize) -> Option<usize> {
+        self.rows
+            .binary_search_by_key(&case_index, |row| row.case_index as usize)
+            .ok()
+    }
+
+    /// Sets the verdict and counts of the request at an index.
+    pub fn judge(&mut self, index: usize, judged: Judged) {
+        let number = self.verdict(judged.verdict);
+        let row = &mut self.rows[index];
+        row.verdict = number;
+        let Tokens {
+            input,
+            input_source,
+            output,
+            output_source,
+        } = judged.tokens;
+        let fits = |count: Option<u64>| {
+            count.map_or(Some(NONE), |count| {
+                u32::try_from(count).ok().filter(|count| *count != NONE)
+            })
+        };
+        match (fits(input), fits(output)) {
+            (Some(input), Some(output)) => (row.input, row.output) = (input, output),
+            _ => {
+                self.odd_tokens.insert(row.case_index, judged.tokens);
+            }
+        }
+        (row.input_source, row.output_source) = (input_source, output_source);
+        row.flags &=
+            STREAMED | IN_ORDER | IMPLAUSIBLE_USAGE | IMPLAUSIBLE_INPUT | IMPLAUSIBLE_OUTPUT;
+        row.flags |= judged.vllm_correct.map_or(0, |correct| {
+            SCRIPT_SCORES | if correct { SCRIPT_CORRECT } else { 0 }
+        });
+        row.flags |= if judged.white_space_run {
+            WHITE_SPACE_RUN
+        } else {
+            0
+        };
+        row.flags |= judged
+            .right_call
+            .map_or(0, |right| HAS_CALL | if right { RIGHT_CALL } else { 0 });
+    }
+
+    /// The request at an index.
+    pub fn get(&self, index: usize) -> Option<Sample<'_>> {
+        self.rows.get(index).map(|row| Sample { ledger: self, row })
+    }
+
+    /// Every request in order.
+    pub fn iter(&self) -> impl Iterator<Item = Sample<'_>> {
+        self.rows.iter().map(|row| Sample { ledger: self, row })
+    }
+
+    /// Every request in order.
+    pub fn samples(&self) -> Vec<Sample<'_>> {
+        self.iter().collect()
+    }
+
+    fn input_number(&mut self, case: &Case) -> u32 {
+        let oracle = case
+            .grammar_oracle
+            .as_ref()
+            .map_or(0, |oracle| oracle.as_ptr() as usize);
+        let key = InputKey {
+            body: Case::body_key(case),
+            oracle,
+            completion: case.completion.clone(),
+            tags: case.tags.clone(),
+        };
+        let inputs = &mut self.inputs;
+        *self.known_inputs.entry(key).or_insert_with(|| {
+            inputs.push(RequestInput {
+                prompt: case.prompt.clone(),
+                constraint: case.constraint.clone(),
+                output_len: case.output_len,
+                completion: case.completion.clone(),
+                tags: case.tags.clone(),
+                grammar_oracle: case.grammar_oracle.clone(),
+                model: case.model.clone(),
+            });
+            (inputs.len() - 1) as u32
+        })
+    }
+
+    fn name(&mut self, id: &str, case_index: u32) -> u32 {
+        if let Some(name) = id.strip_suffix(case_index.to_string().as_str()) {
+            return self.names.number(name.to_owned());
+        }
+        self.odd_ids.insert(case_index, id.to_owned());
+        NONE
+    }
+
+    fn outcome(&mut self, outcome: &Outcome) -> u32 {
+        let mut outcome = outcome.clone();
+        if self.outcomes.values.len() >= MAX_WITH_MESSAGES
+            && let Outcome::Rejected { body: message, .. }
+            | Outcome::ServerError { body: message, .. }
+            | Outcome::StreamError { message }
+            | Outcome::Transport { message, .. }
+            | Outcome::Unsupported { what: message } = &mut outcome
+        {
+            DROPPED_MESSAGE.clone_into(message);
+        }
+        self.outcomes.number(outcome)
+    }
+
+    fn verdict(&mut self, mut verdict: Verdict) -> u32 {
+        if self.verdicts.values.len() >= MAX_WITH_MESSAGES
+            && let Verdict::Invalid {
+                reason: Reason::NotJson { message, .. } | Reason::Schema { message, .. },
+            }
+            | Verdict::NotScored {
+                why: NotScored::Limit { what: message } | NotScored::Unsupported { what: message },
+            } = &mut verdict
+        {
+            DROPPED_MESSAGE.clone_into(message);
+        }
+        self.verdicts.number(verdict)
+    }
+
+    fn keep_gaps(&mut self, timing: &Timing) -> u32 {
+        if self.chunk_source.is_some() && self.gaps.len() >= MAX_GAP_BYTES {
+            return NONE;
+        }
+        let at = u32::try_from(self.gaps.len()).unwrap_or(NONE);
+        if at != NONE {
+            gap_encoding::append(&mut self.gaps, timing);
+        }
+        at
+    }
+
+    fn chunks(&self, row: &Row) -> ChunksAndTokens {
+        if row.chunks == 0 {
+            return (Vec::new(), Vec::new());
+        }
+        let from_ns = if row.sent_ns == NONE_NS {
+            0
+        } else {
+            row.sent_ns
+        };
+        if row.gaps_at != NONE {
+            let kept = EncodedGaps {
+                bytes: &self.gaps[row.gaps_at as usize..],
+                from_ns,
+                chunks: row.chunks as usize,
+            };
+            return kept.read();
+        }
+        self.chunk_source
+            .as_ref()
+            .and_then(|source| source.chunks(row.case_index as usize, row.offset))
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::testing::{TestRequest, test_request};
+
+    #[derive(Debug)]
+    struct TestSource;
+
+    impl ChunkSource for TestSource {
+        fn chunks(&self, case_index: usize, offset: u64) -> Option<ChunksAndTokens> {
+            Some((vec![case_index as u64, offset], vec![]))
+        }
+    }
+
+    fn parts(index: usize) -> (Case, Observation) {
+        let (case, observation, _) = test_request().parts(index);
+        (case, observation)
+    }
+
+    #[test]
+    fn requests_are_sorted_and_ids_round_trip() {
+        let mut ledger = RequestTable::default();
+        for (index, id) in [(12, "json-12"), (3, "json-3#2"), (7, "7"), (0, "json-")] {
+            let (case, observation) = parts(index);
+            assert!(ledger.push(
+                &Case {
+                    id: id.into(),
+                    ..case
+                },
+                &observation,
+                0
+            ));
+        }
+        assert_eq!(ledger.sort(), Ok(()));
+        let found: Vec<(usize, String)> = ledger
+            .iter()
+            .map(|sample| (sample.case_index(), sample.id()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (0, "json-".into()),
+                (3, "json-3#2".into()),
+                (7, "7".into()),
+                (12, "json-12".into())
+            ]
+        );
+        assert_eq!((ledger.position(7), ledger.position(8)), (Some(2), None));
+        let (case, observation) = parts(3);
+        ledger.push(&case, &observation, 0);
+        assert_eq!(ledger.sort(), Err(3));
+        let far = Observation {
+            case_index: usize::MAX,
+            ..observation
+        };
+        assert!(!ledger.push(&case, &far, 0));
+    }
+
+    #[test]
+    fn shared_values_are_stored_once() {
+        let mut ledger = RequestTable::default();
+        let (case, observation) = parts(0);
+        for index in 0..100 {
+            let outcome = Outcome::Rejected {
+                status: 400,
+                body: format!("no {}", index % 3),
+                advice: None,
+            };
+            ledger.push(
+                &case,
+                &Observation {
+                    case_index: index,
+                    outcome,
+                    ..observation.clone()
+                },
+                0,
+            );
+        }
+        assert_eq!(
+            (
+                ledger.inputs.len(),
+                ledger.outcomes.values.len(),
+                ledger.len()
+            ),
+            (1, 3, 100)
+        );
+        assert!(size_of::<Row>() <= 104, "{}", size_of::<Row>());
+    }
+
+    #[test]
+    fn messages_are_dropped_above_the_limit() {
+        let mut ledger = RequestTable::default();
+        let (case, observation) = parts(0);
+        for index in 0..MAX_WITH_MESSAGES + 2 {
+            ledger.push(
+                &case,
+                &Observation {
+                    case_index: index,
+                    ..observation.clone()
+                },
+                0,
+            );
+            let message = format!("odd {index}");
+            let verdict = Verdict::Invalid {
+                reason: Reason::NotJson { message, byte: 1 },
+            };
+            ledger.judge(
+                index,
+                Judged {
+                    verdict,
+                    tokens: Tokens::default(),
+                    vllm_correct: None,
+                    white_space_run: false,
+                    right_call: None,
+                },
+            );
+        }
+        let verdict = |index: usize| format!("{:?}", ledger.get(index).unwrap().verdict());
+        assert!(
+            verdict(5).contains("odd 5")
+                && verdict(MAX_WITH_MESSAGES + 1).contains(DROPPED_MESSAGE),
+            "{}",
+            verdict(MAX_WITH_MESSAGES + 1)
+        );
+        assert_eq!(ledger.verdicts.values.len(), MAX_WITH_MESSAGES + 1);
+    }
+
+    #[test]
+    fn token_counts_of_any_size_round_trip() {
+        let mut ledger = RequestTable::default();
+        for (index, input) in [None, Some(0), Some(u64::from(u32::MAX)), Some(u64::MAX)]
+            .into_iter()
+            .enumerate()
+        {
+            let (case, observation) = parts(index);
+            ledger.push(&case, &observation, 0);
+            let tokens = Tokens {
+                input,
+                output: Some(4),
+                ..Tokens::default()
+            };
+            ledger.judge(
+                index,
+                Judged {
+                    verdict: Verdict::Valid,
+                    tokens,
+                    vllm_correct: Some(false),
+                    white_space_run: true,
+                    right_call: Some(true),
+                },
+            );
+            let found = ledger.get(index).unwrap().judged();
+            let judged = (
+                found.tokens,
+                found.vllm_correct,
+                found.white_space_run,
+                found.right_call,
+            );
+            assert_eq!(judged, (tokens, Some(false), true, Some(true)));
+        }
+    }
+
+    #[test]
+    fn chunk_times_above_the_limit_are_read_from_the_source() {
+        let mut ledger = RequestTable::new(2, Some(Arc::new(TestSource)));
+        let (case, observation) = parts(0);
+        ledger.push(&case, &observation, 40);
+        ledger.gaps.resize(MAX_GAP_BYTES, 0);
+        ledger.push(
+            &case,
+            &Observation {
+                case_index: 1,
+                ..observation.clone()
+            },
+            41,
+        );
+        let found: Vec<Vec<u64>> = ledger.iter().map(|sample| sample.chunks_ns()).collect();
+        assert_eq!(found, [observation.timing.chunks_ns, vec![1, 41]]);
+    }
+
+    #[test]
+    fn request_without_an_answer_has_no_chunks() {
+        let mut ledger = RequestTable::default();
+        let (case, observation, _) = TestRequest {
+            chunks: vec![],
+            sent: None,
+            ready: None,
+            end: None,
+            ..test_request()
+        }
+        .parts(0);
+        ledger.push(&case, &observation, 0);
+        let found = ledger.get(0).unwrap();
+        assert_eq!(
+            (
+                found.request_times().first_content_ns,
+                found.request_times().sent_ns,
+                found.chunks_ns()
+            ),
+            (None, None, vec![])
+        );
+        assert_eq!(
+            (found.is_judged(), found.verdict()),
+            (
+                false,
+                &Verdict::NotScored {
+                    why: NotScored::Cancelled
+                }
+            )
+        );
+    }
+}

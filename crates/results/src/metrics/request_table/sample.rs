@@ -1,0 +1,253 @@
+//! A view of one request for computing figures.
+
+use std::sync::Arc;
+
+use super::{
+    ChunksAndTokens, HAS_CALL, IMPLAUSIBLE_INPUT, IMPLAUSIBLE_OUTPUT, IMPLAUSIBLE_USAGE, IN_ORDER,
+    NONE, NONE_NS, RIGHT_CALL, RequestInput, RequestTimes, SCRIPT_CORRECT, SCRIPT_SCORES, STREAMED,
+    WHITE_SPACE_RUN,
+};
+use crate::metrics::{Judged, Sample, TokenSource, Tokens};
+use sobench_core::answer::Answer;
+use sobench_core::case::{Arm, Case};
+use sobench_core::constraint::Constraint;
+use sobench_core::observation::{Observation, Outcome, Timing};
+use sobench_core::verdict::{NotScored, Verdict};
+
+fn time(ns: u64) -> Option<u64> {
+    (ns != NONE_NS).then_some(ns)
+}
+
+/// The verdict of a request that was not judged.
+static UNJUDGED: Verdict = Verdict::NotScored {
+    why: NotScored::Cancelled,
+};
+
+impl<'a> Sample<'a> {
+    /// The number of the request in the plan.
+    pub fn case_index(&self) -> usize {
+        self.row.case_index as usize
+    }
+
+    /// The id of the case, with its lap if cases were repeated.
+    pub fn id(&self) -> String {
+        let index = self.row.case_index;
+        match self.ledger.names.get(self.row.name) {
+            Some(name) => format!("{name}{index}"),
+            None => self.ledger.odd_ids.get(&index).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The arm of the request.
+    pub fn arm(&self) -> Arm {
+        self.row.arm
+    }
+
+    /// The input of the request.
+    pub fn request_input(&self) -> &'a RequestInput {
+        &self.ledger.inputs[self.row.input_number as usize]
+    }
+
+    /// The constraint of the request.
+    pub fn constraint(&self) -> Option<&'a Arc<Constraint>> {
+        self.request_input().constraint.as_ref()
+    }
+
+    /// The planned case.
+    pub fn case(&self) -> Case {
+        let RequestInput {
+            prompt,
+            constraint,
+            output_len,
+            completion,
+            tags,
+            grammar_oracle,
+            model,
+        } = self.request_input().clone();
+        Case {
+            id: self.id(),
+            arm: self.arm(),
+            prompt,
+            constraint,
+            output_len,
+            completion,
+            tags,
+            grammar_oracle,
+            model,
+        }
+    }
+
+    /// The outcome of the request.
+    pub fn outcome(&self) -> &'a Outcome {
+        &self.ledger.outcomes.values[self.row.outcome as usize]
+    }
+
+    /// The finish reason from the server.
+    pub fn finish_reason(&self) -> Option<&'a str> {
+        self.ledger
+            .finish_reasons
+            .get(self.row.finish_reason)
+            .map(String::as_str)
+    }
+
+    /// The observation, without the server's token counts and without texts that only the log has.
+    pub fn observation(&self) -> Observation {
+        let times = self.request_times();
+        let (chunks_ns, chunk_tokens) = self.counted_chunks();
+        Observation {
+            case_index: self.case_index(),
+            outcome: self.outcome().clone(),
+            timing: Timing {
+                due_ns: times.due_ns,
+                ready_ns: times.ready_ns,
+                sent_ns: times.sent_ns,
+                headers_ns: None,
+                chunks_ns,
+                first_reasoning_ns: times.first_reasoning_ns,
+                first_answer_ns: times.first_answer_ns,
+                chunk_tokens,
+                end_ns: times.end_ns,
+                streamed: times.streamed,
+            },
+            answer: Answer {
+                reasoning: self.reasoning().to_owned(),
+                ..Answer::from_text(self.text().to_owned())
+            },
+            finish_reason: self.finish_reason().map(str::to_owned),
+            usage: None,
+        }
+    }
+
+    /// The times of the request.
+    pub fn request_times(&self) -> RequestTimes {
+        let row = self.row;
+        let first_ns = time(row.first_ns);
+        let (first_reasoning_ns, first_answer_ns) = self
+            .ledger
+            .reasoned
+            .get(&row.case_index)
+            .copied()
+            .unwrap_or((None, first_ns));
+        RequestTimes {
+            due_ns: row.due_ns,
+            ready_ns: time(row.ready_ns),
+            sent_ns: time(row.sent_ns),
+            first_content_ns: first_ns,
+            last_content_ns: time(row.last_ns),
+            first_reasoning_ns,
+            first_answer_ns,
+            end_ns: time(row.end_ns),
+            chunks: u64::from(row.chunks),
+            streamed: row.flags & STREAMED != 0,
+        }
+    }
+
+    /// Whether its times are in order ([`Timing::is_in_order`]).
+    pub fn is_in_order(&self) -> bool {
+        self.row.flags & IN_ORDER != 0
+    }
+
+    /// The times of its chunks.
+    pub fn chunks_ns(&self) -> Vec<u64> {
+        self.ledger.chunks(self.row).0
+    }
+
+    /// The times of its chunks, with cumulative tokens if the server counts them.
+    pub fn counted_chunks(&self) -> ChunksAndTokens {
+        self.ledger.chunks(self.row)
+    }
+
+    /// The answer; empty if only the log has it.
+    pub fn text(&self) -> &'a str {
+        self.ledger
+            .texts
+            .get(&self.row.case_index)
+            .map_or("", |(text, _)| text)
+    }
+
+    /// The reasoning; empty if only the log has it.
+    pub fn reasoning(&self) -> &'a str {
+        self.ledger
+            .texts
+            .get(&self.row.case_index)
+            .map_or("", |(_, reasoning)| reasoning)
+    }
+
+    /// Whether the server's token counts are plausible or missing.
+    pub fn has_plausible_usage(&self) -> bool {
+        self.row.flags & IMPLAUSIBLE_USAGE == 0
+    }
+
+    /// Whether an implausible count was ignored. Older versions used such counts.
+    pub fn has_ignored_count(&self) -> bool {
+        let is_ignored = |flag: u16, source: TokenSource| {
+            self.row.flags & flag != 0 && source != TokenSource::Server
+        };
+        is_ignored(IMPLAUSIBLE_INPUT, self.row.input_source)
+            || is_ignored(IMPLAUSIBLE_OUTPUT, self.row.output_source)
+    }
+
+    /// The offset of its line in the run log.
+    pub fn offset(&self) -> u64 {
+        self.row.offset
+    }
+
+    /// Whether it has a verdict.
+    pub fn is_judged(&self) -> bool {
+        self.row.verdict != NONE
+    }
+
+    /// The verdict; `Cancelled` if it was not judged.
+    pub fn verdict(&self) -> &'a Verdict {
+        self.ledger
+            .verdicts
+            .get(self.row.verdict)
+            .unwrap_or(&UNJUDGED)
+    }
+
+    /// The token counts of the server or the tokenizer.
+    pub fn tokens(&self) -> Tokens {
+        let row = self.row;
+        if !self.ledger.odd_tokens.is_empty()
+            && let Some(tokens) = self.ledger.odd_tokens.get(&row.case_index)
+        {
+            return *tokens;
+        }
+        let count = |count: u32| (count != NONE).then(|| u64::from(count));
+        Tokens {
+            input: count(row.input),
+            input_source: row.input_source,
+            output: count(row.output),
+            output_source: row.output_source,
+        }
+    }
+
+    /// Whether vLLM's script would count the answer as correct; `None` for constraints that it does
+    /// not score (grammars).
+    pub fn vllm_correct(&self) -> Option<bool> {
+        (self.row.flags & SCRIPT_SCORES != 0).then_some(self.row.flags & SCRIPT_CORRECT != 0)
+    }
+
+    /// Whether the answer was truncated while writing only white space
+    /// ([`super::constraint_loss::is_white_space_run`]).
+    pub fn white_space_run(&self) -> bool {
+        self.row.flags & WHITE_SPACE_RUN != 0
+    }
+
+    /// Whether the answer is the expected call ([`sobench_judge::call`]); `None` without an
+    /// expected call.
+    pub fn right_call(&self) -> Option<bool> {
+        (self.row.flags & HAS_CALL != 0).then_some(self.row.flags & RIGHT_CALL != 0)
+    }
+
+    /// The verdict, token counts and checks of the request.
+    pub fn judged(&self) -> Judged {
+        Judged {
+            verdict: self.verdict().clone(),
+            tokens: self.tokens(),
+            vllm_correct: self.vllm_correct(),
+            white_space_run: self.white_space_run(),
+            right_call: self.right_call(),
+        }
+    }
+}

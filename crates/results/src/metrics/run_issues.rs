@@ -1,0 +1,190 @@
+//! Counts of throttling (429, Retry-After), implausible token counts and local connection failures.
+
+use super::Sample;
+use sobench_core::observation::{Advice, Outcome, TOO_MANY_REQUESTS, TransportCause};
+
+/// Counts of problems that the reader of the figures should know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunIssues {
+    /// Requests rejected with status 429.
+    pub throttled: usize,
+    /// Rejected requests with a `Retry-After` header.
+    pub pauses_named: usize,
+    /// The longest `Retry-After` in seconds; `None` if there is none, or only dates.
+    pub longest_pause_s: Option<u64>,
+    /// Answers with implausible token counts, which are ignored.
+    pub implausible_usage: usize,
+    /// Requests that failed to get a connection on this machine.
+    pub no_connection: usize,
+    /// The error message of the first of them.
+    pub local_error: Option<String>,
+}
+
+impl RunIssues {
+    /// Counts the problems of all requests.
+    pub fn new(samples: &[Sample<'_>]) -> Self {
+        let mut issues = Self::default();
+        for sample in samples {
+            issues.implausible_usage +=
+                usize::from(sample.outcome().is_answer() && sample.has_ignored_count());
+            if let Outcome::Transport {
+                cause: TransportCause::Local,
+                message,
+            } = sample.outcome()
+            {
+                issues.no_connection += 1;
+                issues.local_error.get_or_insert_with(|| message.clone());
+            }
+            let Outcome::Rejected {
+                status: TOO_MANY_REQUESTS,
+                advice,
+                ..
+            } = sample.outcome()
+            else {
+                continue;
+            };
+            issues.throttled += 1;
+            if let Some(Advice::RetryAfter(value)) = advice {
+                issues.pauses_named += 1;
+                issues.longest_pause_s = issues.longest_pause_s.max(value.trim().parse().ok());
+            }
+        }
+        issues
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::request_table::RequestTable;
+    use crate::metrics::testing::{TestRequest, test_request, with_samples};
+    use crate::metrics::{Judged, TokenSource, Tokens};
+    use sobench_core::observation::{Observation, Usage};
+
+    #[test]
+    fn local_failures_are_counted_and_the_first_is_named() {
+        let failure = |cause, message: &str| TestRequest {
+            outcome: Outcome::Transport {
+                cause,
+                message: message.to_owned(),
+            },
+            chunks: vec![],
+            ..test_request()
+        };
+        let local = TransportCause::Local;
+        let run = [
+            test_request(),
+            failure(local, "files"),
+            failure(TransportCause::Connect, "refused"),
+            failure(local, "ports"),
+        ];
+        let expected = RunIssues {
+            no_connection: 2,
+            local_error: Some("files".to_owned()),
+            ..RunIssues::default()
+        };
+        assert_eq!(with_samples(&run, RunIssues::new), expected);
+    }
+
+    /// Checks the number of implausible answers for an answer with three chunks and this usage,
+    /// whose counts come from these sources.
+    #[track_caller]
+    fn check_ignored(usage: Usage, sources: [TokenSource; 2], expected: usize) {
+        let (case, observation, verdict) = test_request().parts(0);
+        let observation = Observation {
+            usage: Some(usage),
+            ..observation
+        };
+        let mut ledger = RequestTable::default();
+        assert!(ledger.push(&case, &observation, 0));
+        let [input_source, output_source] = sources;
+        let tokens = Tokens {
+            input: Some(7),
+            input_source,
+            output: Some(3),
+            output_source,
+        };
+        ledger.judge(
+            0,
+            Judged {
+                verdict,
+                tokens,
+                vllm_correct: None,
+                white_space_run: false,
+                right_call: None,
+            },
+        );
+        assert_eq!(
+            RunIssues::new(&ledger.samples()).implausible_usage,
+            expected,
+            "{usage:?} {sources:?}"
+        );
+    }
+
+    #[test]
+    fn implausible_counts_are_reported_only_if_ignored() {
+        use TokenSource::{Server, Tokenizer, Unknown};
+        let usage = |prompt, completion| Usage {
+            prompt_tokens: prompt,
+            completion_tokens: completion,
+            unreadable: false,
+        };
+        let too_few = usage(Some(7), Some(2));
+        check_ignored(too_few, [Server, Tokenizer], 1);
+        // Judged by an older version, which used the count.
+        check_ignored(too_few, [Server, Server], 0);
+        check_ignored(usage(None, Some(2)), [Tokenizer, Server], 0);
+        check_ignored(usage(None, Some(2)), [Unknown, Tokenizer], 1);
+        check_ignored(usage(Some(u64::MAX), Some(3)), [Unknown, Server], 1);
+        check_ignored(usage(Some(7), Some(3)), [Server, Server], 0);
+        check_ignored(
+            Usage {
+                unreadable: true,
+                ..usage(Some(7), None)
+            },
+            [Server, Tokenizer],
+            1,
+        );
+    }
+
+    #[test]
+    fn retry_after_is_counted_and_the_longest_kept() {
+        let rejected = |status, value: Option<&str>| {
+            let advice = value.map(|value| Advice::RetryAfter(value.to_owned()));
+            TestRequest {
+                outcome: Outcome::Rejected {
+                    status,
+                    body: String::new(),
+                    advice,
+                },
+                chunks: vec![],
+                ..test_request()
+            }
+        };
+        let run = [
+            rejected(429, Some("7")),
+            rejected(429, Some("Fri, 31 Dec 1999 23:59:59 GMT")),
+            rejected(429, None),
+            test_request(),
+        ];
+        let issues = with_samples(&run, RunIssues::new);
+        assert_eq!(
+            issues,
+            RunIssues {
+                throttled: 3,
+                pauses_named: 2,
+                longest_pause_s: Some(7),
+                ..RunIssues::default()
+            }
+        );
+        let other = with_samples(
+            &[rejected(503, Some("9")), rejected(400, Some("9"))],
+            RunIssues::new,
+        );
+        assert_eq!(other, RunIssues::default());
+        assert_eq!(
+            with_samples(&[rejected(429, Some("-1"))], RunIssues::new).longest_pause_s,
+            None
+        );
+    }
+}

@@ -1,0 +1,333 @@
+//! The comparison as a document, for text and Markdown.
+
+use super::{GateSummary, labels};
+use crate::commands::distinct::distinct;
+use sobench_core::printable::printable;
+use sobench_render::{Block, Document, Level, Table, Text};
+use sobench_results::compare::changed_cases::{CaseResult, ChangedCase, ChangedCases};
+use sobench_results::compare::conditions::{Condition, ConditionEffect};
+use sobench_results::compare::gate::FALSE_ALARMS;
+use sobench_results::compare::side::Side;
+use sobench_results::compare::{Comparison, SideComparison};
+
+/// Maximum number of characters of a value in the table of conditions.
+const CONDITION_CHARS: usize = 60;
+
+pub(super) fn document(comparison: &Comparison) -> Document {
+    let mut page = Document::default();
+    page.push(Block::Heading {
+        level: Level::Page,
+        text: title(comparison).into(),
+    });
+    page.table(sides(&comparison.sides));
+    add_conditions(&mut page, comparison);
+    for against in &comparison.against {
+        add_side(&mut page, comparison, against);
+    }
+    page
+}
+
+/// The title, which contains the verdict of the gate.
+fn title(comparison: &Comparison) -> String {
+    if !comparison.is_comparable() {
+        return "Comparison: not comparable".to_owned();
+    }
+    match GateSummary::new(comparison) {
+        Some(gate) => gate.to_string().replacen('g', "G", 1),
+        None => "Comparison".to_owned(),
+    }
+}
+
+fn sides(sides: &[Side]) -> Table {
+    let mut table = Table::new(["", "side", "runs", "requests", "source"], 2).left_aligned(4);
+    for (index, side) in sides.iter().enumerate() {
+        let requests = side.requests().map_or_else(
+            || "not saved".to_owned(),
+            |requests| requests.len().to_string(),
+        );
+        let mut kinds: Vec<&str> = side.runs.iter().map(|run| labels::kind(run.kind)).collect();
+        kinds.dedup();
+        let name = printable(&side.name, CONDITION_CHARS);
+        table.row([
+            labels::side(index),
+            name,
+            side.runs.len().to_string(),
+            requests,
+            kinds.join(", "),
+        ]);
+    }
+    table
+}
+
+fn add_conditions(page: &mut Document, comparison: &Comparison) {
+    let differing: Vec<&Condition> = comparison
+        .conditions
+        .iter()
+        .filter(|condition| {
+            !matches!(
+                condition.effect,
+                ConditionEffect::Same | ConditionEffect::NotKnown
+            )
+        })
+        .collect();
+    if !comparison.is_comparable() {
+        page.paragraph(
+            "NOT COMPARABLE: the conditions marked below differ, so the figures are not compared.",
+        );
+    }
+    if !differing.is_empty() {
+        page.heading("Changed conditions");
+        page.table(condition_table(comparison, &differing));
+    }
+    let unknown: Vec<&str> = comparison
+        .conditions
+        .iter()
+        .filter(|condition| condition.effect == ConditionEffect::NotKnown)
+        .filter(|condition| {
+            condition.field.weight() != sobench_results::record::condition::Weight::Listed
+        })
+        .map(|condition| condition.field.name())
+        .collect();
+    if !unknown.is_empty() {
+        page.paragraph(format!(
+            "Unknown on some side, and therefore not checked: {}.",
+            unknown.join(", ")
+        ));
+    }
+    for (index, side) in comparison.sides.iter().enumerate() {
+        for run in &side.runs {
+            let file = printable(&run.file, CONDITION_CHARS);
+            page.paragraphs(
+                run.notices
+                    .iter()
+                    .map(|notice| format!("{} ({file}): {notice}", labels::side(index))),
+            );
+        }
+    }
+}
+
+fn condition_table(comparison: &Comparison, differing: &[&Condition]) -> Table {
+    let names = (0..comparison.sides.len()).map(labels::side);
+    let heads: Vec<String> = std::iter::once("condition".to_owned())
+        .chain(names)
+        .chain(["effect".to_owned()])
+        .collect();
+    let columns = heads.len();
+    let mut table = Table::new(heads, columns);
+    for condition in differing {
+        let effect = match condition.effect {
+            ConditionEffect::Stops => "NOT COMPARABLE",
+            ConditionEffect::Allowed => "allowed",
+            ConditionEffect::Notice => "may affect figures",
+            ConditionEffect::Listed | ConditionEffect::Same | ConditionEffect::NotKnown => "",
+        };
+        let value = |value: &Option<String>| {
+            value.as_ref().map_or_else(
+                || "unknown".to_owned(),
+                |value| printable(value, CONDITION_CHARS),
+            )
+        };
+        let values = condition.values.iter().map(value);
+        table.row(
+            std::iter::once(condition.field.name().to_owned())
+                .chain(values)
+                .chain([effect.to_owned()]),
+        );
+    }
+    table
+}
+
+fn add_side(page: &mut Document, comparison: &Comparison, against: &SideComparison) {
+    let other = labels::side(against.other);
+    let interval = format!("{} % interval", percent(comparison.method.level));
+    page.heading(format!("{other} compared with A"));
+    let rows = against.rows.iter().map(|row| {
+        let metric = row.measured.metric;
+        [
+            metric.to_string(),
+            metric.text(row.measured.a),
+            metric.text(row.measured.b),
+            labels::difference(&row.measured),
+            labels::interval(row),
+            labels::verdict(row),
+        ]
+    });
+    page.table(
+        Table::new(
+            ["figure", "A", &other, "difference", &interval, "verdict"],
+            1,
+        )
+        .left_aligned(5)
+        .with_rows(rows),
+    );
+    page.paragraphs(notes(comparison, against));
+    add_rulings(page, comparison, against);
+    if let Some(changed) = &against.changed {
+        add_cases(page, changed, &other);
+    }
+}
+
+fn notes(comparison: &Comparison, against: &SideComparison) -> Vec<String> {
+    let method = comparison.method;
+    let tested = against
+        .rows
+        .iter()
+        .filter(|row| row.interval.is_some())
+        .count();
+    let mut lines = vec![format!(
+        "Requests are {}. {} resamples, seed {}. {tested} rows are tested separately at {} %: with equal servers, about one in {:.0} \
+         rows shows a difference by chance.",
+        against.pairing.description(),
+        method.resamples,
+        method.seed,
+        percent(method.level),
+        1.0 / (1.0 - method.level)
+    )];
+    let methods = distinct(
+        against
+            .rows
+            .iter()
+            .filter_map(|row| row.measured.spread.method()),
+    );
+    lines.extend(
+        methods
+            .into_iter()
+            .map(|method| format!("{}.", labels::method(method))),
+    );
+    lines.push(spread_of_runs(comparison, against));
+    lines
+}
+
+/// Describes the variation between runs of the same server and its treatment.
+fn spread_of_runs(comparison: &Comparison, against: &SideComparison) -> String {
+    let sides = [&comparison.sides[0], &comparison.sides[against.other]];
+    let floor = format!(
+        "A time or throughput is better or worse only if its whole interval is beyond {} % (--run-spread).",
+        comparison.method.run_spread
+    );
+    match sides.map(|side| side.runs.len()) {
+        [1, 1] => {
+            format!(
+                "One run per side: the variation between runs is unknown and not part of the intervals. {floor}"
+            )
+        }
+        [a, b] if sides.iter().any(|side| side.requests().is_none()) => {
+            format!(
+                "{a} and {b} runs, some without requests: the variation between runs is not part of the intervals."
+            )
+        }
+        [a, b] if a == 1 || b == 1 => {
+            format!(
+                "{a} and {b} runs: the variation between runs of the side with one run is unknown and not part of the intervals. {floor}"
+            )
+        }
+        [a, b] => format!(
+            "{a} and {b} runs: the intervals include the variation between runs; with fewer than five runs per side it is a rough estimate."
+        ),
+    }
+}
+
+fn add_rulings(page: &mut Document, comparison: &Comparison, against: &SideComparison) {
+    let other = labels::side(against.other);
+    if let Some(level) = comparison
+        .method
+        .gate_level
+        .filter(|_| !against.changes.is_empty())
+    {
+        let interval = format!("{} % interval", percent(level));
+        let rows = against.changes.iter().map(|change| {
+            let metric = change.rule.metric;
+            [
+                change.rule.to_string(),
+                metric.text(change.a),
+                metric.text(change.b),
+                labels::change(change),
+                labels::change_interval(change),
+                change.ruling.to_string(),
+            ]
+        });
+        page.heading(format!("Gate: changes from A to {other}"));
+        page.table(
+            Table::new(["rule", "A", &other, "change", &interval, "ruling"], 1)
+                .left_aligned(5)
+                .with_rows(rows),
+        );
+        page.paragraph(format!(
+            "A rule is broken if the change exceeds its threshold and the whole interval excludes zero. The intervals are wide enough that at \
+             most {} % of gates over equal sides fail by chance, apart from the variation between runs of a side with one run.",
+            percent(FALSE_ALARMS)
+        ));
+    }
+    if !against.limits.is_empty() {
+        let rows = against.limits.iter().map(|limit| {
+            [
+                limit.rule.to_string(),
+                limit.rule.metric.text(limit.value),
+                limit.ruling.to_string(),
+            ]
+        });
+        page.heading(format!("Gate: thresholds of {other}"));
+        page.table(
+            Table::new(["rule", &other, "ruling"], 1)
+                .left_aligned(2)
+                .with_rows(rows),
+        );
+    }
+}
+
+fn add_cases(page: &mut Document, changed: &ChangedCases, other: &str) {
+    page.heading("Cases with a changed verdict");
+    page.paragraph(format!(
+        "{} correct in A and incorrect in {other}, {} incorrect in A and correct in {other}, of {} judged on both sides.",
+        changed.worse, changed.better, changed.judged
+    ));
+    changed
+        .cases
+        .iter()
+        .for_each(|case| page.push(one_case(case, other)));
+    let more = changed.worse + changed.better - changed.cases.len();
+    if more > 0 {
+        page.paragraph(format!(
+            "{more} more; use --changed {} to show all",
+            changed.worse + changed.better
+        ));
+    }
+}
+
+fn one_case(case: &ChangedCase, other: &str) -> Block {
+    let direction = if case.worse { "worse" } else { "better" };
+    let seen = |name: &str, seen: &CaseResult| {
+        let runs = if seen.correct.of > 1 {
+            format!(
+                " ({} of {} runs correct)",
+                seen.correct.hits, seen.correct.of
+            )
+        } else {
+            String::new()
+        };
+        match &seen.answer {
+            Some(answer) => {
+                let [verdict, text] = [&answer.verdict, &answer.text]
+                    .map(|text| printable(text, labels::ANSWER_CHARS));
+                format!("{name}{runs}: {verdict}: {text}")
+            }
+            None => format!("{name}{runs}: the file has no answers"),
+        }
+    };
+    Block::Item {
+        text: Text::default().strong(format!(
+            "{} ({direction})",
+            printable(&case.case, CONDITION_CHARS)
+        )),
+        below: vec![
+            Text::default().code(seen("A", &case.a)),
+            Text::default().code(seen(other, &case.b)),
+        ],
+    }
+}
+
+/// A fraction in percent, without trailing zeros.
+pub(super) fn percent(share: f64) -> String {
+    let text = format!("{:.2}", 100.0 * share);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

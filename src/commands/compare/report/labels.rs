@@ -1,0 +1,157 @@
+//! Text for figures, differences and rulings.
+
+use sobench_results::compare::gate::{ChangeRuling, Ruling};
+use sobench_results::compare::measure::Measured;
+use sobench_results::compare::rules::ChangeUnit;
+use sobench_results::compare::side::FileKind;
+use sobench_results::compare::{DifferenceVerdict, Method, Row};
+use sobench_results::metrics::registry::Figure;
+
+/// Maximum number of characters of a shown answer.
+pub(super) const ANSWER_CHARS: usize = 160;
+
+/// The letter of a side: A, B, C ...
+pub(super) fn side(index: usize) -> String {
+    u8::try_from(index)
+        .ok()
+        .filter(|index| *index < 26)
+        .map_or_else(
+            || format!("side {}", index + 1),
+            |index| char::from(b'A' + index).to_string(),
+        )
+}
+
+/// The difference in the figure's unit, and in percent if the first value is positive.
+pub(super) fn difference(measured: &Measured) -> String {
+    let Some(difference) = measured.difference else {
+        return String::new();
+    };
+    match (measured.metric, measured.a) {
+        (metric, _) if metric.is_rate() => format!("{difference:+.2} pp"),
+        (metric, Some(base)) if base > 0.0 => {
+            format!(
+                "{} ({:+.1} %)",
+                signed(metric, difference),
+                100.0 * difference / base
+            )
+        }
+        (metric, _) => signed(metric, difference),
+    }
+}
+
+fn signed(metric: Figure, difference: f64) -> String {
+    if metric.is_count() {
+        format!("{difference:+.0}")
+    } else {
+        format!("{difference:+.2}")
+    }
+}
+
+/// The interval: rates in percentage points, other figures in percent of the first value if
+/// possible, otherwise in their unit.
+pub(super) fn interval(row: &Row) -> String {
+    match (row.measured.metric, row.interval, row.relative) {
+        (metric, Some((low, high)), _) if metric.is_rate() => format!("{low:+.2} to {high:+.2} pp"),
+        (_, _, Some((low, high))) => format!("{low:+.1} to {high:+.1} %"),
+        (metric, Some((low, high)), None) => format!("{low:+.2} to {high:+.2} {}", metric.unit()),
+        (_, None, None) => String::new(),
+    }
+}
+
+pub(super) fn verdict(row: &Row) -> String {
+    let verdict = match row.verdict {
+        DifferenceVerdict::Better => "better",
+        DifferenceVerdict::Worse => "worse",
+        DifferenceVerdict::Differs => "differs",
+        DifferenceVerdict::NoDifferenceSeen => "no significant difference",
+        DifferenceVerdict::WithinRunSpread => "within run variation",
+        DifferenceVerdict::TooFewSamples => "too few samples",
+        DifferenceVerdict::NotTested => "not tested",
+    };
+    match &row.measured.spread {
+        sobench_results::compare::measure::Uncertainty::None(reason) => {
+            match reason.description() {
+                Some(why) => format!("{verdict}: {why}"),
+                None => verdict.to_owned(),
+            }
+        }
+        spread => match spread.p_value() {
+            Some(p) if p < 0.001 => format!("{verdict} (p < 0.001)"),
+            Some(p) => format!("{verdict} (p = {p:.3})"),
+            None => verdict.to_owned(),
+        },
+    }
+}
+
+/// The kind of file of a run.
+pub(super) fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::SobenchResult => "sobench result",
+        FileKind::SobenchBaseline => "sobench baseline",
+        FileKind::SobenchRunLog => "sobench run log",
+        FileKind::VllmBenchServe => "vllm bench serve result",
+        FileKind::VllmScript => "vLLM script result",
+    }
+}
+
+/// The statistical method of intervals.
+pub(super) fn method(method: Method) -> &'static str {
+    match method {
+        Method::PairedBootstrap => {
+            "latencies: bootstrap over cases, the same cases on both sides; gaps are drawn with their request"
+        }
+        Method::Bootstrap => {
+            "latencies: bootstrap over the requests of each side; gaps are drawn with their request"
+        }
+        Method::BlockBootstrap => "throughput: bootstrap over blocks of time",
+        Method::McnemarAndNewcombePaired => {
+            "rates: McNemar's exact test on the same cases, and Newcombe's interval for paired proportions (1998, method 10)"
+        }
+        Method::Newcombe => {
+            "rates: Newcombe's interval for independent proportions (1998, method 10)"
+        }
+        Method::NewcombeAndRuns => {
+            "rates: the wider of Newcombe's interval and a bootstrap over runs"
+        }
+        Method::Welch => "means of files without requests: from their standard errors",
+    }
+}
+
+/// The change in the rule's unit.
+pub(super) fn change(ruling: &ChangeRuling) -> String {
+    ruling
+        .change
+        .map(|change| format!("{change:+.2} {}", unit(ruling)))
+        .unwrap_or_default()
+}
+
+pub(super) fn change_interval(ruling: &ChangeRuling) -> String {
+    ruling
+        .interval
+        .map(|(low, high)| format!("{low:+.2} to {high:+.2} {}", unit(ruling)))
+        .unwrap_or_default()
+}
+
+pub(super) fn unit(ruling: &ChangeRuling) -> &'static str {
+    match (ruling.rule.unit, ruling.rule.metric) {
+        (ChangeUnit::Percent, _) => "%",
+        (ChangeUnit::Own, metric) => metric.unit_of_change(),
+    }
+}
+
+/// One line about a rule that is not kept.
+pub(super) fn broken_change(change: &ChangeRuling) -> String {
+    let metric = change.rule.metric;
+    let (a, b) = (metric.text(change.a), metric.text(change.b));
+    match change.ruling {
+        Ruling::Broken => {
+            format!(
+                "{}: {metric} changed from {a} to {b}: {}, interval {}",
+                change.rule,
+                self::change(change),
+                change_interval(change)
+            )
+        }
+        other => format!("{}: {other}", change.rule),
+    }
+}

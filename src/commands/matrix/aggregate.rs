@@ -1,0 +1,625 @@
+//! Aggregates the runs of a matrix: repeats are pooled, and constrained requests are paired with
+//! their controls.
+
+mod pooled;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use self::pooled::{pooled_rate, pooled_values, summary};
+use super::run_order::Step;
+use crate::commands::bench::run::{Finished, FirstUse, ServerHistory};
+use crate::commands::matrix::options::{ContenderServer, InterleavedReason, MatrixOptions, Order};
+use crate::commands::matrix::report::{
+    ColdFrom, Comparison, Control, FORMAT, FORMAT_VERSION, Figures, KneeRow, Load,
+    MatrixConditions, MatrixRun, Row, RowResult, Treatment,
+};
+use sobench_core::error::{Error, Kind};
+use sobench_core::exit_codes::CHECK_FAILED;
+use sobench_notices::enforcement::State;
+use sobench_notices::notice::{MatrixNotice, Notice};
+use sobench_results::metrics::cold_load::COLD_TAG;
+use sobench_results::metrics::constraint_overhead::Overhead;
+use sobench_results::metrics::knee::knee;
+use sobench_results::metrics::pooled::Pooled;
+use sobench_results::metrics::registry::{Metric, RequestValues, Values, latencies, rates, totals};
+use sobench_results::metrics::{Sample, first_uses};
+use sobench_results::record::{Engine, RunRecord};
+use sobench_results::runlog::RunLog;
+use sobench_statistics::{Rate, Summary};
+
+/// The percentile that tables show.
+const TAIL: [f64; 1] = [99.0];
+
+/// The reason of a run that the user stopped. It does not apply to other runs.
+const INTERRUPTED: &str = "interrupted";
+
+/// The values that the comparison needs of one run.
+pub(super) struct RunSamples {
+    requests: Vec<RequestSample>,
+    /// The values of each pooled metric, by answer.
+    pooled: Vec<(&'static Metric, Pooled)>,
+    cold_ttft_ms: Vec<f64>,
+    warm_ttft_ms: Vec<f64>,
+    /// Fingerprints of the constraints that the server has received so far.
+    pub(super) sent: HashSet<String>,
+}
+
+/// The values of one request in every distribution.
+struct RequestSample {
+    case: usize,
+    answered: bool,
+    values: RequestValues,
+}
+
+/// A finished run with its metrics.
+struct FinishedRun {
+    repeat: usize,
+    samples: RunSamples,
+    duration_s: f64,
+    requests: usize,
+    values: Values,
+    /// Requests that were valid and met every objective.
+    valid_good: Option<Rate>,
+    first_use: Option<FirstUse>,
+    record: RunRecord,
+    /// The engine with its counters.
+    engine: Option<Engine>,
+    /// Whether the client distorted the latencies.
+    is_distrusted: bool,
+}
+
+/// The runs of one row of the table.
+#[derive(Default)]
+struct Cell {
+    constrained: Vec<FinishedRun>,
+    control: Vec<FinishedRun>,
+    /// The values of each pooled metric in all constrained runs, by answer.
+    pooled: Vec<(&'static Metric, Pooled)>,
+    failures: Vec<String>,
+}
+
+/// The runs so far.
+#[derive(Default)]
+pub(super) struct Aggregate {
+    /// By dataset, contender and load.
+    cells: BTreeMap<(usize, usize, usize), Cell>,
+    runs: Vec<MatrixRun>,
+    notices: Vec<Notice>,
+    /// Whether a run failed a threshold, or its client under `--strict-client`.
+    pub(super) has_failed_threshold: bool,
+    /// Whether a result or a log could not be written.
+    pub(super) has_write_failure: bool,
+}
+
+impl RunSamples {
+    /// Takes the values of every request of a run.
+    pub(super) fn new(log: &RunLog, past: &ServerHistory) -> Self {
+        let (samples, options) = (log.requests.samples(), &log.record.settings.metrics);
+        let known: HashSet<String> = log.record.known_constraints.iter().cloned().collect();
+        let (first_ttft_ms, warm_ttft_ms) = first_uses::ttfts(&samples, options, &known);
+        let cold_ttft_ms = if past.is_whole {
+            first_ttft_ms
+        } else {
+            // Other clients may have used the server before. Only schemas that no server has seen
+            // are certainly new to it.
+            let is_new = |sample: &&Sample<'_>| {
+                sample
+                    .request_input()
+                    .tags
+                    .iter()
+                    .any(|tag| tag == COLD_TAG)
+            };
+            let new: Vec<Sample<'_>> = samples.iter().filter(is_new).copied().collect();
+            first_uses::ttfts(&new, options, &known).0
+        };
+        let request = |sample: &Sample<'_>| RequestSample {
+            case: sample.case_index(),
+            answered: sample.outcome().is_answer(),
+            values: RequestValues::new(sample, options),
+        };
+        let requests = samples.iter().map(request).collect();
+        let pooled = Metric::ALL
+            .iter()
+            .filter_map(|metric| Some((*metric, metric.pooled(&samples, options)?)))
+            .collect();
+        let sent = &first_uses::fingerprints(&samples) | &known;
+        Self {
+            requests,
+            pooled,
+            cold_ttft_ms,
+            warm_ttft_ms,
+            sent,
+        }
+    }
+}
+
+impl Aggregate {
+    /// Whether there is nothing to report.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells
+            .values()
+            .all(|cell| cell.constrained.is_empty() && cell.control.is_empty())
+    }
+
+    /// Adds a run that succeeded.
+    pub(super) fn add_run(
+        &mut self,
+        step: &Step,
+        mut samples: RunSamples,
+        finished: &Finished,
+        run: MatrixRun,
+    ) {
+        let report = &finished.report;
+        let (metrics, overall) = (&report.metrics, &report.metrics.overall);
+        let sent = overall.requests - overall.cancelled - metrics.issues.no_connection;
+        let pooled = std::mem::take(&mut samples.pooled);
+        let finished_run = FinishedRun {
+            repeat: step.repeat,
+            samples,
+            duration_s: metrics.duration_ns as f64 / 1e9,
+            requests: overall.requests,
+            valid_good: overall
+                .throughput
+                .counts
+                .valid_good
+                .and_then(|good| Rate::new(good as usize, sent)),
+            values: metrics.values.clone(),
+            first_use: finished.first_use,
+            record: report.record.clone(),
+            engine: report.engine.clone(),
+            is_distrusted: finished.distrust().is_some(),
+        };
+        self.has_failed_threshold |= finished.exit_code() == CHECK_FAILED;
+        if report.record.enforcement.state == State::NotEnforced {
+            let (contender, dataset) = (run.contender.clone(), run.dataset.clone());
+            let (treatment, load) = (step.treatment.name().to_owned(), run.load.to_string());
+            self.notices.push(
+                MatrixNotice::RunNotEnforced {
+                    contender,
+                    dataset,
+                    treatment,
+                    load,
+                }
+                .into(),
+            );
+        }
+        self.has_write_failure |= finished.saved.is_err()
+            || finished.log_failure.is_some()
+            || !finished.write_failures.is_empty();
+        let cell = self.cells.entry(cell_key(step)).or_default();
+        match step.treatment {
+            Treatment::Constrained => {
+                cell.add_pooled(pooled);
+                cell.constrained.push(finished_run);
+            }
+            Treatment::Control => cell.control.push(finished_run),
+        }
+        self.runs.push(MatrixRun {
+            distrust: finished.distrust(),
+            ..run
+        });
+    }
+
+    /// Adds a run that failed or was interrupted.
+    pub(super) fn add_failure(&mut self, step: &Step, error: &Error, run: MatrixRun) {
+        let reason = match &error.hint {
+            _ if error.kind == Kind::Interrupted => INTERRUPTED.to_owned(),
+            Some(hint) => format!("{} (hint: {hint})", error.what),
+            None => error.what.clone(),
+        };
+        let cell_reason = match step.treatment {
+            Treatment::Control if reason != INTERRUPTED => format!("the control arm: {reason}"),
+            Treatment::Control | Treatment::Constrained => reason.clone(),
+        };
+        self.cells
+            .entry(cell_key(step))
+            .or_default()
+            .failures
+            .push(cell_reason);
+        self.runs.push(MatrixRun {
+            failure: Some(reason),
+            ..run
+        });
+    }
+}
+
+impl Cell {
+    fn add_pooled(&mut self, run_values: Vec<(&'static Metric, Pooled)>) {
+        if self.pooled.is_empty() {
+            self.pooled = run_values;
+        } else {
+            self.pooled
+                .iter_mut()
+                .zip(run_values)
+                .for_each(|((_, own), (_, other))| own.merge(&other));
+        }
+    }
+}
+
+/// The cell of a run: dataset, contender and load.
+fn cell_key(step: &Step) -> (usize, usize, usize) {
+    (step.dataset, step.contender, step.load)
+}
+
+/// The entry of a run in the comparison, before the run.
+pub(super) fn planned_entry(plan: &MatrixOptions, step: &Step) -> MatrixRun {
+    MatrixRun {
+        contender: plan.contenders[step.contender].name.clone(),
+        dataset: plan.datasets[step.dataset].clone(),
+        load: plan.loads[step.load],
+        treatment: step.treatment,
+        repeat: step.repeat + 1,
+        run_log: None,
+        result: None,
+        distrust: None,
+        failure: None,
+    }
+}
+
+/// The comparison of the runs so far.
+pub(super) fn comparison(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> Comparison {
+    let mut rows = Vec::new();
+    for (dataset, dataset_name) in plan.datasets.iter().enumerate() {
+        for (contender, contender_plan) in plan.contenders.iter().enumerate() {
+            for (load, level) in plan.loads.iter().enumerate() {
+                rows.push(Row {
+                    dataset: dataset_name.clone(),
+                    contender: contender_plan.name.clone(),
+                    load: *level,
+                    result: row_result(plan, aggregate, (dataset, contender, load)),
+                });
+            }
+        }
+    }
+    Comparison {
+        format: FORMAT,
+        format_version: FORMAT_VERSION,
+        about: conditions(plan, aggregate, stopped),
+        knees: knees(plan, &rows),
+        notices: notices(plan, aggregate, &rows),
+        rows,
+        runs: aggregate.runs.clone(),
+    }
+}
+
+/// The result of a cell. A cell without runs takes the reason of another cell of the contender that
+/// failed.
+fn row_result(
+    plan: &MatrixOptions,
+    aggregate: &Aggregate,
+    cell_key: (usize, usize, usize),
+) -> RowResult {
+    let (dataset, contender, _) = cell_key;
+    let cell = aggregate.cells.get(&cell_key);
+    if let Some(figures) = cell.and_then(|cell| figures(plan, cell)) {
+        return RowResult::Measured(Box::new(figures));
+    }
+    let own = cell.and_then(|cell| cell.failures.first());
+    let others = || {
+        aggregate
+            .cells
+            .iter()
+            .filter(|((_, owner, _), _)| *owner == contender)
+    };
+    let failure = |cell: &'_ Cell| {
+        cell.failures
+            .iter()
+            .find(|reason| *reason != INTERRUPTED)
+            .cloned()
+    };
+    let same_dataset = || {
+        others()
+            .filter(|((owner, ..), _)| *owner == dataset)
+            .find_map(|(_, cell)| failure(cell))
+    };
+    let any_dataset = || others().find_map(|(_, cell)| failure(cell));
+    let reason = own.cloned().or_else(same_dataset).or_else(any_dataset);
+    RowResult::DidNotRun {
+        reason: reason.unwrap_or_else(|| "stopped before this run".to_owned()),
+    }
+}
+
+/// The figures of a row; `None` without a constrained run.
+fn figures(plan: &MatrixOptions, cell: &Cell) -> Option<Figures> {
+    let runs = &cell.constrained;
+    let first = runs.first()?;
+    let values = pooled_values(runs, &cell.control, &cell.pooled);
+    let (cold_from, [cold_ttft_ms, warm_ttft_ms]) = cold_and_warm(runs);
+    let engine = first.engine.as_ref();
+    Some(Figures {
+        runs: runs.len(),
+        requests: runs.iter().map(|run| run.requests).sum(),
+        correct_rate: values.rate(&rates::CORRECT_RATE),
+        compliance: values.rate(&rates::COMPLIANCE),
+        coverage: values.rate(&rates::COVERAGE),
+        valid_within_objectives: pooled_rate(runs, |run| run.valid_good),
+        ttft_ms: summary(&values, &latencies::TTFT),
+        tpot_ms: summary(&values, &latencies::TPOT),
+        e2el_ms: summary(&values, &latencies::E2EL),
+        request_throughput: values.number(&totals::REQUEST_THROUGHPUT),
+        output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
+        valid_throughput: values.number(&totals::VALID_THROUGHPUT),
+        cold_ttft_ms,
+        warm_ttft_ms,
+        cold_from,
+        control: control(plan, cell),
+        distrusted_runs: runs
+            .iter()
+            .chain(&cell.control)
+            .filter(|run| run.is_distrusted)
+            .count(),
+        server_version: first.record.server.version.clone(),
+        engine: engine.map(|engine| {
+            engine.version.as_ref().map_or_else(
+                || engine.name.clone(),
+                |version| format!("{} {version}", engine.name),
+            )
+        }),
+        metrics: values,
+    })
+}
+
+/// TTFT of first and later uses of constraints: those in the runs, or, if the runs have no first
+/// use, those of the single requests before the runs. The two are never mixed, because only the
+/// first are under load.
+fn cold_and_warm(runs: &[FinishedRun]) -> (Option<ColdFrom>, [Summary; 2]) {
+    let summary = |values: Vec<f64>| Summary::new(values, &TAIL);
+    let in_runs = |ttft_ms: fn(&RunSamples) -> &Vec<f64>| {
+        summary(
+            runs.iter()
+                .flat_map(|run| ttft_ms(&run.samples).clone())
+                .collect(),
+        )
+    };
+    let cold = in_runs(|samples| &samples.cold_ttft_ms);
+    let alone = |ttft_ms: fn(FirstUse) -> f64| {
+        summary(
+            runs.iter()
+                .filter_map(|run| run.first_use)
+                .map(ttft_ms)
+                .collect(),
+        )
+    };
+    let alone_cold = alone(|first_use| first_use.cold_ttft_ms);
+    match (cold.n, alone_cold.n) {
+        (1.., _) => (
+            Some(ColdFrom::Run),
+            [cold, in_runs(|samples| &samples.warm_ttft_ms)],
+        ),
+        (0, 1..) => (
+            Some(ColdFrom::Alone),
+            [alone_cold, alone(|first_use| first_use.warm_ttft_ms)],
+        ),
+        (0, 0) => (None, [cold, in_runs(|samples| &samples.warm_ttft_ms)]),
+    }
+}
+
+fn control(plan: &MatrixOptions, cell: &Cell) -> Option<Control> {
+    let runs = &cell.control;
+    runs.first()?;
+    let seed = seed(plan);
+    let values = pooled_values(runs, runs, &[]);
+    let overhead = |metric: &Metric| Overhead::new(&pairs(cell, metric), seed);
+    Some(Control {
+        runs: runs.len(),
+        requests: runs.iter().map(|run| run.requests).sum(),
+        control_rate: values.rate(&rates::CONTROL_RATE),
+        ttft_ms: summary(&values, &latencies::TTFT),
+        tpot_ms: summary(&values, &latencies::TPOT),
+        output_throughput: values.number(&totals::OUTPUT_THROUGHPUT),
+        ttft_overhead: overhead(&latencies::TTFT),
+        tpot_overhead: overhead(&latencies::TPOT),
+    })
+}
+
+/// Values of the same request with and without its constraint, by repeat.
+fn pairs(cell: &Cell, metric: &Metric) -> Vec<Vec<(f64, f64)>> {
+    let value = |request: &RequestSample| request.values.value(metric).filter(|_| request.answered);
+    let run_pairs = |run: &FinishedRun| {
+        let control = cell
+            .control
+            .iter()
+            .find(|control| control.repeat == run.repeat)?;
+        let control_requests = control.samples.requests.iter();
+        let by_case: HashMap<usize, f64> = control_requests
+            .filter_map(|request| Some((request.case, value(request)?)))
+            .collect();
+        let pair = |request: &RequestSample| Some((value(request)?, *by_case.get(&request.case)?));
+        Some(run.samples.requests.iter().filter_map(pair).collect())
+    };
+    cell.constrained.iter().filter_map(run_pairs).collect()
+}
+
+fn knees(plan: &MatrixOptions, rows: &[Row]) -> Vec<KneeRow> {
+    if plan.slo.is_none() || plan.loads == [Load::AsGiven] {
+        return Vec::new();
+    }
+    let share = |row: &Row| {
+        (
+            row.load,
+            row.figures()
+                .and_then(|figures| figures.valid_within_objectives),
+        )
+    };
+    let sweep_knee = |sweep: &[Row]| {
+        let shares: Vec<_> = sweep.iter().map(share).collect();
+        let first = sweep.first()?;
+        let knee = knee(&shares, plan.goodput_share);
+        Some(KneeRow {
+            dataset: first.dataset.clone(),
+            contender: first.contender.clone(),
+            knee,
+        })
+    };
+    rows.chunks(plan.loads.len())
+        .filter_map(sweep_knee)
+        .collect()
+}
+
+fn conditions(plan: &MatrixOptions, aggregate: &Aggregate, stopped: bool) -> MatrixConditions {
+    let run = plan
+        .contenders
+        .first()
+        .and_then(|contender| contender.runs.first())
+        .map(|run| &run.plan);
+    let runs = aggregate
+        .cells
+        .values()
+        .flat_map(|cell| cell.control.iter().chain(&cell.constrained));
+    MatrixConditions {
+        date: runs.map(|run| run.record.date()).min(),
+        sobench_version: env!("CARGO_PKG_VERSION").to_owned(),
+        backend: run
+            .map(|run| run.settings.backend.name().to_owned())
+            .unwrap_or_default(),
+        servers: servers(plan).to_owned(),
+        order: order(plan),
+        interleaved: plan.order.is_interleaved(),
+        num_prompts: run.map_or(0, |run| run.settings.dataset.num_prompts),
+        output_len: run.map_or(0, |run| run.settings.dataset.output_len),
+        seed: seed(plan),
+        repeats: plan.repeats,
+        control: plan.treatments.contains(&Treatment::Control),
+        goodput: plan.slo,
+        goodput_share_percent: plan.goodput_share,
+        partial: stopped,
+    }
+}
+
+fn seed(plan: &MatrixOptions) -> u64 {
+    plan.contenders
+        .first()
+        .and_then(|contender| contender.runs.first())
+        .map_or(0, |run| run.plan.settings.dataset.seed)
+}
+
+fn servers(plan: &MatrixOptions) -> &'static str {
+    match plan.contenders.first().map(|contender| &contender.server) {
+        Some(ContenderServer::Embedded) => "the embedded server, restarted for each run",
+        Some(ContenderServer::Launched { .. }) => {
+            "servers started one at a time for each repeat, and stopped after their runs"
+        }
+        Some(ContenderServer::PerRequest) => {
+            "one running server, which takes its engine from each request"
+        }
+        Some(ContenderServer::Running) | None => "running servers",
+    }
+}
+
+/// A description of the order of the runs.
+pub(super) fn order(plan: &MatrixOptions) -> String {
+    let balance = match plan.repeats {
+        1 => "one repeat, in the order of the table".to_owned(),
+        repeats => format!(
+            "over {repeats} repeats, contenders are ordered by a Williams design, and loads alternate between ascending and descending"
+        ),
+    };
+    let treatments = match (plan.treatments.contains(&Treatment::Control), plan.repeats) {
+        (false, _) => "",
+        (true, 1) => {
+            "; each control run precedes its constrained run, because they share a server and one batch would hide the cost"
+        }
+        (true, _) => {
+            "; control and constrained runs are separate, because they share a server and one batch would hide the cost; their order \
+             alternates between repeats"
+        }
+    };
+    format!("{}; {balance}{treatments}", plan.order)
+}
+
+fn notices(plan: &MatrixOptions, aggregate: &Aggregate, rows: &[Row]) -> Vec<Notice> {
+    let measured = || rows.iter().filter_map(Row::figures);
+    let runs = || {
+        aggregate
+            .cells
+            .values()
+            .flat_map(|cell| cell.constrained.iter().chain(&cell.control))
+    };
+    let mut notices = aggregate.notices.clone();
+    notices.extend(client_notice(&aggregate.runs));
+    notices.extend(shared_machine_notice(plan));
+    let mut add =
+        |applies: bool, notice: MatrixNotice| notices.extend(applies.then(|| Notice::from(notice)));
+    add(
+        runs().any(|run| run.record.server.embedded),
+        MatrixNotice::SyntheticModels,
+    );
+    add(
+        plan.repeats % 2 == 1 && plan.treatments.len() > 1,
+        MatrixNotice::ControlFirstMoreOften,
+    );
+    let cold_is_unknown = measured().any(|figures| figures.cold_from.is_none());
+    let are_own_servers = plan.contenders.iter().all(|contender| {
+        matches!(
+            contender.server,
+            ContenderServer::Embedded | ContenderServer::Launched { .. }
+        )
+    });
+    add(
+        cold_is_unknown && !are_own_servers,
+        MatrixNotice::ColdTtftUnknown,
+    );
+    add(
+        cold_is_unknown && are_own_servers,
+        MatrixNotice::ColdTtftUnknownOfOwnServers,
+    );
+    add(
+        measured().any(|figures| figures.ttft_ms.n > 0 && figures.tpot_ms.n == 0),
+        MatrixNotice::OneTokenAnswers,
+    );
+    add(
+        plan.loads != [Load::AsGiven] && plan.slo.is_none(),
+        MatrixNotice::NoObjectives,
+    );
+    for ((dataset, contender, _), cell) in aggregate
+        .cells
+        .iter()
+        .filter(|(_, cell)| !cell.constrained.is_empty())
+    {
+        for why in &cell.failures {
+            let (contender, dataset) = (
+                plan.contenders[*contender].name.clone(),
+                plan.datasets[*dataset].clone(),
+            );
+            notices.push(
+                MatrixNotice::RunFailed {
+                    contender,
+                    dataset,
+                    why: why.clone(),
+                }
+                .into(),
+            );
+        }
+    }
+    notices
+}
+
+/// Warns about concurrent servers that share a machine.
+fn shared_machine_notice(plan: &MatrixOptions) -> Option<Notice> {
+    match &plan.order {
+        Order::Interleaved(InterleavedReason::SeparateServers {
+            shared_host: Some(host),
+        }) => Some(MatrixNotice::SharedHost { host: host.clone() }.into()),
+        Order::Interleaved(InterleavedReason::RequestedOnFewCores { cores }) => {
+            Some(MatrixNotice::FewCores { cores: *cores }.into())
+        }
+        Order::Interleaved(_) | Order::Blocks(_) => None,
+    }
+}
+
+/// Warns about runs whose latencies the client distorted.
+fn client_notice(runs: &[MatrixRun]) -> Option<Notice> {
+    let mut distrusted = runs
+        .iter()
+        .filter_map(|run| Some((run, run.distrust.as_ref()?)));
+    let (run, sentence) = distrusted.next()?;
+    let notice = MatrixNotice::ClientOverhead {
+        runs: distrusted.count() + 1,
+        all_runs: runs.len(),
+        contender: run.contender.clone(),
+        dataset: run.dataset.clone(),
+        treatment: run.treatment.name().to_owned(),
+        why: sentence.clone(),
+    };
+    Some(notice.into())
+}

@@ -1,0 +1,78 @@
+//! Pools the metrics of several runs.
+
+use super::{FinishedRun, TAIL};
+use sobench_core::case::Arm;
+use sobench_results::metrics::pooled::Pooled;
+use sobench_results::metrics::registry::{Kind, Metric, PerSecond, Population, Value, Values};
+use sobench_statistics::{Rate, Summary};
+
+/// Every metric over all runs: rates by their counts, distributions over all values, throughput
+/// over the total time, and other totals as the mean of the runs. A metric that is unknown in one
+/// run is unknown. Rates of the control arm are those of `control`.
+pub(super) fn pooled_values(
+    runs: &[FinishedRun],
+    control: &[FinishedRun],
+    pooled: &[(&'static Metric, Pooled)],
+) -> Values {
+    Values::from_fn(|metric| match metric.kind {
+        Kind::Rate {
+            among: Population::Arm(Arm::Control),
+            ..
+        } => pooled_rate(control, |run| run.values.rate(metric)).map(Value::Rate),
+        Kind::Rate { .. } => pooled_rate(runs, |run| run.values.rate(metric)).map(Value::Rate),
+        Kind::Distribution { among, .. } => {
+            let requests = runs.iter().flat_map(|run| &run.samples.requests);
+            let counted = requests.filter(|request| among.counts(None, request.answered));
+            let values: Vec<f64> = counted
+                .filter_map(|request| request.values.value(metric))
+                .collect();
+            (!values.is_empty()).then(|| Value::Distribution(Summary::new(values, &TAIL)))
+        }
+        Kind::Pooled(_) => {
+            let (_, values) = pooled.iter().find(|(own, _)| *own == metric)?;
+            Some(values.clone().summary(&TAIL))
+                .filter(|summary| summary.n > 0)
+                .map(Value::Distribution)
+        }
+        Kind::PerSecond(_) => {
+            let seconds: f64 = runs.iter().map(|run| run.duration_s).sum();
+            let count = |run: &FinishedRun| match run.values.get(metric)? {
+                Value::PerSecond(rate) => rate.count,
+                _ => None,
+            };
+            let count: u64 = runs.iter().map(count).sum::<Option<u64>>()?;
+            let rate = PerSecond {
+                per_second: count as f64 / seconds,
+                count: Some(count),
+            };
+            (seconds > 0.0).then_some(Value::PerSecond(rate))
+        }
+        Kind::Total(_) => {
+            let sum: f64 = runs
+                .iter()
+                .map(|run| run.values.number(metric))
+                .sum::<Option<f64>>()?;
+            (!runs.is_empty()).then(|| Value::Total(sum / runs.len() as f64))
+        }
+    })
+}
+
+/// A distribution; empty if it is unknown.
+pub(super) fn summary(values: &Values, metric: &Metric) -> Summary {
+    values
+        .summary(metric)
+        .cloned()
+        .unwrap_or_else(|| Summary::new(Vec::new(), &TAIL))
+}
+
+/// The rate over all runs; `None` if it is unknown in one of them.
+pub(super) fn pooled_rate(
+    runs: &[FinishedRun],
+    rate: impl Fn(&FinishedRun) -> Option<Rate>,
+) -> Option<Rate> {
+    let rates: Vec<Rate> = runs.iter().map(rate).collect::<Option<_>>()?;
+    Rate::new(
+        rates.iter().map(|rate| rate.hits).sum(),
+        rates.iter().map(|rate| rate.of).sum(),
+    )
+}

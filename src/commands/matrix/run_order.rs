@@ -1,0 +1,297 @@
+//! The order of the runs of a comparison.
+//!
+//! Drift (a machine that warms up, caches that fill, other processes) must not look like a property
+//! of the contender that runs first. From repeat to repeat, contenders are therefore ordered by the
+//! rows of a Williams design (Williams, "Experimental designs balanced for the estimation of
+//! residual effects of treatments", 1949): after one square, each contender was once in every
+//! position, and followed every other contender equally often. Concurrent runs take their seats in
+//! the same order. The order of control and constrained runs, and of low and high loads, alternates
+//! between repeats.
+
+use crate::commands::matrix::report::Treatment;
+
+/// One run, by its indices in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// From 0.
+    pub(super) repeat: usize,
+    pub(super) contender: usize,
+    pub(super) dataset: usize,
+    pub(super) load: usize,
+    pub(super) treatment: Treatment,
+}
+
+/// The numbers of contenders, datasets, loads and repeats.
+#[derive(Clone, Debug)]
+pub(super) struct Dimensions<'a> {
+    pub(super) contenders: usize,
+    pub(super) datasets: usize,
+    pub(super) loads: usize,
+    pub(super) repeats: usize,
+    pub(super) treatments: &'a [Treatment],
+    pub(super) sequence: Sequence,
+}
+
+/// The sequence of contenders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sequence {
+    /// All contenders of a dataset, load and treatment run concurrently.
+    Concurrent,
+    /// One run at a time; all contenders run a dataset and load before the next one.
+    Alternating,
+    /// One run at a time; a contender finishes its runs of a repeat before the next contender,
+    /// because its server is started for them.
+    ContenderByContender,
+}
+
+/// Every run in order. The runs of a round are concurrent, and its first run starts first.
+pub(super) fn rounds(dimensions: &Dimensions<'_>) -> Vec<Vec<Step>> {
+    (0..dimensions.repeats)
+        .flat_map(|repeat| rounds_of_repeat(dimensions, repeat))
+        .collect()
+}
+
+fn rounds_of_repeat(dimensions: &Dimensions<'_>, repeat: usize) -> Vec<Vec<Step>> {
+    let is_reversed = repeat % 2 == 1;
+    let indices = |count: usize| -> Vec<usize> {
+        if is_reversed {
+            (0..count).rev().collect()
+        } else {
+            (0..count).collect()
+        }
+    };
+    let contenders = row(dimensions.contenders, repeat);
+    let grid: Vec<(usize, usize)> = (0..dimensions.datasets)
+        .flat_map(|dataset| {
+            indices(dimensions.loads)
+                .into_iter()
+                .map(move |load| (dataset, load))
+        })
+        .collect();
+    let treatments: Vec<Treatment> = indices(dimensions.treatments.len())
+        .into_iter()
+        .map(|index| dimensions.treatments[index])
+        .collect();
+    // Concurrent contenders are one group.
+    let size = if dimensions.sequence == Sequence::Concurrent {
+        contenders.len().max(1)
+    } else {
+        1
+    };
+    let groups: Vec<&[usize]> = contenders.chunks(size).collect();
+    let group_rounds = |group: &[usize], (dataset, load): (usize, usize)| -> Vec<Vec<Step>> {
+        let round = |treatment: Treatment| {
+            group.iter().map(move |&contender| Step {
+                repeat,
+                contender,
+                dataset,
+                load,
+                treatment,
+            })
+        };
+        treatments
+            .iter()
+            .map(|treatment| round(*treatment).collect())
+            .collect()
+    };
+    match dimensions.sequence {
+        Sequence::Concurrent | Sequence::Alternating => grid
+            .iter()
+            .flat_map(|cell| groups.iter().flat_map(|group| group_rounds(group, *cell)))
+            .collect(),
+        Sequence::ContenderByContender => groups
+            .iter()
+            .flat_map(|group| grid.iter().flat_map(|cell| group_rounds(group, *cell)))
+            .collect(),
+    }
+}
+
+/// The order of the contenders in a repeat: a row of a Williams design. An odd number of contenders
+/// needs the square and its mirror image.
+fn row(contenders: usize, repeat: usize) -> Vec<usize> {
+    // 0, 1, n - 1, 2, n - 2, ...: each distance between neighbors occurs once.
+    let zigzag = |position: usize| {
+        if position % 2 == 1 {
+            position.div_ceil(2)
+        } else {
+            (contenders - position / 2) % contenders
+        }
+    };
+    let mut row: Vec<usize> = (0..contenders)
+        .map(|position| (zigzag(position) + repeat) % contenders)
+        .collect();
+    if contenders % 2 == 1 && repeat / contenders % 2 == 1 {
+        row.reverse();
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    fn steps(dimensions: &Dimensions<'_>) -> Vec<Step> {
+        rounds(dimensions).into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn concurrent_contenders_share_every_round() {
+        let treatments = [Treatment::Control, Treatment::Constrained];
+        let dimensions = Dimensions {
+            contenders: 3,
+            datasets: 2,
+            loads: 2,
+            repeats: 6,
+            treatments: &treatments,
+            sequence: Sequence::Concurrent,
+        };
+        let found = rounds(&dimensions);
+        assert_eq!(found.len(), 2 * 2 * 6 * 2);
+        let mut first = BTreeMap::new();
+        for round in &found {
+            let conditions = |step: &Step| (step.repeat, step.dataset, step.load, step.treatment);
+            assert!(
+                round
+                    .iter()
+                    .all(|step| conditions(step) == conditions(&round[0])),
+                "one dataset, load and treatment at a time: {round:?}"
+            );
+            let contenders: BTreeSet<usize> = round.iter().map(|step| step.contender).collect();
+            assert_eq!(contenders.len(), 3);
+            *first.entry(round[0].contender).or_insert(0) += 1;
+        }
+        assert!(
+            first.values().all(|count| *count == found.len() / 3),
+            "every contender is first equally often: {first:?}"
+        );
+        let order: Vec<&str> = found
+            .iter()
+            .map(|round| &round[0])
+            .filter(|first| first.dataset == 0 && first.load == 0 && first.repeat < 2)
+            .map(|first| first.treatment.name())
+            .collect();
+        assert_eq!(order, ["control", "constrained", "constrained", "control"]);
+        let mut alternating = steps(&Dimensions {
+            sequence: Sequence::Alternating,
+            ..dimensions.clone()
+        });
+        let mut concurrent = steps(&dimensions);
+        let key = |step: &Step| {
+            (
+                step.repeat,
+                step.dataset,
+                step.load,
+                step.contender,
+                step.treatment.name(),
+            )
+        };
+        alternating.sort_by_key(key);
+        concurrent.sort_by_key(key);
+        assert_eq!(concurrent, alternating, "the same runs");
+    }
+
+    #[test]
+    fn every_position_and_predecessor_is_equally_frequent() {
+        for contenders in 1..=7 {
+            let repeats = if contenders % 2 == 1 {
+                2 * contenders
+            } else {
+                contenders
+            };
+            let (mut positions, mut pairs) = (BTreeMap::new(), BTreeMap::new());
+            for repeat in 0..repeats {
+                let row = row(contenders, repeat);
+                row.iter().enumerate().for_each(|(position, contender)| {
+                    *positions.entry((position, *contender)).or_insert(0) += 1;
+                });
+                row.windows(2)
+                    .for_each(|pair| *pairs.entry((pair[0], pair[1])).or_insert(0) += 1);
+            }
+            assert_eq!(positions.len(), contenders * contenders);
+            assert!(
+                positions
+                    .values()
+                    .all(|count| *count == repeats / contenders),
+                "{contenders}: {positions:?}"
+            );
+            assert_eq!(pairs.len(), contenders * (contenders - 1));
+            let expected = if contenders % 2 == 1 { 2 } else { 1 };
+            assert!(
+                pairs.values().all(|count| *count == expected),
+                "{contenders}: {pairs:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_contenders_and_two_treatments_follow_abba_order() {
+        let treatments = [Treatment::Control, Treatment::Constrained];
+        let dimensions = Dimensions {
+            contenders: 2,
+            datasets: 1,
+            loads: 1,
+            repeats: 2,
+            treatments: &treatments,
+            sequence: Sequence::Alternating,
+        };
+        let order: Vec<(usize, &str)> = steps(&dimensions)
+            .iter()
+            .map(|step| (step.contender, step.treatment.name()))
+            .collect();
+        let (one, other) = ("control", "constrained");
+        assert_eq!(
+            order,
+            [
+                (0, one),
+                (0, other),
+                (1, one),
+                (1, other),
+                (1, other),
+                (1, one),
+                (0, other),
+                (0, one)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_launched_server_finishes_its_runs_before_the_next_starts() {
+        let treatments = [Treatment::Control, Treatment::Constrained];
+        let dimensions = Dimensions {
+            contenders: 3,
+            datasets: 2,
+            loads: 2,
+            repeats: 2,
+            treatments: &treatments,
+            sequence: Sequence::ContenderByContender,
+        };
+        let found = steps(&dimensions);
+        assert_eq!(found.len(), 3 * 2 * 2 * 2 * 2);
+        let mut starts: Vec<(usize, usize)> = found
+            .iter()
+            .map(|step| (step.repeat, step.contender))
+            .collect();
+        starts.dedup();
+        assert_eq!(starts.len(), 6, "one start for each contender and repeat");
+        let loads: Vec<usize> = found
+            .iter()
+            .filter(|step| (step.contender, step.dataset) == (0, 0))
+            .map(|step| step.load)
+            .collect();
+        assert_eq!(loads, [0, 0, 1, 1, 1, 1, 0, 0], "up, then down");
+        let alternating = steps(&Dimensions {
+            sequence: Sequence::Alternating,
+            ..dimensions
+        });
+        assert_eq!(
+            alternating
+                .iter()
+                .take(6)
+                .map(|step| step.contender)
+                .collect::<Vec<_>>(),
+            [0, 0, 1, 1, 2, 2]
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! `sobench runs`: lists and removes the run logs in the user's cache.
+
+use std::fs;
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::json;
+
+use super::output::{CommandOutput, pretty};
+use super::run_cache::{CacheLimit, CachedLog, folder, logs, over_limit};
+use crate::commands::flags::values::{Described, described};
+use sobench_core::dates::iso_8601;
+use sobench_core::error::{Error, Result};
+use sobench_core::output_format::OutputFormat;
+use sobench_core::printable::{NAME_CHARS, printable};
+use sobench_render::{Document, Table, text};
+use sobench_results::record::RunRecord;
+use sobench_results::runlog::RunLog;
+use sobench_shutdown::Shutdown;
+
+/// The flags of `sobench runs`.
+#[derive(Args, Clone, Debug)]
+pub struct RunsArgs {
+    #[command(subcommand)]
+    pub command: RunsCommand,
+}
+
+/// What to do with the run logs in the cache.
+#[derive(Clone, Debug, Subcommand)]
+pub enum RunsCommand {
+    /// List the run logs in the cache, newest first
+    List(ListArgs),
+    /// Remove old run logs from the cache
+    Clean(CleanArgs),
+}
+
+/// The flags of `sobench runs list`.
+#[derive(Args, Clone, Debug)]
+pub struct ListArgs {
+    /// Output format
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = described(&FORMATS))]
+    pub format: OutputFormat,
+}
+
+/// The flags of `sobench runs clean`.
+#[derive(Args, Clone, Debug)]
+pub struct CleanArgs {
+    /// Number of newest run logs to keep
+    #[arg(long, value_name = "COUNT", default_value_t = CacheLimit::DEFAULT.logs)]
+    pub keep: usize,
+    /// Total size of the run logs to keep, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = CacheLimit::DEFAULT.bytes >> 20)]
+    pub keep_mib: u64,
+    /// List the run logs that would be removed, and remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// The formats of the list.
+const FORMATS: [Described<OutputFormat>; 2] = [
+    Described(OutputFormat::Text, "text", "A table"),
+    Described(OutputFormat::Json, "json", "One JSON value"),
+];
+
+/// The version of the JSON. It is raised when a key changes its meaning or is removed.
+const FORMAT_VERSION: u32 = 1;
+
+/// A row of the list.
+#[derive(Debug, Serialize)]
+struct ListedRun {
+    path: String,
+    bytes: u64,
+    /// ISO 8601 in UTC; `None` for a file that is not a readable run log.
+    started: Option<String>,
+    model: Option<String>,
+    dataset: Option<String>,
+    requests: Option<usize>,
+}
+
+/// Lists or removes run logs.
+///
+/// # Errors
+/// The cache folder cannot be read, or a log cannot be removed.
+pub fn run(flags: RunsArgs, shutdown: &Shutdown) -> Result<CommandOutput> {
+    shutdown.run_or_abandon(move || {
+        let folder =
+            folder().map_err(|error| cannot_read(Path::new("the cache folder"), &error))?;
+        match flags.command {
+            RunsCommand::List(flags) => list(&folder, flags.format),
+            RunsCommand::Clean(flags) => clean(&folder, &flags),
+        }
+    })
+}
+
+fn list(folder: &Path, format: OutputFormat) -> Result<CommandOutput> {
+    let logs = logs(folder).map_err(|error| cannot_read(folder, &error))?;
+    let total_bytes = logs.iter().map(|log| log.bytes).sum();
+    let runs: Vec<ListedRun> = logs.iter().map(listed).collect();
+    let stdout = match format {
+        OutputFormat::Json => pretty(&json!({
+            "format": "sobench-runs",
+            "format_version": FORMAT_VERSION,
+            "folder": folder.display().to_string(),
+            "runs": runs,
+        })),
+        _ => text::render(&page(folder, &runs, total_bytes)),
+    };
+    Ok(CommandOutput {
+        stdout,
+        ..CommandOutput::default()
+    })
+}
+
+fn listed(log: &CachedLog) -> ListedRun {
+    let record: Option<RunRecord> = RunLog::read_record(&log.path).ok();
+    let record = record.as_ref();
+    ListedRun {
+        path: log.path.display().to_string(),
+        bytes: log.bytes,
+        started: record
+            .and_then(|record| iso_8601(&record.date()))
+            .map(|date| format!("{date}Z")),
+        model: record.map(|record| record.server.model_id.clone()),
+        dataset: record.map(|record| record.settings.dataset.name().to_string()),
+        requests: record.map(RunRecord::own_requests),
+    }
+}
+
+fn page(folder: &Path, runs: &[ListedRun], total_bytes: u64) -> Document {
+    let mut document = Document::new("sobench: run logs in the cache");
+    let CacheLimit { logs, bytes } = CacheLimit::DEFAULT;
+    document.facts([
+        ("folder", folder.display().to_string()),
+        (
+            "size",
+            format!("{} run logs, {}", runs.len(), size(total_bytes)),
+        ),
+        (
+            "limit",
+            format!(
+                "every run removes all but the newest {logs} logs and {}",
+                size(bytes)
+            ),
+        ),
+    ]);
+    let mut table = Table::new(
+        ["started", "model", "dataset", "requests", "size", "file"],
+        3,
+    )
+    .left_aligned(5);
+    for run in runs {
+        let known = |text: &Option<String>| {
+            let text = text.as_deref().unwrap_or("unknown");
+            printable(text, NAME_CHARS)
+        };
+        let name = Path::new(&run.path).file_name().unwrap_or_default();
+        table.row([
+            known(&run.started),
+            known(&run.model),
+            known(&run.dataset),
+            run.requests
+                .map_or_else(|| "unknown".to_owned(), |count| count.to_string()),
+            size(run.bytes),
+            printable(&name.to_string_lossy(), NAME_CHARS),
+        ]);
+    }
+    document.titled_table(
+        "Run logs, newest first",
+        (!runs.is_empty()).then_some(table),
+    );
+    document
+}
+
+fn clean(folder: &Path, flags: &CleanArgs) -> Result<CommandOutput> {
+    let limit = CacheLimit {
+        logs: flags.keep,
+        bytes: flags.keep_mib.saturating_mul(1 << 20),
+    };
+    let logs = logs(folder).map_err(|error| cannot_read(folder, &error))?;
+    let removed = over_limit(&logs, limit);
+    let mut stdout = String::new();
+    for log in removed {
+        if !flags.dry_run {
+            fs::remove_file(&log.path).map_err(|error| {
+                Error::environment(format!("cannot remove {}: {error}", log.path.display()))
+                    .hint("check the permissions of the file and its folder")
+            })?;
+        }
+        stdout.push_str(&format!("{}\n", log.path.display()));
+    }
+    let bytes: u64 = removed.iter().map(|log| log.bytes).sum();
+    let verb = if flags.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
+    let (count, kept) = (removed.len(), logs.len() - removed.len());
+    Ok(CommandOutput {
+        stdout,
+        lines: vec![format!(
+            "{verb} {count} run logs ({}); {kept} kept",
+            size(bytes)
+        )],
+        ..CommandOutput::default()
+    })
+}
+
+/// A size in the largest unit that leaves a number of at least one.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+fn cannot_read(folder: &Path, error: &std::io::Error) -> Error {
+    Error::environment(format!("cannot read {}: {error}", folder.display()))
+        .hint("set XDG_CACHE_HOME to a readable folder, or name logs with --run-log")
+}
