@@ -6,16 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::result_file::directory;
 use crate::commands::bench::options::{OutputPlan, RunLogPlan};
-use crate::commands::run_cache;
+use crate::commands::run_cache::{self, EXTENSION};
 use sobench_core::error::{Error, Result};
 use sobench_core::output_files::{self, MAX_SAME_NAMES, create_parent_folder, numbered_names};
 use sobench_notices::notice::{BenchNotice, Notice};
 use sobench_report as report;
 use sobench_results::record::RunRecord;
 use sobench_results::runlog::write::{Access, Sink, cannot_write};
-
-/// Ending of log names.
-const ENDING: &str = "jsonl";
 
 /// Ending of a log that was replaced.
 const KEPT: &str = ".old";
@@ -148,9 +145,9 @@ pub(super) fn final_path(
 
 /// The name of the log beside a result: another ending.
 pub(super) fn beside(result: &Path) -> PathBuf {
-    let named = result.with_extension(ENDING);
+    let named = result.with_extension(EXTENSION);
     if named == result {
-        result.with_extension(format!("run.{ENDING}"))
+        result.with_extension(format!("run.{EXTENSION}"))
     } else {
         named
     }
@@ -181,7 +178,7 @@ fn in_cache(stem: &str) -> Opened {
 
 /// A default name is never overwritten: runs that start in the same second get a number.
 fn create_numbered(folder: &Path, stem: &str, access: Access) -> io::Result<Sink> {
-    for name in numbered_names(stem, ENDING) {
+    for name in numbered_names(stem, EXTENSION) {
         match Sink::create_new(&folder.join(name), access) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => return made,
